@@ -1,0 +1,1 @@
+"""Kubernetes objects as frozen values, and the small languages written inside them (quantities, selectors)."""

@@ -1,0 +1,372 @@
+"""Core objects: pods, nodes, namespaces, services and what they are made of.
+
+Defaults here are the API server's, where it has a fixed one; the rest (limits to requests, host-network ports,
+priority classes) is applied by ``moorage.api.defaults``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import field
+
+from moorage.api.meta import LabelSelector, ObjectMeta, Quantity, ResourceList, Value
+
+__all__ = [
+    "Affinity", "ClaimSource", "Container", "ContainerImage", "ContainerPort", "ContainerRestartRule", "ContainerStatus",
+    "EphemeralVolume", "LimitRange", "LimitRangeItem", "LimitRangeSpec", "Namespace", "Node", "NodeAffinity", "NodeCondition",
+    "NodeSelector", "NodeSelectorRequirement", "NodeSelectorTerm", "NodeSpec", "NodeStatus", "Pod", "PodAffinity",
+    "PodAffinityTerm", "PodAntiAffinity", "PodCondition", "PodResourceClaim", "PodResourceClaimStatus", "PodSchedulingGate",
+    "PodSchedulingGroup", "PodSpec", "PodStatus", "PodTemplateSpec", "PreferredSchedulingTerm", "ReplicationController",
+    "ReplicationControllerSpec", "ResourceRequirements", "Service", "ServiceSpec", "Taint", "Toleration",
+    "TopologySpreadConstraint", "Volume", "WeightedPodAffinityTerm",
+]  # fmt: skip
+
+
+# -- pods -------------------------------------------------------------------------------------------------------------
+
+
+class ResourceClaimUse(Value):
+    name: str = ""
+    request: str = ""
+
+
+class ResourceRequirements(Value):
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+    claims: tuple[ResourceClaimUse, ...] = ()
+
+
+class ContainerPort(Value):
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = field(name="hostIP", default="")
+    protocol: str = "TCP"
+    name: str = ""
+
+
+class ContainerRestartRule(Value):
+    action: str = ""
+
+
+class Container(Value):
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: tuple[ContainerPort, ...] = ()
+    #: ``Always`` on an init container makes it a sidecar.
+    restart_policy: str | None = None
+    restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+
+
+class NodeSelectorRequirement(Value):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(Value):
+    match_expressions: tuple[NodeSelectorRequirement, ...] = ()
+    match_fields: tuple[NodeSelectorRequirement, ...] = ()
+
+
+class NodeSelector(Value):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class PreferredSchedulingTerm(Value):
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(Value):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: tuple[PreferredSchedulingTerm, ...] = ()
+
+
+class PodAffinityTerm(Value):
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(Value):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Value):
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] = ()
+    preferred_during_scheduling_ignored_during_execution: tuple[WeightedPodAffinityTerm, ...] = ()
+
+
+class PodAntiAffinity(PodAffinity):
+    pass
+
+
+class Affinity(Value):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAntiAffinity | None = None
+
+
+class Toleration(Value):
+    key: str = ""
+    #: Empty means ``Equal``.
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class TopologySpreadConstraint(Value):
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
+
+
+class PodSchedulingGate(Value):
+    name: str = ""
+
+
+class PodSchedulingGroup(Value):
+    pod_group_name: str | None = None
+
+
+class ClaimSource(Value):
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class EphemeralVolume(Value):
+    #: A PersistentVolumeClaim template; the claim made from it is named ``<pod>-<volume>``.
+    volume_claim_template: dict[str, Any] | None = None
+
+
+class Volume(Value):
+    """A pod's volume. In-tree disks keep their wire form; the volume plugins read what they need of it."""
+
+    name: str = ""
+    persistent_volume_claim: ClaimSource | None = None
+    ephemeral: EphemeralVolume | None = None
+    gce_persistent_disk: dict[str, Any] | None = field(name="gcePersistentDisk", default=None)
+    aws_elastic_block_store: dict[str, Any] | None = None
+    azure_disk: dict[str, Any] | None = None
+    cinder: dict[str, Any] | None = None
+    rbd: dict[str, Any] | None = None
+    iscsi: dict[str, Any] | None = None
+    csi: dict[str, Any] | None = None
+
+
+class PodResourceClaim(Value):
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodSpec(Value):
+    node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: ResourceList = {}
+    #: Pod-level requests and limits.
+    resources: ResourceRequirements | None = None
+    host_network: bool = False
+    host_users: bool | None = None
+    scheduling_gates: tuple[PodSchedulingGate, ...] = ()
+    scheduling_group: PodSchedulingGroup | None = None
+    volumes: tuple[Volume, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
+    restart_policy: str = "Always"
+    termination_grace_period_seconds: int | None = 30
+    runtime_class_name: str | None = None
+    service_account_name: str = ""
+
+
+class PodCondition(Value):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class PodResourceClaimStatus(Value):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ExtendedResourceClaimStatus(Value):
+    resource_claim_name: str = ""
+    request_mappings: tuple[dict[str, Any], ...] = ()
+
+
+class ContainerStatus(Value):
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+
+
+class PodStatus(Value):
+    phase: str = ""
+    nominated_node_name: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    start_time: str | None = None
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+    resize: str = ""
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+
+
+class Pod(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    @property
+    def uid(self) -> str:
+        return self.metadata.uid
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, as people and events write it."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.metadata.labels
+
+    @property
+    def priority(self) -> int:
+        """The pod's priority; 0 where none was given."""
+        return self.spec.priority or 0
+
+
+class PodTemplateSpec(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodSpec = PodSpec()
+
+
+# -- nodes ------------------------------------------------------------------------------------------------------------
+
+
+class Taint(Value):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class NodeSpec(Value):
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    pod_cidr: str = field(name="podCIDR", default="")
+    provider_id: str = field(name="providerID", default="")
+
+
+class ContainerImage(Value):
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+
+class NodeCondition(Value):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class NodeStatus(Value):
+    capacity: ResourceList = {}
+    allocatable: ResourceList = {}
+    conditions: tuple[NodeCondition, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
+    declared_features: tuple[str, ...] = ()
+    volumes_in_use: tuple[str, ...] = ()
+
+
+class Node(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return self.metadata.labels
+
+
+# -- namespaces, services, limits ---------------------------------------------------------------------------------------
+
+
+class Namespace(Value):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class ServiceSpec(Value):
+    selector: dict[str, str] = {}
+    cluster_ip: str = field(name="clusterIP", default="")
+
+
+class Service(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ServiceSpec = ServiceSpec()
+
+
+class ReplicationControllerSpec(Value):
+    replicas: int | None = None
+    selector: dict[str, str] = {}
+    template: PodTemplateSpec | None = None
+
+
+class ReplicationController(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
+
+
+class LimitRangeItem(Value):
+    type: str = ""
+    default: ResourceList = {}
+    default_request: ResourceList = {}
+    min: ResourceList = {}
+    max: ResourceList = {}
+    max_limit_request_ratio: dict[str, Quantity] = {}
+
+
+class LimitRangeSpec(Value):
+    limits: tuple[LimitRangeItem, ...] = ()
+
+
+class LimitRange(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: LimitRangeSpec = LimitRangeSpec()

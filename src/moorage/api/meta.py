@@ -1,0 +1,57 @@
+"""What every Kubernetes object carries: the base class, metadata, references and label selectors.
+
+Objects are frozen values that hold only what scheduling reads; fields that are not declared are dropped when
+decoding. Names follow Python's spelling and are translated to the wire's camelCase by ``msgspec``.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+__all__ = ["LabelSelector", "LabelSelectorRequirement", "ObjectMeta", "OwnerReference", "Quantity", "ResourceList", "Value"]
+
+#: A quantity as it stands on the wire: ``"100m"``, ``"1Gi"``, ``2``. See ``moorage.api.quantity``.
+Quantity: TypeAlias = str | int | float
+#: Resource name to quantity, for example ``{"cpu": "100m", "memory": "1Gi"}``.
+ResourceList: TypeAlias = dict[str, Quantity]
+
+
+class Value(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="camel", omit_defaults=True):
+    """Base of all API values: immutable, compared by content, decoded without tracking by the garbage collector."""
+
+
+class OwnerReference(Value):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class ObjectMeta(Value):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    finalizers: tuple[str, ...] = ()
+
+
+class LabelSelectorRequirement(Value):
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(Value):
+    """An absent selector matches nothing, an empty one everything: callers hold ``LabelSelector | None``."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()

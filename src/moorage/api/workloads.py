@@ -1,0 +1,140 @@
+"""Workloads, disruption budgets and priority classes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moorage.api.core import PodTemplateSpec
+from moorage.api.meta import LabelSelector, ObjectMeta, Value
+
+__all__ = [
+    "CronJob", "CronJobSpec", "DaemonSet", "DaemonSetSpec", "Deployment", "DeploymentSpec", "Job", "JobSpec", "JobTemplateSpec",
+    "PodDisruptionBudget", "PodDisruptionBudgetSpec", "PodDisruptionBudgetStatus", "PriorityClass", "ReplicaSet",
+    "ReplicaSetSpec", "StatefulSet", "StatefulSetSpec", "WorkloadStatus",
+]  # fmt: skip
+
+
+class WorkloadStatus(Value):
+    replicas: int = 0
+    ready_replicas: int = 0
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    completed_indexes: str = ""
+
+
+class DeploymentSpec(Value):
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+    template: PodTemplateSpec = PodTemplateSpec()
+    paused: bool = False
+
+
+class Deployment(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeploymentSpec = DeploymentSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class ReplicaSetSpec(Value):
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+    template: PodTemplateSpec = PodTemplateSpec()
+
+
+class ReplicaSet(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ReplicaSetSpec = ReplicaSetSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class StatefulSetOrdinals(Value):
+    start: int = 0
+
+
+class StatefulSetSpec(Value):
+    replicas: int | None = None
+    selector: LabelSelector | None = None
+    template: PodTemplateSpec = PodTemplateSpec()
+    service_name: str = ""
+    pod_management_policy: str = "OrderedReady"
+    ordinals: StatefulSetOrdinals | None = None
+    volume_claim_templates: tuple[dict[str, Any], ...] = ()
+
+
+class StatefulSet(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: StatefulSetSpec = StatefulSetSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class DaemonSetSpec(Value):
+    selector: LabelSelector | None = None
+    template: PodTemplateSpec = PodTemplateSpec()
+
+
+class DaemonSet(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DaemonSetSpec = DaemonSetSpec()
+
+
+class JobSpec(Value):
+    parallelism: int | None = None
+    completions: int | None = None
+    completion_mode: str = "NonIndexed"
+    suspend: bool = False
+    selector: LabelSelector | None = None
+    template: PodTemplateSpec = PodTemplateSpec()
+    active_deadline_seconds: int | None = None
+
+
+class Job(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class JobTemplateSpec(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: JobSpec = JobSpec()
+
+
+class CronJobSpec(Value):
+    schedule: str = ""
+    time_zone: str | None = None
+    suspend: bool = False
+    concurrency_policy: str = "Allow"
+    job_template: JobTemplateSpec = JobTemplateSpec()
+
+
+class CronJob(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CronJobSpec = CronJobSpec()
+
+
+class PodDisruptionBudgetSpec(Value):
+    selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    unhealthy_pod_eviction_policy: str | None = None
+
+
+class PodDisruptionBudgetStatus(Value):
+    disruptions_allowed: int = 0
+    disrupted_pods: dict[str, str] = {}
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+
+
+class PodDisruptionBudget(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
+
+
+class PriorityClass(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str | None = None

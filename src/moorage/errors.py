@@ -1,0 +1,75 @@
+"""Everything Moorage raises on purpose, in one small tree.
+
+    MoorageError                 something a user can act on; the program prints one line and exits 1
+    ├── InputError               a file, document or object that cannot be read as what it claims to be
+    ├── ConfigError              a scheduler configuration that was refused; carries every fault found
+    ├── PluginError              a plugin broke its contract (score out of range, wrong type, raised)
+    └── StateError               the caller's account of the cluster contradicts itself (a pod assumed twice)
+
+"Does not fit" is never an exception: see ``moorage.framework.verdicts``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["ConfigError", "Fault", "InputError", "MoorageError", "PluginError", "StateError"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong with a document, and where.
+
+    ``kind`` is one of the field-error kinds of the Kubernetes API: ``Invalid value``, ``Required value``,
+    ``Duplicate value``, ``Unsupported value``, ``Forbidden``, ``Not found``, ``Too long``, ``Too many``, ``Internal error``.
+    ``field`` is a path such as ``profiles[0].pluginConfig[1].args.hardPodAffinityWeight``.
+    """
+
+    kind: str
+    field: str
+    detail: str = ""
+    value: object = None
+
+    def __str__(self) -> str:
+        shown = "" if self.kind in {"Required value", "Forbidden"} else f": {_show(self.value)}"
+        return f"{self.field}: {self.kind}{shown}" + (f": {self.detail}" if self.detail else "")
+
+
+def _show(value: object) -> str:
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class MoorageError(Exception):
+    """Base of all errors that are meant for a user's eyes."""
+
+
+class InputError(MoorageError):
+    """A file, a document or an object that cannot be read as what it claims to be.
+
+    The message starts with the place: ``cluster.yaml:12: …`` or ``cluster.yaml: Pod default/web: spec.containers: …``.
+    """
+
+
+class ConfigError(MoorageError):
+    """A scheduler configuration that was refused. ``faults`` holds all that was found, in document order."""
+
+    def __init__(self, message: str, faults: Iterable[Fault] = ()) -> None:
+        self.faults: tuple[Fault, ...] = tuple(faults)
+        super().__init__("\n".join([message, *(f"  {fault}" for fault in self.faults)]))
+
+
+class PluginError(MoorageError):
+    """A plugin broke its contract. Ends one scheduling attempt, never the program."""
+
+    def __init__(self, plugin: str, message: str) -> None:
+        self.plugin = plugin
+        super().__init__(f"plugin {plugin} {message}")
+
+
+class StateError(MoorageError):
+    """Facts about the cluster that contradict each other, such as one pod assumed twice."""

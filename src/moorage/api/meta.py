@@ -6,7 +6,7 @@ decoding. Names follow Python's spelling and are translated to the wire's camelC
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TypeAlias, dataclass_transform
 
 import msgspec
 
@@ -18,6 +18,8 @@ Quantity: TypeAlias = str | int | float
 ResourceList: TypeAlias = dict[str, Quantity]
 
 
+# msgspec hands "frozen" down to subclasses; type checkers take it from the nearest dataclass_transform, so it is said here.
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
 class Value(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="camel", omit_defaults=True):
     """Base of all API values: immutable, compared by content, decoded without tracking by the garbage collector."""
 

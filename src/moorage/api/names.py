@@ -1,0 +1,158 @@
+"""What may be called what: names, label keys, label values and the families of resource names.
+
+The ``check_…`` functions return what is wrong, in the API server's own words, and an empty list where nothing is. The
+``is_…`` functions say which family a resource name belongs to; the scheduler treats each family differently.
+
+Source  apimachinery, pkg/api/validate/content; kubernetes, pkg/apis/core/v1/helper/helpers.go
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+__all__ = [
+    "check_dns1123_label", "check_dns1123_subdomain", "check_label_value", "check_qualified_name",
+    "is_attachable_volume_resource", "is_extended_resource_name", "is_hugepage_resource", "is_native_resource",
+    "is_prefixed_native_resource", "is_scalar_resource_name",
+]  # fmt: skip
+
+_DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_DNS_SUBDOMAIN = rf"{_DNS_LABEL}(\.{_DNS_LABEL})*"
+_LABEL_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LABEL_VALUE = f"({_LABEL_KEY})?"
+
+_is_dns_label = re.compile(_DNS_LABEL).fullmatch
+_is_dns_subdomain = re.compile(_DNS_SUBDOMAIN).fullmatch
+_is_label_key = re.compile(_LABEL_KEY).fullmatch
+_is_label_value = re.compile(_LABEL_VALUE).fullmatch
+
+# kube-apiserver's own texts, kept word for word: people search for them.
+_DNS_LABEL_FAULT = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+    "and must start and end with an alphanumeric character "
+    f"(e.g. 'my-name',  or '123-abc', regex used for validation is '{_DNS_LABEL}')"
+)
+_DNS_SUBDOMAIN_FAULT = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+    "and must start and end with an alphanumeric character "
+    f"(e.g. 'example.com', regex used for validation is '{_DNS_SUBDOMAIN}')"
+)
+_LABEL_KEY_FAULT = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+    f"(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_LABEL_KEY}')"
+)
+_LABEL_VALUE_FAULT = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character "
+    f"(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '{_LABEL_VALUE}')"
+)
+_TOO_MANY_PARTS = (
+    f"a valid label key {_LABEL_KEY_FAULT} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
+)
+_EMPTY = "must be non-empty"
+
+
+def _too_long(limit: int) -> str:
+    return f"must be no more than {limit} bytes"
+
+
+def _size(text: str) -> int:
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
+def check_dns1123_label(text: str) -> list[str]:
+    """Return what keeps a text from being one DNS label: a namespace, a container's name."""
+    faults = [_too_long(63)] if _size(text) > 63 else []
+    if not _is_dns_label(text):
+        faults.append("must not contain dots" if _is_dns_subdomain(text) else _DNS_LABEL_FAULT)
+    return faults
+
+
+def check_dns1123_subdomain(text: str) -> list[str]:
+    """Return what keeps a text from being a DNS name: most objects' names."""
+    faults = [_too_long(253)] if _size(text) > 253 else []
+    if not _is_dns_subdomain(text):
+        faults.append(_DNS_SUBDOMAIN_FAULT)
+    return faults
+
+
+def check_qualified_name(text: str) -> list[str]:
+    """Return what keeps a text from being a label key: ``name`` or ``example.com/name``."""
+    return list(_qualified_name_faults(text) if len(text) <= _CACHED_SIZE else _qualified_name_faults.__wrapped__(text))
+
+
+def check_label_value(text: str) -> list[str]:
+    """Return what keeps a text from being a label's value. The empty text is one."""
+    faults = [_too_long(63)] if _size(text) > 63 else []
+    if not _is_label_value(text):
+        faults.append(_LABEL_VALUE_FAULT)
+    return faults
+
+
+#: Longer texts are judged afresh each time rather than kept.
+_CACHED_SIZE = 512
+
+
+@lru_cache(maxsize=4096)
+def _qualified_name_faults(text: str) -> tuple[str, ...]:
+    parts = text.split("/")
+    if len(parts) > 2:
+        return (_TOO_MANY_PARTS,)
+    faults: list[str] = []
+    if len(parts) == 2:
+        prefix_faults = check_dns1123_subdomain(parts[0]) if parts[0] else [_EMPTY]
+        faults += [f"prefix part {fault}" for fault in prefix_faults]
+    name = parts[-1]
+    if not name:
+        faults.append(f"name part {_EMPTY}")
+    elif _size(name) > 63:
+        faults.append(f"name part {_too_long(63)}")
+    if not _is_label_key(name):
+        faults.append(f"name part {_LABEL_KEY_FAULT}")
+    return tuple(faults)
+
+
+# -- resource names -----------------------------------------------------------------------------------------------------
+
+_REQUESTS_PREFIX = "requests."
+
+
+def is_prefixed_native_resource(name: str) -> bool:
+    """Return True for names in a ``kubernetes.io/`` namespace."""
+    return "kubernetes.io/" in name
+
+
+def is_native_resource(name: str) -> bool:
+    """Return True for names without a prefix (``cpu``) and names in a ``kubernetes.io/`` namespace."""
+    return "/" not in name or is_prefixed_native_resource(name)
+
+
+def is_hugepage_resource(name: str) -> bool:
+    """Return True for pre-allocated pages of one size, such as ``hugepages-2Mi``."""
+    return name.startswith("hugepages-")
+
+
+def is_attachable_volume_resource(name: str) -> bool:
+    """Return True for the volume limits of in-tree drivers, such as ``attachable-volumes-aws-ebs``."""
+    return name.startswith("attachable-volumes-")
+
+
+def is_extended_resource_name(name: str) -> bool:
+    """Return True for resources someone else defined, such as ``nvidia.com/gpu``."""
+    if is_native_resource(name) or name.startswith(_REQUESTS_PREFIX):
+        return False
+    return not check_qualified_name(_REQUESTS_PREFIX + name)
+
+
+def is_scalar_resource_name(name: str) -> bool:
+    """Return True for resources the scheduler counts besides CPU, memory, ephemeral storage and pods.
+
+    Source  kubernetes, pkg/scheduler/util/utils.go, IsScalarResourceName
+    """
+    return (
+        is_hugepage_resource(name)
+        or is_prefixed_native_resource(name)
+        or is_attachable_volume_resource(name)
+        or is_extended_resource_name(name)
+    )

@@ -1,0 +1,252 @@
+"""Quantities: ``100m``, ``1.5Gi``, ``2e3`` as exact numbers, and back in Kubernetes' canonical form.
+
+A quantity is a decimal number with a suffix. Nothing here is a float: amounts are Python integers of nano-units, the
+finest step the API knows. Smaller steps round up, away from zero; amounts beyond 2^63-1 units are capped, *before* any
+big integer is built, so that ``1e999999999`` costs nothing. Dumps repeat the same few texts, so parsed texts are kept.
+
+Two things differ from apimachinery, on purpose: a text without a digit (``.``, ``+``, ``k``) is refused where Go reads
+zero, and integers saturate where Go's ``Value()`` wraps around or falls to zero on overflow.
+
+Source  apimachinery, pkg/api/resource/quantity.go, ParseQuantity, CanonicalizeBytes
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from enum import Enum
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from moorage.api.integers import INT64_MAX, parse_int64
+from moorage.errors import InputError
+
+__all__ = ["QuantityError", "canonical", "is_negative", "milli_value", "parse", "sign", "value"]
+
+NANO_PER_UNIT: Final = 10**9
+NANO_PER_MILLI: Final = 10**6
+MAX_NANO: Final = INT64_MAX * NANO_PER_UNIT
+#: Go has no limit; a longer text than this carries no more information than its first digits.
+MAX_TEXT: Final = 512
+
+_TEXT = re.compile(r"([+-]?)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)")
+_EXPONENT = re.compile(r"[eE]([-+]?[0-9]+)")
+_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_BINARY_SUFFIX = ("", *_BINARY)
+
+# apimachinery's own texts.
+_WRONG_FORMAT = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_WRONG_SUFFIX = "unable to parse quantity's suffix"
+
+
+class QuantityError(InputError):
+    """A text that is not a quantity, such as ``1.1.M``."""
+
+
+class _Format(Enum):
+    DECIMAL = "1500m"
+    BINARY = "1536Mi"
+    EXPONENT = "12e6"
+
+
+class _Amount(NamedTuple):
+    """``mantissa * 10^exponent``; ``text`` is what was read, where Go would print that again as it stands."""
+
+    mantissa: int
+    exponent: int
+    format: _Format
+    text: str = ""
+
+
+def parse(q: str | int | float) -> int:
+    """Return a quantity in nano-units.
+
+    Rounds  away from zero below one nano-unit, so that asking for something never becomes nothing
+    Caps    at ±(2^63-1) units
+    Raises  QuantityError for everything that is not a quantity, booleans, NaN and infinities among it
+    """
+    return _nano(q) if isinstance(q, str) else _nano_of(_amount(q))
+
+
+def value(q: str | int | float) -> int:
+    """Return a quantity in whole units, rounded away from zero: bytes for memory, counts for pods and devices."""
+    return _whole(parse(q), NANO_PER_UNIT)
+
+
+def milli_value(q: str | int | float) -> int:
+    """Return a quantity in thousandths, rounded away from zero and capped at 2^63-1: milli-CPU."""
+    return _whole(parse(q), NANO_PER_MILLI)
+
+
+def sign(q: str | int | float) -> int:
+    """Return -1, 0 or 1."""
+    nano = parse(q)
+    return (nano > 0) - (nano < 0)
+
+
+def is_negative(q: str | int | float) -> bool:
+    """Return True below zero; the API server refuses such requests and capacities."""
+    return parse(q) < 0
+
+
+def canonical(q: str | int | float) -> str:
+    """Return the text the API server would store: ``0.1`` → ``100m``, ``1.1Mi`` → ``1153433600m``, ``1000`` → ``1k``.
+
+    The family of suffixes stays the one that was given, unless binary suffixes would lose precision.
+    """
+    return _canonical_text(q) if isinstance(q, str) else _print(_amount(q))
+
+
+def _whole(nano: int, step: int) -> int:
+    whole = -(-nano // step) if nano >= 0 else nano // step
+    return max(-INT64_MAX, min(INT64_MAX, whole))
+
+
+@lru_cache(maxsize=16384)
+def _nano(text: str) -> int:
+    return _nano_of(_amount(text))
+
+
+@lru_cache(maxsize=4096)
+def _canonical_text(text: str) -> str:
+    return _print(_amount(text))
+
+
+def _nano_of(amount: _Amount) -> int:
+    shift = amount.exponent + 9
+    if amount.mantissa == 0:
+        return 0
+    if shift < 0:  # never below nano: reading has rounded to that
+        raise AssertionError(f"{amount} is finer than a nano-unit")
+    if shift > 40:
+        return MAX_NANO if amount.mantissa > 0 else -MAX_NANO
+    return int(max(-MAX_NANO, min(MAX_NANO, amount.mantissa * 10**shift)))
+
+
+# -- reading ------------------------------------------------------------------------------------------------------------
+
+
+def _amount(q: str | int | float) -> _Amount:
+    if isinstance(q, str):
+        return _read(q)
+    if isinstance(q, bool) or not isinstance(q, (int, float)):
+        raise _refused(q, "a quantity is a number or a text such as 100m or 1Gi")
+    if isinstance(q, float):
+        if not math.isfinite(q):
+            raise _refused(q, "a quantity is finite")
+        return _read(repr(q))
+    if abs(q) > MAX_NANO:
+        return _Amount(INT64_MAX if q > 0 else -INT64_MAX, 0, _Format.DECIMAL)
+    return _read(str(q))
+
+
+def _read(text: str) -> _Amount:
+    found = _TEXT.fullmatch(text) if len(text) <= MAX_TEXT else None
+    if found is None:
+        raise _refused(text, _WRONG_FORMAT)
+    negative, digits, places, suffix = found[1] == "-", found[2], found[4] or "", found[5]
+    if not digits and not places:
+        raise _refused(text, _WRONG_FORMAT)
+    mantissa = int("0" + digits + places)
+    if negative:
+        mantissa = -mantissa
+    if suffix in _BINARY:
+        return _read_binary(text, mantissa, digits.lstrip("0"), places, _BINARY[suffix])
+    exponent, family = _exponent(text, suffix)
+    # Go counts the digits left of the point without leading zeros, but at least one.
+    integer = digits.lstrip("0") or "0"
+    scale = exponent - len(places)
+    if len(integer) + len(places) <= 18 and scale >= -9:
+        shifted = integer + places
+        kept = scale % 3 == 0 and not shifted.endswith("000") and shifted[0] != "0"
+        return _Amount(mantissa, scale, family, text if kept else "")
+    return _round_to_nano(mantissa, scale, family)
+
+
+def _exponent(text: str, suffix: str) -> tuple[int, _Format]:
+    if suffix in _DECIMAL:
+        return _DECIMAL[suffix], _Format.DECIMAL
+    found = _EXPONENT.fullmatch(suffix)
+    exponent = parse_int64(found[1]) if found else None
+    if exponent is None:
+        raise _refused(text, _WRONG_SUFFIX)
+    return exponent, _Format.EXPONENT
+
+
+def _read_binary(text: str, mantissa: int, integer: str, places: str, power: int) -> _Amount:
+    exact = mantissa << power
+    if not places and 14 - len(integer or "0") - power * 3 // 10 >= 0:
+        kept = mantissa & 7 != 0
+        return _Amount(exact, 0, _Format.BINARY, text if kept else "")
+    rounded = _round_to_nano(exact, -len(places), _Format.BINARY)
+    ceiling = INT64_MAX * 10**-rounded.exponent
+    if abs(rounded.mantissa) > ceiling:
+        return _Amount(INT64_MAX if mantissa > 0 else -INT64_MAX, 0, _Format.BINARY)
+    if 0 < abs(rounded.mantissa) < 10**-rounded.exponent:
+        return rounded._replace(format=_Format.DECIMAL)
+    return rounded
+
+
+def _round_to_nano(mantissa: int, exponent: int, family: _Format) -> _Amount:
+    """Drop what is finer than a nano-unit, away from zero."""
+    if exponent >= -9:
+        return _Amount(mantissa, exponent, family)
+    drop = -9 - exponent
+    if drop > MAX_TEXT:  # far below one nano-unit, whatever the digits
+        return _Amount((mantissa > 0) - (mantissa < 0), -9, family)
+    step = 10**drop
+    whole = -(-abs(mantissa) // step)
+    return _Amount(whole if mantissa >= 0 else -whole, -9, family)
+
+
+def _refused(q: object, why: str) -> QuantityError:
+    shown = f"'{q}'" if isinstance(q, str) and q.isprintable() else repr(q)
+    if len(shown) > 64:
+        shown = shown[:60] + "…" + shown[-1]
+    return QuantityError(f"cannot parse {shown}: {why}")
+
+
+# -- printing -----------------------------------------------------------------------------------------------------------
+
+
+def _print(amount: _Amount) -> str:
+    if amount.mantissa == 0:
+        return "0"
+    if amount.text:
+        return amount.text
+    if amount.format is _Format.BINARY:
+        units = _units(amount)
+        if units is not None and abs(units) >= 1024:
+            return _print_binary(units)
+    return _print_decimal(amount)
+
+
+def _units(amount: _Amount) -> int | None:
+    """Return the amount in whole units, or None where it has a fraction."""
+    if amount.exponent >= 0:
+        return int(amount.mantissa * 10**amount.exponent)
+    units, rest = divmod(amount.mantissa, 10**-amount.exponent)
+    return None if rest else units
+
+
+def _print_binary(units: int) -> str:
+    power = 0
+    while power < 6 and units % 1024 == 0:
+        units //= 1024
+        power += 1
+    return f"{units}{_BINARY_SUFFIX[power]}"
+
+
+def _print_decimal(amount: _Amount) -> str:
+    mantissa, exponent = amount.mantissa, amount.exponent
+    while mantissa % 10 == 0:
+        mantissa //= 10
+        exponent += 1
+    # Exponents are multiples of three; there is no suffix above E, so those keep their zeros.
+    drop = exponent % 3 if amount.format is _Format.EXPONENT else exponent - min(18, exponent // 3 * 3)
+    mantissa, exponent = mantissa * 10**drop, exponent - drop
+    if amount.format is _Format.EXPONENT:
+        return f"{mantissa}e{exponent}" if exponent else f"{mantissa}"
+    return f"{mantissa}{_DECIMAL_SUFFIX[exponent]}"

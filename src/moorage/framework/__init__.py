@@ -1,0 +1,1 @@
+"""What a plugin is, and how a profile of plugins runs."""

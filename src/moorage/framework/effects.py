@@ -1,0 +1,55 @@
+"""What plugins want done to the world. They return these; whoever drives the engine performs them and reports back.
+
+A simulator performs them on its own cluster, a dry run lists them, a live scheduler sends them to the API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from moorage.api.meta import Value
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["BindPod", "Call", "Effect", "Evict", "Write"]
+
+
+@dataclass(frozen=True, slots=True)
+class BindPod:
+    """Bind the pod to the node."""
+
+    pod: PodInfo
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Evict:
+    """Preempt a victim: mark it with the condition ``DisruptionTarget``, then delete it with its own grace period."""
+
+    victim: PodInfo
+    preemptor: PodInfo
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Write an object as it should become. ``subresource`` is empty for the main one."""
+
+    obj: Value
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """I/O of the plugin's own: awaited on a live cluster, replaced by ``stand_in`` (no I/O, no waiting) in simulation.
+
+    Raising in either fails the binding cycle: the pod is unreserved and tried again.
+    """
+
+    run: Callable[[], Awaitable[Any]]
+    stand_in: Callable[[], Any]
+    what: str = ""
+
+
+Effect = BindPod | Evict | Write | Call

@@ -1,0 +1,109 @@
+"""What happens in a cluster, as the queue and its hints see it.
+
+An event is a resource and what was done to it. A plugin that turned a pod down names the events after which it might say
+yes (``Wake``), each with an optional closer look at the objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Flag, StrEnum, auto
+from typing import Any
+
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["ANY_EVENT", "Action", "ClusterEvent", "Hint", "Resource", "Wake"]
+
+
+class Resource(StrEnum):
+    """Kinds of object that events are about, by the names kube-scheduler gives them in logs and metrics."""
+
+    POD = "Pod"
+    ASSIGNED_POD = "AssignedPod"
+    UNSCHEDULED_POD = "UnschedulablePod"
+    NODE = "Node"
+    PERSISTENT_VOLUME = "PersistentVolume"
+    PERSISTENT_VOLUME_CLAIM = "PersistentVolumeClaim"
+    CSI_NODE = "storage.k8s.io/CSINode"
+    CSI_DRIVER = "storage.k8s.io/CSIDriver"
+    VOLUME_ATTACHMENT = "storage.k8s.io/VolumeAttachment"
+    CSI_STORAGE_CAPACITY = "storage.k8s.io/CSIStorageCapacity"
+    STORAGE_CLASS = "storage.k8s.io/StorageClass"
+    RESOURCE_CLAIM = "resource.k8s.io/ResourceClaim"
+    RESOURCE_SLICE = "resource.k8s.io/ResourceSlice"
+    DEVICE_CLASS = "resource.k8s.io/DeviceClass"
+    POD_GROUP = "scheduling.k8s.io/PodGroup"
+    NAMESPACE = "Namespace"
+    SERVICE = "Service"
+    ANY = "*"
+
+
+class Action(Flag):
+    """What was done. Updates are told apart by what changed, because that is what hints ask about."""
+
+    ADD = auto()
+    DELETE = auto()
+    UPDATE_NODE_ALLOCATABLE = auto()
+    UPDATE_NODE_LABEL = auto()
+    UPDATE_NODE_TAINT = auto()
+    UPDATE_NODE_CONDITION = auto()
+    UPDATE_NODE_ANNOTATION = auto()
+    UPDATE_NODE_DECLARED_FEATURE = auto()
+    UPDATE_POD_LABEL = auto()
+    UPDATE_POD_SCALE_DOWN = auto()
+    UPDATE_POD_TOLERATION = auto()
+    UPDATE_POD_GATES_ELIMINATED = auto()
+    UPDATE_POD_GENERATED_CLAIM = auto()
+    UPDATE_OTHER = auto()
+    UPDATE = (
+        UPDATE_NODE_ALLOCATABLE
+        | UPDATE_NODE_LABEL
+        | UPDATE_NODE_TAINT
+        | UPDATE_NODE_CONDITION
+        | UPDATE_NODE_ANNOTATION
+        | UPDATE_NODE_DECLARED_FEATURE
+        | UPDATE_POD_LABEL
+        | UPDATE_POD_SCALE_DOWN
+        | UPDATE_POD_TOLERATION
+        | UPDATE_POD_GATES_ELIMINATED
+        | UPDATE_POD_GENERATED_CLAIM
+        | UPDATE_OTHER
+    )
+    ALL = ADD | DELETE | UPDATE
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterEvent:
+    """Something happened. As a happening ``action`` is one flag; as an interest it may be several."""
+
+    resource: Resource
+    action: Action
+    label: str = ""
+
+    def covers(self, happened: ClusterEvent) -> bool:
+        """Say whether this interest takes in what happened: same or wider resource, and the action among its actions."""
+        if self.resource is Resource.ANY and self.action == Action.ALL:
+            return True
+        same = self.resource in {Resource.ANY, happened.resource} or (
+            self.resource is Resource.POD and happened.resource in {Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD}
+        )
+        return same and happened.action in self.action
+
+    def __str__(self) -> str:
+        return self.label or f"{self.resource}{self.action.name}"
+
+
+ANY_EVENT = ClusterEvent(Resource.ANY, Action.ALL)
+
+#: ``hint(pod, old, new)``: could this change make ``pod`` schedulable? Pods come as ``PodInfo``, other kinds as they are;
+#: ``old`` is None for additions and ``new`` for deletions.
+Hint = Callable[[PodInfo, Any, Any], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Try the pod again after this event; where ``when`` is given, only if it says so. A hint that raises counts as yes."""
+
+    event: ClusterEvent
+    when: Hint | None = None

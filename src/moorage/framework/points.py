@@ -1,0 +1,254 @@
+"""The extension points: what a plugin may implement, and what the framework promises in return.
+
+A plugin is any object with a ``name`` and one or more of the methods below; which it has decides where it runs. Within one
+attempt state flows by return value: what ``pre_filter`` returns is what ``filter`` receives, what ``pre_score`` returns is what
+``score`` receives.
+
+==============  =====================================================  ============================================
+point           method                                                 answer
+==============  =====================================================  ============================================
+PreEnqueue      ``pre_enqueue(pod)``                                   ``None`` or ``Hold``
+QueueSort       ``sort_key(queued)``                                   a key; the least is popped first
+PreFilter       ``pre_filter(pod, snapshot)``                          state, ``SKIP``, ``Hold`` or ``Narrow``
+                ``add_pod / remove_pod(state, pod, other, node)``      the state with ``other`` on / off ``node``
+Filter          ``filter(state, nodes)``                               ``Reject`` s over the view …
+                ``filter_node(state, node)``                           … or ``None`` / ``Hold`` for one node
+PostFilter      ``post_filter(pod, attempt)``                          ``PostFilterResult``
+PreScore        ``pre_score(pod, snapshot, feasible)``                 state or ``SKIP``
+Score           ``score(state, nodes)``                                int64, one a row, any range …
+                ``score_node(state, node)``                            … or an int for one node
+NormalizeScore  ``normalize(state, scores)``                           scores in 0-100, one a feasible row
+Reserve         ``reserve / unreserve(state, pod, node)``              ``None`` or ``Hold`` / nothing
+Permit          ``permit(state, pod, node)``                           ``None``, ``Hold`` or ``Wait``
+PreBind         ``pre_bind(state, pod, node)``                         effects, or ``Hold``
+Bind            ``bind(state, pod, node)``                             effects, ``SKIP``, or ``Hold``
+PostBind        ``post_bind(state, pod, node)``                        nothing
+==============  =====================================================  ============================================
+
+Where a plugin has no ``pre_filter``, ``filter`` receives the pod itself; where it has no ``pre_score``, ``score`` receives what its
+``pre_filter`` returned, or else the pod. From Reserve on, ``state`` is what ``pre_filter`` returned (None if it was skipped or
+absent). ``add_pod`` and ``remove_pod`` are only needed by plugins whose state depends on other pods; they return the state that
+holds then (a new one: the old must stay good). A plugin that has neither gets its old state.
+
+Optional besides: ``wakes_on()`` yields the events after which a pod that the plugin turned down is worth another try (without it:
+any event); ``sign(pod)`` returns everything the plugin reads of a pod, so that pods with equal signatures share verdicts (without
+it, or when it returns None: every pod is asked about); ``depends`` says what else its answers hang on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from moorage.framework.effects import Effect
+from moorage.framework.events import Wake
+from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Wait
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeInfo, NodeView
+
+if TYPE_CHECKING:
+    from moorage.framework.verdict_table import Verdicts
+
+__all__ = [
+    "POINTS", "AnyPlugin", "Attempt", "BindPlugin", "Depends", "FilterNodePlugin", "FilterPlugin", "NormalizePlugin",
+    "PermitPlugin", "Plugin", "PostBindPlugin", "PostFilterPlugin", "PostFilterResult", "PreBindPlugin", "PreEnqueuePlugin",
+    "PreFilterPlugin", "PreScorePlugin", "QueueSortPlugin", "ReservePlugin", "ScoreNodePlugin", "ScorePlugin", "Signature",
+    "SortableQueued", "WhatIfPlugin", "points_of",
+]  # fmt: skip
+
+#: What a plugin reads of a pod, by a name shared between plugins that read the same.
+Signature = Mapping[str, Hashable]
+
+
+class Depends(Enum):
+    """What a plugin's verdict or raw score for a row hangs on, besides the pod's signature."""
+
+    ROW = "row"
+    """That row's own facts only: re-judging a changed row is enough."""
+    CLUSTER = "cluster"
+    """Anything in the snapshot: judged afresh for every pod."""
+
+
+@runtime_checkable
+class Plugin(Protocol):
+    """What all plugins have."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class SortableQueued(Protocol):
+    """A pod in the queue, as far as sorting may look."""
+
+    @property
+    def pod(self) -> PodInfo: ...
+    @property
+    def timestamp(self) -> float: ...
+
+
+@runtime_checkable
+class PreEnqueuePlugin(Plugin, Protocol):
+    def pre_enqueue(self, pod: PodInfo) -> Hold | None: ...
+
+
+@runtime_checkable
+class QueueSortPlugin(Plugin, Protocol):
+    def sort_key(self, queued: SortableQueued) -> Any: ...
+
+
+@runtime_checkable
+class PreFilterPlugin(Plugin, Protocol):
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Any | Skip | Hold | Narrow[Any]: ...
+
+
+@runtime_checkable
+class WhatIfPlugin(Plugin, Protocol):
+    def add_pod(self, state: Any, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Any: ...
+    def remove_pod(self, state: Any, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Any: ...
+
+
+@runtime_checkable
+class FilterPlugin(Plugin, Protocol):
+    def filter(self, state: Any, nodes: NodeView) -> Iterable[Reject]: ...
+
+
+@runtime_checkable
+class FilterNodePlugin(Plugin, Protocol):
+    def filter_node(self, state: Any, node: NodeInfo) -> Hold | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """What PostFilter achieved.
+
+    ``code``       SUCCESS: the pod can be placed once the effects are done; UNSCHEDULABLE: nothing helps; UNRESOLVABLE: ask no
+                   further plugin
+    ``nominated``  the node to nominate the pod to; "" clears an earlier nomination, None leaves it as it is
+    ``victims``    pods to be preempted, in the order they are to go
+    """
+
+    code: Code
+    reasons: tuple[str, ...] = ()
+    nominated: str | None = None
+    victims: tuple[PodInfo, ...] = ()
+    effects: tuple[Effect, ...] = ()
+
+
+class Attempt(Protocol):
+    """A failed attempt, as PostFilter sees it: what was found, and the means to ask what would be if pods were gone."""
+
+    @property
+    def pod(self) -> PodInfo: ...
+    @property
+    def snapshot(self) -> Snapshot: ...
+    @property
+    def verdicts(self) -> Verdicts:
+        """Each row's status after Filter; every row's if PreFilter turned the pod down."""
+
+    def what_if(self, row: int) -> WhatIf:
+        """Open a what-if on one row; use it as a context manager."""
+
+    def nominated(self, row: int) -> tuple[PodInfo, ...]:
+        """Pods nominated to the row's node, most important first."""
+
+
+class WhatIf(Protocol):
+    """One node with some of its pods taken away or others put on it, until the block ends."""
+
+    def __enter__(self) -> WhatIf: ...
+    def __exit__(self, *exc: object) -> None: ...
+    @property
+    def node(self) -> NodeInfo: ...
+    def add(self, pod: PodInfo) -> None: ...
+    def remove(self, pod: PodInfo) -> None: ...
+
+    def refused_by(self) -> Hold | None:
+        """Run Filter on the node as it is now, nominated pods of higher or equal priority included; None if it fits."""
+
+
+@runtime_checkable
+class PostFilterPlugin(Plugin, Protocol):
+    def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult: ...
+
+
+@runtime_checkable
+class PreScorePlugin(Plugin, Protocol):
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Any | Skip: ...
+
+
+@runtime_checkable
+class ScorePlugin(Plugin, Protocol):
+    def score(self, state: Any, nodes: NodeView) -> IntArray: ...
+
+
+@runtime_checkable
+class ScoreNodePlugin(Plugin, Protocol):
+    def score_node(self, state: Any, node: NodeInfo) -> int: ...
+
+
+@runtime_checkable
+class NormalizePlugin(Plugin, Protocol):
+    def normalize(self, state: Any, scores: IntArray) -> IntArray: ...
+
+
+@runtime_checkable
+class ReservePlugin(Plugin, Protocol):
+    def reserve(self, state: Any, pod: PodInfo, node: str) -> Hold | None: ...
+    def unreserve(self, state: Any, pod: PodInfo, node: str) -> None: ...
+
+
+@runtime_checkable
+class PermitPlugin(Plugin, Protocol):
+    def permit(self, state: Any, pod: PodInfo, node: str) -> Hold | Wait | None: ...
+
+
+@runtime_checkable
+class PreBindPlugin(Plugin, Protocol):
+    def pre_bind(self, state: Any, pod: PodInfo, node: str) -> Iterable[Effect] | Hold: ...
+
+
+@runtime_checkable
+class BindPlugin(Plugin, Protocol):
+    def bind(self, state: Any, pod: PodInfo, node: str) -> Iterable[Effect] | Skip | Hold: ...
+
+
+@runtime_checkable
+class PostBindPlugin(Plugin, Protocol):
+    def post_bind(self, state: Any, pod: PodInfo, node: str) -> None: ...
+
+
+class AnyPlugin(Protocol):
+    """For the runner, which holds many kinds of plugin and has looked which methods each has."""
+
+    name: str
+    depends: Depends
+    sign: Callable[[PodInfo], Signature | None]
+    wakes_on: Callable[[], Iterable[Wake]]
+
+    def __getattr__(self, method: str) -> Any: ...
+
+
+#: Extension point, as configuration spells it → the methods of which a plugin needs one to run there.
+POINTS: Mapping[str, tuple[str, ...]] = {
+    "preEnqueue": ("pre_enqueue",),
+    "queueSort": ("sort_key",),
+    "preFilter": ("pre_filter",),
+    "filter": ("filter", "filter_node"),
+    "postFilter": ("post_filter",),
+    "preScore": ("pre_score",),
+    "score": ("score", "score_node"),
+    "reserve": ("reserve",),
+    "permit": ("permit",),
+    "preBind": ("pre_bind",),
+    "bind": ("bind",),
+    "postBind": ("post_bind",),
+}
+
+
+def points_of(plugin: object) -> tuple[str, ...]:
+    """Return the extension points that a plugin, or a plugin's class, implements, in the order they run."""
+    return tuple(point for point, methods in POINTS.items() if any(callable(getattr(plugin, m, None)) for m in methods))

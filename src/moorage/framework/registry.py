@@ -1,0 +1,138 @@
+"""Which plugins there are: the built-in ones and anybody else's.
+
+A plugin class says its ``name``; if it takes arguments, a frozen struct ``Args`` with their defaults and, where there is more to
+check than types, ``Args.faults(gates)``. It is built with its arguments alone; a plugin that needs to reach the running
+scheduler (to allow a waiting pod, say) also has ``attach(handle)``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Protocol
+
+from moorage.errors import InputError
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import AnyPlugin, points_of
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["ENTRY_POINT_GROUP", "Handle", "PluginClass", "Registry", "WaitingPod", "load"]
+
+ENTRY_POINT_GROUP = "moorage.plugins"
+
+
+class WaitingPod(Protocol):
+    """A pod that Permit holds on its node."""
+
+    @property
+    def pod(self) -> PodInfo: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def pending(self) -> tuple[str, ...]:
+        """Plugins that have not allowed it yet."""
+
+    def allow(self, plugin: str) -> None: ...
+    def reject(self, plugin: str, message: str) -> None: ...
+
+
+class Handle(Protocol):
+    """What a plugin may reach of the scheduler that runs it."""
+
+    @property
+    def gates(self) -> FeatureGates: ...
+    @property
+    def snapshot(self) -> Snapshot: ...
+    @property
+    def now(self) -> float:
+        """Seconds on the scheduler's clock, at the start of the current attempt."""
+
+    def waiting(self) -> Iterable[WaitingPod]:
+        """Pods that Permit holds now, in the order they came."""
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        """Move these pending pods to the active queue, whatever holds them back but gates."""
+
+
+class PluginClass(Protocol):
+    """A plugin's class. ``Args`` is absent or None for plugins without arguments."""
+
+    name: str
+
+    def __call__(self, *args: Any) -> AnyPlugin: ...
+
+
+class Registry:
+    """Plugin classes by name. The names are those that configuration files use."""
+
+    def __init__(self, classes: Iterable[Any] = ()) -> None:
+        self._classes: dict[str, Any] = {}
+        for cls in classes:
+            self.add(cls)
+
+    def add(self, cls: Any) -> None:
+        """Register a plugin class.
+
+        Raises  InputError if it has no name, implements no extension point, or the name is taken
+        """
+        name = getattr(cls, "name", None)
+        where = f"{getattr(cls, '__module__', '?')}:{getattr(cls, '__qualname__', cls)}"
+        if not isinstance(name, str) or not name or not name.isprintable():
+            raise InputError(f"plugin {where}: has no usable name; give the class a line such as name = 'MyPlugin'")
+        if not points_of(cls):
+            raise InputError(f"plugin {name} ({where}): implements no extension point; see moorage.framework.points")
+        if name in self._classes:
+            raise InputError(f"plugin {name} ({where}): that name is taken by {self._classes[name].__module__}; choose another")
+        self._classes[name] = cls
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._classes
+
+    def __getitem__(self, name: str) -> Any:
+        return self._classes[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._classes)
+
+    def points(self) -> Mapping[str, tuple[str, ...]]:
+        """Plugin name → the extension points it implements."""
+        return {name: points_of(cls) for name, cls in self._classes.items()}
+
+    def args_type(self, name: str) -> type[Any] | None:
+        """The struct that holds the plugin's arguments, or None if it takes none."""
+        found: type[Any] | None = getattr(self._classes[name], "Args", None)
+        return found
+
+    def build(self, name: str, args: object = None) -> AnyPlugin:
+        """Make the plugin. ``args`` is an instance of its ``Args``; None means the defaults."""
+        cls = self._classes[name]
+        args_type = self.args_type(name)
+        plugin: AnyPlugin = cls() if args_type is None else cls(args_type() if args is None else args)
+        return plugin
+
+    def with_installed(self) -> Registry:
+        """Return this registry and every plugin that an installed distribution offers under ``moorage.plugins``."""
+        grown = Registry(self._classes.values())
+        for found in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
+            grown.add(found.load())
+        return grown
+
+
+def load(reference: str) -> Any:
+    """Import a plugin class from ``module:object``.
+
+    Raises  InputError if the module or the object is not there, or importing it fails
+    """
+    module_name, colon, attribute = reference.partition(":")
+    if not colon or not module_name or not attribute:
+        raise InputError(f"--plugins {reference}: write it as module:Class, for example my_rules.gpu:SpreadGpus")
+    try:
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        raise InputError(f"--plugins {reference}: cannot import {module_name}: {type(error).__name__}: {error}") from error
+    try:
+        return getattr(module, attribute)
+    except AttributeError:
+        raise InputError(f"--plugins {reference}: module {module_name} has no {attribute}") from None

@@ -1,0 +1,95 @@
+"""Verdicts: what Filter made of every row, and the text that is told of it.
+
+Each row is either feasible or carries the status of the first plugin that refused it. Rows that share a status share one
+object, so that thousands of nodes with one reason cost one entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.framework.verdicts import Code, Status
+from moorage.state.columns import BoolArray
+
+__all__ = ["Verdicts", "fit_error"]
+
+
+class Verdicts:
+    """A status for each row of the table. ``statuses[ids[row]]`` is a row's; id 0 means feasible.
+
+    ``pre_filter`` is set when PreFilter turned the pod down as a whole: then it is every row's status.
+    """
+
+    def __init__(self, rows: int) -> None:
+        self.ids: npt.NDArray[np.int32] = np.zeros(rows, dtype=np.int32)
+        self.statuses: list[Status | None] = [None]
+        self.pre_filter: Status | None = None
+        self._id_of: dict[Status, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def feasible(self) -> BoolArray:
+        """Shape (rows,): which rows no plugin refused."""
+        return self.ids == 0
+
+    def status(self, row: int) -> Status | None:
+        """Why the row was refused; None if it is feasible."""
+        return self.statuses[self.ids[row]]
+
+    def refuse(self, rows: npt.NDArray[np.intp] | int, status: Status) -> None:
+        """Set the status of some rows."""
+        known = self._id_of.get(status)
+        if known is None:
+            known = self._id_of[status] = len(self.statuses)
+            self.statuses.append(status)
+        self.ids[rows] = known
+
+    def accept(self, row: int) -> None:
+        self.ids[row] = 0
+
+    def refused(self) -> Iterator[tuple[int, Status]]:
+        """Yield each refused row and its status, in row order."""
+        for row in np.flatnonzero(self.ids):
+            status = self.statuses[self.ids[row]]
+            if status is not None:
+                yield int(row), status
+
+    def rows_with(self, code: Code) -> npt.NDArray[np.intp]:
+        """Return the rows refused with this code."""
+        wanted = np.fromiter((s is not None and s.code is code for s in self.statuses), dtype=bool, count=len(self.statuses))
+        return np.flatnonzero(wanted[self.ids])
+
+    def plugins(self) -> tuple[str, ...]:
+        """Names of the plugins that refused the pod or any row, sorted."""
+        used = {s.plugin for s in (self.statuses[i] for i in np.unique(self.ids)) if s is not None and s.plugin}
+        if self.pre_filter is not None and self.pre_filter.plugin:
+            used.add(self.pre_filter.plugin)
+        return tuple(sorted(used))
+
+    def histogram(self) -> Mapping[str, int]:
+        """Reason → number of rows that carry it."""
+        counts: dict[str, int] = {}
+        for status_id, rows in zip(*np.unique(self.ids, return_counts=True), strict=True):
+            status = self.statuses[status_id]
+            for reason in status.reasons if status is not None else ():
+                counts[reason] = counts.get(reason, 0) + int(rows)
+        return counts
+
+
+def fit_error(verdicts: Verdicts, post_filter: str = "", rows: int | None = None) -> str:
+    """Return the text of a failed attempt: ``0/N nodes are available: …``, as kube-scheduler words it.
+
+    Source  framework/types.go, FitError.Error
+    """
+    text = f"0/{len(verdicts) if rows is None else rows} nodes are available:"
+    if verdicts.pre_filter is not None:
+        text += f" {verdicts.pre_filter.message}." if verdicts.pre_filter.message else ""
+    else:
+        reasons = sorted(f"{count} {reason}" for reason, count in verdicts.histogram().items())
+        text += f" {', '.join(reasons)}." if reasons else ""
+    return f"{text} {post_filter}" if post_filter else text

@@ -1,0 +1,212 @@
+"""The cluster as the scheduler believes it to be: nodes, placed pods, and all other objects that rules look up.
+
+``Cluster`` takes facts (a node came, a pod was bound) and the scheduler's own assumptions (this pod will be there) and keeps
+the node table right, whatever the order they come in. An assumed pod stays until it is confirmed, forgotten or deleted;
+it never expires. ``Snapshot`` is the face that rules read.
+
+Pods are told apart by UID. A pod on a node that is not known yet waits aside and is accounted when the node comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from moorage.api.core import Namespace, Node
+from moorage.api.meta import Value
+from moorage.errors import StateError
+from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = ["Cluster", "Snapshot"]
+
+K = TypeVar("K", bound=Value)
+_EMPTY: Mapping[str, str] = {}
+
+
+class Snapshot:
+    """What rules may read. Holds still for the length of one scheduling attempt."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.table: NodeTable = cluster.table
+
+    @property
+    def nodes(self) -> NodeView:
+        """All nodes, as columns."""
+        return NodeView(self, slice(None))
+
+    def node(self, name: str) -> NodeInfo | None:
+        row = self.table.row_of.get(name)
+        return None if row is None else NodeInfo(self.table, row)
+
+    def namespace_labels(self, namespace: str) -> Mapping[str, str]:
+        """Labels of a namespace; empty if it is not known."""
+        found = self._cluster.namespaces.get(namespace)
+        return _EMPTY if found is None else found.metadata.labels
+
+    @property
+    def namespaces(self) -> Mapping[str, Namespace]:
+        return self._cluster.namespaces
+
+    def objects(self, kind: type[K]) -> Mapping[str, K]:
+        """All objects of a kind, by ``namespace/name`` (or ``name`` where it has no namespace), in order of arrival."""
+        return self._cluster.objects(kind)
+
+    def pods(self) -> Iterator[PodInfo]:
+        """Yield every placed or assumed pod."""
+        for on_row in self.table.pods:
+            yield from on_row.values()
+
+    def where(self, uid: str) -> str | None:
+        """Name of the node that a placed or assumed pod is on."""
+        return self._cluster.node_of(uid)
+
+
+class Cluster:
+    """The changing side of the state."""
+
+    def __init__(self) -> None:
+        self.table = NodeTable()
+        self.namespaces: dict[str, Namespace] = {}
+        self._objects: dict[type[Value], dict[str, Any]] = {}
+        self._placed: dict[str, tuple[PodInfo, str]] = {}
+        self._assumed: dict[str, str] = {}
+        self._nowhere: dict[str, dict[str, PodInfo]] = {}
+        self.snapshot = Snapshot(self)
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def set_node(self, node: Node) -> Node | None:
+        """Add or replace a node. Returns what was known of it before."""
+        row = self.table.row_of.get(node.name)
+        if row is not None:
+            old = self.table.nodes[row]
+            self.table.update_node(node)
+            return old
+        row = self.table.add_node(node)
+        for pod in self._nowhere.pop(node.name, {}).values():
+            self.table.add_pod(row, pod)
+        return None
+
+    def remove_node(self, name: str) -> Node | None:
+        """Drop a node. Its pods are remembered, in case it comes back before they are deleted."""
+        row = self.table.row_of.get(name)
+        if row is None:
+            return None
+        node = self.table.nodes[row]
+        left = self.table.remove_node(name)
+        if left:
+            self._nowhere[name] = {pod.uid: pod for pod in left}
+        return node
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def place(self, pod: PodInfo, node: str) -> PodInfo | None:
+        """Take note that a pod is on a node, as the API says: new, confirming an assumption, moved, or changed.
+
+        Returns the info that was known before, if any.
+        """
+        before = self._take(pod.uid)
+        self._assumed.pop(pod.uid, None)
+        self._put(pod, node)
+        return before
+
+    def assume(self, pod: PodInfo, node: str) -> None:
+        """Act as if the pod were on the node already.
+
+        Raises  StateError if a pod of that UID is placed or assumed already
+        """
+        if pod.uid in self._placed:
+            raise StateError(f"pod {pod.key} ({pod.uid}) is on {self._placed[pod.uid][1]} already; it cannot be assumed on {node}")
+        self._put(pod, node)
+        self._assumed[pod.uid] = node
+
+    def forget(self, uid: str) -> PodInfo | None:
+        """Take back an assumption. Returns the pod, or None if it was not assumed (confirmed or deleted meanwhile)."""
+        if self._assumed.pop(uid, None) is None:
+            return None
+        return self._take(uid)
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        """Drop a pod, placed or assumed. Returns what was known of it."""
+        self._assumed.pop(uid, None)
+        return self._take(uid)
+
+    def is_assumed(self, uid: str) -> bool:
+        return uid in self._assumed
+
+    def node_of(self, uid: str) -> str | None:
+        placed = self._placed.get(uid)
+        return None if placed is None else placed[1]
+
+    def pod(self, uid: str) -> PodInfo | None:
+        placed = self._placed.get(uid)
+        return None if placed is None else placed[0]
+
+    @property
+    def assumed(self) -> Mapping[str, str]:
+        """UID to node name of every pod that is assumed and not confirmed yet."""
+        return self._assumed
+
+    def _put(self, pod: PodInfo, node: str) -> None:
+        self._placed[pod.uid] = (pod, node)
+        row = self.table.row_of.get(node)
+        if row is None:
+            self._nowhere.setdefault(node, {})[pod.uid] = pod
+        else:
+            self.table.add_pod(row, pod)
+
+    def _take(self, uid: str) -> PodInfo | None:
+        placed = self._placed.pop(uid, None)
+        if placed is None:
+            return None
+        pod, node = placed
+        row = self.table.row_of.get(node)
+        if row is not None:
+            self.table.remove_pod(row, pod)
+        else:
+            waiting = self._nowhere[node]
+            del waiting[uid]
+            if not waiting:
+                del self._nowhere[node]
+        return pod
+
+    @contextmanager
+    def what_if(self, row: int) -> Iterator[NodeTable]:
+        """Let the block move pods on one row of the table; all is put back afterwards."""
+        with self.table.what_if(row):
+            yield self.table
+
+    # -- everything else ----------------------------------------------------------------------------------------------
+
+    def set_namespace(self, namespace: Namespace) -> Namespace | None:
+        old = self.namespaces.get(namespace.metadata.name)
+        self.namespaces[namespace.metadata.name] = namespace
+        return old
+
+    def remove_namespace(self, name: str) -> Namespace | None:
+        return self.namespaces.pop(name, None)
+
+    def objects(self, kind: type[K]) -> dict[str, K]:
+        return self._objects.setdefault(kind, {})
+
+    def set_object(self, obj: Value) -> Value | None:
+        """Add or replace an object of any other kind. Returns the one it replaced."""
+        held = self._objects.setdefault(type(obj), {})
+        key = object_key(obj)
+        old: Value | None = held.get(key)
+        held[key] = obj
+        return old
+
+    def remove_object(self, obj: Value) -> Value | None:
+        removed: Value | None = self._objects.get(type(obj), {}).pop(object_key(obj), None)
+        return removed
+
+
+def object_key(obj: Value) -> str:
+    """``namespace/name``, or ``name`` for an object that has no namespace."""
+    metadata = obj.metadata  # type: ignore[attr-defined]  # every kind that is stored has metadata
+    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else str(metadata.name)

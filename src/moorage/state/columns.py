@@ -1,0 +1,66 @@
+"""Columns: one fact about every node, kept as one growing NumPy array.
+
+A ``RowSpace`` owns the number of rows and every column made in it, so that adding a node grows them all and removing one
+moves the last row into the gap in all of them at once. Holders keep the ``Column`` and read ``.view`` afresh: the array
+behind it changes when the space grows.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["BoolArray", "Column", "IntArray", "RowSpace"]
+
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+
+class Column:
+    """One value a row. ``view`` is the live part, shape (rows,); writes to it are writes to the column."""
+
+    __slots__ = ("__weakref__", "_space", "data")
+
+    def __init__(self, space: RowSpace, dtype: npt.DTypeLike) -> None:
+        self._space = space
+        self.data: npt.NDArray[Any] = np.zeros(space.capacity, dtype=dtype)
+
+    @property
+    def view(self) -> npt.NDArray[Any]:
+        return self.data[: self._space.rows]
+
+
+class RowSpace:
+    """The rows that all columns of one table share."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.capacity = 16
+        self._columns: weakref.WeakSet[Column] = weakref.WeakSet()
+
+    def column(self, dtype: npt.DTypeLike = np.int64) -> Column:
+        """Return a new column of zeros that grows and moves with this space."""
+        made = Column(self, dtype)
+        self._columns.add(made)
+        return made
+
+    def append(self) -> int:
+        """Add a row of zeros and return its index."""
+        if self.rows == self.capacity:
+            self.capacity *= 2
+            for column in self._columns:
+                column.data = np.concatenate([column.data, np.zeros(self.capacity - self.rows, dtype=column.data.dtype)])
+        self.rows += 1
+        return self.rows - 1
+
+    def remove(self, row: int) -> int:
+        """Drop a row: the last row moves into its place. Returns the index that moved (``row`` itself if it was last)."""
+        last = self.rows - 1
+        for column in self._columns:
+            column.data[row] = column.data[last]
+            column.data[last] = 0
+        self.rows = last
+        return last

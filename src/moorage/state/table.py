@@ -1,0 +1,258 @@
+"""The node table: one row a node, one column a fact.
+
+Everything a rule may ask of nodes is here as an array over rows or as an inverted index (who holds this?). Pods are
+accounted on the row they are on. Rows are dense: when a node leaves, the last row takes its place. ``changes`` logs every
+row that changed, so that a cache can re-judge just those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from moorage.api.core import Node, Taint
+from moorage.state.columns import Column, RowSpace
+from moorage.state.counts import HeldTerm, HeldTerms, PodCounts
+from moorage.state.labels import InternedColumn, LabelColumns
+from moorage.state.pod_info import HostPort, PodInfo
+from moorage.state.pod_requests import amount
+
+__all__ = ["ChangeLog", "ImageHolders", "NodeTable"]
+
+
+class ChangeLog:
+    """Rows in the order they changed. ``layout`` counts the times rows were added, removed or renumbered."""
+
+    #: Entries kept; a reader that is further behind has to look at every row.
+    keep = 65_536
+
+    def __init__(self) -> None:
+        self.layout = 0
+        self._rows: list[int] = []
+        self._dropped = 0
+
+    @property
+    def position(self) -> int:
+        return self._dropped + len(self._rows)
+
+    def note(self, row: int) -> None:
+        self._rows.append(row)
+        if len(self._rows) >= 2 * self.keep:
+            del self._rows[: self.keep]
+            self._dropped += self.keep
+
+    def since(self, position: int) -> list[int] | None:
+        """Return the rows changed since ``position``, with repeats; None when that is no longer known."""
+        return None if position < self._dropped else self._rows[position - self._dropped :]
+
+
+class ImageHolders(NamedTuple):
+    """An image: its size in bytes, as the first node to report it said, and the rows that have it."""
+
+    size: int
+    rows: set[int]
+
+
+class NodeTable:
+    """All nodes. Arrays have shape (rows,); see ``NodeView`` for how rules read them."""
+
+    def __init__(self) -> None:
+        space = self.space = RowSpace()
+        self.changes = ChangeLog()
+        self.nodes: list[Node] = []
+        self.row_of: dict[str, int] = {}
+        self.pods: list[dict[str, PodInfo]] = []
+        self.labels = LabelColumns(space)
+        self.taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(space, ())
+        self.features: InternedColumn[frozenset[str]] = InternedColumn(space, frozenset())
+        self.unschedulable = space.column(np.bool_)
+        self.allowed_pods = space.column()
+        self.pod_count = space.column()
+        self.nonzero_cpu = space.column()
+        self.nonzero_memory = space.column()
+        self.images: dict[str, ImageHolders] = {}
+        self.pod_counts = PodCounts(space)
+        self.required_affinity = HeldTerms(space)
+        self.required_anti_affinity = HeldTerms(space)
+        self.preferred_affinity = HeldTerms(space)
+        self.preferred_anti_affinity = HeldTerms(space)
+        #: (protocol, port) → address → row → holders
+        self.host_ports: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+        self._allocatable: dict[str, Column] = {}
+        self._requested: dict[str, Column] = {}
+
+    def __len__(self) -> int:
+        return self.space.rows
+
+    def allocatable(self, resource: str) -> Column:
+        """What nodes offer of a resource: cpu in millicores, memory and storage in bytes, others in counts."""
+        return self._resource(self._allocatable, resource)
+
+    def requested(self, resource: str) -> Column:
+        """What the pods on each row request, in the same units."""
+        return self._resource(self._requested, resource)
+
+    def _resource(self, columns: dict[str, Column], resource: str) -> Column:
+        column = columns.get(resource)
+        if column is None:
+            column = columns[resource] = self.space.column()
+        return column
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def add_node(self, node: Node) -> int:
+        """Append a node and return its row. The name must be new."""
+        row = self.space.append()
+        self.nodes.append(node)
+        self.row_of[node.name] = row
+        self.pods.append({})
+        self.labels.append(node.labels)
+        self._describe(row, node)
+        self.changes.layout += 1
+        return row
+
+    def update_node(self, node: Node) -> int:
+        """Replace what is known of a node; the pods on it stay."""
+        row = self.row_of[node.name]
+        self._drop_images(row, self.nodes[row])
+        self.nodes[row] = node
+        self.labels.replace(row, node.labels)
+        for column in self._allocatable.values():
+            column.data[row] = 0
+        self._describe(row, node)
+        return row
+
+    def remove_node(self, name: str) -> list[PodInfo]:
+        """Drop a node; returns the pods that were on it, which the table no longer counts."""
+        row = self.row_of[name]
+        pods = list(self.pods[row].values())
+        for pod in pods:
+            self.remove_pod(row, pod)
+        self._drop_images(row, self.nodes[row])
+        last = len(self) - 1
+        if row != last:
+            self._renumber(last, row)
+        self.space.remove(row)
+        self.labels.remove(row)
+        self.nodes[row] = self.nodes[last]
+        self.pods[row] = self.pods[last]
+        self.nodes.pop()
+        self.pods.pop()
+        del self.row_of[name]
+        if row != last:
+            self.row_of[self.nodes[row].name] = row
+        self.changes.layout += 1
+        return pods
+
+    def _describe(self, row: int, node: Node) -> None:
+        for resource, quantity in node.status.allocatable.items():
+            if resource == "pods":
+                self.allowed_pods.data[row] = amount(resource, quantity)
+            else:
+                self.allocatable(resource).data[row] = amount(resource, quantity)
+        if "pods" not in node.status.allocatable:
+            self.allowed_pods.data[row] = 0
+        self.unschedulable.data[row] = node.spec.unschedulable
+        self.taints.set(row, node.spec.taints)
+        self.features.set(row, frozenset(node.status.declared_features))
+        for image in node.status.images:
+            for name in image.names:
+                self.images.setdefault(name, ImageHolders(image.size_bytes, set())).rows.add(row)
+        self.changes.note(row)
+
+    def _drop_images(self, row: int, node: Node) -> None:
+        for image in node.status.images:
+            for name in image.names:
+                holders = self.images.get(name)
+                if holders is not None:
+                    holders.rows.discard(row)
+                    if not holders.rows:
+                        del self.images[name]
+
+    def _renumber(self, old: int, new: int) -> None:
+        for image in self.nodes[old].status.images:
+            for name in image.names:
+                rows = self.images[name].rows
+                rows.discard(old)
+                rows.add(new)
+        pods = list(self.pods[old].values())
+        for pod in pods:
+            for port in pod.host_ports:
+                holders = self.host_ports[port.protocol, port.port][port.ip]
+                if old in holders:
+                    holders[new] = holders.pop(old)
+        self.pod_counts.move(old, new, iter(pods))
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def add_pod(self, row: int, pod: PodInfo) -> None:
+        """Account a pod on a row. Its UID must be new to the row."""
+        self.pods[row][pod.uid] = pod
+        self._account(row, pod, 1)
+        self.pod_counts.add(row, pod)
+        for terms, held in _held_terms(self, pod):
+            terms.add(row, held)
+
+    def remove_pod(self, row: int, pod: PodInfo) -> None:
+        """Undo ``add_pod`` for the very info that was added."""
+        del self.pods[row][pod.uid]
+        self._account(row, pod, -1)
+        self.pod_counts.remove(row, pod)
+        for terms, held in _held_terms(self, pod):
+            terms.remove(row, held)
+
+    def _account(self, row: int, pod: PodInfo, by: int) -> None:
+        needs = pod.needs
+        for resource, count in needs.requests.items():
+            self.requested(resource).data[row] += by * count
+        self.nonzero_cpu.data[row] += by * needs.nonzero_cpu
+        self.nonzero_memory.data[row] += by * needs.nonzero_memory
+        self.pod_count.data[row] += by
+        for port in pod.host_ports:
+            self._claim(row, port, by)
+        self.changes.note(row)
+
+    def _claim(self, row: int, port: HostPort, by: int) -> None:
+        by_address = self.host_ports.setdefault((port.protocol, port.port), {})
+        holders = by_address.setdefault(port.ip, {})
+        left = holders.get(row, 0) + by
+        if left > 0:
+            holders[row] = left
+            return
+        holders.pop(row, None)
+        if not holders:
+            del by_address[port.ip]
+        if not by_address:
+            del self.host_ports[port.protocol, port.port]
+
+    @contextmanager
+    def what_if(self, row: int) -> Iterator[None]:
+        """Let the block add and remove pods on one row, then put everything back as it was, pods in their old order."""
+        before = dict(self.pods[row])
+        try:
+            yield
+        finally:
+            now = self.pods[row]
+            for uid, pod in list(now.items()):
+                if before.get(uid) is not pod:
+                    self.remove_pod(row, pod)
+            for uid, pod in before.items():
+                if uid not in now:
+                    self.add_pod(row, pod)
+            self.pods[row] = before
+
+
+def _held_terms(table: NodeTable, pod: PodInfo) -> Iterator[tuple[HeldTerms, HeldTerm]]:
+    if not pod.has_affinity:
+        return
+    for term in pod.required_affinity:
+        yield table.required_affinity, HeldTerm(term)
+    for term in pod.required_anti_affinity:
+        yield table.required_anti_affinity, HeldTerm(term)
+    for weighted in pod.preferred_affinity:
+        yield table.preferred_affinity, HeldTerm(weighted.term, weighted.weight)
+    for weighted in pod.preferred_anti_affinity:
+        yield table.preferred_anti_affinity, HeldTerm(weighted.term, weighted.weight)

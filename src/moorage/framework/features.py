@@ -49,5 +49,7 @@ class FeatureGates:
         """Return a fault for each gate that does not exist."""
         known = ", ".join(GATES)
         return [
-            Fault("Unsupported value", f"featureGates.{gate}", f"known here: {known}", gate) for gate in overrides if gate not in GATES
+            Fault("Unsupported value", f"featureGates.{gate}", f"known here: {known}", gate)
+            for gate in overrides
+            if gate not in GATES
         ]

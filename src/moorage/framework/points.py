@@ -30,9 +30,10 @@ Where a plugin has no ``pre_filter``, ``filter`` receives the pod itself; where 
 absent). ``add_pod`` and ``remove_pod`` are only needed by plugins whose state depends on other pods; they return the state that
 holds then (a new one: the old must stay good). A plugin that has neither gets its old state.
 
-Optional besides: ``wakes_on()`` yields the events after which a pod that the plugin turned down is worth another try (without it:
-any event); ``sign(pod)`` returns everything the plugin reads of a pod, so that pods with equal signatures share verdicts (without
-it, or when it returns None: every pod is asked about); ``depends`` says what else its answers hang on.
+Optional besides: ``wakes_on()`` yields the events after which a pod that the plugin turned down is worth another try
+(without it: any event); ``sign(pod)`` returns everything the plugin reads of a pod, so that pods with equal signatures
+share verdicts (without it, or when it returns None: every pod is asked about); ``depends`` says what else its answers
+hang on; ``attach(handle)`` is called once before the first pod, with the means to reach the running scheduler.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which plugins there are: the built-in ones and anybody else's.
 
-A plugin class says its ``name``; if it takes arguments, a frozen struct ``Args`` with their defaults and, where there is more to
-check than types, ``Args.faults(gates)``. It is built with its arguments alone; a plugin that needs to reach the running
-scheduler (to allow a waiting pod, say) also has ``attach(handle)``.
+A plugin class says its ``name``; if it takes arguments, a frozen ``msgspec`` struct ``Args`` with their defaults and, where
+there is more to check than types, ``Args.faults(path, gates)``. It is built with its arguments alone; a plugin that needs
+the feature gates or the running scheduler (to allow a waiting pod, say) also has ``attach(handle)``.
 """
 
 from __future__ import annotations

@@ -35,11 +35,11 @@ class Verdicts:
     @property
     def feasible(self) -> BoolArray:
         """Shape (rows,): which rows no plugin refused."""
-        return self.ids == 0
+        return np.equal(self.ids, 0)
 
     def status(self, row: int) -> Status | None:
         """Why the row was refused; None if it is feasible."""
-        return self.statuses[self.ids[row]]
+        return self.statuses[int(self.ids[row])]
 
     def refuse(self, rows: npt.NDArray[np.intp] | int, status: Status) -> None:
         """Set the status of some rows."""

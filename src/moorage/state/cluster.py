@@ -120,7 +120,8 @@ class Cluster:
         Raises  StateError if a pod of that UID is placed or assumed already
         """
         if pod.uid in self._placed:
-            raise StateError(f"pod {pod.key} ({pod.uid}) is on {self._placed[pod.uid][1]} already; it cannot be assumed on {node}")
+            held_by = self._placed[pod.uid][1]
+            raise StateError(f"pod {pod.key} ({pod.uid}) is on {held_by} already; it cannot be assumed on {node}")
         self._put(pod, node)
         self._assumed[pod.uid] = node
 

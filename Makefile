@@ -1,0 +1,74 @@
+# Every target sets up what it needs in .venv; Python 3.11 or newer, make and git is all a machine must have.
+# `make help` lists the targets.
+
+# Which interpreter .venv is made with; empty: the first that will do.
+PYTHON ?=
+WORKERS ?= auto
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+
+.PHONY: demo
+demo: $(VENV)/.ready-to-run  ## schedule the pods of examples/demo in virtual time, and say why
+	@$(BIN)/moorage simulate -f examples/demo $(ARGS)
+
+.PHONY: test
+test: $(VENV)/.ready-to-test  ## run all tests; ARGS='-k ports' narrows them, WORKERS=1 runs them in one process
+	@$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
+
+.PHONY: lint
+lint: $(VENV)/.ready-to-test  ## formatting, lint, types and import layers
+	@scripts/check lint
+
+.PHONY: check
+check: $(VENV)/.ready-to-test  ## lint, then all tests: what CI runs
+	@scripts/check
+
+.PHONY: format
+format: $(VENV)/.ready-to-test  ## rewrite the sources as `make lint` wants them
+	@$(BIN)/ruff check -q --fix && $(BIN)/ruff format -q
+
+.PHONY: wheel
+wheel: $(VENV)/.ready-to-test  ## build dist/*.whl and dist/*.tar.gz
+	@$(BIN)/python -m build --no-isolation --outdir dist . >/dev/null
+	@ls dist
+
+.PHONY: setup
+setup: $(VENV)/.ready-to-test  ## set up .venv and stop
+
+.PHONY: lock
+lock:  ## resolve requirements/*.in anew (needs uv)
+	@for set in run test; do \
+	    (cd requirements && uv pip compile -q --upgrade --universal --generate-hashes --no-header --no-emit-index-url \
+	        --python-version 3.11 $$set.in -o $$set.txt) || exit 1; \
+	done
+
+.PHONY: clean
+clean:  ## remove .venv, builds and caches
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# -- set-up: each step leaves a stamp in .venv and is repeated when its lock or pyproject.toml changes --------------------
+
+$(VENV)/.made:
+	@found=$$(scripts/find-python $(PYTHON)) && echo "setting up $(VENV) with $$found" && "$$found" -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.ready-to-run: $(VENV)/.made requirements/run.txt pyproject.toml
+	@$(PIP) --require-hashes -r requirements/run.txt
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.ready-to-test: $(VENV)/.made requirements/test.txt pyproject.toml
+	@$(PIP) --require-hashes -r requirements/test.txt
+	@$(PIP) --no-deps --no-build-isolation -e .
+	@touch $@ $(VENV)/.ready-to-run

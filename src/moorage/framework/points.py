@@ -25,10 +25,10 @@ Bind            ``bind(state, pod, node)``                             effects, 
 PostBind        ``post_bind(state, pod, node)``                        nothing
 ==============  =====================================================  ============================================
 
-Where a plugin has no ``pre_filter``, ``filter`` receives the pod itself; where it has no ``pre_score``, ``score`` receives what its
-``pre_filter`` returned, or else the pod. From Reserve on, ``state`` is what ``pre_filter`` returned (None if it was skipped or
-absent). ``add_pod`` and ``remove_pod`` are only needed by plugins whose state depends on other pods; they return the state that
-holds then (a new one: the old must stay good). A plugin that has neither gets its old state.
+Where a plugin has no ``pre_filter``, ``filter`` receives the pod itself; where it has no ``pre_score``, ``score`` receives what
+its ``pre_filter`` returned, or else the pod. From Reserve on, ``state`` is what ``pre_filter`` returned (None if it was
+skipped or absent). ``add_pod`` and ``remove_pod`` are only needed by plugins whose state depends on other pods; they return
+the state that holds then (a new one: the old must stay good). A plugin that has neither gets its old state.
 
 Optional besides: ``wakes_on()`` yields the events after which a pod that the plugin turned down is worth another try
 (without it: any event); ``sign(pod)`` returns everything the plugin reads of a pod, so that pods with equal signatures

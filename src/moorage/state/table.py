@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
@@ -64,10 +65,14 @@ class NodeTable:
         self.changes = ChangeLog()
         self.nodes: list[Node] = []
         self.row_of: dict[str, int] = {}
+        #: node name → a number that grows with each node that comes
+        self.arrival: dict[str, int] = {}
         self.pods: list[dict[str, PodInfo]] = []
         self.labels = LabelColumns(space)
         self.taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(space, ())
         self.features: InternedColumn[frozenset[str]] = InternedColumn(space, frozenset())
+        #: 64 bits of each node's name, for draws that must not depend on the order of rows
+        self.name_hash = space.column(np.uint64)
         self.unschedulable = space.column(np.bool_)
         self.allowed_pods = space.column()
         self.pod_count = space.column()
@@ -81,6 +86,7 @@ class NodeTable:
         self.preferred_anti_affinity = HeldTerms(space)
         #: (protocol, port) → address → row → holders
         self.host_ports: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+        self._arrived = 0
         self._allocatable: dict[str, Column] = {}
         self._requested: dict[str, Column] = {}
 
@@ -108,8 +114,10 @@ class NodeTable:
         row = self.space.append()
         self.nodes.append(node)
         self.row_of[node.name] = row
+        self.arrival[node.name] = self._arrived = self._arrived + 1
         self.pods.append({})
         self.labels.append(node.labels)
+        self.name_hash.data[row] = int.from_bytes(blake2b(node.name.encode(), digest_size=8).digest(), "little")
         self._describe(row, node)
         self.changes.layout += 1
         return row
@@ -141,7 +149,7 @@ class NodeTable:
         self.pods[row] = self.pods[last]
         self.nodes.pop()
         self.pods.pop()
-        del self.row_of[name]
+        del self.row_of[name], self.arrival[name]
         if row != last:
             self.row_of[self.nodes[row].name] = row
         self.changes.layout += 1

@@ -1,0 +1,183 @@
+"""The scheduling cycle: one pod, one snapshot, one decision.
+
+PreFilter, Filter, Score, and the pick; where nothing fits, PostFilter. Nothing is changed: the caller assumes the pod on the
+node that was chosen, reserves, and binds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.cycle.attempt import FailedAttempt, Nominated, contenders, judge_with_nominated
+from moorage.cycle.decision import Decision
+from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
+from moorage.cycle.ties import draw
+from moorage.errors import PluginError
+from moorage.framework.points import PostFilterResult
+from moorage.framework.profile import Profile
+from moorage.framework.running import PreFiltered, Scores, ask, run_filter, run_pre_filter, run_score
+from moorage.framework.verdict_table import Verdicts
+from moorage.framework.verdicts import Code, Status
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["Cycle", "judge", "rate"]
+
+
+@dataclass
+class Cycle:
+    """How decisions are made for all profiles: the seed of ties, and where the last sampled search ended.
+
+    ``percentage_of_nodes_to_score``: 0 looks at every node; 1-100 stops at that share, as kube-scheduler does.
+    ``always_score``: score even where one node is feasible, for explanations and comparisons.
+    """
+
+    seed: int = 0
+    percentage_of_nodes_to_score: int = 0
+    always_score: bool = False
+    order: NodeOrder = field(default_factory=NodeOrder)
+
+    def decide(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None) -> Decision:
+        """Return where ``pod`` goes, or why nowhere. A broken plugin ends the attempt: ``Decision.error``."""
+        if not len(snapshot.table):
+            return Decision(pod)
+        try:
+            return self._decide(profile, pod, snapshot, nominated or {})
+        except PluginError as error:
+            return Decision(pod, error=error)
+
+    def _decide(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> Decision:
+        found = run_pre_filter(profile, pod, snapshot)
+        verdicts = Verdicts(len(snapshot.table))
+        if found.refused is not None:
+            verdicts.pre_filter = found.refused
+            verdicts.refuse(np.arange(len(verdicts)), found.refused)
+            return self._post_filter(profile, found, pod, snapshot, verdicts, nominated)
+        feasible = self._feasible(profile, found, pod, snapshot, verdicts, nominated)
+        if not len(feasible):
+            return self._post_filter(profile, found, pod, snapshot, verdicts, nominated)
+        table = snapshot.table
+        evaluated = len(verdicts) if found.nodes is None else len(found.nodes)
+        if len(feasible) == 1 and not self.always_score:
+            return Decision(pod, table.nodes[feasible[0]].name, found, verdicts, None, None, None, evaluated, 1)
+        scores = rate(profile, found, pod, snapshot, feasible)
+        row = draw(table, scores.best(), pod.uid, self.seed)
+        return Decision(pod, table.nodes[row].name, found, verdicts, scores, None, None, evaluated, len(feasible))
+
+    def _feasible(
+        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated
+    ) -> npt.NDArray[np.intp]:
+        own = snapshot.table.row_of.get(pod.status.nominated_node_name)
+        refused_there: Status | None = None
+        if own is not None:
+            trial = Verdicts(len(verdicts))
+            judge(profile, found, pod, NodeView(snapshot, np.array([own])), trial, nominated)
+            refused_there = trial.status(own)
+            if refused_there is None:
+                return np.array([own])
+        percentage = profile.percentage_of_nodes_to_score
+        if percentage is None:
+            percentage = self.percentage_of_nodes_to_score
+        rows = _rows_to_look_at(found, snapshot, verdicts)
+        if own is not None and refused_there is not None and own not in rows:
+            verdicts.refuse(own, refused_there)
+        wanted = feasible_nodes_to_find(percentage, len(rows)) if percentage else len(rows)
+        if wanted >= len(rows):
+            whole = len(rows) == len(verdicts)
+            judge(profile, found, pod, snapshot.nodes if whole else NodeView(snapshot, rows), verdicts, nominated)
+            open_rows: npt.NDArray[np.intp] = rows[verdicts.ids[rows] == 0]
+            return open_rows
+        return self._sampled(profile, found, pod, snapshot, verdicts, nominated, rows, wanted)
+
+    def _sampled(
+        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
+        rows: npt.NDArray[np.intp], wanted: int,
+    ) -> npt.NDArray[np.intp]:  # fmt: skip
+        """Search in kube-scheduler's order until enough feasible rows are found."""
+        order = self.order.rows(snapshot.table)
+        order = order[np.isin(order, rows)]
+        feasible: list[int] = []
+        processed = 0
+        while processed < len(order) and len(feasible) < wanted:
+            chunk = order[processed : processed + max(wanted, 100)]
+            trial = Verdicts(len(verdicts))
+            judge(profile, found, pod, NodeView(snapshot, chunk), trial, nominated)
+            for row in chunk:
+                status = trial.status(row)
+                processed += 1
+                if status is not None:
+                    verdicts.refuse(row, status)
+                    continue
+                feasible.append(int(row))
+                if len(feasible) == wanted:
+                    break
+        self.order.advance(processed, len(snapshot.table))
+        return np.array(feasible, dtype=np.intp)
+
+    def _post_filter(
+        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated
+    ) -> Decision:
+        attempt = FailedAttempt(profile, found, pod, snapshot, verdicts, nominated)
+        outcome = _run_post_filter(profile, pod, attempt) if profile.at("postFilter") else None
+        return Decision(pod, None, found, verdicts, None, outcome, None, len(verdicts), 0)
+
+
+def _rows_to_look_at(found: PreFiltered, snapshot: Snapshot, verdicts: Verdicts) -> npt.NDArray[np.intp]:
+    """Return the rows that PreFilter left; the others are refused on the spot."""
+    if found.nodes is None:
+        return np.arange(len(verdicts))
+    row_of = snapshot.table.row_of
+    rows = np.array(sorted(row_of[name] for name in found.nodes if name in row_of), dtype=np.intp)
+    named = " ".join(found.narrowed_by)
+    verdicts.refuse(np.arange(len(verdicts)), Status(Code.UNRESOLVABLE, "", (f"node(s) didn't satisfy plugin(s) [{named}]",)))
+    verdicts.ids[rows] = 0
+    return rows
+
+
+def judge(
+    profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeView, verdicts: Verdicts, nominated: Nominated
+) -> None:
+    """Run Filter over a view; rows that pods are nominated to are judged with those pods on them."""
+    run_filter(profile, found, pod, nodes, verdicts)
+    if not nominated:
+        return
+    table = nodes.table
+    for name, pods in nominated.items():
+        row = table.row_of.get(name)
+        if row is None or not contenders(pods, pod) or not bool(nodes.holding({row}).any()):
+            continue
+        status = judge_with_nominated(profile, found, pod, nodes.snapshot, row, pods)
+        if status is None:
+            verdicts.accept(row)
+        else:
+            verdicts.refuse(row, status)
+
+
+def rate(profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, feasible: npt.NDArray[np.intp]) -> Scores:
+    """Score the feasible rows; without Score plugins each gets 1."""
+    whole = len(feasible) == len(snapshot.table) and bool((feasible == np.arange(len(feasible))).all())
+    view = snapshot.nodes if whole else NodeView(snapshot, feasible)
+    if not profile.at("score"):
+        return Scores(feasible, np.ones(len(feasible), dtype=np.int64))
+    return run_score(profile, found, pod, view)
+
+
+def _run_post_filter(profile: Profile, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
+    """Ask PostFilter plugins in turn until one helps or says that nothing will.
+
+    Source  framework/runtime/framework.go, RunPostFilterPlugins
+    """
+    reasons: list[str] = []
+    nominated: str | None = None
+    for step in profile.at("postFilter"):
+        result: PostFilterResult = ask(step, "postFilter", pod, attempt)
+        if result.code in {Code.SUCCESS, Code.UNRESOLVABLE}:
+            return result
+        if result.nominated is not None:
+            nominated = result.nominated
+        reasons.extend(result.reasons)
+    return PostFilterResult(Code.UNSCHEDULABLE, tuple(reasons), nominated)

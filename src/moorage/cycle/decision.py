@@ -1,0 +1,68 @@
+"""What one attempt to place one pod came to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moorage.errors import PluginError
+from moorage.framework.points import PostFilterResult
+from moorage.framework.running import PreFiltered, Scores
+from moorage.framework.verdict_table import Verdicts, fit_error
+from moorage.framework.verdicts import Code, Status
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["NO_NODES", "Decision"]
+
+#: kube-scheduler's own text for an empty cluster.
+NO_NODES = "no nodes available to schedule pods"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The outcome for one pod.
+
+    ``node``         where it goes; None if it goes nowhere now
+    ``verdicts``     each row's status (None if no node was filtered because there is none)
+    ``scores``       of the feasible rows; None if nothing had to be scored
+    ``post_filter``  what preemption (or another PostFilter) made of it, if it ran
+    ``error``        the broken plugin or contract that ended the attempt
+    """
+
+    pod: PodInfo
+    node: str | None = None
+    found: PreFiltered | None = None
+    verdicts: Verdicts | None = None
+    scores: Scores | None = None
+    post_filter: PostFilterResult | None = None
+    error: PluginError | None = None
+    evaluated: int = 0
+    feasible: int = 0
+
+    @property
+    def code(self) -> Code:
+        if self.error is not None:
+            return Code.ERROR
+        return Code.SUCCESS if self.node is not None else Code.UNSCHEDULABLE
+
+    @property
+    def rejected_by(self) -> tuple[str, ...]:
+        """Plugins that turned the pod down, sorted; PreFilter's narrowing counts."""
+        if self.node is not None or self.verdicts is None:
+            return ()
+        narrowed = self.found.narrowed_by if self.found is not None else ()
+        return tuple(sorted({*self.verdicts.plugins(), *narrowed}))
+
+    @property
+    def message(self) -> str:
+        """Why the pod was not placed, as kube-scheduler's event words it; empty if it was."""
+        if self.error is not None:
+            return str(self.error)
+        if self.node is not None:
+            return ""
+        if self.verdicts is None:
+            return NO_NODES
+        return fit_error(self.verdicts, ", ".join(self.post_filter.reasons) if self.post_filter is not None else "")
+
+    def status_of(self, row: int) -> Status | None:
+        """The status that Filter gave a row of the table; None if it is feasible."""
+        return None if self.verdicts is None else self.verdicts.status(row)

@@ -1,0 +1,118 @@
+"""A profile: the plugins that one ``schedulerName`` stands for, in the order they run, ready to be asked.
+
+Building a profile looks once which methods each plugin has. Plugins that judge one node at a time are lifted over the table
+here, so that whoever runs a profile sees columns only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from moorage.framework.points import POINTS, AnyPlugin
+from moorage.framework.verdicts import Hold, Reject
+from moorage.state.columns import IntArray
+from moorage.state.view import NodeView
+
+__all__ = ["Profile", "Step", "Timer", "make_profile"]
+
+#: ``timer(point, plugin, seconds)`` is told how long each call took.
+Timer = Callable[[str, str, float], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One plugin at one extension point. ``one_by_one``: it is asked about each node by itself, so ask about few."""
+
+    name: str
+    plugin: AnyPlugin
+    call: Callable[..., Any]
+    one_by_one: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What runs for a scheduler name. ``steps`` holds the plugins of each extension point, in order."""
+
+    scheduler_name: str
+    steps: Mapping[str, tuple[Step, ...]]
+    weights: Mapping[str, int]
+    percentage_of_nodes_to_score: int | None = None
+    plugins: Mapping[str, AnyPlugin] = field(default_factory=dict)
+
+    def at(self, point: str) -> tuple[Step, ...]:
+        return self.steps.get(point, ())
+
+    def timed(self, clock: Callable[[], float], timer: Timer) -> Profile:
+        """Return this profile with every call measured by ``clock`` (seconds) and reported to ``timer``."""
+        steps = {
+            point: tuple(Step(s.name, s.plugin, _timed(s.call, point, s.name, clock, timer), s.one_by_one) for s in in_point)
+            for point, in_point in self.steps.items()
+        }
+        return Profile(self.scheduler_name, steps, self.weights, self.percentage_of_nodes_to_score, self.plugins)
+
+
+def make_profile(
+    scheduler_name: str,
+    plugins: Mapping[str, AnyPlugin],
+    points: Mapping[str, Sequence[str]],
+    weights: Mapping[str, int],
+    percentage_of_nodes_to_score: int | None = None,
+) -> Profile:
+    """Put a profile together.
+
+    ``plugins`` by name; ``points``: extension point → names, in the order they run; ``weights`` of the score plugins. Names
+    in ``points`` that are not in ``plugins`` are left out: it is the caller's duty to say so.
+    """
+    steps = {
+        point: tuple(_step(point, name, plugins[name]) for name in names if name in plugins) for point, names in points.items()
+    }
+    return Profile(scheduler_name, steps, dict(weights), percentage_of_nodes_to_score, plugins)
+
+
+def _step(point: str, name: str, plugin: AnyPlugin) -> Step:
+    method = next(m for m in POINTS[point] if callable(getattr(plugin, m, None)))
+    call = getattr(plugin, method)
+    if method == "filter_node":
+        return Step(name, plugin, _lifted_filter(call), one_by_one=True)
+    if method == "score_node":
+        return Step(name, plugin, _lifted_score(call), one_by_one=True)
+    return Step(name, plugin, call)
+
+
+def _lifted_filter(judge: Callable[..., Hold | None]) -> Callable[[Any, NodeView], Iterable[Reject]]:
+    def over_the_table(state: Any, nodes: NodeView) -> Iterable[Reject]:
+        rows_of: dict[tuple[tuple[str, ...], bool], list[int]] = {}
+        for at, node in enumerate(nodes):
+            hold = judge(state, node)
+            if hold is not None:
+                rows_of.setdefault((hold.reasons, hold.unresolvable), []).append(at)
+        for (reasons, unresolvable), rows in rows_of.items():
+            mask = nodes.false()
+            mask[rows] = True
+            for reason in reasons:
+                yield Reject(mask, reason, unresolvable)
+
+    return over_the_table
+
+
+def _lifted_score(rate: Callable[..., int]) -> Callable[[Any, NodeView], IntArray]:
+    def over_the_table(state: Any, nodes: NodeView) -> IntArray:
+        return np.fromiter((rate(state, node) for node in nodes), dtype=np.int64, count=len(nodes))
+
+    return over_the_table
+
+
+def _timed(call: Callable[..., Any], point: str, name: str, clock: Callable[[], float], timer: Timer) -> Callable[..., Any]:
+    def measured(*args: Any) -> Any:
+        begun = clock()
+        answer = call(*args)
+        if point in {"filter", "preBind", "bind"} and not isinstance(answer, Hold) and hasattr(answer, "__next__"):
+            answer = list(answer)
+        timer(point, name, clock() - begun)
+        return answer
+
+    return measured

@@ -1,0 +1,258 @@
+"""How a profile's plugins are run over one pod: PreFilter, Filter, PreScore, Score, and what-ifs in between.
+
+Nothing here chooses a node; see ``moorage.cycle``. A plugin that raises, or answers with something it may not, ends the
+attempt with a ``PluginError`` that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.errors import MoorageError, PluginError
+from moorage.framework.profile import Profile, Step
+from moorage.framework.verdict_table import Verdicts
+from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = ["MAX_SCORE", "PreFiltered", "Scores", "ask", "run_filter", "run_pre_filter", "run_score", "shifted"]
+
+MAX_SCORE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PreFiltered:
+    """What PreFilter left behind: each plugin's state, who asked to be skipped, and the nodes it came down to.
+
+    ``refused`` is set when a plugin turned the pod down; ``nodes`` is None when all nodes are to be looked at.
+    """
+
+    states: Mapping[str, Any]
+    skipped: frozenset[str]
+    nodes: frozenset[str] | None = None
+    narrowed_by: tuple[str, ...] = ()
+    refused: Status | None = None
+
+    def state_of(self, step: Step, pod: PodInfo) -> Any:
+        """What ``filter`` receives: the plugin's PreFilter state, or the pod if it has no PreFilter."""
+        return self.states.get(step.name, pod)
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores of the feasible rows: ``rows`` are row numbers, everything else has one entry for each.
+
+    ``raw`` is what Score gave, ``final`` that normalised and weighted, by plugin in running order; ``total`` their sum.
+    """
+
+    rows: npt.NDArray[np.intp]
+    total: IntArray
+    raw: Mapping[str, IntArray] = field(default_factory=dict)
+    final: Mapping[str, IntArray] = field(default_factory=dict)
+
+    def best(self) -> npt.NDArray[np.intp]:
+        """Row numbers that share the highest total."""
+        best: npt.NDArray[np.intp] = self.rows[self.total == self.total.max()]
+        return best
+
+
+def ask(step: Step, point: str, *args: Any) -> Any:
+    """Call a plugin; whatever it raises becomes a ``PluginError``."""
+    try:
+        return step.call(*args)
+    except MoorageError:
+        raise
+    except Exception as error:
+        raise PluginError(step.name, f"failed in {point}: {type(error).__name__}: {error}") from error
+
+
+def run_pre_filter(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+    """Run PreFilter. All plugins run, unless one says that nothing can help or no node is left.
+
+    Source  framework/runtime/framework.go, RunPreFilterPlugins
+    """
+    states: dict[str, Any] = {}
+    skipped: set[str] = set()
+    nodes: frozenset[str] | None = None
+    narrowed_by: list[str] = []
+    refused: Status | None = None
+    for step in profile.at("preFilter"):
+        answer = ask(step, "preFilter", pod, snapshot)
+        if isinstance(answer, Skip):
+            skipped.add(step.name)
+            continue
+        if isinstance(answer, Hold):
+            refused = Status(answer.code, step.name, answer.reasons)
+            if answer.unresolvable:
+                return PreFiltered(states, frozenset(skipped), refused=refused)
+            continue
+        if isinstance(answer, Narrow):
+            narrowed_by.append(step.name)
+            nodes = answer.nodes if nodes is None else nodes & answer.nodes
+            answer = answer.state
+        states[step.name] = answer
+        if nodes is not None and not nodes:
+            refused = Status(Code.UNRESOLVABLE, "", (_no_node_left(sorted(narrowed_by)),))
+            break
+    return PreFiltered(states, frozenset(skipped), nodes, tuple(sorted(narrowed_by)), refused)
+
+
+def _no_node_left(plugins: list[str]) -> str:
+    if len(plugins) == 1:
+        return f"node(s) didn't satisfy plugin {plugins[0]}"
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}] simultaneously"
+
+
+def run_filter(profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeView, verdicts: Verdicts) -> None:
+    """Run Filter over a view and write each refused row's status, by the first plugin that refused it, to ``verdicts``."""
+    open_rows = np.ones(len(nodes), dtype=bool)
+    for step in profile.at("filter"):
+        if step.name in found.skipped:
+            continue
+        state = found.state_of(step, pod)
+        if step.one_by_one:
+            left = np.flatnonzero(open_rows)
+            rejects = [
+                Reject(_spread(r.rows, left, len(nodes)), r.reason, r.unresolvable)
+                for r in _drained(step, state, nodes.only(open_rows))
+            ]
+        else:
+            rejects = _drained(step, state, nodes)
+        if rejects:
+            _refuse(step.name, rejects, nodes, open_rows, verdicts)
+            if not open_rows.any():
+                return
+
+
+def _spread(mask: BoolArray, at: npt.NDArray[np.intp], size: int) -> BoolArray:
+    full = np.zeros(size, dtype=bool)
+    full[at[mask]] = True
+    return full
+
+
+def _drained(step: Step, state: Any, nodes: NodeView) -> list[Reject]:
+    try:
+        rejects: list[Reject] = list(step.call(state, nodes) or ())
+    except MoorageError:
+        raise
+    except Exception as error:
+        raise PluginError(step.name, f"failed in filter: {type(error).__name__}: {error}") from error
+    for reject in rejects:
+        if not isinstance(reject, Reject) or np.shape(reject.rows) != (len(nodes),):
+            raise PluginError(
+                step.name, f"answered {reject!r} in filter; yield Reject(mask over the {len(nodes)} rows, reason)"
+            )
+    return rejects
+
+
+def _refuse(plugin: str, rejects: list[Reject], nodes: NodeView, open_rows: BoolArray, verdicts: Verdicts) -> None:
+    """Write the statuses of one plugin's refusals and close those rows. Rows in several carry all the reasons."""
+    if len(rejects) == 1 and isinstance(rejects[0].unresolvable, bool):
+        hit = rejects[0].rows & open_rows
+        if hit.any():
+            verdicts.refuse(_numbers(nodes, hit), _status(plugin, (rejects[0].reason,), rejects[0].unresolvable))
+            open_rows &= ~hit
+        return
+    hits = np.stack([reject.rows & open_rows for reject in rejects])
+    final = np.stack([np.broadcast_to(np.asarray(reject.unresolvable), hits.shape[1:]) for reject in rejects]) & hits
+    touched: BoolArray = np.any(hits, axis=0)
+    if not touched.any():
+        return
+    at = np.flatnonzero(touched)
+    kinds, which = np.unique(np.vstack([hits[:, at], final[:, at].any(axis=0)]), axis=1, return_inverse=True)
+    numbers = _numbers(nodes, touched)
+    for kind in range(kinds.shape[1]):
+        reasons = tuple(reject.reason for reject, there in zip(rejects, kinds[:-1, kind], strict=True) if there)
+        verdicts.refuse(numbers[which.reshape(-1) == kind], _status(plugin, reasons, bool(kinds[-1, kind])))
+    open_rows &= ~touched
+
+
+def _numbers(nodes: NodeView, mask: BoolArray) -> npt.NDArray[np.intp]:
+    return np.flatnonzero(mask) if nodes.is_whole else nodes.row_numbers[mask]
+
+
+def _status(plugin: str, reasons: tuple[str, ...], unresolvable: bool) -> Status:
+    return Status(Code.UNRESOLVABLE if unresolvable else Code.UNSCHEDULABLE, plugin, reasons)
+
+
+def run_score(profile: Profile, found: PreFiltered, pod: PodInfo, feasible: NodeView) -> Scores:
+    """Run PreScore, Score, NormalizeScore and weigh.
+
+    Raises  PluginError if a normalised score is outside 0-100 or has the wrong shape
+    """
+    snapshot = feasible.snapshot
+    states: dict[str, Any] = {}
+    skipped: set[str] = set()
+    for step in profile.at("preScore"):
+        answer = ask(step, "preScore", pod, snapshot, feasible)
+        if isinstance(answer, Skip):
+            skipped.add(step.name)
+        else:
+            states[step.name] = answer
+    total = feasible.zeros()
+    raw: dict[str, IntArray] = {}
+    final: dict[str, IntArray] = {}
+    for step in profile.at("score"):
+        if step.name in skipped:
+            continue
+        state = states[step.name] if step.name in states else found.states.get(step.name, pod)
+        scores = raw[step.name] = _checked(step, "score", ask(step, "score", state, feasible), len(feasible))
+        normalize = getattr(step.plugin, "normalize", None)
+        if normalize is not None:
+            scores = _checked(step, "normalize", _normalized(step, normalize, state, scores), len(feasible))
+        _in_range(step, scores, feasible)
+        final[step.name] = scores * profile.weights.get(step.name, 1)
+        total = total + final[step.name]
+    return Scores(feasible.row_numbers, total, raw, final)
+
+
+def _normalized(step: Step, normalize: Callable[..., Any], state: Any, scores: IntArray) -> Any:
+    try:
+        return normalize(state, scores)
+    except Exception as error:
+        raise PluginError(step.name, f"failed in normalize: {type(error).__name__}: {error}") from error
+
+
+def _checked(step: Step, point: str, scores: Any, rows: int) -> IntArray:
+    if not isinstance(scores, np.ndarray) or scores.shape != (rows,) or scores.dtype.kind not in "iu":
+        raise PluginError(
+            step.name, f"answered {scores!r} in {point}; return an int64 array with one score for each of {rows} rows"
+        )
+    return scores
+
+
+def _in_range(step: Step, scores: IntArray, feasible: NodeView) -> None:
+    wrong = np.flatnonzero((scores < 0) | (scores > MAX_SCORE))
+    if len(wrong):
+        at = int(wrong[0])
+        name = feasible.table.nodes[int(feasible.row_numbers[at])].name
+        raise PluginError(
+            step.name,
+            f"scored node {name} {scores[at]}; scores must be in the range [0, {MAX_SCORE}] after normalizing",
+        )
+
+
+def shifted(
+    profile: Profile, found: PreFiltered, pod: PodInfo, others: Iterable[tuple[str, PodInfo]], node: NodeInfo
+) -> PreFiltered:
+    """Return the PreFilter states as they are once pods come to or leave ``node``.
+
+    ``others`` pairs ``"add_pod"`` or ``"remove_pod"`` with a pod; the node table must have been changed already.
+    """
+    states = dict(found.states)
+    for method, other in others:
+        for step in profile.at("preFilter"):
+            change = getattr(step.plugin, method, None)
+            if change is not None and step.name in states:
+                try:
+                    states[step.name] = change(states[step.name], pod, other, node)
+                except Exception as error:
+                    raise PluginError(step.name, f"failed in {method}: {type(error).__name__}: {error}") from error
+    return PreFiltered(states, found.skipped, found.nodes, found.narrowed_by, found.refused)

@@ -1,0 +1,54 @@
+"""Pods, nodes and clusters in a few words, for tests.
+
+What is given is written as in a manifest (camelCase, nested dicts), so a test reads like the YAML it stands for:
+
+    a_pod("web", nodeSelector={"disk": "ssd"})
+    a_node("n1", {"disk": "ssd"}, taints=[{"key": "gpu", "effect": "NoSchedule"}])
+    a_cluster([node, ...], {"n1": [pod, ...]}).snapshot
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from moorage.api.core import Node, Pod
+from moorage.state.cluster import Cluster
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["a_cluster", "a_node", "a_pod"]
+
+
+def a_pod(
+    name: str = "pod", labels: Mapping[str, str] | None = None, *, namespace: str = "default", uid: str = "", **spec: Any
+) -> PodInfo:
+    """Return a pod with this spec. Its UID is ``namespace/name`` unless given."""
+    metadata = {"name": name, "namespace": namespace, "uid": uid or f"{namespace}/{name}", "labels": dict(labels or {})}
+    return PodInfo(msgspec.convert({"metadata": metadata, "spec": spec}, Pod))
+
+
+def a_node(
+    name: str = "node",
+    labels: Mapping[str, str] | None = None,
+    *,
+    allocatable: Mapping[str, str | int] | None = None,
+    images: Iterable[Any] = (),
+    declared_features: Iterable[str] = (),
+    **spec: Any,
+) -> Node:
+    """Return a node with this spec; what kubelet would report of it has names of its own here."""
+    status = {"images": tuple(images), "declaredFeatures": tuple(declared_features), "allocatable": dict(allocatable or {})}
+    return msgspec.convert({"metadata": {"name": name, "labels": dict(labels or {})}, "spec": spec, "status": status}, Node)
+
+
+def a_cluster(nodes: Iterable[Node], pods: Mapping[str, Iterable[PodInfo]] | None = None) -> Cluster:
+    """Return a cluster of these nodes, with pods placed on them by node name."""
+    cluster = Cluster()
+    for node in nodes:
+        cluster.set_node(node)
+    for name, placed in (pods or {}).items():
+        for pod in placed:
+            cluster.place(pod, name)
+    return cluster

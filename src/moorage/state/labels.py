@@ -7,7 +7,7 @@ once. Sets (of taints, of features) are interned whole in the same way.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,14 @@ class InternedColumn(Generic[T]):
     def judge(self, verdict: Callable[[T], bool]) -> BoolArray:
         """Ask ``verdict`` once per distinct value; shape (len(values),). Index it with ``ids`` to spread it over rows."""
         return np.fromiter((verdict(value) for value in self.values), dtype=bool, count=len(self.values))
+
+    def spread(self, ids: Ids, ask: Callable[[T], int], dtype: npt.DTypeLike = np.bool_) -> npt.NDArray[Any]:
+        """Ask once per distinct value that ``ids`` holds and give each entry its answer; shape of ``ids``."""
+        answers = np.zeros(len(self.values), dtype=dtype)
+        held = np.flatnonzero(np.bincount(ids, minlength=len(answers)))
+        answers[held] = [ask(self.values[at]) for at in held]
+        spread: npt.NDArray[Any] = answers[ids]
+        return spread
 
 
 class LabelColumns:

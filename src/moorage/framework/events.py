@@ -6,7 +6,7 @@ yes (``Wake``), each with an optional closer look at the objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Flag, StrEnum, auto
 from typing import Any
@@ -72,6 +72,20 @@ class Action(Flag):
     )
     ALL = ADD | DELETE | UPDATE
 
+    @property
+    def label(self) -> str:
+        """The action by the name kube-scheduler gives it in logs and metrics, such as ``UpdateNodeTaint``."""
+        name = self.name or "|".join(flag.name or "" for flag in self)
+        return _LABELS.get(name) or name.replace("_", " ").title().replace(" ", "")
+
+
+#: Actions that kube-scheduler spells in more or other words than ours.
+_LABELS: Mapping[str, str] = {
+    "UPDATE_POD_GATES_ELIMINATED": "UpdatePodSchedulingGatesEliminated",
+    "UPDATE_POD_GENERATED_CLAIM": "UpdatePodGeneratedResourceClaim",
+    "UPDATE_OTHER": "Update",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
@@ -91,7 +105,7 @@ class ClusterEvent:
         return same and happened.action in self.action
 
     def __str__(self) -> str:
-        return self.label or f"{self.resource}{self.action.name}"
+        return self.label or f"{self.resource}{self.action.label}"
 
 
 ANY_EVENT = ClusterEvent(Resource.ANY, Action.ALL)

@@ -21,7 +21,7 @@ from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelector
 from moorage.api.integers import parse_int64
 from moorage.api.meta import LabelSelector
 from moorage.api.names import check_label_value, check_qualified_name
-from moorage.errors import InputError
+from moorage.errors import Fault, InputError
 
 __all__ = [
     "EVERYTHING", "NOTHING", "NodeSelectorMatcher", "NodeTerm", "Requirement", "Selector", "SelectorError",
@@ -161,18 +161,18 @@ def selector_from_map(labels: Mapping[str, str]) -> Selector:
     return Selector(tuple(Requirement(key, "In", (value,)) for key, value in labels.items()))
 
 
-def _refuse(faults: list[str]) -> None:
+def _refuse(faults: list[Fault]) -> None:
     if faults:
         raise SelectorError(aggregate(faults))
 
 
-def aggregate(faults: Iterable[str]) -> str:
+def aggregate(faults: Iterable[Fault]) -> str:
     """Join error texts as Go's aggregate error does: one stands alone, several go in brackets, repeats are dropped."""
-    unique = list(dict.fromkeys(faults))
+    unique = list(dict.fromkeys(map(str, faults)))
     return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
 
 
-def requirement_faults(key: str, operator: str, values: tuple[str, ...], path: str = "") -> list[str]:
+def requirement_faults(key: str, operator: str, values: tuple[str, ...], path: str = "") -> list[Fault]:
     """Return what is wrong with one requirement, in apimachinery's words (pkg/labels, NewRequirement).
 
     ``path`` is where the requirement stands, such as ``matchExpressions[0]``.
@@ -188,7 +188,7 @@ def requirement_faults(key: str, operator: str, values: tuple[str, ...], path: s
     return faults
 
 
-def _value_count_faults(operator: str, values: tuple[str, ...], at: str) -> list[str]:
+def _value_count_faults(operator: str, values: tuple[str, ...], at: str) -> list[Fault]:
     match operator:
         case "In" | "NotIn":
             return [] if values else [_invalid(f"{at}values", values, "for 'in', 'notin' operators, values set can't be empty")]
@@ -206,14 +206,13 @@ def _value_count_faults(operator: str, values: tuple[str, ...], at: str) -> list
             return [_not_supported(f"{at}operator", operator, _NODE_OPERATORS)]
 
 
-def _invalid(path: str, found: str | tuple[str, ...], why: str) -> str:
+def _invalid(path: str, found: str | tuple[str, ...], why: str) -> Fault:
     # An empty list reads "null": that is how Go prints the nil slice it arrives as.
-    shown = json.dumps(found, ensure_ascii=False, separators=(",", ":")) if found or isinstance(found, str) else "null"
-    return f"{path}: Invalid value: {shown}: {why}"
+    return Fault("Invalid value", path, why, found if found or isinstance(found, str) else None)
 
 
-def _not_supported(path: str, found: str, supported: Iterable[str]) -> str:
-    return f"{path}: Unsupported value: {_quoted(found)}: supported values: {', '.join(map(_quoted, supported))}"
+def _not_supported(path: str, found: str, supported: Iterable[str]) -> Fault:
+    return Fault("Unsupported value", path, f"supported values: {', '.join(map(_quoted, supported))}", found)
 
 
 def _quoted(text: str) -> str:
@@ -233,7 +232,7 @@ class NodeTerm:
 
     requirements: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
-    faults: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
     @property
     def error(self) -> str | None:
@@ -279,7 +278,7 @@ def compile_node_term(term: NodeSelectorTerm, path: str = "") -> NodeTerm | None
     if not term.match_expressions and not term.match_fields:
         return None
     at = f"{path}." if path else ""
-    faults: list[str] = []
+    faults: list[Fault] = []
     for i, asked in enumerate(term.match_expressions):
         faults += _expression_faults(asked, f"{at}matchExpressions[{i}]")
     for i, asked in enumerate(term.match_fields):
@@ -293,13 +292,13 @@ def _requirements(asked: Iterable[NodeSelectorRequirement]) -> tuple[Requirement
     return tuple(sorted({Requirement(one.key, one.operator, one.values) for one in asked}))
 
 
-def _expression_faults(asked: NodeSelectorRequirement, path: str) -> list[str]:
+def _expression_faults(asked: NodeSelectorRequirement, path: str) -> list[Fault]:
     if asked.operator not in _NODE_OPERATORS:
         return [_not_supported(f"{path}.operator", asked.operator, _NODE_OPERATORS)]
     return requirement_faults(asked.key, asked.operator, asked.values, path)
 
 
-def _field_faults(asked: NodeSelectorRequirement, path: str) -> list[str]:
+def _field_faults(asked: NodeSelectorRequirement, path: str) -> list[Fault]:
     if asked.operator not in _FIELD_OPERATORS:
         return [_not_supported(f"{path}.operator", asked.operator, _FIELD_OPERATORS)]
     return [] if len(asked.values) == 1 else [_invalid(f"{path}.values", asked.values, "must have one element")]

@@ -1,0 +1,302 @@
+"""Devices: what nodes offer beyond CPU and memory, and the claims that ask for it (dynamic resource allocation).
+
+The shapes are those of ``resource.k8s.io/v1``. Names of attributes and capacities are as written: ``driver.example/name``
+or a bare name, which belongs to the slice's driver.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import field
+
+from moorage.api.core import NodeSelector
+from moorage.api.meta import ObjectMeta, Quantity, Value
+
+__all__ = [
+    "AllocatedDeviceStatus", "AllocationResult", "CELDeviceSelector", "CapacityRequestPolicy", "CapacityRequestPolicyRange",
+    "CapacityRequirements", "ClaimConsumer", "Counter", "CounterSet", "Device", "DeviceAllocation", "DeviceAllocationConfig",
+    "DeviceAllocationResult", "DeviceAttribute", "DeviceCapacity", "DeviceClaim", "DeviceClass", "DeviceClassSpec",
+    "DeviceCondition", "DeviceConfig", "DeviceConstraint", "DeviceCounterConsumption", "DeviceRequest", "DeviceSelector",
+    "DeviceSubRequest", "DeviceTaint", "DeviceToleration", "ExactDeviceRequest", "NodeAllocatableMapping", "ResourceClaim",
+    "ResourceClaimSpec", "ResourceClaimStatus", "ResourceClaimTemplate", "ResourceClaimTemplateSpec", "ResourcePool",
+    "ResourceSlice", "ResourceSliceSpec",
+]  # fmt: skip
+
+
+# -- what nodes offer -----------------------------------------------------------------------------------------------------
+
+
+class DeviceAttribute(Value):
+    """One of its fields is set. The plural forms are lists of values."""
+
+    int_value: int | None = field(name="int", default=None)
+    bool_value: bool | None = field(name="bool", default=None)
+    string_value: str | None = field(name="string", default=None)
+    version_value: str | None = field(name="version", default=None)
+    int_values: tuple[int, ...] | None = field(name="ints", default=None)
+    bool_values: tuple[bool, ...] | None = field(name="bools", default=None)
+    string_values: tuple[str, ...] | None = field(name="strings", default=None)
+    version_values: tuple[str, ...] | None = field(name="versions", default=None)
+
+
+class CapacityRequestPolicyRange(Value):
+    min: Quantity | None = None
+    max: Quantity | None = None
+    step: Quantity | None = None
+
+
+class CapacityRequestPolicy(Value):
+    default: Quantity | None = None
+    valid_values: tuple[Quantity, ...] = ()
+    valid_range: CapacityRequestPolicyRange | None = None
+
+
+class DeviceCapacity(Value):
+    value: Quantity = 0
+    request_policy: CapacityRequestPolicy | None = None
+
+
+class Counter(Value):
+    value: Quantity = 0
+
+
+class CounterSet(Value):
+    name: str = ""
+    counters: dict[str, Counter] = {}
+
+
+class DeviceCounterConsumption(Value):
+    counter_set: str = ""
+    counters: dict[str, Counter] = {}
+
+
+class DeviceTaint(Value):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: str | None = None
+
+
+class NodeAllocatableMapping(Value):
+    capacity_key: str | None = None
+    allocation_multiplier: Quantity | None = None
+
+
+class Device(Value):
+    name: str = ""
+    attributes: dict[str, DeviceAttribute] = {}
+    capacity: dict[str, DeviceCapacity] = {}
+    consumes_counters: tuple[DeviceCounterConsumption, ...] = ()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    taints: tuple[DeviceTaint, ...] = ()
+    binds_to_node: bool | None = None
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    allow_multiple_allocations: bool | None = None
+    node_allocatable_resource_mappings: dict[str, NodeAllocatableMapping] = {}
+
+
+class ResourcePool(Value):
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 0
+
+
+class ResourceSliceSpec(Value):
+    driver: str = ""
+    pool: ResourcePool = ResourcePool()
+    node_name: str | None = None
+    node_selector: NodeSelector | None = None
+    all_nodes: bool | None = None
+    devices: tuple[Device, ...] = ()
+    per_device_node_selection: bool | None = None
+    shared_counters: tuple[CounterSet, ...] = ()
+
+
+class ResourceSlice(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceSliceSpec = ResourceSliceSpec()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+
+# -- what pods ask for ----------------------------------------------------------------------------------------------------
+
+
+class CELDeviceSelector(Value):
+    expression: str = ""
+
+
+class DeviceSelector(Value):
+    cel: CELDeviceSelector | None = None
+
+
+class DeviceToleration(Value):
+    key: str = ""
+    #: Empty means ``Equal``.
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class CapacityRequirements(Value):
+    requests: dict[str, Quantity] = {}
+
+
+class ExactDeviceRequest(Value):
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = "ExactCount"
+    #: Counts only with ``ExactCount``.
+    count: int = 1
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceSubRequest(Value):
+    name: str = ""
+    device_class_name: str = ""
+    selectors: tuple[DeviceSelector, ...] = ()
+    allocation_mode: str = "ExactCount"
+    count: int = 1
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceRequest(Value):
+    """``exactly`` or one of ``first_available``, whichever is set."""
+
+    name: str = ""
+    exactly: ExactDeviceRequest | None = None
+    first_available: tuple[DeviceSubRequest, ...] = ()
+
+
+class DeviceConstraint(Value):
+    requests: tuple[str, ...] = ()
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class DeviceConfig(Value):
+    requests: tuple[str, ...] = ()
+    opaque: dict[str, Any] | None = None
+
+
+class DeviceClaim(Value):
+    requests: tuple[DeviceRequest, ...] = ()
+    constraints: tuple[DeviceConstraint, ...] = ()
+    config: tuple[DeviceConfig, ...] = ()
+
+
+class ResourceClaimSpec(Value):
+    devices: DeviceClaim = DeviceClaim()
+
+
+class DeviceAllocation(Value):
+    """One device given to one request."""
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+    tolerations: tuple[DeviceToleration, ...] = ()
+    binding_conditions: tuple[str, ...] = ()
+    binding_failure_conditions: tuple[str, ...] = ()
+    share_id: str | None = field(name="shareID", default=None)
+    consumed_capacity: dict[str, Quantity] = {}
+
+
+class DeviceAllocationConfig(Value):
+    source: str = ""
+    requests: tuple[str, ...] = ()
+    opaque: dict[str, Any] | None = None
+
+
+class DeviceAllocationResult(Value):
+    results: tuple[DeviceAllocation, ...] = ()
+    config: tuple[DeviceAllocationConfig, ...] = ()
+
+
+class AllocationResult(Value):
+    devices: DeviceAllocationResult = DeviceAllocationResult()
+    node_selector: NodeSelector | None = None
+    allocation_timestamp: str | None = None
+
+
+class ClaimConsumer(Value):
+    api_group: str = ""
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class DeviceCondition(Value):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = None
+
+
+class AllocatedDeviceStatus(Value):
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = field(name="shareID", default=None)
+    conditions: tuple[DeviceCondition, ...] = ()
+
+
+class ResourceClaimStatus(Value):
+    allocation: AllocationResult | None = None
+    reserved_for: tuple[ClaimConsumer, ...] = ()
+    devices: tuple[AllocatedDeviceStatus, ...] = ()
+
+
+class ResourceClaim(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+    status: ResourceClaimStatus = ResourceClaimStatus()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class ResourceClaimTemplateSpec(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimSpec = ResourceClaimSpec()
+
+
+class ResourceClaimTemplate(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceClaimTemplateSpec = ResourceClaimTemplateSpec()
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
+
+class DeviceClassSpec(Value):
+    selectors: tuple[DeviceSelector, ...] = ()
+    config: tuple[DeviceConfig, ...] = ()
+    #: Pods may ask for the class under this name, as if it were an extended resource.
+    extended_resource_name: str | None = None
+
+
+class DeviceClass(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DeviceClassSpec = DeviceClassSpec()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name

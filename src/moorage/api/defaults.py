@@ -1,0 +1,323 @@
+"""What the API server fills in when an object is created, as far as scheduling reads it.
+
+A manifest says less than a stored object: limits become requests, ports of host-network pods become host ports, label
+keys of affinity terms become requirements. Dumps of a cluster have all of that already; for them every function here
+returns the very object it was given. Applying a function twice changes nothing more.
+
+What admission plugins add (priorities, limit ranges, tolerations) is in ``moorage.api.admission``.
+
+Source  kubernetes, pkg/apis/core/v1/defaults.go and zz_generated.defaults.go; pkg/registry/core/pod/strategy.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
+from moorage.api.core import (
+    Container,
+    ContainerPort,
+    LimitRange,
+    LimitRangeItem,
+    LimitRangeSpec,
+    Namespace,
+    Node,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    ReplicationController,
+    ResourceRequirements,
+    TopologySpreadConstraint,
+    Volume,
+    WeightedPodAffinityTerm,
+)
+from moorage.api.meta import LabelSelector, LabelSelectorRequirement, ResourceList, Value
+from moorage.api.names import is_hugepage_resource, is_native_resource
+from moorage.api.quantity import NANO_PER_UNIT, parse
+
+__all__ = [
+    "default_container", "default_limit_range", "default_namespace", "default_node", "default_pod", "default_pod_spec",
+    "default_replication_controller", "merge_label_keys", "quantity_of_nano",
+]  # fmt: skip
+
+_T = TypeVar("_T")
+_V = TypeVar("_V", bound=Value)
+
+
+def default_pod(pod: Pod) -> Pod:
+    """Return the pod as the API server would store it, or the same object if nothing is to be filled in.
+
+    Raises  InputError if pod-level resources are to be worked out from a quantity that cannot be parsed
+    """
+    if _is_complete(pod.spec):
+        return pod
+    spec = default_pod_spec(pod.spec)
+    containers = _map(spec.containers, lambda held: _pod_container(held, spec.host_network))
+    inits = _map(spec.init_containers, lambda held: _pod_container(held, spec.host_network))
+    spec = _changed(spec, containers=containers, init_containers=inits)
+    if spec.resources is not None:
+        spec = _changed(spec, resources=_pod_level(spec, spec.resources))
+    return merge_label_keys(_changed(pod, spec=spec))
+
+
+def _is_complete(spec: PodSpec) -> bool:
+    """Return True for what most pods of a dump are: nothing to fill in. False only says that a closer look is needed."""
+    if spec.resources is not None or _uses_label_keys(spec):
+        return False
+    if not (spec.restart_policy and spec.scheduler_name) or spec.termination_grace_period_seconds is None:
+        return False
+    for container in (*spec.containers, *spec.init_containers):
+        resources = container.resources
+        if not resources.limits.keys() <= resources.requests.keys():
+            return False
+        for port in container.ports:
+            if not port.protocol or (spec.host_network and not port.host_port):
+                return False
+    return all(volume.rbd is None for volume in spec.volumes) if spec.volumes else True
+
+
+def _uses_label_keys(spec: PodSpec) -> bool:
+    if any(constraint.match_label_keys for constraint in spec.topology_spread_constraints):
+        return True
+    if spec.affinity is None:
+        return False
+    return any(
+        term.match_label_keys or term.mismatch_label_keys
+        for affinity in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity)
+        if affinity is not None
+        for term in (
+            *affinity.required_during_scheduling_ignored_during_execution,
+            *(w.pod_affinity_term for w in affinity.preferred_during_scheduling_ignored_during_execution),
+        )
+    )
+
+
+def default_pod_spec(spec: PodSpec) -> PodSpec:
+    """Return a pod's or a template's spec with what is filled in for both."""
+    return _changed(
+        spec,
+        restart_policy=spec.restart_policy or "Always",
+        scheduler_name=spec.scheduler_name or "default-scheduler",
+        termination_grace_period_seconds=30
+        if spec.termination_grace_period_seconds is None
+        else spec.termination_grace_period_seconds,
+        containers=_map(spec.containers, default_container),
+        init_containers=_map(spec.init_containers, default_container),
+        volumes=_map(spec.volumes, _volume),
+    )
+
+
+def default_container(container: Container) -> Container:
+    """Return a container with the protocols of its ports filled in."""
+    return _changed(container, ports=_map(container.ports, lambda port: _changed(port, protocol=port.protocol or "TCP")))
+
+
+def _pod_container(container: Container, host_network: bool) -> Container:
+    resources = container.resources
+    if any(name not in resources.requests for name in resources.limits):
+        resources = replace(resources, requests={**resources.limits, **resources.requests})
+    ports = _map(container.ports, _host_port) if host_network else container.ports
+    return _changed(container, resources=resources, ports=ports)
+
+
+def _host_port(port: ContainerPort) -> ContainerPort:
+    return _changed(port, host_port=port.host_port or port.container_port)
+
+
+def _volume(volume: Volume) -> Volume:
+    """Fill in the pool of a Ceph block device; volumes of one pool must not be mounted twice."""
+    if volume.rbd is None or volume.rbd.get("pool"):
+        return volume
+    return replace(volume, rbd={**volume.rbd, "pool": "rbd"})
+
+
+# -- pod-level resources ------------------------------------------------------------------------------------------------
+
+
+def _pod_level(spec: PodSpec, resources: ResourceRequirements) -> ResourceRequirements:
+    """Complete pod-level resources that were given in part.
+
+    Limits of huge pages come from the containers' limits, where the pod asks for none. Then requests: of what may be
+    overcommitted the containers' sum, else the pod's own limit.
+    """
+    if not resources.limits and not resources.requests:
+        return resources
+    limits = dict(resources.limits)
+    for name, nano in _sum_over_containers(spec, lambda asked: asked.limits).items():
+        if is_hugepage_resource(name) and name not in resources.requests:
+            limits.setdefault(name, quantity_of_nano(nano))
+    requests = dict(resources.requests)
+    if limits:
+        for name, nano in _sum_over_containers(spec, lambda asked: asked.requests).items():
+            if _counts_for_pods(name) and is_native_resource(name) and not is_hugepage_resource(name):
+                requests.setdefault(name, quantity_of_nano(nano))
+        for name, quantity in limits.items():
+            if _counts_for_pods(name):
+                requests.setdefault(name, quantity)
+    if len(limits) == len(resources.limits) and len(requests) == len(resources.requests):
+        return resources
+    return replace(resources, limits=limits, requests=requests)
+
+
+def _counts_for_pods(name: str) -> bool:
+    return name in {"cpu", "memory"} or is_hugepage_resource(name)
+
+
+def _sum_over_containers(spec: PodSpec, part: Callable[[ResourceRequirements], ResourceList]) -> dict[str, int]:
+    """Return what the containers ask for together, in nano-units: the larger of running and of any step of starting up.
+
+    Source  component-helpers/resource/helpers.go, AggregateContainerRequests and AggregateContainerLimits
+    """
+    running = _add(_nano(part(container.resources)) for container in spec.containers)
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec.init_containers:
+        asked = _nano(part(container.resources))
+        step = _add([asked, sidecars])
+        if container.restart_policy == "Always":
+            running = _add([running, asked])
+            sidecars = step
+        peak = {name: max(peak.get(name, 0), step.get(name, 0)) for name in {**peak, **step}}
+    return {name: max(running.get(name, 0), peak.get(name, 0)) for name in {**running, **peak}}
+
+
+def _nano(amounts: ResourceList) -> dict[str, int]:
+    return {name: parse(quantity) for name, quantity in amounts.items()}
+
+
+def _add(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, nano in part.items():
+            total[name] = total.get(name, 0) + nano
+    return total
+
+
+def quantity_of_nano(nano: int) -> str:
+    """Return nano-units as a quantity: ``1500000000`` → ``1500m``."""
+    for suffix, step in (("", NANO_PER_UNIT), ("m", 10**6)):
+        if nano % step == 0:
+            return f"{nano // step}{suffix}"
+    return f"{nano}n"
+
+
+# -- label keys ---------------------------------------------------------------------------------------------------------
+
+
+def merge_label_keys(pod: Pod) -> Pod:
+    """Write ``matchLabelKeys`` and ``mismatchLabelKeys`` into the label selectors beside them, as creating a pod does.
+
+    Keys that the pod has no label for say nothing; a term without a selector stays without one.
+    Source  pkg/registry/core/pod/strategy.go, mutatePodAffinity and mutateTopologySpreadConstraints
+    """
+    spec = pod.spec
+    if not _uses_label_keys(spec):
+        return pod
+    labels = pod.metadata.labels
+    affinity = spec.affinity and _changed(
+        spec.affinity,
+        pod_affinity=_merged_affinity(spec.affinity.pod_affinity, labels),
+        pod_anti_affinity=_merged_affinity(spec.affinity.pod_anti_affinity, labels),
+    )
+    constraints = _map(spec.topology_spread_constraints, lambda constraint: _merged_constraint(constraint, labels))
+    return _changed(pod, spec=_changed(spec, affinity=affinity, topology_spread_constraints=constraints))
+
+
+_A = TypeVar("_A", bound=PodAffinity)
+
+
+def _merged_affinity(affinity: _A | None, labels: Mapping[str, str]) -> _A | None:
+    if affinity is None:
+        return None
+
+    def merge_weighted(weighted: WeightedPodAffinityTerm) -> WeightedPodAffinityTerm:
+        return _changed(weighted, pod_affinity_term=_merged_term(weighted.pod_affinity_term, labels))
+
+    required = affinity.required_during_scheduling_ignored_during_execution
+    preferred = affinity.preferred_during_scheduling_ignored_during_execution
+    return _changed(
+        affinity,
+        required_during_scheduling_ignored_during_execution=_map(required, lambda term: _merged_term(term, labels)),
+        preferred_during_scheduling_ignored_during_execution=_map(preferred, merge_weighted),
+    )
+
+
+def _merged_term(term: PodAffinityTerm, labels: Mapping[str, str]) -> PodAffinityTerm:
+    if term.label_selector is None or not (term.match_label_keys or term.mismatch_label_keys):
+        return term
+    selector = _merged_selector(term.label_selector, "In", term.match_label_keys, labels)
+    return _changed(term, label_selector=_merged_selector(selector, "NotIn", term.mismatch_label_keys, labels))
+
+
+def _merged_constraint(constraint: TopologySpreadConstraint, labels: Mapping[str, str]) -> TopologySpreadConstraint:
+    if constraint.label_selector is None or not constraint.match_label_keys:
+        return constraint
+    return _changed(
+        constraint, label_selector=_merged_selector(constraint.label_selector, "In", constraint.match_label_keys, labels)
+    )
+
+
+def _merged_selector(selector: LabelSelector, operator: str, keys: Iterable[str], labels: Mapping[str, str]) -> LabelSelector:
+    wanted = [LabelSelectorRequirement(key=key, operator=operator, values=(labels[key],)) for key in keys if key in labels]
+    missing = tuple(asked for asked in wanted if asked not in selector.match_expressions)
+    return replace(selector, match_expressions=(*selector.match_expressions, *missing)) if missing else selector
+
+
+# -- other objects ------------------------------------------------------------------------------------------------------
+
+
+def default_node(node: Node) -> Node:
+    """Return the node with what it can give away (``allocatable``) taken from what it has, where that is all it says."""
+    if node.status.allocatable or not node.status.capacity:
+        return node
+    return replace(node, status=replace(node.status, allocatable=node.status.capacity))
+
+
+def default_namespace(namespace: Namespace) -> Namespace:
+    """Return the namespace with the label that carries its name."""
+    labels, name = namespace.metadata.labels, namespace.metadata.name
+    if not name or labels.get("kubernetes.io/metadata.name") == name:
+        return namespace
+    return replace(namespace, metadata=replace(namespace.metadata, labels={**labels, "kubernetes.io/metadata.name": name}))
+
+
+def default_replication_controller(controller: ReplicationController) -> ReplicationController:
+    """Return the controller with its template's labels as selector, where it has none."""
+    spec = controller.spec
+    if spec.selector or spec.template is None or not spec.template.metadata.labels:
+        return controller
+    return replace(controller, spec=replace(spec, selector=spec.template.metadata.labels))
+
+
+def default_limit_range(limit_range: LimitRange) -> LimitRange:
+    """Return the limit range with its containers' defaults completed: from the maximum, the default and the minimum."""
+    limits = _map(limit_range.spec.limits, _limit_item)
+    return limit_range if limits is limit_range.spec.limits else replace(limit_range, spec=LimitRangeSpec(limits=limits))
+
+
+def _limit_item(item: LimitRangeItem) -> LimitRangeItem:
+    if item.type != "Container":
+        return item
+    default = {**item.max, **item.default}
+    return _changed(item, default=default, default_request={**item.min, **default, **item.default_request})
+
+
+# -- keeping what does not change ---------------------------------------------------------------------------------------
+
+
+def _map(items: tuple[_T, ...], change: Callable[[_T], _T]) -> tuple[_T, ...]:
+    """Change each item; return the tuple that was given if none came back as another object."""
+    changed = tuple([change(item) for item in items])
+    return items if all(new is old for new, old in zip(changed, items, strict=True)) else changed
+
+
+def _changed(value: _V, **fields: Any) -> _V:
+    """Return the value with these fields, or the value itself if it has them already."""
+    for name, wanted in fields.items():
+        held = getattr(value, name)
+        if held is not wanted and held != wanted:
+            return replace(value, **fields)
+    return value

@@ -1,55 +1,148 @@
-"""Feature gates: the switches of kube-scheduler 1.36 that change what is decided."""
+"""Feature gates: the switches of kube-scheduler 1.36 that change what is decided.
+
+A gate has a stage. ``AllAlpha`` and ``AllBeta`` set every gate of that stage that is not named besides; a gate that is
+locked cannot be moved; a gate that builds on others cannot be open while they are closed.
+
+Source  kubernetes, pkg/features/kube_features.go and pkg/scheduler/framework/plugins/feature/feature.go;
+        component-base, featuregate/feature_gate.go
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
-from moorage.errors import Fault
+from moorage.errors import ConfigError, Fault
+from moorage.framework.other_gates import OTHER_GATES
 
-__all__ = ["GATES", "FeatureGates"]
+__all__ = ["GATES", "FeatureGates", "Gate"]
 
-#: Gate → on by default in 1.36.
-GATES: Final[Mapping[str, bool]] = {
-    "DRAAdminAccess": True,
-    "DRAConsumableCapacity": True,
-    "DRADeviceBindingConditions": True,
-    "DRADeviceTaintRules": False,
-    "DRADeviceTaints": True,
-    "DRAExtendedResource": True,
-    "DRANodeAllocatableResources": False,
-    "DRAPartitionableDevices": True,
-    "DRAPrioritizedList": True,
-    "DRASchedulerFilterTimeout": True,
-    "DynamicResourceAllocation": True,
-    "GangScheduling": False,
-    "GenericWorkload": False,
-    "InPlacePodLevelResourcesVerticalScaling": True,
-    "InPlacePodVerticalScaling": True,
-    "NodeDeclaredFeatures": True,
-    "NodeInclusionPolicyInPodTopologySpread": True,
-    "PodLevelResources": True,
-    "SchedulerPopFromBackoffQ": True,
-    "StorageCapacityScoring": False,
-    "TaintTolerationComparisonOperators": False,
+ALPHA, BETA, STABLE = "ALPHA", "BETA", "GA"
+#: A gate that sets all of a stage → the stage.
+_STAGES: Final[Mapping[str, str]] = {"AllAlpha": ALPHA, "AllBeta": BETA}
+
+
+class Gate(NamedTuple):
+    """One switch, as 1.36 ships it. ``needs`` are the gates that must be open for this one to be."""
+
+    default: bool
+    stage: str
+    locked: bool = False
+    needs: tuple[str, ...] = ()
+
+
+_DRA = ("DynamicResourceAllocation",)
+
+#: Every gate that kube-scheduler asks for when it decides.
+GATES: Final[Mapping[str, Gate]] = {
+    "DRAAdminAccess": Gate(True, STABLE, locked=True, needs=_DRA),
+    "DRAConsumableCapacity": Gate(True, BETA, needs=_DRA),
+    "DRADeviceBindingConditions": Gate(True, BETA, needs=("DRAResourceClaimDeviceStatus", *_DRA)),
+    "DRADeviceTaintRules": Gate(False, BETA, needs=("DRADeviceTaints",)),
+    "DRADeviceTaints": Gate(True, BETA, needs=_DRA),
+    "DRAExtendedResource": Gate(True, BETA, needs=_DRA),
+    "DRAListTypeAttributes": Gate(False, ALPHA, needs=_DRA),
+    "DRANodeAllocatableResources": Gate(False, ALPHA, needs=_DRA),
+    "DRAPartitionableDevices": Gate(True, BETA, needs=_DRA),
+    "DRAPrioritizedList": Gate(True, STABLE, needs=_DRA),
+    "DRAResourceClaimDeviceStatus": Gate(True, BETA),
+    "DRASchedulerFilterTimeout": Gate(True, BETA, needs=_DRA),
+    "DRAWorkloadResourceClaims": Gate(False, ALPHA, needs=(*_DRA, "GenericWorkload")),
+    "DynamicResourceAllocation": Gate(True, STABLE, locked=True),
+    "GangScheduling": Gate(False, ALPHA, needs=("GenericWorkload",)),
+    "GenericWorkload": Gate(False, ALPHA),
+    "InPlacePodLevelResourcesVerticalScaling": Gate(
+        True, BETA, needs=("InPlacePodVerticalScaling", "NodeDeclaredFeatures", "PodLevelResources")
+    ),
+    "InPlacePodVerticalScaling": Gate(True, STABLE, locked=True),
+    "MatchLabelKeysInPodTopologySpread": Gate(True, BETA),
+    "NodeDeclaredFeatures": Gate(True, BETA),
+    "NodeInclusionPolicyInPodTopologySpread": Gate(True, STABLE, locked=True),
+    "NominatedNodeNameForExpectation": Gate(True, BETA),
+    "OpportunisticBatching": Gate(True, BETA),
+    "PodLevelResources": Gate(True, BETA),
+    "SchedulerAsyncAPICalls": Gate(False, BETA),
+    "SchedulerAsyncPreemption": Gate(True, BETA),
+    "SchedulerPopFromBackoffQ": Gate(True, BETA),
+    "SchedulerQueueingHints": Gate(True, STABLE, locked=True),
+    "SidecarContainers": Gate(True, STABLE),
+    "StorageCapacityScoring": Gate(False, ALPHA),
+    "TaintTolerationComparisonOperators": Gate(False, ALPHA),
+    "TopologyAwareWorkloadScheduling": Gate(False, ALPHA, needs=("GenericWorkload",)),
+    "VolumeAttributesClass": Gate(True, STABLE, locked=True),
+    "VolumeLimitScaling": Gate(False, ALPHA),
+    "WorkloadAwarePreemption": Gate(False, ALPHA, needs=("GangScheduling",)),
 }
+
+_TRUE = frozenset(["1", "t", "T", "TRUE", "true", "True"])
+_FALSE = frozenset(["0", "f", "F", "FALSE", "false", "False"])
 
 
 class FeatureGates:
     """Which gates are open. Ask with ``gates["Name"]``; a name that is not in ``GATES`` is a KeyError, so a typo is found."""
 
     def __init__(self, overrides: Mapping[str, bool] | None = None) -> None:
-        self._open = {**GATES, **(overrides or {})}
+        self._open = _resolve(overrides or {})
 
     def __getitem__(self, gate: str) -> bool:
         return self._open[gate]
 
     @staticmethod
     def faults(overrides: Mapping[str, bool]) -> list[Fault]:
-        """Return a fault for each gate that does not exist."""
-        known = ", ".join(GATES)
-        return [
-            Fault("Unsupported value", f"featureGates.{gate}", f"known here: {known}", gate)
-            for gate in overrides
-            if gate not in GATES
-        ]
+        """Return a fault for each gate that does not exist, is locked, or is open without what it builds on."""
+        faults = [fault for gate, value in overrides.items() if (fault := _setting_fault(gate, value))]
+        return faults or _dependency_faults(_resolve(overrides))
+
+    @classmethod
+    def parse(cls, text: str) -> FeatureGates:
+        """Read the value of ``--feature-gates``: ``Name=true,Other=false``.
+
+        Raises  ConfigError with every fault found
+        """
+        overrides: dict[str, bool] = {}
+        faults: list[Fault] = []
+        for part in filter(None, map(str.strip, text.split(","))):
+            name, equals, word = (piece.strip() for piece in part.partition("="))
+            if not equals:
+                faults.append(
+                    Fault("Required value", f"featureGates.{name}", f"missing bool value for {name}; write {name}=true")
+                )
+            elif word in _TRUE or word in _FALSE:
+                overrides[name] = word in _TRUE
+            else:
+                faults.append(Fault("Invalid value", f"featureGates.{name}", "write true or false", word))
+        faults += cls.faults(overrides)
+        if faults:
+            raise ConfigError("--feature-gates cannot be used:", faults)
+        return cls(overrides)
+
+
+def _resolve(overrides: Mapping[str, bool]) -> dict[str, bool]:
+    staged = {stage: overrides[name] for name, stage in _STAGES.items() if name in overrides}
+    return {
+        name: overrides.get(name, gate.default if gate.locked else staged.get(gate.stage, gate.default))
+        for name, gate in GATES.items()
+    }
+
+
+def _setting_fault(name: str, value: bool) -> Fault | None:
+    if name in _STAGES or name in OTHER_GATES:
+        return None
+    gate = GATES.get(name)
+    if gate is None:
+        return Fault("Not found", f"featureGates.{name}", f"unrecognized feature gate: {name}", name)
+    if gate.locked and value is not gate.default:
+        locked = str(gate.default).lower()
+        detail = f"cannot set feature gate {name} to {str(value).lower()}, feature is locked to {locked}"
+        return Fault("Invalid value", f"featureGates.{name}", detail, value)
+    return None
+
+
+def _dependency_faults(opened: Mapping[str, bool]) -> list[Fault]:
+    faults = []
+    for name, gate in GATES.items():
+        closed = [need for need in gate.needs if not opened[need]]
+        if opened[name] and closed:
+            detail = f"{name} is enabled, but depends on features that are disabled: [{' '.join(closed)}]"
+            faults.append(Fault("Invalid value", f"featureGates.{name}", detail, True))
+    return faults

@@ -1,0 +1,90 @@
+"""Feature gates: defaults of 1.36, how the flag is read, and what cannot be set."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.errors import ConfigError
+from moorage.framework.features import GATES, FeatureGates
+from moorage.framework.other_gates import OTHER_GATES
+
+
+def faults_of(text):
+    with pytest.raises(ConfigError) as caught:
+        FeatureGates.parse(text)
+    return [fault.detail for fault in caught.value.faults]
+
+
+def test_nothing_given_means_the_release():
+    gates = FeatureGates.parse("")
+    assert {name: gates[name] for name in GATES} == {name: gate.default for name, gate in GATES.items()}
+    assert gates["NodeDeclaredFeatures"]
+    assert not gates["GangScheduling"]
+
+
+def test_a_typo_in_the_code_is_found():
+    with pytest.raises(KeyError):
+        FeatureGates()["NodeDeclaredFeature"]
+
+
+READ = {
+    "one": ("StorageCapacityScoring=true", "StorageCapacityScoring", True),
+    "blanks and empty parts": (
+        " , PodLevelResources = false,InPlacePodLevelResourcesVerticalScaling=f,",
+        "PodLevelResources",
+        False,
+    ),
+    "Go's other words": ("VolumeLimitScaling=T", "VolumeLimitScaling", True),
+    "the last one wins": ("VolumeLimitScaling=1,VolumeLimitScaling=0", "VolumeLimitScaling", False),
+    "every alpha gate": ("AllAlpha=true", "WorkloadAwarePreemption", True),
+    "every alpha gate but one": ("DRAListTypeAttributes=false,AllAlpha=true", "DRAListTypeAttributes", False),
+    "every beta gate": ("AllBeta=true", "SchedulerAsyncAPICalls", True),
+    "no beta gate": ("AllBeta=false", "SchedulerAsyncPreemption", False),
+    "stable gates have no stage to set": (
+        "AllBeta=false,AllAlpha=true,DRAWorkloadResourceClaims=false",
+        "SidecarContainers",
+        True,
+    ),
+    "another component's gate": ("KubeletInUserNamespace=true", "PodLevelResources", True),
+    "a locked gate may be named": ("DynamicResourceAllocation=true", "DynamicResourceAllocation", True),
+}
+
+
+@pytest.mark.parametrize(("text", "gate", "is_open"), READ.values(), ids=READ)
+def test_reads_the_flag(text, gate, is_open):
+    assert FeatureGates.parse(text)[gate] is is_open
+
+
+REFUSED = {
+    "unknown": ("NoSuchGate=true", ["unrecognized feature gate: NoSuchGate"]),
+    "wrong case": ("gangscheduling=true", ["unrecognized feature gate: gangscheduling"]),
+    "no value": ("GangScheduling", ["missing bool value for GangScheduling; write GangScheduling=true"]),
+    "not a bool": ("GangScheduling=yes", ["write true or false"]),
+    "two equal signs": ("GangScheduling=true=false", ["write true or false"]),
+    "locked": (
+        "DynamicResourceAllocation=false",
+        ["cannot set feature gate DynamicResourceAllocation to false, feature is locked to true"],
+    ),
+    "without what it builds on": (
+        "GangScheduling=true",
+        ["GangScheduling is enabled, but depends on features that are disabled: [GenericWorkload]"],
+    ),
+    "what others build on": (
+        "PodLevelResources=false",
+        ["InPlacePodLevelResourcesVerticalScaling is enabled, but depends on features that are disabled: [PodLevelResources]"],
+    ),
+    "all at once": (
+        "A=true,B,C=maybe",
+        ["missing bool value for B; write B=true", "write true or false", "unrecognized feature gate: A"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "details"), REFUSED.values(), ids=REFUSED)
+def test_refuses(text, details):
+    assert faults_of(text) == details
+
+
+def test_every_gate_is_known_once():
+    assert not OTHER_GATES & set(GATES)
+    assert all(need in GATES for gate in GATES.values() for need in gate.needs)

@@ -15,6 +15,8 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgspec
+
 __all__ = ["ConfigError", "Fault", "InputError", "MoorageError", "PluginError", "StateError"]
 
 
@@ -23,7 +25,8 @@ class Fault:
     """One thing that is wrong with a document, and where.
 
     ``kind`` is one of the field-error kinds of the Kubernetes API: ``Invalid value``, ``Required value``,
-    ``Duplicate value``, ``Unsupported value``, ``Forbidden``, ``Not found``, ``Too long``, ``Too many``, ``Internal error``.
+    ``Duplicate value``, ``Unsupported value``, ``Forbidden``, ``Not found``, ``Too long``, ``Too many``, ``Internal error``;
+    or ``Strict decoding error`` for a field that is unknown or stands twice.
     ``field`` is a path such as ``profiles[0].pluginConfig[1].args.hardPodAffinityWeight``.
     """
 
@@ -32,19 +35,25 @@ class Fault:
     detail: str = ""
     value: object = None
 
+    @property
+    def body(self) -> str:
+        """The fault without its place, as the Kubernetes API words it."""
+        shown = "" if self.kind in _WITHOUT_VALUE else f": {_show(self.value)}"
+        return f"{self.kind}{shown}" + (f": {self.detail}" if self.detail else "")
+
     def __str__(self) -> str:
-        shown = "" if self.kind in {"Required value", "Forbidden"} else f": {_show(self.value)}"
-        return f"{self.field}: {self.kind}{shown}" + (f": {self.detail}" if self.detail else "")
+        return f"{self.field}: {self.body}" if self.field else self.body
+
+
+_WITHOUT_VALUE = frozenset(["Required value", "Forbidden", "Strict decoding error", "Too long", "Internal error"])
 
 
 def _show(value: object) -> str:
-    if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-    if value is None:
-        return "null"
-    if isinstance(value, (list, tuple)):
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
+
+
+def _plain(value: object) -> object:
+    return msgspec.to_builtins(value) if isinstance(value, msgspec.Struct) else str(value)
 
 
 class MoorageError(Exception):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from moorage.api.core import Pod, PodAffinityTerm, PodSpec, PodStatus, WeightedPodAffinityTerm
 from moorage.api.meta import ObjectMeta
 from moorage.api.selectors import Selector, compile_label_selector
-from moorage.state.pod_requests import PodRequests, pod_requests
+from moorage.state.pod_requests import PodRequests, RequestOptions, is_plain, pod_requests
 
 __all__ = ["AffinityTerm", "HostPort", "PodInfo", "WeightedTerm"]
 
@@ -97,6 +97,10 @@ class PodInfo:
     def needs(self) -> PodRequests:
         """What the pod asks of a node; see ``PodRequests`` for units."""
         return pod_requests(self.pod)
+
+    def needs_under(self, options: RequestOptions) -> PodRequests:
+        """What the pod asks of a node where some parts of it do not count."""
+        return self.needs if is_plain(self.pod) else pod_requests(self.pod, options)
 
     @property
     def requests(self) -> Mapping[str, int]:

@@ -14,12 +14,12 @@ from moorage.api.meta import LabelSelector, ObjectMeta, Quantity, ResourceList, 
 
 __all__ = [
     "Affinity", "ClaimSource", "Container", "ContainerImage", "ContainerPort", "ContainerRestartRule", "ContainerStatus",
-    "EphemeralVolume", "LimitRange", "LimitRangeItem", "LimitRangeSpec", "Namespace", "Node", "NodeAffinity", "NodeCondition",
-    "NodeSelector", "NodeSelectorRequirement", "NodeSelectorTerm", "NodeSpec", "NodeStatus", "Pod", "PodAffinity",
-    "PodAffinityTerm", "PodAntiAffinity", "PodCondition", "PodResourceClaim", "PodResourceClaimStatus", "PodSchedulingGate",
-    "PodSchedulingGroup", "PodSpec", "PodStatus", "PodTemplateSpec", "PreferredSchedulingTerm", "ReplicationController",
-    "ReplicationControllerSpec", "ResourceRequirements", "Service", "ServiceSpec", "Taint", "Toleration",
-    "TopologySpreadConstraint", "Volume", "WeightedPodAffinityTerm",
+    "EphemeralVolume", "ImageVolumeSource", "LimitRange", "LimitRangeItem", "LimitRangeSpec", "Namespace", "Node",
+    "NodeAffinity", "NodeCondition", "NodeSelector", "NodeSelectorRequirement", "NodeSelectorTerm", "NodeSpec", "NodeStatus",
+    "Pod", "PodAffinity", "PodAffinityTerm", "PodAntiAffinity", "PodCondition", "PodResourceClaim", "PodResourceClaimStatus",
+    "PodSchedulingGate", "PodSchedulingGroup", "PodSpec", "PodStatus", "PodTemplateSpec", "PreferredSchedulingTerm",
+    "ReplicationController", "ReplicationControllerSpec", "ResourceRequirements", "Service", "ServiceSpec", "Taint",
+    "Toleration", "TopologySpreadConstraint", "Volume", "WeightedPodAffinityTerm",
 ]  # fmt: skip
 
 
@@ -151,6 +151,10 @@ class EphemeralVolume(Value):
     volume_claim_template: dict[str, Any] | None = None
 
 
+class ImageVolumeSource(Value):
+    reference: str = ""
+
+
 class Volume(Value):
     """A pod's volume. In-tree disks keep their wire form; the volume plugins read what they need of it."""
 
@@ -164,6 +168,7 @@ class Volume(Value):
     rbd: dict[str, Any] | None = None
     iscsi: dict[str, Any] | None = None
     csi: dict[str, Any] | None = None
+    image: ImageVolumeSource | None = None
 
 
 class PodResourceClaim(Value):

@@ -25,13 +25,18 @@ __all__ = ["ChangeLog", "ImageHolders", "NodeTable"]
 
 
 class ChangeLog:
-    """Rows in the order they changed. ``layout`` counts the times rows were added, removed or renumbered."""
+    """Rows in the order they changed.
+
+    ``layout`` counts the times rows were added, removed or renumbered; ``images`` the times a node that reports images was
+    described anew, so that what follows from images alone can be kept while pods come and go.
+    """
 
     #: Entries kept; a reader that is further behind has to look at every row.
     keep = 65_536
 
     def __init__(self) -> None:
         self.layout = 0
+        self.images = 0
         self._rows: list[int] = []
         self._dropped = 0
 
@@ -125,6 +130,8 @@ class NodeTable:
     def update_node(self, node: Node) -> int:
         """Replace what is known of a node; the pods on it stay."""
         row = self.row_of[node.name]
+        if node.status.images or self.nodes[row].status.images:
+            self.changes.images += 1
         self._drop_images(row, self.nodes[row])
         self.nodes[row] = node
         self.labels.replace(row, node.labels)

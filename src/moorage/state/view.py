@@ -69,11 +69,12 @@ class NodeView:
 
     def holding(self, rows: Collection[int]) -> BoolArray:
         """Say for each row of the view whether it is among ``rows`` (row numbers of the table)."""
-        if isinstance(self.rows, slice):
-            mask = self.false()
-            mask[list(rows)] = True
-            return mask
-        return np.fromiter((int(row) in rows for row in self.rows), dtype=bool, count=len(self.rows))
+        if not isinstance(self.rows, slice) and len(self.rows) < len(rows):
+            return np.fromiter((int(row) in rows for row in self.rows), dtype=bool, count=len(self.rows))
+        mask = np.zeros(len(self.table), dtype=bool)
+        mask[np.fromiter(rows, dtype=np.intp, count=len(rows))] = True
+        held: BoolArray = mask[self.rows]
+        return held
 
     def named(self, names: Collection[str]) -> BoolArray:
         """Say for each row whether its node has one of these names."""

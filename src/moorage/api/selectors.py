@@ -24,7 +24,7 @@ from moorage.api.names import check_label_value, check_qualified_name
 from moorage.errors import Fault, InputError
 
 __all__ = [
-    "EVERYTHING", "NOTHING", "NodeSelectorMatcher", "NodeTerm", "Requirement", "Selector", "SelectorError",
+    "EVERYTHING", "NOTHING", "NodeSelectorMatcher", "NodeTerm", "Requirement", "Selector", "SelectorError", "aggregate",
     "compile_label_selector", "compile_node_selector", "compile_node_term", "label_selector_matches", "requirement_faults",
     "selector_from_map",
 ]  # fmt: skip

@@ -4,7 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from moorage.plugins.default_binder import DefaultBinder
+from moorage.plugins.image_locality import ImageLocality
+from moorage.plugins.node_affinity import NodeAffinity
+from moorage.plugins.node_declared_features import NodeDeclaredFeatures
+from moorage.plugins.node_name import NodeName
+from moorage.plugins.node_ports import NodePorts
+from moorage.plugins.node_unschedulable import NodeUnschedulable
+from moorage.plugins.priority_sort import PrioritySort
+from moorage.plugins.scheduling_gates import SchedulingGates
+from moorage.plugins.taint_toleration import TaintToleration
+
 __all__ = ["BUILTIN"]
 
 #: Every plugin class that ships, in alphabetical order of its name. The order here decides nothing.
-BUILTIN: tuple[Any, ...] = ()
+BUILTIN: tuple[Any, ...] = (
+    DefaultBinder,
+    ImageLocality,
+    NodeAffinity,
+    NodeDeclaredFeatures,
+    NodeName,
+    NodePorts,
+    NodeUnschedulable,
+    PrioritySort,
+    SchedulingGates,
+    TaintToleration,
+)

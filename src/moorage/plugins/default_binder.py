@@ -1,0 +1,20 @@
+"""DefaultBinder: bind the pod to the chosen node through the API server.
+
+Source    kube-scheduler 1.36, plugins/defaultbinder/default_binder.go
+"""
+
+from __future__ import annotations
+
+from moorage.framework.effects import BindPod
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["DefaultBinder"]
+
+
+class DefaultBinder:
+    """The plugin. It only says what is to be done; whoever drives the engine writes the Binding."""
+
+    name = "DefaultBinder"
+
+    def bind(self, state: None, pod: PodInfo, node: str) -> tuple[BindPod]:
+        return (BindPod(pod, node),)

@@ -1,0 +1,108 @@
+"""ImageLocality: prefer nodes that have the pod's images already, the more so the larger the images are.
+
+An image counts by its size times the share of nodes that have it: what is everywhere says little about where to go, and
+what is on one node alone should not draw every pod there. The sum is mapped to 0-100 between 23 MiB and 1000 MiB for each
+container.
+
+Reads     images of containers, init containers and image volumes; images that nodes report, and how many nodes there are
+Scores    0-100, as above
+Source    kube-scheduler 1.36, plugins/imagelocality/image_locality.go
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from moorage.framework.points import Depends, Signature
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
+from moorage.state.view import NodeView
+
+__all__ = ["ImageLocality", "ImagesAsked", "image_scores", "images_asked", "normalized_image_name"]
+
+MIB = 1024 * 1024
+#: Bytes: sums up to here score 0.
+LEAST = 23 * MIB
+#: Bytes for each container: sums from here on score 100.
+MOST_PER_CONTAINER = 1000 * MIB
+
+
+class ImagesAsked(NamedTuple):
+    """The images a pod uses, sorted and with repeats, and how many containers it has."""
+
+    names: tuple[str, ...]
+    containers: int
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Scores of all rows by images asked, good for as long as ``version`` is the table's."""
+
+    version: tuple[int, int]
+    scores: dict[ImagesAsked, IntArray] = field(default_factory=dict)
+
+
+class ImageLocality:
+    """The plugin. A row's score hangs on all nodes, but not on pods, so it is kept until images or nodes change."""
+
+    name = "ImageLocality"
+    depends = Depends.CLUSTER
+    #: Sets of images whose scores are kept.
+    capacity = 1024
+
+    def __init__(self) -> None:
+        self._kept: WeakKeyDictionary[NodeTable, _Kept] = WeakKeyDictionary()
+
+    def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
+        return nodes.take(self._scores(nodes.table, images_asked(pod)))
+
+    def sign(self, pod: PodInfo) -> Signature:
+        return {"images": images_asked(pod)}
+
+    def _scores(self, table: NodeTable, asked: ImagesAsked) -> IntArray:
+        version = (table.changes.layout, table.changes.images)
+        kept = self._kept.get(table)
+        if kept is None or kept.version != version or len(kept.scores) >= self.capacity:
+            kept = self._kept[table] = _Kept(version)
+        scores = kept.scores.get(asked)
+        if scores is None:
+            scores = kept.scores[asked] = image_scores(table, asked)
+            scores.flags.writeable = False
+        return scores
+
+
+def images_asked(pod: PodInfo) -> ImagesAsked:
+    """Return what the pod asks for: an image that two containers use counts twice."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    names = [container.image for container in containers]
+    names += [volume.image.reference for volume in pod.spec.volumes if volume.image is not None]
+    return ImagesAsked(tuple(sorted(map(normalized_image_name, names))), len(containers))
+
+
+def image_scores(table: NodeTable, asked: ImagesAsked) -> IntArray:
+    """Score every row of the table, 0-100.
+
+    Rounds  down per image (in floating point, as Go does) and again for the score
+    Source  imagelocality/image_locality.go, sumImageScores and calculatePriority
+    """
+    sums = np.zeros(len(table), dtype=np.int64)
+    for name in asked.names:
+        holders = table.images.get(name)
+        if holders is not None:
+            spread = len(holders.rows) / len(table)
+            sums[np.fromiter(holders.rows, dtype=np.intp, count=len(holders.rows))] += int(holders.size * spread)
+    most = MOST_PER_CONTAINER * asked.containers
+    # Not np.clip: for a pod without containers the upper bound is below the lower one, and upstream asks in this order.
+    bounded = np.where(sums < LEAST, LEAST, np.where(sums > most, most, sums))
+    scores: IntArray = 100 * (bounded - LEAST) // (most - LEAST)
+    return scores
+
+
+def normalized_image_name(name: str) -> str:
+    """Return the name as container runtimes report it: with a tag, ``latest`` if it has neither tag nor digest."""
+    return name if name.rfind(":") > name.rfind("/") else f"{name}:latest"

@@ -1,0 +1,186 @@
+"""NodeAffinity: keep a pod to the nodes its nodeSelector and node affinity name, and nearer to those it would rather have.
+
+``addedAffinity`` in the plugin's arguments is asked of every pod of the profile besides what the pod asks itself. A pod whose
+every required term names nodes (``matchFields`` on ``metadata.name``) is looked for on those nodes only.
+
+Reads     nodeSelector, nodeAffinity; labels and names of nodes
+Rejects   nodes that do not match; evicting pods would not help
+Scores    the weights of the preferred terms that match, summed, then scaled so that the best node gets 100
+Wakes on  a matching node added; a node's labels coming to match
+Source    kube-scheduler 1.36, plugins/nodeaffinity/node_affinity.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from moorage.api import core
+from moorage.api.selectors import NodeTerm, SelectorError, aggregate, compile_node_selector, compile_node_term
+from moorage.errors import Fault
+from moorage.framework.args import PluginArgs
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends, Signature
+from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
+from moorage.plugins.normalizing import default_normalize
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.node_matching import (
+    required_node_affinity,
+    required_node_affinity_rows,
+    rows_matching,
+    rows_matching_term,
+)
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["REASON", "REASON_ADDED", "REASON_CONFLICT", "NodeAffinity", "NodeAffinityArgs", "PreferredTerm"]
+
+# kube-scheduler's own texts, kept word for word: people search their events for them.
+REASON = "node(s) didn't match Pod's node affinity/selector"
+REASON_ADDED = "node(s) didn't match scheduler-enforced node affinity"
+REASON_CONFLICT = "pod affinity terms conflict"
+NODE_CAME_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+
+
+_NO_AFFINITY = core.NodeAffinity()
+
+
+class PreferredTerm(NamedTuple):
+    """A term and what a node gains by matching it."""
+
+    weight: int
+    term: NodeTerm
+
+
+class NodeAffinityArgs(PluginArgs, frozen=True):
+    """``addedAffinity`` applies to every pod of the profile, on top of its own affinity."""
+
+    added_affinity: core.NodeAffinity | None = None
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        if self.added_affinity is None:
+            return []
+        at = f"{path}.addedAffinity" if path else "addedAffinity"
+        faults: list[Fault] = []
+        required = self.added_affinity.required_during_scheduling_ignored_during_execution
+        if required is not None:
+            terms = compile_node_selector(required, f"{at}.requiredDuringSchedulingIgnoredDuringExecution").terms
+            faults += [fault for term in terms for fault in term.faults]
+        preferred = self.added_affinity.preferred_during_scheduling_ignored_during_execution
+        weighted = _weighted(preferred, f"{at}.preferredDuringSchedulingIgnoredDuringExecution")
+        return faults + [fault for one in weighted for fault in one.term.faults]
+
+
+class NodeAffinity:
+    """The plugin. Filter's state is the pod itself: its affinity is compiled once for all its copies."""
+
+    name = "NodeAffinity"
+    depends = Depends.ROW
+    Args = NodeAffinityArgs
+
+    def __init__(self, args: NodeAffinityArgs | None = None) -> None:
+        args = args or NodeAffinityArgs()
+        if faults := args.faults("", FeatureGates()):
+            raise SelectorError(aggregate(faults))
+        added = args.added_affinity or _NO_AFFINITY
+        required = added.required_during_scheduling_ignored_during_execution
+        self._added = None if required is None else compile_node_selector(required)
+        preferred = added.preferred_during_scheduling_ignored_during_execution
+        self._added_preferred = _sound(preferred)
+        # Terms without weight score nothing, but that there are any keeps the plugin from being skipped.
+        self._prefers = bool(preferred)
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo | Skip | Hold | Narrow[PodInfo]:
+        affinity = _affinity(pod)
+        required = affinity.required_during_scheduling_ignored_during_execution
+        if required is None and self._added is None and not pod.spec.node_selector:
+            return SKIP
+        names = None if required is None else nodes_named(required)
+        if names is None:
+            return pod
+        return Narrow(names, pod) if names else Hold.because(REASON_CONFLICT, unresolvable=True)
+
+    def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
+        matching = required_node_affinity_rows(pod, nodes)
+        if self._added is None:
+            yield Reject(~matching, REASON, unresolvable=True)
+            return
+        enforced = rows_matching(self._added, nodes)
+        yield Reject(~enforced, REASON_ADDED, unresolvable=True)
+        yield Reject(enforced & ~matching, REASON, unresolvable=True)
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[PreferredTerm, ...] | Skip:
+        preferred = _affinity(pod).preferred_during_scheduling_ignored_during_execution
+        return _sound(preferred) if preferred or self._prefers else SKIP
+
+    def score(self, preferred: tuple[PreferredTerm, ...] | PodInfo, nodes: NodeView) -> IntArray:
+        if isinstance(preferred, PodInfo):  # PreScore is switched off
+            preferred = _sound(_affinity(preferred).preferred_during_scheduling_ignored_during_execution)
+        sums = nodes.zeros()
+        for weight, term in (*self._added_preferred, *preferred):
+            sums += weight * rows_matching_term(term, nodes)
+        return sums
+
+    def normalize(self, preferred: object, scores: IntArray) -> IntArray:
+        return default_normalize(scores)
+
+    def sign(self, pod: PodInfo) -> Signature:
+        return {
+            "spec.nodeSelector": tuple(sorted(pod.spec.node_selector.items())),
+            "spec.affinity.nodeAffinity": _affinity(pod),
+        }
+
+    def wakes_on(self) -> Iterator[Wake]:
+        yield Wake(NODE_CAME_OR_CHANGED, when=self._came_to_match)
+
+    def _came_to_match(self, pod: PodInfo, old: core.Node | None, new: core.Node) -> bool:
+        """Upstream's hint to the letter, which overlooks a node that the pod always matched and ``addedAffinity`` did not."""
+        if self._added is not None and not self._added.matches(new.labels, new.name):
+            return False
+        required = required_node_affinity(pod)
+        if required.error(new) is not None:
+            return True
+        return required.matches(new) and (old is None or not required.matches(old))
+
+
+def _affinity(pod: PodInfo) -> core.NodeAffinity:
+    affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
+    return affinity or _NO_AFFINITY
+
+
+def nodes_named(selector: core.NodeSelector) -> frozenset[str] | None:
+    """Return the names of nodes that a selector comes down to, or None if some term does not go by name.
+
+    No names at all means that every term contradicts itself.
+    """
+    if not selector.node_selector_terms:
+        return None
+    names: set[str] = set()
+    for term in selector.node_selector_terms:
+        asked = [set(one.values) for one in term.match_fields if one.key == "metadata.name" and one.operator == "In"]
+        if not asked:
+            return None
+        names |= set.intersection(*asked)
+    return frozenset(names)
+
+
+def _weighted(terms: Iterable[core.PreferredSchedulingTerm], path: str = "") -> tuple[PreferredTerm, ...]:
+    """Compile preferred terms. Those without a weight, or that ask for nothing, are not even parsed."""
+    compiled = ((one.weight, compile_node_term(one.preference, f"{path}[{i}]")) for i, one in enumerate(terms) if one.weight)
+    return tuple(PreferredTerm(weight, term) for weight, term in compiled if term is not None)
+
+
+@lru_cache(maxsize=4096)
+def _sound(terms: tuple[core.PreferredSchedulingTerm, ...]) -> tuple[PreferredTerm, ...]:
+    """Compile preferred terms that must all be well-formed: unlike required ones, these are not read leniently.
+
+    Raises  SelectorError, in upstream's words, if any is not
+    """
+    weighted = _weighted(terms)
+    faults = [fault for one in weighted for fault in one.term.faults]
+    if faults:
+        raise SelectorError(aggregate(faults))
+    return weighted

@@ -1,0 +1,41 @@
+"""NodeName: a pod that names its node goes there or nowhere.
+
+Reads     spec.nodeName; the node's name
+Rejects   every other node; evicting pods would not help
+Wakes on  a node added
+Source    kube-scheduler 1.36, plugins/nodename/node_name.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.points import Depends, Signature
+from moorage.framework.verdicts import Reject
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["REASON", "NodeName"]
+
+# kube-scheduler's own text, kept word for word: people search their events for it.
+REASON = "node(s) didn't match the requested node name"
+NODE_ADDED = ClusterEvent(Resource.NODE, Action.ADD)
+
+
+class NodeName:
+    """The plugin."""
+
+    name = "NodeName"
+    depends = Depends.ROW
+
+    def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
+        wanted = pod.spec.node_name
+        if wanted:
+            yield Reject(~nodes.named((wanted,)), REASON, unresolvable=True)
+
+    def sign(self, pod: PodInfo) -> Signature:
+        return {"spec.nodeName": pod.spec.node_name}
+
+    def wakes_on(self) -> Iterator[Wake]:
+        yield Wake(NODE_ADDED)

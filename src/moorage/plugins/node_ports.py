@@ -1,0 +1,61 @@
+"""NodePorts: keep a pod off nodes where a host port it asks for is taken.
+
+Reads     hostPort of containers and sidecars; who holds which host port on which node
+Rejects   nodes holding a clashing port; evicting the holder would help
+Wakes on  a node added; a placed or nominated pod gone that held a wanted port
+Source    kube-scheduler 1.36, plugins/nodeports/node_ports.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.points import Depends, Signature
+from moorage.framework.verdicts import SKIP, Reject, Skip
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import HostPort, PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["REASON", "NodePorts", "clash"]
+
+Ports = frozenset[HostPort]
+# kube-scheduler's own text, kept word for word: people search their events for it.
+REASON = "node(s) didn't have free ports for the requested pod ports"
+NODE_ADDED = ClusterEvent(Resource.NODE, Action.ADD)
+POD_GONE = ClusterEvent(Resource.POD, Action.DELETE)
+
+
+class NodePorts:
+    """The plugin."""
+
+    name = "NodePorts"
+    depends = Depends.ROW
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Ports | Skip:
+        return pod.host_ports or SKIP
+
+    def filter(self, wanted: Ports, nodes: NodeView) -> Iterator[Reject]:
+        taken = nodes.false()
+        for port in wanted:
+            for address, holders in nodes.host_ports.get((port.protocol, port.port), {}).items():
+                if port.clashes(port._replace(ip=address)):
+                    taken |= nodes.holding(holders)
+        yield Reject(taken, REASON)
+
+    def sign(self, pod: PodInfo) -> Signature:
+        return {"hostPorts": pod.host_ports}
+
+    def wakes_on(self) -> Iterator[Wake]:
+        yield Wake(POD_GONE, when=lambda pod, gone, new: has_place(gone) and clash(pod.host_ports, gone.host_ports))
+        yield Wake(NODE_ADDED)
+
+
+def clash(wanted: Ports, held: Ports) -> bool:
+    """Return True when a wanted port cannot live beside a held one."""
+    return any(port.clashes(other) for port in wanted for other in held)
+
+
+def has_place(pod: PodInfo) -> bool:
+    """Return True when the pod is on a node, or nominated to one: only then does it keep others out."""
+    return bool(pod.spec.node_name or pod.status.nominated_node_name)

@@ -1,0 +1,59 @@
+"""NodeUnschedulable: keep a pod off cordoned nodes, unless it tolerates the taint that cordoning brings.
+
+Reads     spec.unschedulable of nodes; the pod's tolerations
+Rejects   cordoned nodes; evicting pods would not help
+Wakes on  a schedulable node added; a node uncordoned; the pod's tolerations coming to cover the taint
+Source    kube-scheduler 1.36, plugins/nodeunschedulable/node_unschedulable.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moorage.api.core import Node, Taint
+from moorage.api.taints import find_untolerated
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.points import Depends, Signature
+from moorage.framework.registry import Handle
+from moorage.framework.verdicts import Reject
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["REASON", "NodeUnschedulable"]
+
+# kube-scheduler's own text, kept word for word: people search their events for it.
+REASON = "node(s) were unschedulable"
+CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+NODE_CAME_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
+TOLERATIONS_CHANGED = ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION)
+
+
+class NodeUnschedulable:
+    """The plugin."""
+
+    name = "NodeUnschedulable"
+    depends = Depends.ROW
+
+    def __init__(self) -> None:
+        self._numeric = False
+
+    def attach(self, handle: Handle) -> None:
+        self._numeric = handle.gates["TaintTolerationComparisonOperators"]
+
+    def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
+        if not self._tolerates_cordon(pod):
+            yield Reject(nodes.unschedulable, REASON, unresolvable=True)
+
+    def sign(self, pod: PodInfo) -> Signature:
+        return {"spec.tolerations": pod.spec.tolerations}
+
+    def wakes_on(self) -> Iterator[Wake]:
+        yield Wake(NODE_CAME_OR_CHANGED, when=self._became_schedulable)
+        yield Wake(TOLERATIONS_CHANGED, when=lambda pod, old, new: pod.uid == new.uid and self._tolerates_cordon(new))
+
+    @staticmethod
+    def _became_schedulable(pod: PodInfo, old: Node | None, new: Node) -> bool:
+        return not new.spec.unschedulable and (old is None or old.spec.unschedulable)
+
+    def _tolerates_cordon(self, pod: PodInfo) -> bool:
+        return find_untolerated((CORDON,), pod.spec.tolerations, numeric=self._numeric) is None

@@ -1,0 +1,72 @@
+"""TaintToleration: keep a pod off nodes whose taints it does not tolerate, and away from those that would rather not have it.
+
+Reads     the pod's tolerations; nodes' taints
+Rejects   nodes with a NoSchedule or NoExecute taint that no toleration covers; evicting pods would not help
+Scores    fewer untolerated PreferNoSchedule taints higher: the node with the most gets 0, one with none 100
+Wakes on  a node added without such taints; such taints gone from a node; any change of the pod's own tolerations
+Source    kube-scheduler 1.36, plugins/tainttoleration/taint_toleration.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moorage.api.core import Node, Toleration
+from moorage.api.taints import find_untolerated
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.points import Depends, Signature
+from moorage.framework.registry import Handle
+from moorage.framework.verdicts import Reject
+from moorage.plugins.normalizing import default_normalize
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.taint_matching import DO_NOT_SCHEDULE, count_untolerated, rows_tolerated
+from moorage.state.view import NodeView
+
+__all__ = ["REASON", "TaintToleration"]
+
+# kube-scheduler's own text, kept word for word: people search their events for it.
+REASON = "node(s) had untolerated taint(s)"
+SOFT = "PreferNoSchedule"
+NODE_CAME_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_TAINT)
+TOLERATIONS_CHANGED = ClusterEvent(Resource.POD, Action.UPDATE_POD_TOLERATION)
+
+
+class TaintToleration:
+    """The plugin. It always scores, so that a cluster without taints gives every node its 100."""
+
+    name = "TaintToleration"
+    depends = Depends.ROW
+
+    def __init__(self) -> None:
+        self._numeric = False
+
+    def attach(self, handle: Handle) -> None:
+        self._numeric = handle.gates["TaintTolerationComparisonOperators"]
+
+    def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
+        yield Reject(~rows_tolerated(pod, nodes, DO_NOT_SCHEDULE, self._numeric), REASON, unresolvable=True)
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[Toleration, ...]:
+        return tuple(held for held in pod.spec.tolerations if held.effect in {"", SOFT})
+
+    def score(self, tolerations: tuple[Toleration, ...], nodes: NodeView) -> IntArray:
+        return count_untolerated(tolerations, nodes, SOFT, self._numeric)
+
+    def normalize(self, tolerations: tuple[Toleration, ...], scores: IntArray) -> IntArray:
+        return default_normalize(scores, reverse=True)
+
+    def sign(self, pod: PodInfo) -> Signature:
+        return {"spec.tolerations": pod.spec.tolerations}
+
+    def wakes_on(self) -> Iterator[Wake]:
+        yield Wake(NODE_CAME_OR_CHANGED, when=self._became_tolerable)
+        # A pod's tolerations only ever grow, so whatever was added may be what it lacked.
+        yield Wake(TOLERATIONS_CHANGED, when=lambda pod, old, new: pod.uid == new.uid)
+
+    def _became_tolerable(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
+        return self._keeps_off(pod, new) is None and (old is None or self._keeps_off(pod, old) is not None)
+
+    def _keeps_off(self, pod: PodInfo, node: Node) -> object | None:
+        return find_untolerated(node.spec.taints, pod.spec.tolerations, DO_NOT_SCHEDULE, self._numeric)

@@ -13,10 +13,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from moorage.api.core import Namespace, Node
+from moorage.api.core import Namespace, Node, Service
 from moorage.api.meta import Value
+from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.errors import StateError
 from moorage.state.pod_info import PodInfo
+from moorage.state.selector_index import SelectorIndex
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeInfo, NodeView
 
@@ -24,6 +26,8 @@ __all__ = ["Cluster", "Snapshot"]
 
 K = TypeVar("K", bound=Value)
 _EMPTY: Mapping[str, str] = {}
+#: Namespace selectors whose namespaces are remembered; more than any cluster has in use.
+_SELECTORS_REMEMBERED = 1024
 
 
 class Snapshot:
@@ -51,6 +55,14 @@ class Snapshot:
     def namespaces(self) -> Mapping[str, Namespace]:
         return self._cluster.namespaces
 
+    def namespaces_selected(self, selector: Selector) -> frozenset[str]:
+        """Names of the known namespaces whose labels the selector takes."""
+        return self._cluster.namespaces_selected(selector)
+
+    def services_selecting(self, pod: PodInfo) -> list[Service]:
+        """The services of the pod's namespace whose selector, if it asks for anything, takes the pod."""
+        return self._cluster.services_selecting(pod)
+
     def objects(self, kind: type[K]) -> Mapping[str, K]:
         """All objects of a kind, by ``namespace/name`` (or ``name`` where it has no namespace), in order of arrival."""
         return self._cluster.objects(kind)
@@ -71,7 +83,9 @@ class Cluster:
     def __init__(self) -> None:
         self.table = NodeTable()
         self.namespaces: dict[str, Namespace] = {}
+        self._selected: dict[Selector, frozenset[str]] = {}
         self._objects: dict[type[Value], dict[str, Any]] = {}
+        self._services = SelectorIndex[str]()
         self._placed: dict[str, tuple[PodInfo, str]] = {}
         self._assumed: dict[str, str] = {}
         self._nowhere: dict[str, dict[str, PodInfo]] = {}
@@ -186,10 +200,28 @@ class Cluster:
     def set_namespace(self, namespace: Namespace) -> Namespace | None:
         old = self.namespaces.get(namespace.metadata.name)
         self.namespaces[namespace.metadata.name] = namespace
+        self._selected.clear()
         return old
 
     def remove_namespace(self, name: str) -> Namespace | None:
+        self._selected.clear()
         return self.namespaces.pop(name, None)
+
+    def namespaces_selected(self, selector: Selector) -> frozenset[str]:
+        """Return the names of the namespaces that the selector takes; remembered until a namespace changes."""
+        names = self._selected.get(selector)
+        if names is None:
+            if len(self._selected) >= _SELECTORS_REMEMBERED:
+                self._selected.clear()
+            names = frozenset(name for name, found in self.namespaces.items() if selector.matches(found.metadata.labels))
+            self._selected[selector] = names
+        return names
+
+    def services_selecting(self, pod: PodInfo) -> list[Service]:
+        """Return the services that select the pod. A service without a selector selects nothing."""
+        services = self.objects(Service)
+        found = (services[key] for key in self._services.candidates(pod.namespace, pod.labels))
+        return [service for service in found if selector_from_map(service.spec.selector).matches(pod.labels)]
 
     def objects(self, kind: type[K]) -> dict[str, K]:
         return self._objects.setdefault(kind, {})
@@ -200,11 +232,25 @@ class Cluster:
         key = object_key(obj)
         old: Value | None = held.get(key)
         held[key] = obj
+        self._refile(key, old, obj)
         return old
 
     def remove_object(self, obj: Value) -> Value | None:
-        removed: Value | None = self._objects.get(type(obj), {}).pop(object_key(obj), None)
+        key = object_key(obj)
+        removed: Value | None = self._objects.get(type(obj), {}).pop(key, None)
+        self._refile(key, removed, None)
         return removed
+
+    def _refile(self, key: str, old: Value | None, new: Value | None) -> None:
+        if isinstance(old, Service):
+            self._services.remove(key, *_filed_under(old))
+        if isinstance(new, Service):
+            self._services.add(key, *_filed_under(new))
+
+
+def _filed_under(service: Service) -> tuple[frozenset[str], Selector]:
+    selector = selector_from_map(service.spec.selector) if service.spec.selector else NOTHING
+    return frozenset([service.metadata.namespace]), selector
 
 
 def object_key(obj: Value) -> str:

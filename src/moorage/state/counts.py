@@ -1,12 +1,15 @@
 """Pods counted by who would select them, and the affinity terms that placed pods hold.
 
 Rules about other pods never look at pods. They ask how many on each row a matcher selects (``PodCounts``) or how many on
-each row hold a term (``HeldTerms``); both are columns that move by one when a pod comes or goes.
+each row hold a term that selects a given pod (``HeldTerms``); both are columns that move by one when a pod comes or goes.
+
+Neither compares all with all: matchers and terms are filed by a label they insist on, and placed pods by the labels they
+carry (see ``selector_index``), so a pod that comes meets only what might select it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -15,103 +18,158 @@ import numpy.typing as npt
 from moorage.api.selectors import Selector
 from moorage.state.columns import Column, RowSpace
 from moorage.state.pod_info import AffinityTerm, PodInfo
+from moorage.state.selector_index import Place, SelectorIndex, places, places_of_pod
 
-__all__ = ["Counts", "HeldTerm", "HeldTerms", "MatchTerm", "PodCounts", "PodMatcher"]
+__all__ = ["Counts", "HeldTerm", "HeldTerms", "LabelClassKey", "MatchTerm", "PodCounts", "PodMatcher"]
 
 Counts = npt.NDArray[np.int32]
+#: Namespace, sorted labels, being deleted: see ``PodInfo.label_class``.
+LabelClassKey = tuple[str, tuple[tuple[str, str], ...], bool]
 
 
 class MatchTerm(NamedTuple):
-    """Pods of these namespaces whose labels the selector takes."""
+    """Pods of these namespaces (None: of any) whose labels the selector takes."""
 
-    namespaces: frozenset[str]
+    namespaces: frozenset[str] | None
     selector: Selector
+
+    def matches(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        return (self.namespaces is None or namespace in self.namespaces) and self.selector.matches(labels)
 
 
 class PodMatcher(NamedTuple):
-    """Pods that every term takes. ``live_only`` leaves out pods that are being deleted."""
+    """Pods that every term takes; without terms, all. ``live_only`` leaves out pods that are being deleted."""
 
     terms: tuple[MatchTerm, ...]
     live_only: bool = False
 
-    def matches(self, label_class: tuple[str, tuple[tuple[str, str], ...], bool]) -> bool:
-        """Judge all pods of one label class (namespace, labels, terminating) at once."""
-        namespace, labels, terminating = label_class
-        if terminating and self.live_only:
+    def matches(self, pod: PodInfo) -> bool:
+        """Say whether this pod would be counted."""
+        if self.live_only and pod.terminating:
             return False
-        asked = dict(labels)
-        return all(namespace in term.namespaces and term.selector.matches(asked) for term in self.terms)
+        return all(term.matches(pod.namespace, pod.labels) for term in self.terms)
 
 
 class _LabelClass:
     """Placed pods that no selector can tell apart: where they are, and which matchers count them."""
 
-    __slots__ = ("matched_by", "rows")
+    __slots__ = ("counted_by", "labels", "namespace", "rows", "terminating")
 
-    def __init__(self) -> None:
+    def __init__(self, key: LabelClassKey) -> None:
+        self.namespace, labels, self.terminating = key
+        self.labels = dict(labels)
         self.rows: dict[int, int] = {}
-        self.matched_by: list[Column] = []
+        self.counted_by: dict[PodMatcher, Column] = {}
+
+    def suits(self, matcher: PodMatcher) -> bool:
+        if self.terminating and matcher.live_only:
+            return False
+        return all(term.matches(self.namespace, self.labels) for term in matcher.terms)
 
 
 class PodCounts:
     """How many pods on each row a matcher selects, kept current for every matcher that was asked about."""
 
-    #: Matchers kept before the least recently asked is dropped.
-    capacity = 4096
-
-    def __init__(self, space: RowSpace) -> None:
+    def __init__(self, space: RowSpace, capacity: int = 4096) -> None:
+        """Keep at most ``capacity`` matchers; the one that was not asked about for the longest time goes first."""
         self._space = space
-        self._classes: dict[tuple[str, tuple[tuple[str, str], ...], bool], _LabelClass] = {}
+        self._capacity = capacity
+        self._classes: dict[LabelClassKey, _LabelClass] = {}
+        self._classes_at: dict[Place, dict[LabelClassKey, _LabelClass]] = {}
         self._matchers: dict[PodMatcher, Column] = {}
+        self._filed = SelectorIndex[PodMatcher]()
+
+    def __len__(self) -> int:
+        """The number of matchers that are kept current."""
+        return len(self._matchers)
 
     def of(self, matcher: PodMatcher) -> Counts:
         """Return the number of matching pods on each row, shape (rows,), int32. Read-only for callers."""
-        column = self._matchers.get(matcher)
+        column = self._matchers.pop(matcher, None)
         if column is None:
             column = self._count(matcher)
+        self._matchers[matcher] = column  # the order of the dict is the order in which they were last asked about
         return column.view
 
     def add(self, row: int, pod: PodInfo) -> None:
-        self._shift(row, pod, 1)
+        key = pod.label_class
+        label_class = self._classes.get(key)
+        if label_class is None:
+            label_class = self._open(key)
+        label_class.rows[row] = label_class.rows.get(row, 0) + 1
+        for column in label_class.counted_by.values():
+            column.data[row] += 1
 
     def remove(self, row: int, pod: PodInfo) -> None:
-        self._shift(row, pod, -1)
-
-    def move(self, old: int, new: int, pods: Iterator[PodInfo]) -> None:
-        """Renumber the row of ``pods``; their columns have been moved by the space already."""
-        for label_class in {id(c): c for c in (self._classes[pod.label_class] for pod in pods)}.values():
-            label_class.rows[new] = label_class.rows.pop(old)
-
-    def _shift(self, row: int, pod: PodInfo, by: int) -> None:
-        label_class = self._classes.get(pod.label_class)
-        if label_class is None:
-            label_class = self._classes[pod.label_class] = _LabelClass()
-            label_class.matched_by = [c for m, c in self._matchers.items() if m.matches(pod.label_class)]
-        left = label_class.rows.get(row, 0) + by
-        if left:
-            label_class.rows[row] = left
-        else:
+        """Undo one ``add`` of a pod with these labels on this row."""
+        label_class = self._classes[pod.label_class]
+        for column in label_class.counted_by.values():
+            column.data[row] -= 1
+        label_class.rows[row] -= 1
+        if not label_class.rows[row]:
             del label_class.rows[row]
-        for column in label_class.matched_by:
-            column.data[row] += by
-        if not label_class.rows:
-            del self._classes[pod.label_class]
+            if not label_class.rows:
+                self._close(pod.label_class)
+
+    def move(self, old: int, new: int, pods: Iterable[PodInfo]) -> None:
+        """Renumber the row of ``pods``, which are all the pods on it; the columns are moved by the space."""
+        for key in {pod.label_class: None for pod in pods}:
+            rows = self._classes[key].rows
+            rows[new] = rows.pop(old)
+
+    # -- label classes ------------------------------------------------------------------------------------------------
+
+    def _open(self, key: LabelClassKey) -> _LabelClass:
+        label_class = self._classes[key] = _LabelClass(key)
+        for place in places_of_pod(label_class.namespace, label_class.labels):
+            self._classes_at.setdefault(place, {})[key] = label_class
+        for matcher in self._filed.candidates(label_class.namespace, label_class.labels):
+            if label_class.suits(matcher):
+                label_class.counted_by[matcher] = self._matchers[matcher]
+        return label_class
+
+    def _close(self, key: LabelClassKey) -> None:
+        label_class = self._classes.pop(key)
+        for place in places_of_pod(label_class.namespace, label_class.labels):
+            at = self._classes_at[place]
+            del at[key]
+            if not at:
+                del self._classes_at[place]
+
+    def _suiting(self, matcher: PodMatcher) -> Iterator[_LabelClass]:
+        """Yield the label classes that a matcher counts."""
+        namespaces, selector = _filed_under(matcher)
+        if namespaces is None:
+            candidates: Iterable[_LabelClass] = self._classes.values()
+        else:
+            candidates = (c for place in places(namespaces, selector) for c in self._classes_at.get(place, {}).values())
+        for label_class in candidates:
+            if label_class.suits(matcher):
+                yield label_class
+
+    # -- matchers -----------------------------------------------------------------------------------------------------
 
     def _count(self, matcher: PodMatcher) -> Column:
-        if len(self._matchers) >= self.capacity:
-            self._drop_all()
-        column = self._matchers[matcher] = self._space.column(np.int32)
-        for key, label_class in self._classes.items():
-            if matcher.matches(key):
-                label_class.matched_by.append(column)
-                for row, count in label_class.rows.items():
-                    column.data[row] += count
+        if len(self._matchers) >= self._capacity:
+            self._drop(next(iter(self._matchers)))
+        self._filed.add(matcher, *_filed_under(matcher))
+        column = self._space.column(np.int32)
+        for label_class in self._suiting(matcher):
+            label_class.counted_by[matcher] = column
+            for row, count in label_class.rows.items():
+                column.data[row] += count
         return column
 
-    def _drop_all(self) -> None:
-        self._matchers.clear()
-        for label_class in self._classes.values():
-            label_class.matched_by = []
+    def _drop(self, matcher: PodMatcher) -> None:
+        for label_class in self._suiting(matcher):
+            del label_class.counted_by[matcher]
+        self._filed.remove(matcher, *_filed_under(matcher))
+        del self._matchers[matcher]
+
+
+def _filed_under(matcher: PodMatcher) -> tuple[frozenset[str] | None, Selector]:
+    """Return the namespaces and the selector by which a matcher is filed: those of its first term."""
+    return (matcher.terms[0].namespaces, matcher.terms[0].selector) if matcher.terms else (None, Selector())
 
 
 class HeldTerm(NamedTuple):
@@ -128,6 +186,7 @@ class HeldTerms:
         self._space = space
         self._columns: dict[HeldTerm, Column] = {}
         self._totals: dict[HeldTerm, int] = {}
+        self._filed = SelectorIndex[HeldTerm]()
 
     def __len__(self) -> int:
         return len(self._columns)
@@ -137,16 +196,30 @@ class HeldTerms:
         for held, column in self._columns.items():
             yield held, column.view
 
+    def selecting(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> Iterator[tuple[HeldTerm, Counts]]:
+        """Yield the terms that select ``pod``, whose namespace has these labels, with their holders on each row."""
+        for held in self._filed.candidates(pod.namespace, pod.labels):
+            if held.term.matches(pod, namespace_labels):
+                yield held, self._columns[held].view
+
     def add(self, row: int, held: HeldTerm) -> None:
         column = self._columns.get(held)
         if column is None:
             column = self._columns[held] = self._space.column(np.int32)
             self._totals[held] = 0
+            self._filed.add(held, *_namespaces_and_selector(held.term))
         column.data[row] += 1
         self._totals[held] += 1
 
     def remove(self, row: int, held: HeldTerm) -> None:
+        """Undo one ``add``."""
         self._totals[held] -= 1
         self._columns[held].data[row] -= 1
         if not self._totals[held]:
             del self._totals[held], self._columns[held]
+            self._filed.remove(held, *_namespaces_and_selector(held.term))
+
+
+def _namespaces_and_selector(term: AffinityTerm) -> tuple[frozenset[str] | None, Selector]:
+    """Return how a term is filed. One with a namespace selector may select in any namespace."""
+    return (term.namespaces if term.namespace_selector is None else None), term.selector

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
-from moorage.api.core import Pod, PodAffinityTerm, PodSpec, PodStatus, WeightedPodAffinityTerm
+from moorage.api.core import Pod, PodSpec, PodStatus
 from moorage.api.meta import ObjectMeta
-from moorage.api.selectors import Selector, compile_label_selector
+from moorage.state.affinity_terms import AffinityTerm, AffinityTerms, WeightedTerm, compile_affinity
 from moorage.state.pod_requests import PodRequests, RequestOptions, is_plain, pod_requests
+from moorage.state.spread_constraint import SpreadConstraint, compile_spread_constraint
 
 __all__ = ["AffinityTerm", "HostPort", "PodInfo", "WeightedTerm"]
 
@@ -30,32 +31,6 @@ class HostPort(NamedTuple):
         if self.protocol != held.protocol or self.port != held.port:
             return False
         return self.ip == held.ip or "0.0.0.0" in (self.ip, held.ip)  # noqa: S104 (an address to compare, not to bind)
-
-
-class AffinityTerm(NamedTuple):
-    """One pod (anti-)affinity term, compiled.
-
-    A pod matches when its namespace is listed or the namespace selector takes its namespace's labels, and the selector
-    takes its own labels. ``namespace_selector`` is None where the term has none.
-    """
-
-    namespaces: frozenset[str]
-    namespace_selector: Selector | None
-    selector: Selector
-    topology_key: str
-
-    def matches(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> bool:
-        """Say whether the term selects ``pod``, whose namespace carries ``namespace_labels``."""
-        if pod.namespace not in self.namespaces and (
-            self.namespace_selector is None or not self.namespace_selector.matches(namespace_labels)
-        ):
-            return False
-        return self.selector.matches(pod.labels)
-
-
-class WeightedTerm(NamedTuple):
-    weight: int
-    term: AffinityTerm
 
 
 class PodInfo:
@@ -121,23 +96,35 @@ class PodInfo:
 
     @cached_property
     def required_affinity(self) -> tuple[AffinityTerm, ...]:
-        affinity = self.spec.affinity and self.spec.affinity.pod_affinity
-        return self._terms(affinity.required_during_scheduling_ignored_during_execution) if affinity else ()
+        return self._affinity_terms.required
 
     @cached_property
     def required_anti_affinity(self) -> tuple[AffinityTerm, ...]:
-        affinity = self.spec.affinity and self.spec.affinity.pod_anti_affinity
-        return self._terms(affinity.required_during_scheduling_ignored_during_execution) if affinity else ()
+        return self._affinity_terms.required_anti
 
     @cached_property
     def preferred_affinity(self) -> tuple[WeightedTerm, ...]:
-        affinity = self.spec.affinity and self.spec.affinity.pod_affinity
-        return self._weighted(affinity.preferred_during_scheduling_ignored_during_execution) if affinity else ()
+        return self._affinity_terms.preferred
 
     @cached_property
     def preferred_anti_affinity(self) -> tuple[WeightedTerm, ...]:
-        affinity = self.spec.affinity and self.spec.affinity.pod_anti_affinity
-        return self._weighted(affinity.preferred_during_scheduling_ignored_during_execution) if affinity else ()
+        return self._affinity_terms.preferred_anti
+
+    @property
+    def affinity_fault(self) -> str:
+        """Why terms cannot be parsed, as upstream words it; empty if they can. Kinds of term with a fault count as empty.
+
+        The API server does not check these selectors, so a pod that was placed by hand may carry anything.
+        """
+        return self._affinity_terms.fault
+
+    @cached_property
+    def spread_constraints(self) -> tuple[SpreadConstraint, ...]:
+        """The pod's own topology spread constraints, compiled.
+
+        Raises  SelectorError if a selector is malformed
+        """
+        return tuple(compile_spread_constraint(c, self.labels) for c in self.spec.topology_spread_constraints)
 
     @property
     def has_affinity(self) -> bool:
@@ -150,21 +137,6 @@ class PodInfo:
         """Namespace, sorted labels, terminating: all that selecting pods can depend on."""
         return self.namespace, tuple(sorted(self.labels.items())), self.terminating
 
-    def _terms(self, terms: tuple[PodAffinityTerm, ...]) -> tuple[AffinityTerm, ...]:
-        return tuple(compile_affinity_term(self.namespace, term) for term in terms)
-
-    def _weighted(self, terms: tuple[WeightedPodAffinityTerm, ...]) -> tuple[WeightedTerm, ...]:
-        return tuple(WeightedTerm(t.weight, compile_affinity_term(self.namespace, t.pod_affinity_term)) for t in terms)
-
-
-def compile_affinity_term(pod_namespace: str, term: PodAffinityTerm) -> AffinityTerm:
-    """Compile a term of a pod that lives in ``pod_namespace``: without any namespaces it means its own.
-
-    Raises  InputError if a selector is malformed
-    Source  kube-scheduler/framework/types.go, getNamespacesFromPodAffinityTerm and newAffinityTerm
-    """
-    names = frozenset(term.namespaces)
-    if not names and term.namespace_selector is None:
-        names = frozenset([pod_namespace])
-    over = None if term.namespace_selector is None else compile_label_selector(term.namespace_selector)
-    return AffinityTerm(names, over, compile_label_selector(term.label_selector), term.topology_key)
+    @cached_property
+    def _affinity_terms(self) -> AffinityTerms:
+        return compile_affinity(self.namespace, self.spec.affinity)

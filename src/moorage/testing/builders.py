@@ -22,11 +22,19 @@ __all__ = ["a_cluster", "a_node", "a_pod"]
 
 
 def a_pod(
-    name: str = "pod", labels: Mapping[str, str] | None = None, *, namespace: str = "default", uid: str = "", **spec: Any
+    name: str = "pod",
+    labels: Mapping[str, str] | None = None,
+    *,
+    namespace: str = "default",
+    uid: str = "",
+    metadata: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    **spec: Any,
 ) -> PodInfo:
-    """Return a pod with this spec. Its UID is ``namespace/name`` unless given."""
-    metadata = {"name": name, "namespace": namespace, "uid": uid or f"{namespace}/{name}", "labels": dict(labels or {})}
-    return PodInfo(msgspec.convert({"metadata": metadata, "spec": spec}, Pod))
+    """Return a pod with this spec. Its UID is ``namespace/name`` unless given; ``metadata`` holds what else it has there."""
+    named = {"name": name, "namespace": namespace, "uid": uid or f"{namespace}/{name}", "labels": dict(labels or {})}
+    whole = {"metadata": {**named, **(metadata or {})}, "spec": spec, "status": dict(status or {})}
+    return PodInfo(msgspec.convert(whole, Pod))
 
 
 def a_node(

@@ -1,0 +1,51 @@
+"""A topology spread constraint, compiled: its selector parsed, its defaults filled in, the pod's own values merged in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from moorage.api.core import TopologySpreadConstraint
+from moorage.api.selectors import Selector, compile_label_selector
+
+__all__ = ["SpreadConstraint", "compile_spread_constraint"]
+
+
+class SpreadConstraint(NamedTuple):
+    """One constraint. ``required``: DoNotSchedule; otherwise ScheduleAnyway.
+
+    ``honors_affinity`` leaves nodes out of the count that the pod's node selector or affinity does not take, ``honors_taints``
+    those whose taints the pod does not tolerate.
+    """
+
+    topology_key: str
+    max_skew: int
+    required: bool
+    selector: Selector
+    min_domains: int = 1
+    honors_affinity: bool = True
+    honors_taints: bool = False
+
+
+def compile_spread_constraint(constraint: TopologySpreadConstraint, pod_labels: Mapping[str, str]) -> SpreadConstraint:
+    """Compile a constraint of a pod with these labels.
+
+    Keys in ``matchLabelKeys`` that the pod has are asked for with the pod's values. The API server merges them into the
+    selector of a new pod too; asking twice changes nothing, so pods match alike whether they came through one or not.
+
+    Raises  SelectorError if the selector is malformed
+    Source  podtopologyspread/common.go, filterTopologySpreadConstraints
+    """
+    selector = compile_label_selector(constraint.label_selector)
+    for key in constraint.match_label_keys:
+        if key in pod_labels:
+            selector = selector.with_requirement(key, "In", (pod_labels[key],))
+    return SpreadConstraint(
+        constraint.topology_key,
+        constraint.max_skew,
+        constraint.when_unsatisfiable == "DoNotSchedule",
+        selector,
+        1 if constraint.min_domains is None else constraint.min_domains,
+        constraint.node_affinity_policy in {None, "Honor"},
+        constraint.node_taints_policy == "Honor",
+    )

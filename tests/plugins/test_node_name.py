@@ -1,0 +1,28 @@
+"""A pod that names its node goes nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.framework.events import Action, Resource
+from moorage.framework.verdicts import Code, Status
+from moorage.plugins.node_name import NodeName
+from moorage.testing.asking import refusals, wakes
+from moorage.testing.builders import a_cluster, a_node, a_pod
+
+NO = Status(Code.UNRESOLVABLE, "NodeName", ("node(s) didn't match the requested node name",))
+# the node that the pod names → the nodes refused
+CASES = {"none": ("", ""), "one of them": ("b", "ac"), "one that is not there": ("z", "abc")}
+
+
+@pytest.mark.parametrize(("named", "refused"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize("part", ["abc", "bc", "a", ""])
+def test_refuses(named, refused, part):
+    nodes = a_cluster(map(a_node, "abc")).snapshot.nodes
+    view = nodes.only(nodes.named(part))
+    assert refusals(NodeName(), a_pod(nodeName=named), view) == {name: NO for name in refused if name in part}
+
+
+def test_wakes_on_any_new_node():
+    assert wakes(NodeName(), a_pod(nodeName="n1"), Resource.NODE, Action.ADD, None, a_node("n1"))
+    assert not wakes(NodeName(), a_pod(nodeName="n1"), Resource.NODE, Action.UPDATE_NODE_LABEL, a_node("n1"), a_node("n1"))

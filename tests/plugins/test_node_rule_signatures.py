@@ -1,0 +1,46 @@
+"""Pods that a rule about nodes could tell apart have different signatures; copies have the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.plugins.image_locality import ImageLocality
+from moorage.plugins.node_affinity import NodeAffinity
+from moorage.plugins.node_declared_features import NodeDeclaredFeatures
+from moorage.plugins.node_name import NodeName
+from moorage.plugins.node_ports import NodePorts
+from moorage.plugins.node_unschedulable import NodeUnschedulable
+from moorage.plugins.taint_toleration import TaintToleration
+from moorage.testing.builders import a_pod
+
+PREFERS_SSD = {"weight": 1, "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}}
+AFFINITY = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [PREFERS_SSD]}}
+
+READ = {  # plugin, a spec that it tells from an empty one
+    "NodeName": (NodeName(), {"nodeName": "n1"}),
+    "NodeUnschedulable": (NodeUnschedulable(), {"tolerations": [{"operator": "Exists"}]}),
+    "TaintToleration": (TaintToleration(), {"tolerations": [{"operator": "Exists"}]}),
+    "NodeAffinity, labels": (NodeAffinity(), {"nodeSelector": {"disk": "ssd"}}),
+    "NodeAffinity, preferences": (NodeAffinity(), {"affinity": AFFINITY}),
+    "NodePorts": (NodePorts(), {"containers": [{"ports": [{"hostPort": 80, "containerPort": 80}]}]}),
+    "NodeDeclaredFeatures": (NodeDeclaredFeatures(), {"hostNetwork": True, "hostUsers": False}),
+    "ImageLocality": (ImageLocality(), {"containers": [{"image": "web"}]}),
+    "ImageLocality, volumes": (ImageLocality(), {"volumes": [{"name": "v", "image": {"reference": "web"}}]}),
+}
+
+
+@pytest.mark.parametrize(("plugin", "spec"), READ.values(), ids=READ)
+def test_signs_what_it_reads(plugin, spec):
+    assert plugin.sign(a_pod(**spec)) != plugin.sign(a_pod())
+    assert plugin.sign(a_pod("copy", **spec)) == plugin.sign(a_pod("original", **spec))
+    assert {hash(value) for value in plugin.sign(a_pod(**spec)).values()}
+
+
+def test_an_image_used_twice_is_not_an_image_used_once():
+    once, twice = ([{"image": "web"}] * n for n in (1, 2))
+    assert ImageLocality().sign(a_pod(containers=once)) != ImageLocality().sign(a_pod(containers=twice))
+
+
+def test_the_order_of_a_node_selector_does_not_matter():
+    one, other = {"a": "1", "b": "2"}, {"b": "2", "a": "1"}
+    assert NodeAffinity().sign(a_pod(nodeSelector=one)) == NodeAffinity().sign(a_pod(nodeSelector=other))

@@ -1,0 +1,35 @@
+"""A gated pod is not queued."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.framework.events import Action, Resource
+from moorage.framework.verdicts import Code
+from moorage.plugins.scheduling_gates import SchedulingGates
+from moorage.testing.asking import wakes
+from moorage.testing.builders import a_pod
+
+# gates → what is said, None for nothing
+CASES = {
+    "no gates": ([], None),
+    "one gate": (["quota"], "waiting for scheduling gates: [quota]"),
+    "several gates": (["quota", "example.com/image"], "waiting for scheduling gates: [quota example.com/image]"),
+}
+
+
+@pytest.mark.parametrize(("gates", "reason"), CASES.values(), ids=CASES)
+def test_holds(gates, reason):
+    held = SchedulingGates().pre_enqueue(a_pod(schedulingGates=[{"name": gate} for gate in gates]))
+    if reason is None:
+        assert held is None
+    else:
+        assert (held.code, held.reasons) == (Code.UNRESOLVABLE, (reason,))
+
+
+def test_wakes_when_its_own_gates_are_gone():
+    gated, other = a_pod("gated", schedulingGates=[{"name": "quota"}]), a_pod("other")
+    gone = (Resource.POD, Action.UPDATE_POD_GATES_ELIMINATED)
+    assert wakes(SchedulingGates(), gated, *gone, gated, a_pod("gated"))
+    assert not wakes(SchedulingGates(), gated, *gone, other, other)
+    assert not wakes(SchedulingGates(), gated, Resource.NODE, Action.ADD)

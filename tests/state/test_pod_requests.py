@@ -232,7 +232,7 @@ def texts(requests):
 
 @given(st.lists(lists, max_size=3), st.lists(st.tuples(st.booleans(), lists), max_size=4), lists)
 def test_the_peak_over_the_pods_life(containers, init, overhead):
-    """A pod needs the most it ever has running at once: an init container and the sidecars started so far, then all the rest."""
+    """A pod needs the most it ever has running at once: an init container with the sidecars before it, or all the rest."""
     pod = a_pod(
         containers=[asks(texts(c)) for c in containers],
         initContainers=[sidecar(texts(c)) if side else asks(texts(c)) for side, c in init],

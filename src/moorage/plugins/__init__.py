@@ -10,6 +10,8 @@ from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_declared_features import NodeDeclaredFeatures
 from moorage.plugins.node_name import NodeName
 from moorage.plugins.node_ports import NodePorts
+from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.node_unschedulable import NodeUnschedulable
 from moorage.plugins.priority_sort import PrioritySort
 from moorage.plugins.scheduling_gates import SchedulingGates
@@ -25,6 +27,8 @@ BUILTIN: tuple[Any, ...] = (
     NodeDeclaredFeatures,
     NodeName,
     NodePorts,
+    NodeResourcesBalancedAllocation,
+    NodeResourcesFit,
     NodeUnschedulable,
     PrioritySort,
     SchedulingGates,

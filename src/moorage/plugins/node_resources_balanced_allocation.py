@@ -1,0 +1,139 @@
+"""NodeResourcesBalancedAllocation: prefer nodes on which the pod evens out how much of each resource is requested.
+
+Reads     requests of containers, init containers, sidecars, the pod as a whole, and overhead; what nodes offer, and what the
+          pods on them request
+Scores    50 to 100: 75 where the pod changes nothing, more where it evens out, less where it tips; nothing for pods that
+          request none of the resources
+Source    kube-scheduler 1.36, plugins/noderesources/balanced_allocation.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import force_setattr
+
+from moorage.errors import Fault
+from moorage.framework.args import PluginArgs
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends, Signature
+from moorage.framework.registry import Handle
+from moorage.framework.verdicts import SKIP, Skip
+from moorage.plugins.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, demands, sub_path
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.pod_requests import PLACED, PodRequests, RequestOptions
+from moorage.state.view import NodeView
+
+__all__ = ["NodeResourcesBalancedAllocation", "balance"]
+
+#: The score of a node that is as even with the pod as without.
+UNCHANGED = 75
+
+Floats = npt.NDArray[np.float64]
+
+
+class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
+    """The resources to even out. Their weights are 1: the field is only there because it always was."""
+
+    resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
+
+    def __post_init__(self) -> None:
+        if not self.resources:
+            force_setattr(self, "resources", CPU_AND_MEMORY)
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        del gates
+        faults: list[Fault] = []
+        seen: set[str] = set()
+        for i, resource in enumerate(self.resources):
+            where = sub_path(path, f"resources[{i}]")
+            if resource.name in seen:
+                faults.append(Fault("Duplicate value", f"{where}.name", value=resource.name))
+            seen.add(resource.name)
+            if resource.weight != 1:
+                faults.append(Fault("Invalid value", f"{where}.weight", "must be 1", resource.weight))
+        return faults
+
+
+class NodeResourcesBalancedAllocation:
+    """See the module's description."""
+
+    name = "NodeResourcesBalancedAllocation"
+    Args = NodeResourcesBalancedAllocationArgs
+    depends = Depends.ROW
+
+    def __init__(self, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
+        self._resources = (args or NodeResourcesBalancedAllocationArgs()).resources
+        self._options = PLACED
+
+    def attach(self, handle: Handle) -> None:
+        gates = handle.gates
+        self._options = RequestOptions(
+            use_status=gates["InPlacePodVerticalScaling"],
+            pod_level=gates["PodLevelResources"],
+            pod_level_status=gates["InPlacePodLevelResourcesVerticalScaling"],
+        )
+
+    def _needs(self, pod: PodInfo) -> PodRequests:
+        return pod.needs_under(self._options)
+
+    def sign(self, pod: PodInfo) -> Signature:
+        return {"requests on a node": self._needs(pod).key}
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[Demand, ...] | Skip:
+        del snapshot, feasible
+        requests = self._needs(pod).requests
+        if not any(requests.get(resource.name) for resource in self._resources):
+            return SKIP
+        return demands(self._resources, requests)
+
+    def score(self, counted: tuple[Demand, ...], nodes: NodeView) -> IntArray:
+        if len(counted) < 2:
+            return np.full(len(nodes), UNCHANGED, dtype=np.int64)
+        shares, shares_with_pod, counts = [], [], []
+        for resource, amount, _ in counted:
+            capacity, requested = nodes.allocatable(resource), nodes.requested(resource)
+            divisor = np.maximum(capacity, 1).astype(np.float64)
+            shares.append(np.minimum(requested / divisor, 1.0))
+            shares_with_pod.append(np.minimum((requested + amount) / divisor, 1.0))
+            counts.append(capacity != 0)
+        gain = balance(shares_with_pod, counts) - balance(shares, counts)
+        scores: IntArray = 50 + (50 + gain) // 2
+        return scores
+
+
+def balance(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> IntArray:
+    """Score nodes higher the closer their resources' requested shares are to each other.
+
+    Shapes  for each of two or more resources, (n,) of shares, at most 1, and of whether the resource counts there; returns (n,)
+            int64, 50-100
+    Rounds  down, after (1 - standard deviation) x 100 in float64, in kube-scheduler's order of operations. Go may fuse a
+            multiplication and an addition on machines other than amd64, where there are more than two resources; this does not
+    """
+    deviation = _of_two(shares, counts) if len(shares) == 2 else _of_many(shares, counts)
+    return ((1.0 - deviation) * 100.0).astype(np.int64)
+
+
+def _of_two(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> Floats:
+    """Half the distance where both resources count; a single one deviates from nothing."""
+    deviation: Floats = np.abs((shares[0] - shares[1]) / 2) * (counts[0] & counts[1])
+    return deviation
+
+
+def _of_many(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> Floats:
+    """The standard deviation of the resources that count, or half the distance where that are two."""
+    number: IntArray = np.sum(counts, axis=0)
+    shares = [share * there for share, there in zip(shares, counts, strict=True)]
+    mean = reduce(np.add, shares) / np.maximum(number, 1)
+    squares = [(share - mean) * (share - mean) * there for share, there in zip(shares, counts, strict=True)]
+    deviation: Floats = np.sqrt(reduce(np.add, squares) / np.maximum(number, 1))
+    if number.min(initial=3) > 2:
+        return deviation
+    least = reduce(np.minimum, [np.where(there, share, 1.0) for share, there in zip(shares, counts, strict=True)])
+    half: Floats = (reduce(np.maximum, shares) - least) / 2
+    return np.where(number > 2, deviation, np.where(number == 2, half, 0.0))

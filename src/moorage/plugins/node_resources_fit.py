@@ -1,0 +1,235 @@
+"""NodeResourcesFit: keep a pod off nodes that have too little left of what it requests; prefer nodes by how full they are.
+
+Reads     requests of containers, init containers, sidecars, the pod as a whole, and overhead; what nodes offer, what the pods
+          on them request, how many they are
+Rejects   nodes with too little left of a resource, or as many pods as they allow; evicting pods would help, unless the node
+          could not hold the pod were it empty
+Scores    by the configured strategy: LeastAllocated, MostAllocated or RequestedToCapacityRatio
+Wakes on  a node added or offering more; a placed pod gone or requesting less; the pod itself requesting less; a device class
+          that answers to a resource the pod requests
+Source    kube-scheduler 1.36, plugins/noderesources/fit.go
+
+Two things are as kube-scheduler has them, and easily taken for mistakes: scoring looks at the pod's containers alone, whatever
+the pod requests as a whole; and a resource that is listed twice in the strategy counts twice. One thing is not: kube-scheduler
+does not wake a pod for a changed node that lacks a resource on the ignore list; here ignored resources are ignored then, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from moorage.api.core import Node
+from moorage.api.devices import DeviceClass
+from moorage.api.names import check_qualified_name, is_extended_resource_name
+from moorage.errors import Fault
+from moorage.framework.args import PluginArgs
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends, Signature
+from moorage.framework.registry import Handle
+from moorage.framework.verdicts import Reject
+from moorage.plugins.extended_resources import answers_to, device_class_for
+from moorage.plugins.scoring_strategies import (
+    CPU_AND_MEMORY,
+    LEAST_ALLOCATED,
+    Demand,
+    ScoringStrategy,
+    demands,
+    scorer_of,
+    sub_path,
+)
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.pod_requests import PodRequests, RequestOptions, amount
+from moorage.state.view import NodeView
+
+__all__ = ["NodeResourcesFit", "Want"]
+
+# kube-scheduler's own texts, kept word for word: people search their events for them.
+TOO_MANY_PODS = "Too many pods"
+INSUFFICIENT = "Insufficient {}"
+
+#: A pending pod runs nowhere yet, so what a kubelet might report of it does not count.
+_FIT = RequestOptions(use_status=False)
+_FIT_WITHOUT_POD_LEVEL = RequestOptions(use_status=False, pod_level=False)
+_SCORED = _FIT_WITHOUT_POD_LEVEL
+#: For hints, both pods count as they would on a node.
+_WOKEN = RequestOptions()
+_WOKEN_WITHOUT_POD_LEVEL_STATUS = RequestOptions(pod_level_status=False)
+
+_FIRST: Final = ("cpu", "memory", "ephemeral-storage")
+
+
+class Want(NamedTuple):
+    """A resource the pod needs. ``by_device``: where a node does not offer it, the device plugins judge the request."""
+
+    resource: str
+    amount: int
+    by_device: bool = False
+
+
+class NodeResourcesFitArgs(PluginArgs, frozen=True):
+    """Which resources not to check, by name or by what stands before the slash; and how to score."""
+
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    scoring_strategy: ScoringStrategy = ScoringStrategy(type=LEAST_ALLOCATED, resources=CPU_AND_MEMORY)
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        del gates
+        faults: list[Fault] = []
+        for i, name in enumerate(self.ignored_resources):
+            where = sub_path(path, f"ignoredResources[{i}]")
+            faults += [Fault("Invalid value", where, fault, name) for fault in check_qualified_name(name)]
+        for i, group in enumerate(self.ignored_resource_groups):
+            where = sub_path(path, f"ignoredResourceGroups[{i}]")
+            if "/" in group:
+                faults.append(Fault("Invalid value", where, "resource group name can't contain '/'", group))
+            faults += [Fault("Invalid value", where, fault, group) for fault in check_qualified_name(group)]
+        return faults + self.scoring_strategy.faults(sub_path(path, "scoringStrategy"))
+
+
+class NodeResourcesFit:
+    """See the module's description."""
+
+    name = "NodeResourcesFit"
+    Args = NodeResourcesFitArgs
+    depends = Depends.ROW
+
+    def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
+        args = args or NodeResourcesFitArgs()
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._resources = args.scoring_strategy.resources
+        self._score = scorer_of(args.scoring_strategy)
+        self._gates = FeatureGates()
+        self._handle: Handle | None = None
+
+    def attach(self, handle: Handle) -> None:
+        self._gates = handle.gates
+        self._handle = handle
+
+    @property
+    def _snapshot(self) -> Snapshot | None:
+        return None if self._handle is None else self._handle.snapshot
+
+    # -- what the pod wants -----------------------------------------------------------------------------------------------
+
+    def _needs(self, pod: PodInfo) -> PodRequests:
+        return pod.needs_under(_FIT if self._gates["PodLevelResources"] else _FIT_WITHOUT_POD_LEVEL)
+
+    def _wants(self, pod: PodInfo, snapshot: Snapshot | None) -> tuple[Want, ...]:
+        needs = self._needs(pod)
+        wants = [Want(name, needs.requests[name]) for name in _FIRST if needs.requests.get(name)]
+        for name, count in needs.key if len(needs.key) > len(wants) else ():
+            if count and name not in _FIRST and not self._is_ignored(name):
+                wants.append(Want(name, count, self._by_device(name, snapshot)))
+        return tuple(wants)
+
+    def _is_ignored(self, resource: str) -> bool:
+        if not self._ignored and not self._ignored_groups:
+            return False
+        if resource not in self._ignored and resource.partition("/")[0] not in self._ignored_groups:
+            return False
+        return is_extended_resource_name(resource)
+
+    def _by_device(self, resource: str, snapshot: Snapshot | None) -> bool:
+        if snapshot is None or not self._gates["DRAExtendedResource"]:
+            return False
+        return device_class_for(resource, snapshot) is not None
+
+    def sign(self, pod: PodInfo) -> Signature | None:
+        needs = self._needs(pod)
+        if any(self._by_device(name, self._snapshot) for name, count in needs.key if count and name not in _FIRST):
+            return None
+        scored = pod.needs_under(_SCORED)
+        return {"requests": needs.key, "requests to score": (scored.key, scored.nonzero_cpu, scored.nonzero_memory)}
+
+    # -- Filter -----------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Want, ...]:
+        return self._wants(pod, snapshot)
+
+    def filter(self, wants: tuple[Want, ...], nodes: NodeView) -> Iterator[Reject]:
+        full = nodes.pod_count >= nodes.allowed_pods
+        if full.any():
+            yield Reject(full, TOO_MANY_PODS)
+        for resource, count, by_device in wants:
+            offered = nodes.allocatable(resource)
+            lacking = offered - nodes.requested(resource) < count
+            if by_device:
+                lacking &= offered > 0
+            if lacking.any():
+                yield Reject(lacking, INSUFFICIENT.format(resource), np.less(offered, count))
+
+    # -- Score ------------------------------------------------------------------------------------------------------------
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[Demand, ...]:
+        del snapshot, feasible
+        scored = pod.needs_under(_SCORED)
+        return demands(self._resources, {**scored.requests, "cpu": scored.nonzero_cpu, "memory": scored.nonzero_memory})
+
+    def score(self, counted: tuple[Demand, ...], nodes: NodeView) -> IntArray:
+        return self._score(counted, nodes)
+
+    # -- events -----------------------------------------------------------------------------------------------------------
+
+    def wakes_on(self) -> Iterator[Wake]:
+        pod_actions = Action.DELETE
+        if self._gates["InPlacePodVerticalScaling"]:
+            pod_actions |= Action.UPDATE_POD_SCALE_DOWN
+        yield Wake(ClusterEvent(Resource.POD, pod_actions), self._frees)
+        yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE), self._offers_more)
+        if self._gates["DRAExtendedResource"]:
+            yield Wake(ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE), answers_now)
+
+    def _frees(self, pod: PodInfo, old: PodInfo, new: PodInfo | None) -> bool:
+        """A pod is gone, or requests less: is that less of something that ``pod`` requests?"""
+        if new is None:
+            return bool(old.spec.node_name or old.status.nominated_node_name)
+        if not self._gates["InPlacePodVerticalScaling"]:
+            return False
+        if new.uid == pod.uid:
+            return True
+        if not new.spec.node_name:
+            return False
+        resizes = self._gates["InPlacePodLevelResourcesVerticalScaling"]
+        options = _WOKEN if resizes else _WOKEN_WITHOUT_POD_LEVEL_STATUS
+        before, after = old.needs_under(options).requests, new.needs_under(options).requests
+        wanted = pod.needs_under(options).requests
+        return any(before.get(name, 0) > after.get(name, 0) for name, count in wanted.items() if count)
+
+    def _offers_more(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
+        """A node came or changed: could it hold ``pod`` if it were empty, and does it offer more of what counts?"""
+        wants = self._wants(pod, self._snapshot)
+        if not _holds(new, wants):
+            return False
+        if old is None or offered(new, "pods") > offered(old, "pods"):
+            return True
+        return any(
+            offered(new, want.resource) > offered(old, want.resource) or (want.by_device and not offered(new, want.resource))
+            for want in wants
+        )
+
+
+def _holds(node: Node, wants: tuple[Want, ...]) -> bool:
+    return offered(node, "pods") >= 1 and all(
+        want.amount <= offered(node, want.resource) or (want.by_device and not offered(node, want.resource)) for want in wants
+    )
+
+
+def offered(node: Node, resource: str) -> int:
+    """What a node offers of a resource, in the units that scheduling counts it in."""
+    return amount(resource, node.status.allocatable.get(resource, 0))
+
+
+def answers_now(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> bool:
+    """A device class came or changed: does it answer to a resource that ``pod`` requests, and did it not before?"""
+    if old is not None and (old.spec.extended_resource_name or "") == (new.spec.extended_resource_name or ""):
+        return False
+    names = pod.needs_under(_FIT).requests
+    return any(answers_to(new, name) for name in names) if old is None else new.spec.extended_resource_name in names

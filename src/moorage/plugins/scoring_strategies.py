@@ -1,0 +1,264 @@
+"""Scoring strategies: how full a node may be, as a score.
+
+A strategy scores each resource of a node by how much of it would be requested once the pod is there, and takes the weighted
+mean over the resources that count. The resources that count are those the configuration lists, without devices and other
+extended resources that the pod does not ask for, and, node by node, without those the node does not offer.
+
+All arithmetic is in int64, as kube-scheduler's: an amount is multiplied by 100 before it is divided, so scores are right for
+nodes of up to 2^56 units of a resource (64 PiB of memory), and wrap around beyond.
+
+Source  kube-scheduler 1.36: noderesources/{resource_allocation,least_allocated,most_allocated,requested_to_capacity_ratio}.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+from msgspec.structs import force_setattr
+
+from moorage.api.names import is_scalar_resource_name
+from moorage.errors import Fault
+from moorage.framework.args import Int32
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.pod_requests import is_counted
+from moorage.state.view import NodeView
+
+__all__ = [
+    "CPU_AND_MEMORY", "LEAST_ALLOCATED", "MOST_ALLOCATED", "REQUESTED_TO_CAPACITY_RATIO", "Demand", "RatioShape",
+    "ResourceSpec", "ScoringStrategy", "UtilizationPoint", "demands", "least_allocated", "most_allocated",
+    "requested_to_capacity_ratio", "scorer_of", "shape_faults", "sub_path", "utilization_table", "weighted_mean",
+]  # fmt: skip
+
+LEAST_ALLOCATED: Final = "LeastAllocated"
+MOST_ALLOCATED: Final = "MostAllocated"
+REQUESTED_TO_CAPACITY_RATIO: Final = "RequestedToCapacityRatio"
+#: Points of a shape are written with scores of 0-10.
+_SHAPE_SCALE: Final = 10
+
+# -- arguments ----------------------------------------------------------------------------------------------------------
+
+
+class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """Base of what plugin arguments are made of."""
+
+
+class ResourceSpec(_Spec, frozen=True):
+    """A resource that counts, and how much. A weight of 0 is read as 1."""
+
+    name: str = ""
+    weight: int = 1
+
+    def __post_init__(self) -> None:
+        if self.weight == 0:
+            force_setattr(self, "weight", 1)
+
+
+CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu"), ResourceSpec(name="memory"))
+
+
+class UtilizationPoint(_Spec, frozen=True):
+    """At this utilization (percent) a resource scores this much (0-10)."""
+
+    utilization: Int32 = 0
+    score: Int32 = 0
+
+
+class RatioShape(_Spec, frozen=True):
+    shape: tuple[UtilizationPoint, ...] = ()
+
+
+class ScoringStrategy(_Spec, frozen=True):
+    """Without resources, CPU and memory count alike. A strategy that is written down has to name its type."""
+
+    type: str = ""
+    resources: tuple[ResourceSpec, ...] = ()
+    requested_to_capacity_ratio: RatioShape | None = None
+
+    def __post_init__(self) -> None:
+        if not self.resources:
+            force_setattr(self, "resources", CPU_AND_MEMORY)
+
+    def faults(self, path: str) -> list[Fault]:
+        """Return what is wrong, as kube-scheduler words it."""
+        faults: list[Fault] = []
+        if self.type not in _SCORERS:
+            supported = ", ".join(f'"{name}"' for name in _SCORERS)
+            faults.append(Fault("Unsupported value", f"{path}.type", f"supported values: {supported}", self.type))
+        for i, resource in enumerate(self.resources):
+            if not 0 < resource.weight <= 100:
+                detail = f"resource weight of {resource.name} not in valid range (0, 100]"
+                faults.append(Fault("Invalid value", f"{path}.resources[{i}].weight", detail, resource.weight))
+        ratio, ratio_path = self.requested_to_capacity_ratio, f"{path}.requestedToCapacityRatio"
+        if self.type == REQUESTED_TO_CAPACITY_RATIO:
+            if ratio is None:
+                faults.append(Fault("Required value", ratio_path, f"must be specified when type is {self.type}"))
+            else:
+                faults += shape_faults(ratio.shape, f"{ratio_path}.shape")
+        elif ratio is not None:
+            detail = f"must be nil when type is not {REQUESTED_TO_CAPACITY_RATIO}"
+            faults.append(Fault("Forbidden", ratio_path, detail))
+        return faults
+
+
+def shape_faults(shape: Sequence[UtilizationPoint], path: str) -> list[Fault]:
+    """Return what keeps points from being a function of utilization.
+
+    Source  apis/config/validation/validation_pluginargs.go, validateFunctionShape
+    """
+    if not shape:
+        return [Fault("Required value", path, "at least one point must be specified")]
+    faults: list[Fault] = []
+    for i in range(1, len(shape)):
+        if shape[i - 1].utilization >= shape[i].utilization:
+            detail = "values must be sorted in increasing order"
+            faults.append(Fault("Invalid value", f"{path}[{i}].utilization", detail, shape[i].utilization))
+            break
+    for i, point in enumerate(shape):
+        for field, value, highest in (("utilization", point.utilization, 100), ("score", point.score, 10)):
+            if not 0 <= value <= highest:
+                faults.append(Fault("Invalid value", f"{path}[{i}].{field}", f"not in valid range [0, {highest}]", value))
+    return faults
+
+
+def sub_path(path: str, field: str) -> str:
+    """Return the path to a field of what ``path`` leads to."""
+    return f"{path}.{field}" if path else field
+
+
+# -- what counts --------------------------------------------------------------------------------------------------------
+
+
+class Demand(NamedTuple):
+    """A resource that counts for one pod: how much the pod adds to what is requested of a node, and its weight."""
+
+    resource: str
+    amount: int
+    weight: int
+
+
+def demands(resources: Iterable[ResourceSpec], amounts: Mapping[str, int]) -> tuple[Demand, ...]:
+    """Return the resources that count for a pod that asks for ``amounts``, in the order they are listed."""
+    return tuple(_demands(resources, amounts))
+
+
+def _demands(resources: Iterable[ResourceSpec], amounts: Mapping[str, int]) -> Iterator[Demand]:
+    for spec in resources:
+        amount = amounts.get(spec.name, 0)
+        if is_counted(spec.name) and (amount or not is_scalar_resource_name(spec.name)):
+            yield Demand(spec.name, amount, spec.weight)
+
+
+# -- scores -------------------------------------------------------------------------------------------------------------
+
+#: ``score(requested, capacity)``: one resource of each node. Shapes (n,) and (n,), returns (n,), int64; scores 0-100. Capacity
+#: is above zero.
+Scores = Callable[[IntArray, IntArray], IntArray]
+#: ``scorer(demands, nodes)``: the score of each node of the view.
+Scorer = Callable[[Sequence[Demand], NodeView], IntArray]
+
+
+def least_allocated(requested: IntArray, capacity: IntArray) -> IntArray:
+    """Score a resource by the share that stays free, rounded down; 0 where more is requested than there is."""
+    scores: IntArray = np.maximum(capacity - requested, 0) * 100 // capacity
+    return scores
+
+
+def most_allocated(requested: IntArray, capacity: IntArray) -> IntArray:
+    """Score a resource by the share that is requested, rounded down; 100 where more is requested than there is."""
+    scores: IntArray = np.minimum(requested, capacity) * 100 // capacity
+    return scores
+
+
+def requested_to_capacity_ratio(table: IntArray) -> Scores:
+    """Return the scorer that looks the utilization (percent, rounded down) up in ``table``, shape (101,)."""
+
+    def score(requested: IntArray, capacity: IntArray) -> IntArray:
+        utilization = np.minimum(requested, capacity) * 100 // capacity
+        scores: IntArray = table[np.clip(utilization, 0, 100)]
+        return scores
+
+    return score
+
+
+def utilization_table(shape: Sequence[UtilizationPoint]) -> IntArray:
+    """Return the score, 0-100, of each utilization from 0 to 100 percent: linear between the points, flat outside them.
+
+    Rounds  towards zero from the point on the left, as Go divides: a falling line is rounded up
+    Source  framework/plugins/helper/shape_score.go
+    """
+    return np.array([_on_the_line(shape, p) for p in range(101)], dtype=np.int64)
+
+
+def _on_the_line(shape: Sequence[UtilizationPoint], p: int) -> int:
+    right = next((i for i, point in enumerate(shape) if p <= point.utilization), None)
+    if right is None:
+        return shape[-1].score * _SHAPE_SCALE
+    if right == 0:
+        return shape[0].score * _SHAPE_SCALE
+    a, b = shape[right - 1], shape[right]
+    rise = (b.score - a.score) * _SHAPE_SCALE * (p - a.utilization)
+    run = b.utilization - a.utilization
+    return a.score * _SHAPE_SCALE + (rise // run if rise >= 0 else -(-rise // run))
+
+
+def weighted_mean(
+    score: Scores, demands: Iterable[Demand], nodes: NodeView, *, used_only: bool = False, half_up: bool = False
+) -> IntArray:
+    """Return the weighted mean of the resources' scores; 0 for nodes that offer none of them.
+
+    What is requested of CPU and memory includes the defaults of containers that name none.
+    Rounds  down, or to the nearest with ``half_up``
+    ``used_only``  leaves out resources that score 0
+    """
+    total: IntArray = nodes.zeros()
+    weights: IntArray | int = 0
+    for resource, amount, weight in demands:
+        capacity = nodes.allocatable(resource)
+        requested = _requested(nodes, resource) + amount
+        counts: BoolArray | None = None
+        if not capacity.all():
+            counts, capacity = capacity != 0, np.maximum(capacity, 1)
+        scores = score(requested, capacity)
+        if used_only:
+            counts = scores > 0 if counts is None else counts & (scores > 0)
+        share = weight if counts is None else counts * weight
+        total += scores * share
+        weights = weights + share
+    weights = np.maximum(weights, 1)
+    mean: IntArray = (2 * total + weights) // (2 * weights) if half_up else total // weights
+    return mean
+
+
+def _requested(nodes: NodeView, resource: str) -> IntArray:
+    if resource == "cpu":
+        return nodes.nonzero_cpu
+    return nodes.nonzero_memory if resource == "memory" else nodes.requested(resource)
+
+
+def _least(strategy: ScoringStrategy) -> Scorer:
+    return lambda demands, nodes: weighted_mean(least_allocated, demands, nodes)
+
+
+def _most(strategy: ScoringStrategy) -> Scorer:
+    return lambda demands, nodes: weighted_mean(most_allocated, demands, nodes)
+
+
+def _ratio(strategy: ScoringStrategy) -> Scorer:
+    ratio = strategy.requested_to_capacity_ratio or RatioShape()
+    score = requested_to_capacity_ratio(utilization_table(ratio.shape))
+    return lambda demands, nodes: weighted_mean(score, demands, nodes, used_only=True, half_up=True)
+
+
+_SCORERS: Final[Mapping[str, Callable[[ScoringStrategy], Scorer]]] = {
+    LEAST_ALLOCATED: _least,
+    MOST_ALLOCATED: _most,
+    REQUESTED_TO_CAPACITY_RATIO: _ratio,
+}
+
+
+def scorer_of(strategy: ScoringStrategy) -> Scorer:
+    """Return the scorer of a strategy that has no faults."""
+    return _SCORERS[strategy.type](strategy)

@@ -1,1 +1,0 @@
-"""The laboratory: what people have is read, workloads become pods, and the engine runs over them in virtual time."""

@@ -242,6 +242,7 @@ def matches(one, labels):
     return all(holds(expression, labels) for expression in one["matchExpressions"])
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(required_terms, label_sets, weighted_terms, st.lists(label_sets, min_size=1, max_size=5), st.data())
 def test_the_table_agrees_with_the_plain_rule(required, selector, preferred, label_lists, data):
@@ -261,6 +262,7 @@ def test_the_table_agrees_with_the_plain_rule(required, selector, preferred, lab
     assert final_scores(NodeAffinity(), pod, view) == {name: 100 * s // most if most else 0 for name, s in sums.items()}
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(required_terms, label_sets, label_sets, label_sets)
 def test_whatever_makes_a_node_match_wakes(required, selector, before, after):

@@ -65,6 +65,7 @@ def test_says_nothing_where_the_gate_is_off():
 feature_lists = st.lists(st.sampled_from([RESTART, USERNS, "Unheard"]), unique=True).map(sorted)
 
 
+@pytest.mark.slow
 @given(st.sampled_from(SPECS), st.lists(feature_lists, max_size=5), st.data())
 def test_the_table_agrees_with_the_plain_rule(spec, declared, data):
     names = [f"n{i}" for i in range(len(declared))]

@@ -177,6 +177,7 @@ def holds(one, facts):
     return int(value) > int(one.values[0]) if one.operator == "Gt" else int(value) < int(one.values[0])
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(selectors, node_lists, st.data())
 def test_columns_agree_with_judging_each_node(selector, labels_of, data):

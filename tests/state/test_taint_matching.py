@@ -72,6 +72,7 @@ taints = st.builds("{}={}:{}".format, st.sampled_from("ab"), st.sampled_from([""
 tolerations = st.builds("{}={}:{}".format, st.sampled_from("ab"), st.sampled_from(["", "1"]), st.one_of(st.just(""), effects))
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.lists(st.lists(taints, max_size=3, unique=True), max_size=6), st.lists(tolerations, max_size=3), st.data())
 def test_columns_agree_with_judging_each_node(taint_lists, tolerated, data):

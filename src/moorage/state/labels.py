@@ -59,11 +59,11 @@ class InternedColumn(Generic[T]):
 
     def spread(self, ids: Ids, ask: Callable[[T], int], dtype: npt.DTypeLike = np.bool_) -> npt.NDArray[Any]:
         """Ask once per distinct value that ``ids`` holds and give each entry its answer; shape of ``ids``."""
+        few = len(ids) < 32  # then counting costs more than it saves
+        held = sorted(set(ids.tolist())) if few else np.flatnonzero(np.bincount(ids, minlength=len(self.values)))
         answers = np.zeros(len(self.values), dtype=dtype)
-        held = np.flatnonzero(np.bincount(ids, minlength=len(answers)))
         answers[held] = [ask(self.values[at]) for at in held]
-        spread: npt.NDArray[Any] = answers[ids]
-        return spread
+        return answers.take(ids)
 
 
 class LabelColumns:

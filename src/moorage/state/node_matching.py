@@ -112,12 +112,17 @@ def _rows_with_label(asked: Requirement, nodes: NodeView) -> BoolArray:
         case "In" | "NotIn":
             # Values are looked up, not judged one by one: a hostname column has as many values as there are nodes.
             known = [at for at in map(column.find, asked.values) if at > 0]
-            listed = np.zeros(len(column.values), dtype=bool)
-            listed[known] = True
-            taken: BoolArray = listed[ids]
+            taken = np.equal(ids, known[0]) if len(known) == 1 else _among(known, len(column.values)).take(ids)
             return taken if asked.operator == "In" else ~taken
         case _:
             return column.spread(ids, asked.matches)
+
+
+def _among(ids: list[int], size: int) -> BoolArray:
+    """Return a table of ``size`` answers, true at ``ids``."""
+    table = np.zeros(size, dtype=bool)
+    table[ids] = True
+    return table
 
 
 def _rows_with_field(asked: Requirement, nodes: NodeView) -> BoolArray:

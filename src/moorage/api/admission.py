@@ -1,0 +1,251 @@
+"""What admission plugins of a stock API server add to an object when it is created, as far as scheduling reads it.
+
+Offline there is no API server, so whoever simulates creating a pod calls these. Each returns the changed object and,
+where the real server would have refused, says why; the caller decides whether that is fatal. Objects from a dump went
+through admission when they were made and are not to be admitted again.
+
+Source  kubernetes, plugin/pkg/admission: priority, limitranger, defaulttolerationseconds, runtimeclass,
+        storage/storageclass/setdefault
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from moorage.api.core import Container, LimitRange, Pod, Toleration
+from moorage.api.defaults import default_limit_range
+from moorage.api.meta import ObjectMeta, Quantity, ResourceList, Value
+from moorage.api.quantity import parse
+from moorage.api.storage import PersistentVolumeClaim, StorageClass
+from moorage.api.workloads import PriorityClass
+
+__all__ = [
+    "SYSTEM_PRIORITY_CLASSES", "Admitted", "Overhead", "RuntimeClass", "RuntimeScheduling", "add_default_tolerations",
+    "apply_limit_ranges", "apply_runtime_class", "default_priority_class", "default_storage_class", "resolve_priority",
+    "set_default_storage_class",
+]  # fmt: skip
+
+
+class Overhead(Value):
+    pod_fixed: ResourceList = {}
+
+
+class RuntimeScheduling(Value):
+    node_selector: dict[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class RuntimeClass(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    handler: str = ""
+    overhead: Overhead | None = None
+    scheduling: RuntimeScheduling | None = None
+
+
+class Admitted(NamedTuple):
+    """A pod after admission, and what a real API server would have refused it for (empty: nothing)."""
+
+    pod: Pod
+    refusals: tuple[str, ...] = ()
+
+
+# -- priority -----------------------------------------------------------------------------------------------------------
+
+#: The classes that every cluster has. Nobody can change them.
+SYSTEM_PRIORITY_CLASSES: Final = {
+    "system-cluster-critical": PriorityClass(metadata=ObjectMeta(name="system-cluster-critical"), value=2_000_000_000),
+    "system-node-critical": PriorityClass(metadata=ObjectMeta(name="system-node-critical"), value=2_000_001_000),
+}
+
+
+def resolve_priority(pod: Pod, classes: Mapping[str, PriorityClass]) -> Admitted:
+    """Give the pod the number and the preemption policy of its priority class, or of the cluster's default one.
+
+    ``classes`` are the cluster's own, by name. A pod that brings its number keeps it, whatever its class says: that is
+    how pods from a dump look. An unknown class leaves the pod without a number, which counts as 0.
+    """
+    spec = pod.spec
+    if spec.priority_class_name:
+        found = SYSTEM_PRIORITY_CLASSES.get(spec.priority_class_name) or classes.get(spec.priority_class_name)
+        if found is None:
+            return Admitted(pod, (f"no PriorityClass with name {spec.priority_class_name} was found",))
+    else:
+        found = default_priority_class(classes.values())
+    name = spec.priority_class_name or (found.metadata.name if found else "")
+    value = found.value if found else 0
+    policy = (found and found.preemption_policy) or "PreemptLowerPriority"
+    given = value if spec.priority is None else spec.priority
+    given_policy = spec.preemption_policy or policy
+    resolved = replace(pod, spec=replace(spec, priority=given, priority_class_name=name, preemption_policy=given_policy))
+    return Admitted(pod if resolved == pod else resolved, tuple(_contradictions(given, value, given_policy, policy)))
+
+
+def _contradictions(given: int, value: int, given_policy: str, policy: str) -> Iterable[str]:
+    if given != value:
+        yield (
+            f"the integer value of priority ({given}) must not be provided in pod spec; "
+            f"priority admission controller computed {value} from the given PriorityClass name"
+        )
+    if given_policy != policy:
+        yield (
+            f"the string value of PreemptionPolicy ({given_policy}) must not be provided in pod spec; "
+            f"priority admission controller computed {policy} from the given PriorityClass name"
+        )
+
+
+def default_priority_class(classes: Iterable[PriorityClass]) -> PriorityClass | None:
+    """Return the class of pods that name none: the lowest, should there be several, then the first by name."""
+    marked = [found for found in classes if found.global_default]
+    return min(marked, key=lambda found: (found.value, found.metadata.name), default=None)
+
+
+# -- limit ranges -------------------------------------------------------------------------------------------------------
+
+
+def apply_limit_ranges(pod: Pod, limit_ranges: Iterable[LimitRange]) -> Admitted:
+    """Give the pod's containers the default limits and requests of its namespace, and hold it against the bounds.
+
+    ``limit_ranges`` are those of the pod's namespace. The first that names a resource decides; they go by name.
+    """
+    refusals: list[str] = []
+    for limit_range in sorted(limit_ranges, key=lambda one: one.metadata.name):
+        completed = default_limit_range(limit_range)
+        limits: ResourceList = {}
+        requests: ResourceList = {}
+        for item in completed.spec.limits:
+            if item.type == "Container":
+                limits.update(item.default)
+                requests.update(item.default_request)
+        spec = pod.spec
+        containers = tuple(_filled(container, limits, requests) for container in spec.containers)
+        inits = tuple(_filled(container, limits, requests) for container in spec.init_containers)
+        if (containers, inits) != (spec.containers, spec.init_containers):
+            pod = replace(pod, spec=replace(spec, containers=containers, init_containers=inits))
+        refusals += _out_of_bounds(pod, completed)
+    return Admitted(pod, tuple(refusals))
+
+
+def _filled(container: Container, limits: ResourceList, requests: ResourceList) -> Container:
+    resources = container.resources
+    filled = replace(resources, limits={**limits, **resources.limits}, requests={**requests, **resources.requests})
+    return container if filled == resources else replace(container, resources=filled)
+
+
+def _out_of_bounds(pod: Pod, limit_range: LimitRange) -> Iterable[str]:
+    for item in limit_range.spec.limits:
+        if item.type != "Container":
+            continue
+        for container in (*pod.spec.containers, *pod.spec.init_containers):
+            asked, limited = container.resources.requests, container.resources.limits
+            for name, least in item.min.items():
+                yield from _below(name, least, asked.get(name), limited.get(name))
+            for name, most in item.max.items():
+                yield from _above(name, most, asked.get(name), limited.get(name))
+
+
+def _below(name: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> Iterable[str]:
+    opening = f"minimum {name} usage per Container is {bound}"
+    if request is None:
+        yield f"{opening}.  No request is specified"
+    elif parse(request) < parse(bound):
+        yield f"{opening}, but request is {request}"
+    elif limit is not None and parse(limit) < parse(bound):
+        yield f"{opening}, but limit is {limit}"
+
+
+def _above(name: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> Iterable[str]:
+    opening = f"maximum {name} usage per Container is {bound}"
+    if limit is None:
+        yield f"{opening}.  No limit is specified"
+    elif parse(limit) > parse(bound):
+        yield f"{opening}, but limit is {limit}"
+    elif request is not None and parse(request) > parse(bound):
+        yield f"{opening}, but request is {request}"
+
+
+# -- tolerations and runtime classes --------------------------------------------------------------------------------------
+
+_PATIENCE_S = 300
+_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+
+
+def add_default_tolerations(pod: Pod) -> Pod:
+    """Let the pod stay five minutes on a node that stops answering, unless it says otherwise.
+
+    Source  plugin/pkg/admission/defaulttolerationseconds/admission.go
+    """
+    held = pod.spec.tolerations
+    added = tuple(
+        Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=_PATIENCE_S)
+        for key in _TROUBLES
+        if not any(one.key in {"", key} and one.effect in {"", "NoExecute"} for one in held)
+    )
+    return replace(pod, spec=replace(pod.spec, tolerations=(*held, *added))) if added else pod
+
+
+def apply_runtime_class(pod: Pod, classes: Mapping[str, RuntimeClass]) -> Admitted:
+    """Give the pod the overhead, node selector and tolerations of its runtime class.
+
+    Source  plugin/pkg/admission/runtimeclass/admission.go
+    """
+    spec = pod.spec
+    if not spec.runtime_class_name:
+        return Admitted(pod, (_LONE_OVERHEAD,) if spec.overhead else ())
+    found = classes.get(spec.runtime_class_name)
+    if found is None:
+        return Admitted(pod, (f'pod rejected: RuntimeClass "{spec.runtime_class_name}" not found',))
+    overhead = found.overhead.pod_fixed if found.overhead else {}
+    scheduling = found.scheduling or RuntimeScheduling()
+    refusals = [*_wrong_overhead(spec.overhead, found.overhead), *_wrong_selector(spec.node_selector, scheduling.node_selector)]
+    added = tuple(one for one in scheduling.tolerations if one not in spec.tolerations)
+    changed = replace(
+        spec,
+        overhead=spec.overhead or overhead,
+        node_selector={**scheduling.node_selector, **spec.node_selector},
+        tolerations=(*spec.tolerations, *added),
+    )
+    return Admitted(pod if changed == spec else replace(pod, spec=changed), tuple(refusals))
+
+
+_LONE_OVERHEAD = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
+
+
+def _wrong_overhead(given: ResourceList, defined: Overhead | None) -> Iterable[str]:
+    if not given:
+        return
+    if defined is None:
+        yield _LONE_OVERHEAD
+    elif {name: parse(one) for name, one in given.items()} != {name: parse(one) for name, one in defined.pod_fixed.items()}:
+        yield "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
+
+
+def _wrong_selector(given: Mapping[str, str], defined: Mapping[str, str]) -> Iterable[str]:
+    for key, value in defined.items():
+        if given.get(key, value) != value:
+            yield f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {given[key]}"
+
+
+# -- storage classes ----------------------------------------------------------------------------------------------------
+
+_DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
+_OLD_CLASS = "volume.beta.kubernetes.io/storage-class"
+
+
+def default_storage_class(classes: Iterable[StorageClass]) -> StorageClass | None:
+    """Return the class of claims that name none: the newest that is marked as default, then the first by name."""
+    marked = [found for found in classes if any(found.metadata.annotations.get(key) == "true" for key in _DEFAULT_CLASS)]
+    marked.sort(key=lambda found: found.metadata.name)
+    # A stable sort: among classes of the same age the first name stays first. Times are RFC 3339, which sort as text.
+    marked.sort(key=lambda found: found.metadata.creation_timestamp or "", reverse=True)
+    return marked[0] if marked else None
+
+
+def set_default_storage_class(claim: PersistentVolumeClaim, classes: Iterable[StorageClass]) -> PersistentVolumeClaim:
+    """Give a claim that says nothing about its class the cluster's default one, if there is one."""
+    if claim.spec.storage_class_name is not None or _OLD_CLASS in claim.metadata.annotations:
+        return claim
+    found = default_storage_class(classes)
+    return claim if found is None else replace(claim, spec=replace(claim.spec, storage_class_name=found.name))

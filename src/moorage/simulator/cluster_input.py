@@ -1,0 +1,90 @@
+"""A cluster as it was handed over: its objects by kind, and an account of what was read, left aside and missing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moorage.api.admission import RuntimeClass
+from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, Service
+from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from moorage.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from moorage.api.workloads import (
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    StatefulSet,
+)
+
+__all__ = ["ClusterInput", "InputReport", "Unused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """Objects of one kind that took no part, and why."""
+
+    kind: str
+    api_version: str
+    count: int
+    why: str
+
+    def __str__(self) -> str:
+        version = "" if self.api_version == "v1" else f" {self.api_version}"
+        return f"{self.count} {self.kind}{version}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class InputReport:
+    """What was made of the input: kinds that were read with their counts, kinds that were not, and remarks."""
+
+    read: tuple[tuple[str, int], ...] = ()
+    unused: tuple[Unused, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """Return what a user should know, one sentence a line; empty when everything was used as it stands."""
+        return [*map(str, self.unused), *self.notes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterInput:
+    """Every object that simulations read, each kind in the order it was given."""
+
+    nodes: tuple[Node, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
+    services: tuple[Service, ...] = ()
+    replication_controllers: tuple[ReplicationController, ...] = ()
+    limit_ranges: tuple[LimitRange, ...] = ()
+    deployments: tuple[Deployment, ...] = ()
+    replica_sets: tuple[ReplicaSet, ...] = ()
+    stateful_sets: tuple[StatefulSet, ...] = ()
+    daemon_sets: tuple[DaemonSet, ...] = ()
+    jobs: tuple[Job, ...] = ()
+    cron_jobs: tuple[CronJob, ...] = ()
+    pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
+    priority_classes: tuple[PriorityClass, ...] = ()
+    runtime_classes: tuple[RuntimeClass, ...] = ()
+    persistent_volumes: tuple[PersistentVolume, ...] = ()
+    persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = ()
+    storage_classes: tuple[StorageClass, ...] = ()
+    csi_nodes: tuple[CSINode, ...] = ()
+    csi_drivers: tuple[CSIDriver, ...] = ()
+    csi_storage_capacities: tuple[CSIStorageCapacity, ...] = ()
+    volume_attachments: tuple[VolumeAttachment, ...] = ()
+    resource_claims: tuple[ResourceClaim, ...] = ()
+    resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
+    resource_slices: tuple[ResourceSlice, ...] = ()
+    device_classes: tuple[DeviceClass, ...] = ()
+    report: InputReport = InputReport()

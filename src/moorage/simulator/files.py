@@ -1,0 +1,183 @@
+"""Bytes from where people keep them: files, directories, standard input, plain or gzip-compressed.
+
+Only regular files are opened, and what is read is bounded: a device, a pipe that never ends or a compression bomb gets
+an answer, not the machine's memory. Directories are read in the order of their names, so that a run can be repeated.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import BinaryIO, Final
+
+from moorage.errors import InputError
+
+__all__ = ["MAX_BYTES", "Budget", "Source", "open_sources"]
+
+#: What may be read in all, after decompression.
+MAX_BYTES: Final = 4 << 30
+#: How much a compressed file may grow. Dumps of large clusters reach about 60.
+MAX_RATIO: Final = 400
+#: Below this size growth does not matter.
+_FREE_SIZE: Final = 16 << 20
+_CHUNK: Final = 1 << 20
+_GZIP = b"\x1f\x8b"
+_ENDINGS = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz")
+
+
+class Budget:
+    """How many bytes may be read in all, and how many were."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.spent = 0
+
+    def spend(self, count: int, where: str) -> None:
+        self.spent += count
+        if self.spent > self.limit:
+            raise InputError(f"{where}: the input is larger than {_size(self.limit)} in all; read a part of it at a time")
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A file's content, decompressed, and the name that messages give it."""
+
+    where: str
+    data: bytes = field(repr=False)
+
+
+def open_sources(
+    paths: Iterable[str],
+    *,
+    recursive: bool = False,
+    stdin: BinaryIO | None = None,
+    passed_over: list[str] | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Iterator[Source]:
+    """Yield what each path holds, in order; a directory stands for its YAML and JSON files, ``-`` for ``stdin``.
+
+    ``recursive`` looks into directories below as well. Files of a directory that are left out for their names, and
+    linked directories, are added to ``passed_over``.
+    Raises  InputError for anything that cannot be read, that is no regular file, or that is too much
+    """
+    budget = Budget(max_bytes)
+    skipped = [] if passed_over is None else passed_over
+    seen_stdin = False
+    for path in paths:
+        if path == "-":
+            if seen_stdin:
+                raise InputError("-: standard input can be read only once")
+            seen_stdin = True
+            yield _from_stdin(stdin, budget)
+        elif os.path.isdir(path):
+            yield from _from_directory(path, recursive, budget, skipped)
+        else:
+            yield _from_file(path, budget)
+
+
+def _from_stdin(stdin: BinaryIO | None, budget: Budget) -> Source:
+    if stdin is None:
+        raise InputError("-: there is no standard input to read")
+    return Source("-", _content(stdin, "-", budget))
+
+
+def _from_directory(top: str, recursive: bool, budget: Budget, passed_over: list[str]) -> Iterator[Source]:
+    found = False
+    below = False
+    for directory, inside, names in os.walk(top, onerror=_refuse):
+        inside.sort()
+        below = below or bool(inside)
+        passed_over += (f"{os.path.join(directory, name)} (a link)" for name in inside if _is_link(directory, name))
+        if not recursive:
+            inside.clear()
+        for name in sorted(names):
+            path = os.path.join(directory, name)
+            if name.lower().endswith(_ENDINGS):
+                found = True
+                yield _from_file(path, budget)
+            else:
+                passed_over.append(path)
+    if not found:
+        hint = "; -R looks into the directories below" if below and not recursive else ""
+        raise InputError(f"{top}: no .yaml, .yml or .json file in this directory{hint}")
+
+
+def _is_link(directory: str, name: str) -> bool:
+    return os.path.islink(os.path.join(directory, name))
+
+
+def _refuse(error: OSError) -> None:
+    raise _refused(str(error.filename), error) from None
+
+
+def _refused(path: str, error: OSError) -> InputError:
+    return InputError(f"{path}: {error.strerror or error}")
+
+
+def _from_file(path: str, budget: Budget) -> Source:
+    try:
+        # Opening a pipe would wait for its writer; without waiting there is time to see what it is.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    except OSError as error:
+        raise _refused(path, error) from None
+    except ValueError:
+        raise InputError(f"{path!r}: this is not the name of a file") from None
+    with open(handle, "rb", buffering=0) as file:
+        kind = os.fstat(handle).st_mode
+        if not stat.S_ISREG(kind):
+            raise InputError(f"{path}: this is {_describe(kind)}, not a regular file{_hint(kind)}")
+        return Source(path, _content(file, path, budget))
+
+
+def _describe(kind: int) -> str:
+    names = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
+    return names.get(stat.S_IFMT(kind), "something else")
+
+
+def _hint(kind: int) -> str:
+    return "; pipe it in and read it with -f -" if stat.S_ISFIFO(kind) else ""
+
+
+def _content(file: BinaryIO, where: str, budget: Budget) -> bytes:
+    data = _read_all(file, where, budget)
+    return _decompress(data, where, budget) if data.startswith(_GZIP) else data
+
+
+def _read_all(file: BinaryIO, where: str, budget: Budget) -> bytes:
+    parts = []
+    try:
+        while part := file.read(_CHUNK):
+            budget.spend(len(part), where)
+            parts.append(part)
+    except OSError as error:
+        raise _refused(where, error) from None
+    return b"".join(parts)
+
+
+def _decompress(data: bytes, where: str, budget: Budget) -> bytes:
+    """Unpack gzip, of one member or several, watching how it grows.
+
+    Raises  InputError for a truncated or damaged file, or one that grows beyond reason
+    """
+    parts = []
+    size = 0
+    try:
+        with gzip.GzipFile(fileobj=BytesIO(data)) as file:
+            while part := file.read(_CHUNK):
+                size += len(part)
+                if size > _FREE_SIZE and size > MAX_RATIO * len(data):
+                    raise InputError(f"{where}: decompressed, this grows more than {MAX_RATIO}-fold, which no dump does")
+                budget.spend(len(part), where)
+                parts.append(part)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{where}: this looks like gzip but cannot be decompressed: {error}") from None
+    return b"".join(parts)
+
+
+def _size(count: int) -> str:
+    return f"{count >> 30} GiB" if count >= 1 << 30 else f"{count >> 20} MiB"

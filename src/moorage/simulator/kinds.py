@@ -1,0 +1,141 @@
+"""Which kinds of objects a simulation reads, which it knows but has no use for, and why.
+
+Whatever stands in a dump falls into one of three groups: read, known and left aside, unknown. The last two are counted
+and reported, so that nobody wonders whether an object took part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moorage.api.admission import RuntimeClass
+from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, Service
+from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from moorage.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from moorage.api.workloads import (
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    StatefulSet,
+)
+
+__all__ = ["KINDS", "Kind", "find_kind", "why_unused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind that is read. ``slot`` is the attribute of ``ClusterInput`` its objects are kept in."""
+
+    name: str
+    group: str
+    versions: tuple[str, ...]
+    type: type[Any]
+    slot: str
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """``apiVersion`` as the current release writes it."""
+        return f"{self.group}/{self.versions[0]}" if self.group else self.versions[0]
+
+
+_V1 = ("v1",)
+_DEVICES = ("v1", "v1beta2")  # one shape under two names
+
+KINDS: Final = (
+    Kind("Node", "", _V1, Node, "nodes", namespaced=False),
+    Kind("Pod", "", _V1, Pod, "pods"),
+    Kind("Namespace", "", _V1, Namespace, "namespaces", namespaced=False),
+    Kind("Service", "", _V1, Service, "services"),
+    Kind("ReplicationController", "", _V1, ReplicationController, "replication_controllers"),
+    Kind("LimitRange", "", _V1, LimitRange, "limit_ranges"),
+    Kind("PersistentVolume", "", _V1, PersistentVolume, "persistent_volumes", namespaced=False),
+    Kind("PersistentVolumeClaim", "", _V1, PersistentVolumeClaim, "persistent_volume_claims"),
+    Kind("Deployment", "apps", _V1, Deployment, "deployments"),
+    Kind("ReplicaSet", "apps", _V1, ReplicaSet, "replica_sets"),
+    Kind("StatefulSet", "apps", _V1, StatefulSet, "stateful_sets"),
+    Kind("DaemonSet", "apps", _V1, DaemonSet, "daemon_sets"),
+    Kind("Job", "batch", _V1, Job, "jobs"),
+    Kind("CronJob", "batch", _V1, CronJob, "cron_jobs"),
+    Kind("PodDisruptionBudget", "policy", _V1, PodDisruptionBudget, "pod_disruption_budgets"),
+    Kind("PriorityClass", "scheduling.k8s.io", _V1, PriorityClass, "priority_classes", namespaced=False),
+    Kind("RuntimeClass", "node.k8s.io", _V1, RuntimeClass, "runtime_classes", namespaced=False),
+    Kind("StorageClass", "storage.k8s.io", _V1, StorageClass, "storage_classes", namespaced=False),
+    Kind("CSINode", "storage.k8s.io", _V1, CSINode, "csi_nodes", namespaced=False),
+    Kind("CSIDriver", "storage.k8s.io", _V1, CSIDriver, "csi_drivers", namespaced=False),
+    Kind("CSIStorageCapacity", "storage.k8s.io", _V1, CSIStorageCapacity, "csi_storage_capacities"),
+    Kind("VolumeAttachment", "storage.k8s.io", _V1, VolumeAttachment, "volume_attachments", namespaced=False),
+    Kind("ResourceClaim", "resource.k8s.io", _DEVICES, ResourceClaim, "resource_claims"),
+    Kind("ResourceClaimTemplate", "resource.k8s.io", _DEVICES, ResourceClaimTemplate, "resource_claim_templates"),
+    Kind("ResourceSlice", "resource.k8s.io", _DEVICES, ResourceSlice, "resource_slices", namespaced=False),
+    Kind("DeviceClass", "resource.k8s.io", _DEVICES, DeviceClass, "device_classes", namespaced=False),
+)
+
+_BY_GROUP = {(kind.group, kind.name): kind for kind in KINDS}
+_BY_VERSION = {
+    (f"{kind.group}/{version}" if kind.group else version, kind.name): kind for kind in KINDS for version in kind.versions
+}
+
+_NOT_READ = "scheduling does not read it"
+#: Kinds of a stock cluster that are left aside, by group.
+_LEFT_ASIDE: Final = {
+    "": ("Binding", "ComponentStatus", "ConfigMap", "Endpoints", "Event", "PodTemplate", "Secret", "ServiceAccount"),
+    "admissionregistration.k8s.io": (
+        "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding", "MutatingWebhookConfiguration",
+        "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "ValidatingWebhookConfiguration",
+    ),
+    "apiextensions.k8s.io": ("CustomResourceDefinition",),
+    "apiregistration.k8s.io": ("APIService",),
+    "apps": ("ControllerRevision",),
+    "certificates.k8s.io": ("CertificateSigningRequest", "ClusterTrustBundle", "PodCertificateRequest"),
+    "coordination.k8s.io": ("Lease", "LeaseCandidate"),
+    "discovery.k8s.io": ("EndpointSlice",),
+    "events.k8s.io": ("Event",),
+    "flowcontrol.apiserver.k8s.io": ("FlowSchema", "PriorityLevelConfiguration"),
+    "gateway.networking.k8s.io": ("Gateway", "GatewayClass", "HTTPRoute"),
+    "metrics.k8s.io": ("NodeMetrics", "PodMetrics"),
+    "networking.k8s.io": ("IPAddress", "Ingress", "IngressClass", "NetworkPolicy", "ServiceCIDR"),
+    "rbac.authorization.k8s.io": ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
+    "storage.k8s.io": ("VolumeAttributesClass",),
+}  # fmt: skip
+_KNOWN = {(group, name) for group, names in _LEFT_ASIDE.items() for name in names}
+_REASONS: Final = {
+    ("", "ResourceQuota"): "quota is not enforced here",
+    ("autoscaling", "HorizontalPodAutoscaler"): "replicas stay as they are given",
+    ("resource.k8s.io", "DeviceTaintRule"): "device taints are read from resource slices alone",
+    ("scheduling.k8s.io", "PodGroup"): "pods are scheduled one by one here",
+    ("scheduling.k8s.io", "Workload"): "pods are scheduled one by one here",
+    ("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration"): "give it with --config",
+}
+
+
+def find_kind(api_version: str, name: str) -> Kind | None:
+    """Return the kind that is read for this ``apiVersion`` and ``kind``."""
+    return _BY_VERSION.get((api_version, name))
+
+
+def why_unused(api_version: str, name: str) -> str:
+    """Say why objects of this ``apiVersion`` and ``kind`` take no part."""
+    group, slash, _ = api_version.rpartition("/")
+    known = _BY_GROUP.get((group if slash else "", name))
+    if known is not None:
+        return f"this version of the API is not read; convert it to {known.api_version}"
+    if reason := _REASONS.get((group, name)):
+        return reason
+    if (group, name) in _KNOWN:
+        return _NOT_READ
+    moved = [kind.api_version for kind in KINDS if kind.name == name]
+    return f"unknown kind; {name} is read as {moved[0]}" if moved else "unknown kind"

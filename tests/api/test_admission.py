@@ -1,0 +1,255 @@
+"""What admission adds to pods and claims, and what it would have refused."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from moorage.api.admission import (
+    RuntimeClass,
+    add_default_tolerations,
+    apply_limit_ranges,
+    apply_runtime_class,
+    default_storage_class,
+    resolve_priority,
+    set_default_storage_class,
+)
+from moorage.api.core import LimitRange, Pod, Toleration
+from moorage.api.storage import PersistentVolumeClaim, StorageClass
+from moorage.api.workloads import PriorityClass
+
+
+def pod(**spec: object) -> Pod:
+    return msgspec.convert({"metadata": {"name": "p", "namespace": "default"}, "spec": spec}, Pod)
+
+
+def priority_class(name: str, value: int, **more: object) -> PriorityClass:
+    return msgspec.convert({"metadata": {"name": name}, "value": value, **more}, PriorityClass)
+
+
+HIGH = priority_class("high", 1000)
+GENTLE = priority_class("gentle", 500, preemptionPolicy="Never")
+BASE = priority_class("base", 10, globalDefault=True)
+LOWER = priority_class("lower", 5, globalDefault=True)
+
+PRIORITIES = {  # the pod's spec, the classes → priority, class name, policy, refusals
+    "no class at all": ({}, [], 0, "", "PreemptLowerPriority", 0),
+    "the default class": ({}, [HIGH, BASE], 10, "base", "PreemptLowerPriority", 0),
+    "the lowest of two default classes": ({}, [BASE, LOWER], 5, "lower", "PreemptLowerPriority", 0),
+    "by name": ({"priorityClassName": "high"}, [HIGH, BASE], 1000, "high", "PreemptLowerPriority", 0),
+    "policy of the class": ({"priorityClassName": "gentle"}, [GENTLE], 500, "gentle", "Never", 0),
+    "built in": (
+        {"priorityClassName": "system-node-critical"},
+        [],
+        2_000_001_000,
+        "system-node-critical",
+        "PreemptLowerPriority",
+        0,
+    ),
+    "unknown": ({"priorityClassName": "gone"}, [HIGH], None, "gone", None, 1),
+    "as dumps have it": (
+        {"priorityClassName": "high", "priority": 1000, "preemptionPolicy": "PreemptLowerPriority"},
+        [HIGH],
+        1000,
+        "high",
+        "PreemptLowerPriority",
+        0,
+    ),
+    "a number of its own is kept": ({"priority": 7}, [], 7, "", "PreemptLowerPriority", 1),
+    "a policy of its own is kept": (
+        {"priorityClassName": "gentle", "preemptionPolicy": "PreemptLowerPriority"},
+        [GENTLE],
+        500,
+        "gentle",
+        "PreemptLowerPriority",
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "classes", "priority", "name", "policy", "refusals"), PRIORITIES.values(), ids=PRIORITIES)
+def test_priorities(spec, classes, priority, name, policy, refusals):
+    admitted = resolve_priority(pod(**spec), {found.metadata.name: found for found in classes})
+    assert admitted.pod.spec.priority == priority
+    assert admitted.pod.spec.priority_class_name == name
+    assert admitted.pod.spec.preemption_policy == policy
+    assert len(admitted.refusals) == refusals
+
+
+def test_refusals_are_in_the_api_servers_words():
+    assert resolve_priority(pod(priorityClassName="gone"), {}).refusals == ("no PriorityClass with name gone was found",)
+    (refusal,) = resolve_priority(pod(priority=7), {}).refusals
+    assert refusal == (
+        "the integer value of priority (7) must not be provided in pod spec; "
+        "priority admission controller computed 0 from the given PriorityClass name"
+    )
+
+
+def limit_range(name: str, *items: dict) -> LimitRange:
+    return msgspec.convert({"metadata": {"name": name}, "spec": {"limits": items}}, LimitRange)
+
+
+DEFAULTS = {"type": "Container", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "500m", "memory": "1Gi"}}
+LIMITS = {  # the container's resources, limit ranges → requests, limits
+    "nothing said": ({}, [limit_range("a", DEFAULTS)], {"cpu": "500m", "memory": "1Gi"}, {"cpu": "1"}),
+    "what is said stays": (
+        {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}},
+        [limit_range("a", DEFAULTS)],
+        {"cpu": "2", "memory": "1Gi"},
+        {"cpu": "3"},
+    ),
+    "limits alone are no requests here": (
+        {},
+        [limit_range("a", {"type": "Container", "max": {"cpu": "2"}})],
+        {"cpu": "2"},
+        {"cpu": "2"},
+    ),
+    "the first by name decides": (
+        {},
+        [limit_range("b", {"type": "Container", "default": {"cpu": "9"}}), limit_range("a", DEFAULTS)],
+        {"cpu": "500m", "memory": "1Gi"},
+        {"cpu": "1"},
+    ),
+    "other types do not fill in": ({}, [limit_range("a", {"type": "Pod", "max": {"cpu": "2"}})], {}, {}),
+}
+
+
+@pytest.mark.parametrize("where", ["containers", "initContainers"])
+@pytest.mark.parametrize(("given", "ranges", "requests", "limits"), LIMITS.values(), ids=LIMITS)
+def test_limit_ranges_fill_in(given, ranges, requests, limits, where):
+    admitted = apply_limit_ranges(pod(**{where: [{"name": "c", "resources": given}]}), ranges)
+    held = (*admitted.pod.spec.containers, *admitted.pod.spec.init_containers)[0].resources
+    assert (held.requests, held.limits) == (requests, limits)
+    assert admitted.refusals == ()
+
+
+BOUNDS = {  # requests, limits, the item's bounds → refusal
+    "within": ({"cpu": "1"}, {"cpu": "1"}, {"min": {"cpu": "1"}, "max": {"cpu": "1"}}, None),
+    "request below": (
+        {"cpu": "50m"},
+        {},
+        {"min": {"cpu": "100m"}},
+        "minimum cpu usage per Container is 100m, but request is 50m",
+    ),
+    "limit below": (
+        {"cpu": "1"},
+        {"cpu": "50m"},
+        {"min": {"cpu": "100m"}},
+        "minimum cpu usage per Container is 100m, but limit is 50m",
+    ),
+    "limit above": (
+        {"memory": "1Gi"},
+        {"memory": "2Gi"},
+        {"max": {"memory": "1Gi"}},
+        "maximum memory usage per Container is 1Gi, but limit is 2Gi",
+    ),
+    "request above": (
+        {"cpu": "2"},
+        {"cpu": "1"},
+        {"max": {"cpu": "1"}},
+        "maximum cpu usage per Container is 1, but request is 2",
+    ),
+}
+
+
+@pytest.mark.parametrize(("requests", "limits", "bounds", "refusal"), BOUNDS.values(), ids=BOUNDS)
+def test_limit_ranges_bound(requests, limits, bounds, refusal):
+    given = pod(containers=[{"name": "c", "resources": {"requests": requests, "limits": limits}}])
+    admitted = apply_limit_ranges(given, [limit_range("a", {"type": "Container", **bounds})])
+    assert admitted.refusals == (() if refusal is None else (refusal,))
+
+
+def test_an_unbounded_pod_is_the_same_object():
+    given = pod(containers=[{"name": "c"}])
+    assert apply_limit_ranges(given, [limit_range("a", {"type": "Pod", "max": {"cpu": "2"}})]).pod is given
+
+
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}
+TOLERATIONS = {  # held → how many are added
+    "none": ([], 2),
+    "one of them": ([NOT_READY], 1),
+    "of another effect": ([{**NOT_READY, "effect": "NoSchedule"}], 2),
+    "of every effect": ([{**NOT_READY, "effect": ""}], 1),
+    "of every key": ([{"operator": "Exists"}], 0),
+}
+
+
+@pytest.mark.parametrize(("held", "added"), TOLERATIONS.values(), ids=TOLERATIONS)
+def test_default_tolerations(held, added):
+    given = pod(tolerations=held)
+    tolerant = add_default_tolerations(given)
+    assert len(tolerant.spec.tolerations) == len(held) + added
+    assert add_default_tolerations(tolerant) is tolerant
+    assert all(one.toleration_seconds == 300 for one in tolerant.spec.tolerations[len(held) :])
+
+
+def runtime_class(**fields: object) -> RuntimeClass:
+    return msgspec.convert({"metadata": {"name": "box"}, "handler": "box", **fields}, RuntimeClass)
+
+
+BOX = runtime_class(
+    overhead={"podFixed": {"cpu": "250m"}},
+    scheduling={"nodeSelector": {"box": "yes"}, "tolerations": [{"key": "box", "operator": "Exists"}]},
+)
+
+
+def test_a_runtime_class_brings_overhead_and_placement():
+    admitted = apply_runtime_class(pod(runtimeClassName="box", nodeSelector={"zone": "a"}), {"box": BOX})
+    assert admitted.refusals == ()
+    spec = admitted.pod.spec
+    assert (spec.overhead, spec.node_selector) == ({"cpu": "250m"}, {"box": "yes", "zone": "a"})
+    assert spec.tolerations == (Toleration(key="box", operator="Exists"),)
+    assert apply_runtime_class(admitted.pod, {"box": BOX}).pod is admitted.pod
+
+
+RUNTIME_REFUSALS = {
+    "unknown": ({"runtimeClassName": "gone"}, 'pod rejected: RuntimeClass "gone" not found'),
+    "other overhead": (
+        {"runtimeClassName": "box", "overhead": {"cpu": "1"}},
+        "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
+    ),
+    "the same overhead in other words": ({"runtimeClassName": "box", "overhead": {"cpu": "0.25"}}, None),
+    "overhead without a class": (
+        {"overhead": {"cpu": "1"}},
+        "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead",
+    ),
+    "selectors disagree": (
+        {"runtimeClassName": "box", "nodeSelector": {"box": "no"}},
+        "conflict: runtimeClass.scheduling.nodeSelector[box] = yes; pod.spec.nodeSelector[box] = no",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "refusal"), RUNTIME_REFUSALS.values(), ids=RUNTIME_REFUSALS)
+def test_runtime_class_refusals(spec, refusal):
+    assert apply_runtime_class(pod(**spec), {"box": BOX}).refusals == (() if refusal is None else (refusal,))
+
+
+def storage_class(name: str, made: str | None = None, default: str = "true") -> StorageClass:
+    metadata = {
+        "name": name,
+        "creationTimestamp": made,
+        "annotations": {"storageclass.kubernetes.io/is-default-class": default},
+    }
+    return msgspec.convert({"metadata": metadata}, StorageClass)
+
+
+def test_the_newest_default_storage_class_then_the_first_by_name():
+    old, new = storage_class("old", "2024-01-01T00:00:00Z"), storage_class("new", "2025-01-01T00:00:00Z")
+    assert default_storage_class([old, new]) is new
+    assert default_storage_class([storage_class("b"), storage_class("a")]).name == "a"
+    assert default_storage_class([storage_class("no", default="false")]) is None
+
+
+CLAIMS = {  # the claim → class name
+    "says nothing": ({"spec": {}}, "fast"),
+    "wants none": ({"spec": {"storageClassName": ""}}, ""),
+    "names one": ({"spec": {"storageClassName": "slow"}}, "slow"),
+    "names one the old way": ({"metadata": {"annotations": {"volume.beta.kubernetes.io/storage-class": "slow"}}}, None),
+}
+
+
+@pytest.mark.parametrize(("claim", "expected"), CLAIMS.values(), ids=CLAIMS)
+def test_claims_get_the_default_storage_class(claim, expected):
+    stored = set_default_storage_class(msgspec.convert(claim, PersistentVolumeClaim), [storage_class("fast")])
+    assert stored.spec.storage_class_name == expected

@@ -58,8 +58,8 @@ class NodeOrder:
 
 def _round_robin(table: NodeTable) -> npt.NDArray[np.intp]:
     by_zone: dict[tuple[str, str], list[int]] = {}
-    for row, node in sorted(enumerate(table.nodes), key=lambda item: table.arrival[item[1].name]):
-        labels = node.labels
+    for row in map(int, np.argsort(table.arrival.view)):
+        labels = table.nodes[row].labels
         zone = labels.get(_OLD_ZONE) or labels.get(_ZONE, "")
         region = labels.get(_OLD_REGION) or labels.get(_REGION, "")
         by_zone.setdefault((region, zone), []).append(row)

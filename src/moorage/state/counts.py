@@ -78,6 +78,8 @@ class PodCounts:
         self._classes_at: dict[Place, dict[LabelClassKey, _LabelClass]] = {}
         self._matchers: dict[PodMatcher, Column] = {}
         self._filed = SelectorIndex[PodMatcher]()
+        self._keeping = False
+        self._emptied: list[LabelClassKey] = []
 
     def __len__(self) -> int:
         """The number of matchers that are kept current."""
@@ -109,7 +111,15 @@ class PodCounts:
         if not label_class.rows[row]:
             del label_class.rows[row]
             if not label_class.rows:
-                self._close(pod.label_class)
+                self._emptied.append(pod.label_class)
+                if not self._keeping:
+                    self._close_emptied()
+
+    def keep_empty(self, keep: bool) -> None:
+        """While told to keep, remember label classes that no pod is left of: it will be back. Then drop what is empty."""
+        self._keeping = keep
+        if not keep:
+            self._close_emptied()
 
     def move(self, old: int, new: int, pods: Iterable[PodInfo]) -> None:
         """Renumber the row of ``pods``, which are all the pods on it; the columns are moved by the space."""
@@ -127,6 +137,12 @@ class PodCounts:
             if label_class.suits(matcher):
                 label_class.counted_by[matcher] = self._matchers[matcher]
         return label_class
+
+    def _close_emptied(self) -> None:
+        while self._emptied:
+            key = self._emptied.pop()
+            if key in self._classes and not self._classes[key].rows:
+                self._close(key)
 
     def _close(self, key: LabelClassKey) -> None:
         label_class = self._classes.pop(key)
@@ -187,19 +203,22 @@ class HeldTerms:
         self._columns: dict[HeldTerm, Column] = {}
         self._totals: dict[HeldTerm, int] = {}
         self._filed = SelectorIndex[HeldTerm]()
+        self._keeping = False
+        self._emptied: list[HeldTerm] = []
 
     def __len__(self) -> int:
-        return len(self._columns)
+        return len(self._columns) if not self._emptied else sum(map(bool, self._totals.values()))
 
     def __iter__(self) -> Iterator[tuple[HeldTerm, Counts]]:
         """Yield each distinct term that at least one placed pod holds, with its holders on each row, shape (rows,)."""
         for held, column in self._columns.items():
-            yield held, column.view
+            if self._totals[held]:
+                yield held, column.view
 
     def selecting(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> Iterator[tuple[HeldTerm, Counts]]:
         """Yield the terms that select ``pod``, whose namespace has these labels, with their holders on each row."""
         for held in self._filed.candidates(pod.namespace, pod.labels):
-            if held.term.matches(pod, namespace_labels):
+            if self._totals[held] and held.term.matches(pod, namespace_labels):
                 yield held, self._columns[held].view
 
     def add(self, row: int, held: HeldTerm) -> None:
@@ -216,8 +235,22 @@ class HeldTerms:
         self._totals[held] -= 1
         self._columns[held].data[row] -= 1
         if not self._totals[held]:
-            del self._totals[held], self._columns[held]
-            self._filed.remove(held, *_namespaces_and_selector(held.term))
+            self._emptied.append(held)
+            if not self._keeping:
+                self._drop_emptied()
+
+    def keep_empty(self, keep: bool) -> None:
+        """While told to keep, remember terms that no pod holds any more: it will be back. Then drop what is empty."""
+        self._keeping = keep
+        if not keep:
+            self._drop_emptied()
+
+    def _drop_emptied(self) -> None:
+        while self._emptied:
+            held = self._emptied.pop()
+            if held in self._totals and not self._totals[held]:
+                del self._totals[held], self._columns[held]
+                self._filed.remove(held, *_namespaces_and_selector(held.term))
 
 
 def _namespaces_and_selector(term: AffinityTerm) -> tuple[frozenset[str] | None, Selector]:

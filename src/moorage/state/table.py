@@ -37,6 +37,8 @@ class ChangeLog:
     def __init__(self) -> None:
         self.layout = 0
         self.images = 0
+        #: While this is true nothing is noted: what changes will be put back before anybody reads on.
+        self.muted = False
         self._rows: list[int] = []
         self._dropped = 0
 
@@ -45,6 +47,8 @@ class ChangeLog:
         return self._dropped + len(self._rows)
 
     def note(self, row: int) -> None:
+        if self.muted:
+            return
         self._rows.append(row)
         if len(self._rows) >= 2 * self.keep:
             del self._rows[: self.keep]
@@ -70,14 +74,14 @@ class NodeTable:
         self.changes = ChangeLog()
         self.nodes: list[Node] = []
         self.row_of: dict[str, int] = {}
-        #: node name → a number that grows with each node that comes
-        self.arrival: dict[str, int] = {}
         self.pods: list[dict[str, PodInfo]] = []
         self.labels = LabelColumns(space)
         self.taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(space, ())
         self.features: InternedColumn[frozenset[str]] = InternedColumn(space, frozenset())
         #: 64 bits of each node's name, for draws that must not depend on the order of rows
         self.name_hash = space.column(np.uint64)
+        #: a number that grows with each node that comes, for orders that must not depend on the order of rows
+        self.arrival = space.column()
         self.unschedulable = space.column(np.bool_)
         self.allowed_pods = space.column()
         self.pod_count = space.column()
@@ -91,6 +95,8 @@ class NodeTable:
         self.preferred_anti_affinity = HeldTerms(space)
         #: (protocol, port) → address → row → holders
         self.host_ports: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+        #: row that a what-if is open on → the holders, before it, of each port it touched
+        self._what_ifs: dict[int, dict[HostPort, int]] = {}
         self._arrived = 0
         self._allocatable: dict[str, Column] = {}
         self._requested: dict[str, Column] = {}
@@ -119,7 +125,7 @@ class NodeTable:
         row = self.space.append()
         self.nodes.append(node)
         self.row_of[node.name] = row
-        self.arrival[node.name] = self._arrived = self._arrived + 1
+        self.arrival.data[row] = self._arrived = self._arrived + 1
         self.pods.append({})
         self.labels.append(node.labels)
         self.name_hash.data[row] = int.from_bytes(blake2b(node.name.encode(), digest_size=8).digest(), "little")
@@ -156,7 +162,7 @@ class NodeTable:
         self.pods[row] = self.pods[last]
         self.nodes.pop()
         self.pods.pop()
-        del self.row_of[name], self.arrival[name]
+        del self.row_of[name]
         if row != last:
             self.row_of[self.nodes[row].name] = row
         self.changes.layout += 1
@@ -231,33 +237,74 @@ class NodeTable:
         self.changes.note(row)
 
     def _claim(self, row: int, port: HostPort, by: int) -> None:
-        by_address = self.host_ports.setdefault((port.protocol, port.port), {})
-        holders = by_address.setdefault(port.ip, {})
-        left = holders.get(row, 0) + by
-        if left > 0:
-            holders[row] = left
+        held = self.host_ports.get((port.protocol, port.port), {}).get(port.ip, {}).get(row, 0)
+        touched = self._what_ifs.get(row)
+        if touched is None:
+            self._hold(row, port, held + by)
             return
-        holders.pop(row, None)
-        if not holders:
+        touched.setdefault(port, held)
+        self._hold(row, port, max(by, 0))
+
+    def _hold(self, row: int, port: HostPort, holders: int) -> None:
+        """Set how many pods on a row hold a port."""
+        by_address = self.host_ports.setdefault((port.protocol, port.port), {})
+        rows = by_address.setdefault(port.ip, {})
+        if holders > 0:
+            rows[row] = holders
+            return
+        rows.pop(row, None)
+        if not rows:
             del by_address[port.ip]
         if not by_address:
             del self.host_ports[port.protocol, port.port]
 
+    # -- what-ifs -----------------------------------------------------------------------------------------------------
+
     @contextmanager
     def what_if(self, row: int) -> Iterator[None]:
-        """Let the block add and remove pods on one row, then put everything back as it was, pods in their old order."""
+        """Let the block add and remove pods on one row, then put everything back as it was, pods in their old order.
+
+        Within the block the change log stands still, so nothing that is worked out there may be kept. A host port is held
+        by the node rather than by pods, as in kube-scheduler's copy of a node: one holder that goes frees it, whoever else
+        claims it. Blocks may be nested.
+        """
         before = dict(self.pods[row])
+        outer = self._what_ifs.get(row)
+        first = not self._what_ifs
+        if first:
+            self._expect_return(True)
+        touched = self._what_ifs[row] = {}
         try:
             yield
         finally:
-            now = self.pods[row]
-            for uid, pod in list(now.items()):
-                if before.get(uid) is not pod:
-                    self.remove_pod(row, pod)
-            for uid, pod in before.items():
-                if uid not in now:
-                    self.add_pod(row, pod)
-            self.pods[row] = before
+            self._put_back(row, before)
+            for port, holders in touched.items():
+                self._hold(row, port, holders)
+            if outer is None:
+                del self._what_ifs[row]
+            else:
+                self._what_ifs[row] = outer
+            if first:
+                self._expect_return(False)
+
+    def _put_back(self, row: int, before: dict[str, PodInfo]) -> None:
+        now = self.pods[row]
+        for uid, pod in list(now.items()):
+            if before.get(uid) is not pod:
+                self.remove_pod(row, pod)
+        for uid, pod in before.items():
+            if uid not in now:
+                self.add_pod(row, pod)
+        self.pods[row] = before
+
+    def _expect_return(self, expected: bool) -> None:
+        """Say that pods which go now will be back (True), or that they are (False)."""
+        self.changes.muted = expected
+        self.pod_counts.keep_empty(expected)
+        for terms in (
+            self.required_affinity, self.required_anti_affinity, self.preferred_affinity, self.preferred_anti_affinity,
+        ):  # fmt: skip
+            terms.keep_empty(expected)
 
 
 def _held_terms(table: NodeTable, pod: PodInfo) -> Iterator[tuple[HeldTerms, HeldTerm]]:

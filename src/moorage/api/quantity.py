@@ -137,7 +137,7 @@ def _amount(q: str | int | float) -> _Amount:
         if not math.isfinite(q):
             raise _refused(q, "a quantity is finite")
         return _read(repr(q))
-    if abs(q) > MAX_NANO:
+    if q.bit_length() > MAX_TEXT:  # long beyond every cap, and perhaps too long to print
         return _Amount(INT64_MAX if q > 0 else -INT64_MAX, 0, _Format.DECIMAL)
     return _read(str(q))
 

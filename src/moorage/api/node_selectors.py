@@ -1,0 +1,102 @@
+"""Node selectors: which nodes a list of terms allows, any of which may match.
+
+A term that cannot be parsed never matches and carries its faults, as upstream's lazy node selector does; a term that asks
+for nothing is dropped, because it matches nothing. ``metadata.name`` is the only field that can be asked for.
+
+Source  component-helpers, scheduling/corev1/nodeaffinity/nodeaffinity.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from moorage.api.requirements import NODE_OPERATORS, Requirement, aggregate, invalid, not_supported, requirement_faults
+from moorage.errors import Fault
+
+__all__ = ["NodeSelectorMatcher", "NodeTerm", "compile_node_selector", "compile_node_term"]
+
+_FIELD_OPERATORS = ("In", "NotIn")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTerm:
+    """One term of a node selector: all of its requirements must hold, on labels and on the node's name.
+
+    ``fields`` are requirements on node fields; ``metadata.name`` is the only one that has a value.
+    ``faults`` says why a term cannot be parsed; such a term has no requirements and never matches.
+    """
+
+    requirements: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def error(self) -> str | None:
+        return aggregate(self.faults) if self.faults else None
+
+    def matches(self, labels: Mapping[str, str], node_name: str) -> bool:
+        if self.faults:
+            return False
+        return all(asked.matches(labels.get(asked.key)) for asked in self.requirements) and self.matches_name(node_name)
+
+    def matches_name(self, node_name: str) -> bool:
+        """Judge the fields alone. A node without a name has no fields to judge, and fields we do not know are empty."""
+        if not node_name:
+            return True
+        return all(asked.matches(node_name if asked.key == "metadata.name" else "") for asked in self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSelectorMatcher:
+    """A compiled node selector: any term may match; no terms match nothing."""
+
+    terms: tuple[NodeTerm, ...] = ()
+
+    @property
+    def error(self) -> str | None:
+        """What upstream reports when no term matches and some could not be parsed."""
+        faults = [fault for term in self.terms for fault in term.faults]
+        return aggregate(faults) if faults else None
+
+    def matches(self, labels: Mapping[str, str], node_name: str) -> bool:
+        return any(term.matches(labels, node_name) for term in self.terms)
+
+
+def compile_node_selector(selector: NodeSelector, path: str = "") -> NodeSelectorMatcher:
+    """Return the compiled form of a node selector. Faults stay with their terms; nothing is raised."""
+    at = f"{path}.nodeSelectorTerms" if path else "nodeSelectorTerms"
+    compiled = (compile_node_term(term, f"{at}[{i}]") for i, term in enumerate(selector.node_selector_terms))
+    return NodeSelectorMatcher(tuple(term for term in compiled if term is not None))
+
+
+def compile_node_term(term: NodeSelectorTerm, path: str = "") -> NodeTerm | None:
+    """Return the compiled form of one term, or None for one that asks for nothing and therefore matches nothing."""
+    if not term.match_expressions and not term.match_fields:
+        return None
+    at = f"{path}." if path else ""
+    faults: list[Fault] = []
+    for i, asked in enumerate(term.match_expressions):
+        faults += _expression_faults(asked, f"{at}matchExpressions[{i}]")
+    for i, asked in enumerate(term.match_fields):
+        faults += _field_faults(asked, f"{at}matchFields[{i}]")
+    if faults:
+        return NodeTerm(faults=tuple(faults))
+    return NodeTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
+
+
+def _requirements(asked: Iterable[NodeSelectorRequirement]) -> tuple[Requirement, ...]:
+    return tuple(sorted({Requirement(one.key, one.operator, one.values) for one in asked}))
+
+
+def _expression_faults(asked: NodeSelectorRequirement, path: str) -> list[Fault]:
+    if asked.operator not in NODE_OPERATORS:
+        return [not_supported(f"{path}.operator", asked.operator, NODE_OPERATORS)]
+    return requirement_faults(asked.key, asked.operator, asked.values, path)
+
+
+def _field_faults(asked: NodeSelectorRequirement, path: str) -> list[Fault]:
+    if asked.operator not in _FIELD_OPERATORS:
+        return [not_supported(f"{path}.operator", asked.operator, _FIELD_OPERATORS)]
+    return [] if len(asked.values) == 1 else [invalid(f"{path}.values", asked.values, "must have one element")]

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from moorage.api.requirements import Requirement
+from moorage.api.selectors import compile_node_selector, compile_node_term
+
+
+def asks(key, operator, *values):
+    return NodeSelectorRequirement(key=key, operator=operator, values=values)
+
+
+def labels(*expressions):
+    return NodeSelectorTerm(match_expressions=expressions)
+
+
+def fields(*expressions):
+    return NodeSelectorTerm(match_fields=expressions)
+
+
+def selector(*terms):
+    return NodeSelector(node_selector_terms=terms)
+
+
+LABELS = {"zone": "a", "cores": "16", "empty": ""}
+NAME = "n1"
+
+MATCHES = {
+    "no terms": ([], False),
+    "an empty term": ([NodeSelectorTerm()], False),
+    "in": ([labels(asks("zone", "In", "a", "b"))], True),
+    "in, other": ([labels(asks("zone", "In", "b"))], False),
+    "not in, missing": ([labels(asks("rack", "NotIn", "b"))], True),
+    "exists": ([labels(asks("empty", "Exists"))], True),
+    "does not exist": ([labels(asks("rack", "DoesNotExist"))], True),
+    "greater": ([labels(asks("cores", "Gt", "8"))], True),
+    "not greater": ([labels(asks("cores", "Gt", "16"))], False),
+    "less": ([labels(asks("cores", "Lt", "17"))], True),
+    "compare with a word": ([labels(asks("zone", "Gt", "8"))], False),
+    "compare what is missing": ([labels(asks("rack", "Lt", "8"))], False),
+    "all of a term": ([labels(asks("zone", "In", "a"), asks("cores", "Lt", "8"))], False),
+    "any of the terms": ([labels(asks("zone", "In", "b")), labels(asks("cores", "Gt", "8"))], True),
+    "an empty term beside another": ([NodeSelectorTerm(), labels(asks("zone", "In", "a"))], True),
+    "name": ([fields(asks("metadata.name", "In", "n1"))], True),
+    "other name": ([fields(asks("metadata.name", "In", "n2"))], False),
+    "not that name": ([fields(asks("metadata.name", "NotIn", "n2"))], True),
+    "not this name": ([fields(asks("metadata.name", "NotIn", "n1"))], False),
+    "two names": ([fields(asks("metadata.name", "In", "n1", "n2"))], False),
+    "a field that nodes lack": ([fields(asks("metadata.uid", "In", "n1"))], False),
+    "not in a field that nodes lack": ([fields(asks("metadata.uid", "NotIn", "n1"))], True),
+    "empty in a field that nodes lack": ([fields(asks("metadata.uid", "In", ""))], True),
+    "labels and name": (
+        [NodeSelectorTerm(match_expressions=(asks("zone", "In", "a"),), match_fields=(asks("metadata.name", "In", "n2"),))],
+        False,
+    ),
+    "a broken term": ([labels(asks("zone", "Foo", "a"))], False),
+    "a broken term beside another": ([labels(asks("zone", "Foo", "a")), labels(asks("zone", "In", "a"))], True),
+    "one broken requirement breaks its term": ([labels(asks("zone", "In", "a"), asks("zone", "In"))], False),
+}
+
+
+@pytest.mark.parametrize(("terms", "matches"), MATCHES.values(), ids=MATCHES)
+def test_matches(terms, matches):
+    assert compile_node_selector(selector(*terms)).matches(LABELS, NAME) is matches
+
+
+def test_a_node_without_a_name_has_no_fields():
+    compiled = compile_node_selector(selector(fields(asks("metadata.name", "In", "n1"))))
+    assert compiled.matches({}, "")
+
+
+FAULTS = {
+    "unknown operator": (
+        labels(asks("k", "Foo")),
+        (
+            'nodeSelectorTerms[0].matchExpressions[0].operator: Unsupported value: "Foo": '
+            'supported values: "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"'
+        ),
+    ),
+    "no values": (
+        labels(asks("k", "In")),
+        (
+            "nodeSelectorTerms[0].matchExpressions[0].values: Invalid value: null: "
+            "for 'in', 'notin' operators, values set can't be empty"
+        ),
+    ),
+    "not a number": (
+        labels(asks("k", "Exists"), asks("k", "Gt", "abc")),
+        (
+            'nodeSelectorTerms[0].matchExpressions[1].values[0]: Invalid value: "abc": '
+            "for 'Gt', 'Lt' operators, the value must be an integer"
+        ),
+    ),
+    "field operator": (
+        fields(asks("metadata.name", "Exists")),
+        'nodeSelectorTerms[0].matchFields[0].operator: Unsupported value: "Exists": supported values: "In", "NotIn"',
+    ),
+    "field values": (
+        fields(asks("metadata.name", "In", "a", "b")),
+        'nodeSelectorTerms[0].matchFields[0].values: Invalid value: ["a","b"]: must have one element',
+    ),
+}
+
+
+@pytest.mark.parametrize(("term", "text"), FAULTS.values(), ids=FAULTS)
+def test_says_what_is_wrong(term, text):
+    compiled = compile_node_selector(selector(term))
+    assert compiled.error == text
+    (only,) = compiled.terms
+    assert only.error == text
+    assert (only.requirements, only.fields) == ((), ())
+
+
+def test_says_all_that_is_wrong_once():
+    compiled = compile_node_selector(
+        selector(labels(asks("k", "Foo"), asks("k", "In")), NodeSelectorTerm(), labels(asks("k", "In")))
+    )
+    assert compiled.error is not None
+    assert compiled.error.startswith("[nodeSelectorTerms[0].matchExpressions[0].operator: Unsupported")
+    assert ", nodeSelectorTerms[2].matchExpressions[0].values: " in compiled.error
+    assert compiled.error.endswith("]")
+
+
+def test_a_path_says_where_the_selector_stands():
+    term = compile_node_term(labels(asks("k", "In")), "[3]")
+    assert term is not None
+    assert str(term.error).startswith("[3].matchExpressions[0].values: ")
+    compiled = compile_node_selector(selector(labels(asks("k", "In"))), "spec.nodeAffinity.required")
+    assert str(compiled.error).startswith("spec.nodeAffinity.required.nodeSelectorTerms[0].")
+
+
+def test_can_be_taken_apart():
+    term = NodeSelectorTerm(
+        match_expressions=(asks("zone", "In", "b", "a"), asks("cores", "Gt", "8")),
+        match_fields=(asks("metadata.name", "NotIn", "n1"),),
+    )
+    (compiled,) = compile_node_selector(selector(NodeSelectorTerm(), term)).terms
+    assert compiled.requirements == (Requirement("cores", "Gt", ("8",)), Requirement("zone", "In", ("a", "b")))
+    assert compiled.fields == (Requirement("metadata.name", "NotIn", ("n1",)),)
+    assert compiled.error is None
+
+
+def test_equal_questions_are_equal_values():
+    one = compile_node_selector(selector(labels(asks("a", "In", "x", "y"), asks("b", "Exists"))))
+    other = compile_node_selector(selector(labels(asks("b", "Exists"), asks("a", "In", "y", "x"))))
+    assert one == other
+    assert hash(one) == hash(other)
+
+
+keys = st.sampled_from("ab")
+values = st.sampled_from(["", "1", "2", "x"])
+expressions = st.one_of(
+    st.builds(asks, keys, st.sampled_from(["In", "NotIn"]), values),
+    st.builds(asks, keys, st.sampled_from(["Exists", "DoesNotExist"])),
+    st.builds(asks, keys, st.sampled_from(["Gt", "Lt"]), st.sampled_from(["1", "2"])),
+)
+terms = st.builds(
+    NodeSelectorTerm,
+    match_expressions=st.lists(expressions, max_size=3).map(tuple),
+    match_fields=st.lists(
+        st.builds(asks, st.just("metadata.name"), st.sampled_from(["In", "NotIn"]), st.sampled_from(["n1", "n2"])), max_size=1
+    ).map(tuple),
+)
+
+
+def plainly(asked, value):
+    match asked.operator:
+        case "In":
+            return value in asked.values
+        case "NotIn":
+            return value not in asked.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case operator:
+            if value is None or not value.isdecimal():
+                return False
+            bound = int(asked.values[0])
+            return int(value) > bound if operator == "Gt" else int(value) < bound
+
+
+@given(st.lists(terms, max_size=3), st.dictionaries(keys, values), st.sampled_from(["n1", "n2"]))
+def test_agrees_with_the_plain_rule(terms, labels, name):
+    expected = any(
+        (term.match_expressions or term.match_fields)
+        and all(plainly(asked, labels.get(asked.key)) for asked in term.match_expressions)
+        and all(plainly(asked, name) for asked in term.match_fields)
+        for term in terms
+    )
+    assert compile_node_selector(selector(*terms)).matches(labels, name) == bool(expected)

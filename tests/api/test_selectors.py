@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.api.meta import LabelSelector, LabelSelectorRequirement
+from moorage.api.requirements import Requirement, requirement_faults
+from moorage.api.selectors import (
+    EVERYTHING,
+    NOTHING,
+    Selector,
+    SelectorError,
+    compile_label_selector,
+    label_selector_matches,
+    parse_selector,
+    selector_from_map,
+)
+
+
+def asks(key, operator, *values):
+    return LabelSelectorRequirement(key=key, operator=operator, values=values)
+
+
+LABELS = {"app": "web", "tier": "front", "empty": ""}
+
+MATCHES = {
+    "absent": (None, False),
+    "empty": (LabelSelector(), True),
+    "label there": (LabelSelector(match_labels={"app": "web"}), True),
+    "label other": (LabelSelector(match_labels={"app": "db"}), False),
+    "label missing": (LabelSelector(match_labels={"zone": "a"}), False),
+    "empty value is a value": (LabelSelector(match_labels={"empty": ""}), True),
+    "empty value is not absence": (LabelSelector(match_labels={"zone": ""}), False),
+    "all labels must hold": (LabelSelector(match_labels={"app": "web", "tier": "back"}), False),
+    "in": (LabelSelector(match_expressions=(asks("app", "In", "db", "web"),)), True),
+    "in, missing": (LabelSelector(match_expressions=(asks("zone", "In", "a"),)), False),
+    "not in": (LabelSelector(match_expressions=(asks("app", "NotIn", "web"),)), False),
+    "not in, missing": (LabelSelector(match_expressions=(asks("zone", "NotIn", "a"),)), True),
+    "exists": (LabelSelector(match_expressions=(asks("app", "Exists"),)), True),
+    "exists, empty value": (LabelSelector(match_expressions=(asks("empty", "Exists"),)), True),
+    "exists, missing": (LabelSelector(match_expressions=(asks("zone", "Exists"),)), False),
+    "does not exist": (LabelSelector(match_expressions=(asks("zone", "DoesNotExist"),)), True),
+    "does not exist, there": (LabelSelector(match_expressions=(asks("app", "DoesNotExist"),)), False),
+    "contradiction": (LabelSelector(match_expressions=(asks("a", "Exists"), asks("a", "DoesNotExist"))), False),
+    "both kinds": (LabelSelector(match_labels={"app": "web"}, match_expressions=(asks("tier", "NotIn", "front"),)), False),
+}
+
+
+@pytest.mark.parametrize(("selector", "matches"), MATCHES.values(), ids=MATCHES)
+def test_matches(selector, matches):
+    assert label_selector_matches(selector, LABELS) is matches
+    assert compile_label_selector(selector).matches(LABELS) is matches
+
+
+LABEL_FAULT = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end "
+    "with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+    "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+)
+REFUSED = {
+    "unknown operator": (asks("a", "Foo"), '"Foo" is not a valid label selector operator'),
+    "operator in capitals": (asks("a", "IN", "b"), '"IN" is not a valid label selector operator'),
+    "operator for nodes": (asks("a", "Gt", "1"), '"Gt" is not a valid label selector operator'),
+    "In without values": (
+        asks("a", "In"),
+        "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty",
+    ),
+    "NotIn without values": (
+        asks("a", "NotIn"),
+        "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty",
+    ),
+    "Exists with values": (
+        asks("a", "Exists", "x"),
+        'values: Invalid value: ["x"]: values set must be empty for exists and does not exist',
+    ),
+    "a value no label holds": (asks("a", "In", "b", "c d"), f'values[1][a]: Invalid value: "c d": {LABEL_FAULT}'),
+    "a value with a newline": (asks("a", "In", "b\n"), f'values[0][a]: Invalid value: "b\\n": {LABEL_FAULT}'),
+    "a value too long": (
+        asks("a", "In", "b" * 64),
+        f'values[0][a]: Invalid value: "{"b" * 64}": must be no more than 63 bytes',
+    ),
+}
+
+
+@pytest.mark.parametrize(("requirement", "text"), REFUSED.values(), ids=REFUSED)
+def test_refuses(requirement, text):
+    with pytest.raises(SelectorError) as caught:
+        compile_label_selector(LabelSelector(match_expressions=(requirement,)))
+    assert str(caught.value) == text
+
+
+def test_refuses_labels_with_all_that_is_wrong():
+    with pytest.raises(
+        SelectorError, match=r'^\[key: Invalid value: "a/b/c": .*, values\[0\]\[a/b/c\]: Invalid value: "-": .*\]$'
+    ):
+        compile_label_selector(LabelSelector(match_labels={"a/b/c": "-"}))
+
+
+def test_equal_questions_are_equal_values():
+    one = LabelSelector(match_labels={"a": "1", "b": "2"}, match_expressions=(asks("c", "In", "z", "y", "z"),))
+    other = LabelSelector(match_labels={"b": "2"}, match_expressions=(asks("c", "In", "y", "z"), asks("a", "In", "1")))
+    assert compile_label_selector(one) == compile_label_selector(other)
+    assert hash(compile_label_selector(one)) == hash(compile_label_selector(other))
+    assert compile_label_selector(one) != compile_label_selector(LabelSelector())
+    assert {compile_label_selector(one): 1}[compile_label_selector(other)] == 1
+
+
+def test_everything_and_nothing_are_told_apart():
+    assert compile_label_selector(None) == NOTHING
+    assert compile_label_selector(LabelSelector()) == EVERYTHING
+    assert NOTHING != EVERYTHING
+    assert (EVERYTHING.is_empty, EVERYTHING.matches_nothing) == (True, False)
+    assert (NOTHING.is_empty, NOTHING.matches_nothing) == (False, True)
+    assert not NOTHING.matches({})
+    assert EVERYTHING.matches({})
+
+
+def test_a_requirement_can_be_added():
+    selector = compile_label_selector(LabelSelector(match_labels={"app": "web"})).with_requirement("hash", "In", ["x y", "7d4"])
+    assert selector.matches({"app": "web", "hash": "7d4"})
+    assert selector.matches({"app": "web", "hash": "x y"})
+    assert not selector.matches({"app": "web"})
+    assert NOTHING.with_requirement("a", "Exists") == NOTHING
+    assert not EVERYTHING.with_requirement("a", "DoesNotExist").matches({"a": ""})
+    with pytest.raises(SelectorError):
+        EVERYTHING.with_requirement("a", "Foo")
+
+
+def test_a_map_of_labels_is_a_selector():
+    selector = selector_from_map({"b": "not a label value", "a": "1"})
+    assert [one.key for one in selector.requirements] == ["a", "b"]
+    assert selector.matches({"a": "1", "b": "not a label value", "c": ""})
+    assert not selector.matches({"a": "1"})
+    assert selector_from_map({}) == EVERYTHING
+
+
+def test_values_are_frozen():
+    with pytest.raises(AttributeError):
+        EVERYTHING.matches_nothing = True
+    with pytest.raises(AttributeError):
+        Requirement("a", "In", ("b",)).key = "c"
+
+
+# -- requirements -------------------------------------------------------------------------------------------------------
+
+JUDGED = {
+    "Gt, more": ("Gt", ["5"], "6", True), "Gt, same": ("Gt", ["5"], "5", False), "Gt, less": ("Gt", ["5"], "-6", False),
+    "Gt, absent": ("Gt", ["5"], None, False), "Gt, not a number": ("Gt", ["5"], "six", False),
+    "Gt, a float": ("Gt", ["5"], "6.0", False), "Gt, blanks": ("Gt", ["5"], " 6", False), "Gt, plus": ("Gt", ["5"], "+6", True),
+    "Gt, other digits": ("Gt", ["5"], "٦", False), "Gt, beyond 64 bits": ("Gt", ["5"], "9223372036854775808", False),
+    "Gt, leading zeros": ("Gt", ["5"], "0006", True), "Gt, no number to compare with": ("Gt", ["x"], "6", False),
+    "Gt, nothing to compare with": ("Gt", [], "6", False),
+    "Lt, less": ("Lt", ["5"], "4", True), "Lt, same": ("Lt", ["5"], "5", False), "Lt, absent": ("Lt", ["5"], None, False),
+    "unknown": ("Foo", ["5"], "5", False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("operator", "values", "value", "holds"), JUDGED.values(), ids=JUDGED)
+def test_judges_one_value(operator, values, value, holds):
+    assert Requirement("k", operator, tuple(values)).matches(value) is holds
+
+
+FAULTS = {
+    "Gt without a number": (
+        "Gt",
+        ("x",),
+        ["values[0]: Invalid value: \"x\": for 'Gt', 'Lt' operators, the value must be an integer"],
+    ),
+    "Gt without a value": ("Gt", (), ["values: Invalid value: null: for 'Gt', 'Lt' operators, exactly one value is required"]),
+    "Lt with two": (
+        "Lt",
+        ("1", "2"),
+        ["values: Invalid value: [\"1\",\"2\"]: for 'Gt', 'Lt' operators, exactly one value is required"],
+    ),
+    "Gt with one": ("Gt", ("12",), []),
+    "unknown": (
+        "=",
+        ("1",),
+        ['operator: Unsupported value: "=": supported values: "In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"'],
+    ),
+}
+
+
+@pytest.mark.parametrize(("operator", "values", "faults"), FAULTS.values(), ids=FAULTS)
+def test_finds_what_is_wrong(operator, values, faults):
+    assert list(map(str, requirement_faults("k", operator, values))) == faults
+    assert list(map(str, requirement_faults("k", operator, values, "at[0]"))) == [f"at[0].{fault}" for fault in faults]
+
+
+def test_a_negative_bound_is_no_label_value():
+    (fault,) = requirement_faults("k", "Gt", ("-5",))
+    assert str(fault).startswith('values[0][k]: Invalid value: "-5": a valid label')
+
+
+# -- properties ---------------------------------------------------------------------------------------------------------
+
+keys = st.sampled_from("abcd")
+values = st.sampled_from(["", "1", "2", "10", "x", "y"])
+label_sets = st.dictionaries(keys, values)
+requirements = st.one_of(
+    st.builds(asks, keys, st.sampled_from(["In", "NotIn"]), values, values),
+    st.builds(asks, keys, st.sampled_from(["Exists", "DoesNotExist"])),
+)
+label_selectors = st.builds(
+    LabelSelector,
+    match_labels=st.dictionaries(keys, values, max_size=2),
+    match_expressions=st.lists(requirements, max_size=3).map(tuple),
+)
+
+
+def plainly(requirement, labels):
+    return {
+        "In": requirement.key in labels and labels[requirement.key] in requirement.values,
+        "NotIn": not (requirement.key in labels and labels[requirement.key] in requirement.values),
+        "Exists": requirement.key in labels,
+        "DoesNotExist": requirement.key not in labels,
+    }[requirement.operator]
+
+
+@given(label_selectors, label_sets)
+def test_agrees_with_the_plain_rule(selector, labels):
+    expected = all(labels.get(key) == value for key, value in selector.match_labels.items())
+    expected = expected and all(plainly(one, labels) for one in selector.match_expressions)
+    assert compile_label_selector(selector).matches(labels) == expected
+
+
+@given(label_selectors)
+def test_survives_being_written_and_read(selector):
+    compiled = compile_label_selector(selector)
+    assert parse_selector(str(compiled)) == compiled
+
+
+@given(label_selectors, st.randoms(use_true_random=False))
+def test_the_order_of_requirements_does_not_matter(selector, random):
+    compiled = compile_label_selector(selector)
+    shuffled = list(compiled.requirements)
+    random.shuffle(shuffled)
+    assert Selector(tuple(shuffled)) == compiled

@@ -1,0 +1,224 @@
+"""JSON to plain data: one document fast, a stream of them or a doubtful one carefully.
+
+``msgspec`` reads a sound document straight from bytes. Anything else (several objects after one another, as ``kubectl``
+accepts them; duplicates, where reading is strict; anything ``msgspec`` refused) is read again by the standard library's
+decoder, which says on which line a fault is, with its leniencies switched off: no NaN, no infinities, no lone
+surrogates, no number too large to be one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from moorage.api.encodings import to_utf8
+from moorage.errors import InputError
+
+__all__ = ["MAX_DEPTH", "JsonSyntaxError", "loads_strict_json", "read_tree"]
+
+#: Deepest nesting of lists and objects.
+MAX_DEPTH: Final = 100
+
+#: What may stand between two documents: blanks, and separators as in YAML.
+_BLANK = re.compile(r"(?:[ \t\r\n]+|(?<=\n)---[ \t]*(?:#[^\n]*)?(?=\r?\n|\Z))*")
+_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}|\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]')
+
+
+class JsonSyntaxError(InputError):
+    """Bytes that are not JSON, so that they may still be YAML. ``after`` counts the documents read before."""
+
+    def __init__(self, message: str, after: int) -> None:
+        self.after = after
+        super().__init__(message)
+
+
+class _Refused(Exception):  # noqa: N818 - never leaves this module
+    """A value that the standard library's decoder would let pass."""
+
+
+def read_tree(data: bytes, where: str, *, strict: bool = False) -> Iterator[tuple[Any, int]]:
+    """Yield each document of a JSON stream (UTF-8, no byte order mark) with the line it starts on.
+
+    Raises  JsonSyntaxError for what is not JSON; InputError for what is, but is refused. Messages open with
+            ``where:line:``. With ``strict`` duplicate fields are refused, all of a document's at once
+    """
+    if not strict:
+        try:
+            document = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        else:
+            line = data[: len(data) - len(data.lstrip(b" \t\r\n"))].count(b"\n") + 1
+            _refuse_depth(document, f"{where}:{line}")
+            yield document, line
+            return
+    yield from _read_carefully(data, where, strict)
+
+
+def _read_carefully(data: bytes, where: str, strict: bool) -> Iterator[tuple[Any, int]]:
+    text = _decoded(data, where)
+    repeats: list[str] = []
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_noticing(repeats) if strict else None,
+        parse_float=_float,
+        parse_int=_int,
+        parse_constant=_no,
+    )
+    line, counted, start = 1, 0, _skip_blank(text, 0)
+    read = 0
+    while start < len(text):
+        line += text.count("\n", counted, start)
+        counted = start
+        document, end = _decode_one(decoder, text, start, where, line, read)
+        if repeats:
+            raise InputError("\n".join(_duplicates(text, start, end, line, where)))
+        yield document, line
+        start, read = _skip_blank(text, end), read + 1
+
+
+def _decode_one(decoder: json.JSONDecoder, text: str, start: int, where: str, line: int, read: int) -> tuple[Any, int]:
+    here = f"{where}:{line}"
+    try:
+        document, end = decoder.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        fault_line = line + text.count("\n", start, error.pos)
+        raise JsonSyntaxError(f"{where}:{fault_line}: {_syntax_fault(error)}", read) from None
+    except _Refused as error:
+        raise InputError(f"{here}: {error}") from None
+    except RecursionError:
+        raise InputError(f"{here}: nested deeper than {MAX_DEPTH} levels") from None
+    _refuse_depth(document, here)
+    _refuse_surrogates(document, text, start, end, here)
+    return document, end
+
+
+def _decoded(data: bytes, where: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{where}:{line}: this is not UTF-8 ({error.reason}); save it as UTF-8") from None
+
+
+def _skip_blank(text: str, start: int) -> int:
+    found = _BLANK.match(text, start)
+    return found.end() if found else start
+
+
+def _syntax_fault(error: json.JSONDecodeError) -> str:
+    if error.pos >= len(error.doc.rstrip()):
+        return "unexpected end of JSON input"
+    message = error.msg[0].lower() + error.msg[1:]
+    return f"{message} at {json.dumps(error.doc[error.pos : error.pos + 12], ensure_ascii=False)}"
+
+
+# -- what the standard library would let pass ---------------------------------------------------------------------------
+
+
+def _no(constant: str) -> NoReturn:
+    raise _Refused(f"{constant} is not a JSON number")
+
+
+def _float(text: str) -> float:
+    number = float(text)
+    if math.isinf(number):
+        raise _Refused(f"number {text[:24]} is out of range")
+    return number
+
+
+def _int(text: str) -> int:
+    if len(text) > 400:
+        raise _Refused(f"number {text[:24]}… is out of range")
+    return int(text)
+
+
+def _refuse_depth(document: Any, here: str) -> None:
+    """Walk the tree level by level, so that its depth never is the walk's."""
+    level = [document] if isinstance(document, (dict, list)) else []
+    depth = 0
+    while level:
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise InputError(f"{here}: nested deeper than {MAX_DEPTH} levels")
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, (dict, list))
+        ]
+
+
+def _refuse_surrogates(document: Any, text: str, start: int, end: int, here: str) -> None:
+    if _SURROGATE.search(text, start, end) is None:
+        return
+    try:
+        json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{here}: a string holds a lone surrogate, which is not a character") from None
+
+
+# -- duplicates ---------------------------------------------------------------------------------------------------------
+
+
+def _noticing(repeats: list[str]) -> Callable[[list[tuple[str, Any]]], dict[str, Any]]:
+    """Return a builder of objects that notes the keys of every object with a field that came twice."""
+
+    def build(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        built = dict(pairs)
+        if len(built) != len(pairs):
+            repeats.extend(key for key, _ in pairs)
+        return built
+
+    return build
+
+
+def _duplicates(text: str, start: int, end: int, first_line: int, where: str) -> Iterator[str]:
+    """Yield a line of text for every field that is in its object already. ``text[start:end]`` is sound JSON."""
+    path: list[str | int] = []
+    seen: list[set[str] | None] = []
+    line, counted, string = first_line, start, ""
+    for token in _TOKEN.finditer(text, start, end):
+        match token[0]:
+            case "{" | "[" as opening:
+                seen.append(set() if opening == "{" else None)
+                path.append(0)
+            case "}" | "]":
+                seen.pop()
+                path.pop()
+            case ",":
+                if seen[-1] is None:
+                    path[-1] = int(path[-1]) + 1
+            case ":":
+                fields = seen[-1]
+                path[-1] = string
+                if fields is not None and string in fields:
+                    line += text.count("\n", counted, token.start())
+                    counted = token.start()
+                    yield f'{where}:{line}: duplicate field "{_dotted(path)}"'
+                elif fields is not None:
+                    fields.add(string)
+            case quoted:
+                string = json.loads(quoted)
+
+
+def _dotted(path: list[str | int]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).removeprefix(".")
+
+
+def loads_strict_json(data: bytes | str, where: str) -> Any:
+    """Return the one document that a text holds, refusing duplicate fields and whatever JSON does not allow."""
+    documents = read_tree(to_utf8(data, where), where, strict=True)
+    first = next(documents, None)
+    if first is None:
+        raise InputError(f"{where}:1: unexpected end of JSON input")
+    try:
+        _, line = next(documents)
+    except StopIteration:
+        return first[0]
+    raise InputError(f"{where}:{line}: more than one document")

@@ -1,0 +1,324 @@
+"""YAML events to plain data: dicts, lists and scalars, as kubectl would see them, whatever is thrown at it.
+
+The parser (libyaml's, through PyYAML) hands over a flat stream of events; the tree is put together here, without
+recursion. So nesting is counted before it can hurt, aliases are copied within a budget, and 20 MB take seconds rather
+than the half minute and the gigabyte that PyYAML's own constructor needs. ``yaml_scalars`` says what a scalar means.
+
+Three habits of go-yaml are kept: a later duplicate key wins (or is reported, where reading is strict), ``<<`` overrides
+the keys before it and is overridden by those after it, and an anchor may be redefined.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from sys import intern
+from typing import Any, Final, Protocol, TypeAlias
+
+import yaml
+from yaml.events import (
+    AliasEvent,
+    CollectionStartEvent,
+    DocumentEndEvent,
+    DocumentStartEvent,
+    Event,
+    MappingEndEvent,
+    MappingStartEvent,
+    ScalarEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
+from yaml.parser import Parser
+from yaml.reader import Reader, ReaderError
+from yaml.scanner import Scanner
+
+from moorage.api.yaml_scalars import ScalarError, key_text, resolve_plain, resolve_tagged, to_json
+from moorage.errors import InputError
+
+__all__ = ["MAX_ALIASED", "MAX_DEPTH", "MAX_NODES", "read_tree"]
+
+#: Deepest nesting of lists and mappings.
+MAX_DEPTH: Final = 100
+#: Most scalars, lists and mappings in one stream. A 20 MB dump has about a million.
+MAX_NODES: Final = 8_000_000
+#: Most nodes that aliases may add to one stream, copies of copies included.
+MAX_ALIASED: Final = 100_000
+#: libyaml compares every %TAG with all before it.
+_MAX_DIRECTIVES: Final = 1_000
+
+Plain: TypeAlias = Any  # what JSON can hold: dict[str, Plain] | list[Plain] | str | int | float | bool | None
+
+
+class EventSource(Protocol):
+    def get_event(self) -> Event | None: ...
+
+
+class PureParser(Reader, Scanner, Parser):
+    """PyYAML's own parser, for machines where it was built without libyaml: the same events, five times slower."""
+
+    def __init__(self, stream: bytes) -> None:
+        Reader.__init__(self, stream)
+        Scanner.__init__(self)
+        Parser.__init__(self)
+
+
+def default_parser() -> Callable[[bytes], EventSource]:
+    """Return libyaml's parser, or the pure one where there is none."""
+    try:
+        from yaml._yaml import CParser
+    except ImportError:
+        return PureParser
+    return CParser
+
+
+def read_tree(
+    data: bytes, where: str, *, strict: bool = False, parser: Callable[[bytes], EventSource] | None = None
+) -> Iterator[tuple[Plain, int]]:
+    """Yield each document of a YAML stream with the line it starts on. Empty documents are None.
+
+    Raises  InputError, its message opening with ``where:line:``, for anything that kubectl would refuse and for streams
+            beyond the limits of this module; with ``strict`` also for duplicate keys, all of a document's at once
+    """
+    if data.count(b"\n%") + data.count(b"\r%") > _MAX_DIRECTIVES:
+        raise InputError(f"{where}:1: more than {_MAX_DIRECTIVES} directives")
+    tree = _Tree(where, strict)
+    events = _events(data, where, parser or default_parser())
+    while _build_document(tree, events):
+        yield tree.root, tree.line
+
+
+def _build_document(tree: _Tree, events: Iterator[Event]) -> bool:
+    """Feed one document's events to the tree; return False where there was none."""
+    handlers = tree.handlers()
+    with _collector_paused():
+        for event in events:
+            handle = handlers.get(type(event))
+            if handle is not None:
+                tree.nodes += 1
+                if tree.nodes > MAX_NODES:
+                    raise tree.refused(event, f"more than {MAX_NODES} values; split the file")
+                handle(event)
+            elif type(event) is DocumentEndEvent:
+                tree.finish()
+                return True
+    return False
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep the cycle collector from walking a growing tree that has no cycles; it would take a third of the time."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def _events(data: bytes, where: str, parser: Callable[[bytes], EventSource]) -> Iterator[Event]:
+    """Yield the parser's events; whatever it raises becomes an InputError with its line."""
+    try:
+        source = parser(data)
+        while (event := source.get_event()) is not None:
+            yield event
+    except ReaderError as error:
+        line = data.count(b"\n", 0, error.position) + 1
+        raise InputError(f"{where}:{line}: {error.reason}") from None
+    except yaml.MarkedYAMLError as error:
+        raise InputError(f"{where}:{_syntax_fault(error, data)}") from None
+    except (yaml.YAMLError, ValueError, OverflowError) as error:
+        raise InputError(f"{where}:1: {error}") from None
+
+
+def _syntax_fault(error: yaml.MarkedYAMLError, data: bytes) -> str:
+    """Return ``line: problem``. The parser puts what is missing at the end on a line after the last."""
+    mark = error.problem_mark or error.context_mark
+    line = min(mark.line + 1, data.rstrip().count(b"\n") + 1) if mark else 1
+    started = (
+        f", {error.context} that starts on line {error.context_mark.line + 1}" if error.context and error.context_mark else ""
+    )
+    return f"{line}: {error.problem}{started}"
+
+
+def _line(event: Event) -> int:
+    mark = event.start_mark
+    return mark.line + 1 if mark is not None else 1
+
+
+class _NoKey:
+    """Marks that the next node of a mapping is a key."""
+
+
+class _Merge:
+    """Stands where a mapping's key would: its value is merged into the mapping."""
+
+
+class _Open:
+    """Stands for an anchored node that is not complete yet."""
+
+
+_NO_KEY, _MERGE, _OPEN = _NoKey(), _Merge(), _Open()
+
+
+class _Tree:
+    """The document being built: the innermost open collection, the key that waits for its value, and what is outside."""
+
+    def __init__(self, where: str, strict: bool) -> None:
+        self.where = where
+        self.strict = strict
+        self.nodes = 0
+        self.aliased = 0
+        self.root: Plain = None
+        self.line = 1
+        self.outside: list[tuple[Plain, Plain, CollectionStartEvent]] = []
+        self.here: Plain = None
+        self.key: Plain = _NO_KEY
+        self.anchors: dict[str, Plain] = {}
+        self.faults: list[str] = []
+
+    def handlers(self) -> dict[type, Callable[[Any], None]]:
+        return {
+            ScalarEvent: self.scalar,
+            MappingStartEvent: self.start_mapping,
+            SequenceStartEvent: self.start_sequence,
+            MappingEndEvent: self.end,
+            SequenceEndEvent: self.end,
+            AliasEvent: self.alias,
+            DocumentStartEvent: self.start_document,
+        }
+
+    def start_document(self, event: DocumentStartEvent) -> None:
+        self.root, self.here, self.key = None, None, _NO_KEY
+        self.line = _line(event)
+        self.anchors = {}
+        self.faults = []
+
+    def finish(self) -> None:
+        if self.faults:
+            raise InputError("\n".join(self.faults))
+
+    def scalar(self, event: ScalarEvent) -> None:
+        value: Plain = event.value
+        if event.tag is None:
+            if event.implicit[0]:
+                value = resolve_plain(value)
+        else:
+            value = self._tagged(event.tag, event)
+        if event.anchor is not None:
+            self.anchors[event.anchor] = value
+        here = self.here
+        if type(here) is dict and self.key is _NO_KEY:
+            self.key = _MERGE if value == "<<" and event.implicit[0] else self._key(value, event)
+            return
+        if type(value) is float:
+            value = self._number(value, event)
+        if type(here) is list:
+            here.append(value)
+        else:
+            self._add(value, event)
+
+    def _tagged(self, tag: str, event: ScalarEvent) -> Plain:
+        try:
+            return resolve_tagged(tag, event.value)
+        except ScalarError as error:
+            raise self.refused(event, str(error)) from None
+
+    def _number(self, value: float, event: Event) -> int | float:
+        try:
+            return to_json(value)
+        except ScalarError as error:
+            raise self.refused(event, str(error)) from None
+
+    def _key(self, value: Plain, event: Event) -> str:
+        try:
+            return intern(value if type(value) is str else key_text(value))
+        except ScalarError as error:
+            raise self.refused(event, str(error)) from None
+
+    def start_mapping(self, event: MappingStartEvent) -> None:
+        self._start({}, event)
+
+    def start_sequence(self, event: SequenceStartEvent) -> None:
+        self._start([], event)
+
+    def _start(self, collection: Plain, event: CollectionStartEvent) -> None:
+        if len(self.outside) >= MAX_DEPTH:
+            raise self.refused(event, f"nested deeper than {MAX_DEPTH} levels")
+        if type(self.here) is dict and self.key is _NO_KEY:
+            raise self.refused(event, "invalid map key: a list or a mapping cannot be a key")
+        if event.anchor is not None:
+            self.anchors[event.anchor] = _OPEN
+        self.outside.append((self.here, self.key, event))
+        self.here, self.key = collection, _NO_KEY
+
+    def end(self, _: Event) -> None:
+        done = self.here
+        self.here, self.key, started = self.outside.pop()
+        if started.anchor is not None:
+            self.anchors[started.anchor] = done
+        self._add(done, started)
+
+    def alias(self, event: AliasEvent) -> None:
+        name = event.anchor
+        if name not in self.anchors:
+            raise self.refused(event, f"unknown anchor '{name}' referenced")
+        value = self.anchors[name]
+        if value is _OPEN:
+            raise self.refused(event, f"anchor '{name}' value contains itself")
+        if type(self.here) is dict and self.key is _NO_KEY:
+            if isinstance(value, (dict, list)):
+                raise self.refused(event, "invalid map key: a list or a mapping cannot be a key")
+            self.key = self._key(value, event)
+            return
+        if self.key is _MERGE and not isinstance(value, dict):
+            raise self.refused(event, "map merge requires map or sequence of maps as the value")
+        copied = self._copy(value, event, len(self.outside))
+        self._add(self._number(copied, event) if type(copied) is float else copied, event)
+
+    def _copy(self, value: Plain, event: Event, depth: int) -> Plain:
+        self.aliased += 1
+        if self.aliased > MAX_ALIASED:
+            raise self.refused(event, "document contains excessive aliasing")
+        if not isinstance(value, (dict, list)):
+            return value
+        if depth >= MAX_DEPTH:
+            raise self.refused(event, f"nested deeper than {MAX_DEPTH} levels")
+        if isinstance(value, dict):
+            return {key: self._copy(inner, event, depth + 1) for key, inner in value.items()}
+        return [self._copy(inner, event, depth + 1) for inner in value]
+
+    def _add(self, value: Plain, event: Event) -> None:
+        here = self.here
+        if here is None:
+            self.root, self.line = value, _line(event)
+        elif type(here) is list:
+            here.append(value)
+        else:
+            key, self.key = self.key, _NO_KEY
+            if key is _MERGE:
+                self._merge(value, event)
+            else:
+                self._set(key, value, event)
+
+    def _set(self, key: str, value: Plain, event: Event) -> None:
+        if self.strict and key in self.here:
+            shown = json.dumps(key, ensure_ascii=False)
+            self.faults.append(f"{self.where}:{_line(event)}: key {shown} already set in map")
+            return
+        self.here[key] = value
+
+    def _merge(self, value: Plain, event: Event) -> None:
+        """Merge one mapping, or several of which the earlier ones take precedence."""
+        sources = [value] if isinstance(value, dict) else value
+        if not isinstance(sources, list) or not all(isinstance(source, dict) for source in sources):
+            raise self.refused(event, "map merge requires map or sequence of maps as the value")
+        for source in reversed(sources):
+            for key, inner in source.items():
+                self._set(key, inner, event)
+
+    def refused(self, event: Event, why: str) -> InputError:
+        return InputError(f"{self.where}:{_line(event)}: {why}")

@@ -175,6 +175,8 @@ def _run_post_filter(profile: Profile, pod: PodInfo, attempt: FailedAttempt) -> 
     nominated: str | None = None
     for step in profile.at("postFilter"):
         result: PostFilterResult = ask(step, "postFilter", pod, attempt)
+        if result.code is Code.ERROR:
+            return PostFilterResult(Code.ERROR, result.reasons)
         if result.code in {Code.SUCCESS, Code.UNRESOLVABLE}:
             return result
         if result.nominated is not None:

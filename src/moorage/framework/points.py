@@ -126,10 +126,11 @@ class FilterNodePlugin(Plugin, Protocol):
 class PostFilterResult:
     """What PostFilter achieved.
 
-    ``code``       SUCCESS: the pod can be placed once the effects are done; UNSCHEDULABLE: nothing helps; UNRESOLVABLE: ask no
-                   further plugin
+    ``code``       SUCCESS: the pod can be placed once victims are gone and effects done; UNSCHEDULABLE: nothing helps;
+                   UNRESOLVABLE or ERROR: ask no further plugin
     ``nominated``  the node to nominate the pod to; "" clears an earlier nomination, None leaves it as it is
-    ``victims``    pods to be preempted, in the order they are to go
+    ``victims``    pods to be preempted, in the order they are to go; none of them is being deleted already
+    ``displaced``  pending pods whose nomination to the node ends, so that they look for another place at once
     """
 
     code: Code
@@ -137,6 +138,7 @@ class PostFilterResult:
     nominated: str | None = None
     victims: tuple[PodInfo, ...] = ()
     effects: tuple[Effect, ...] = ()
+    displaced: tuple[PodInfo, ...] = ()
 
 
 class Attempt(Protocol):

@@ -52,6 +52,9 @@ class Handle(Protocol):
     def waiting(self) -> Iterable[WaitingPod]:
         """Pods that Permit holds now, in the order they came."""
 
+    def evicting_for(self, uid: str) -> bool:
+        """True while evictions that this pod asked for are under way: handed over, and neither done nor failed."""
+
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Move these pending pods to the active queue, whatever holds them back but gates."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Protocol
 
 from moorage.errors import InputError
@@ -70,8 +70,10 @@ class PluginClass(Protocol):
 class Registry:
     """Plugin classes by name. The names are those that configuration files use."""
 
-    def __init__(self, classes: Iterable[Any] = ()) -> None:
+    def __init__(self, classes: Iterable[Any] = (), args: Mapping[str, type[Any]] | None = None) -> None:
+        """Register plugin classes. ``args``: arguments of plugins that configuration may name though no class is here."""
         self._classes: dict[str, Any] = {}
+        self._args = dict(args or {})
         for cls in classes:
             self.add(cls)
 
@@ -104,9 +106,9 @@ class Registry:
         return {name: points_of(cls) for name, cls in self._classes.items()}
 
     def args_type(self, name: str) -> type[Any] | None:
-        """The struct that holds the plugin's arguments, or None if it takes none."""
-        found: type[Any] | None = getattr(self._classes[name], "Args", None)
-        return found
+        """The struct that holds the plugin's arguments, or None if it takes none or nobody knows it."""
+        found: type[Any] | None = getattr(self._classes.get(name), "Args", None)
+        return self._args.get(name) if found is None else found
 
     def build(self, name: str, args: object = None) -> AnyPlugin:
         """Make the plugin. ``args`` is an instance of its ``Args``; None means the defaults."""
@@ -116,11 +118,23 @@ class Registry:
         return plugin
 
     def with_installed(self) -> Registry:
-        """Return this registry and every plugin that an installed distribution offers under ``moorage.plugins``."""
-        grown = Registry(self._classes.values())
+        """Return this registry and every plugin that an installed distribution offers under ``moorage.plugins``.
+
+        Raises  InputError if one of them cannot be imported or cannot be registered
+        """
+        grown = Registry(self._classes.values(), self._args)
         for found in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
-            grown.add(found.load())
+            grown.add(_installed(found))
         return grown
+
+
+def _installed(found: EntryPoint) -> Any:
+    try:
+        return found.load()
+    except Exception as error:
+        where = f"{found.dist.name}: " if found.dist else ""
+        message = f"plugin {found.name} ({where}{found.value}) cannot be imported: {type(error).__name__}: {error}"
+        raise InputError(message) from error
 
 
 def load(reference: str) -> Any:

@@ -1,0 +1,85 @@
+"""Which plugins there are, and how a faulty one is turned away."""
+
+from __future__ import annotations
+
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from moorage.errors import InputError
+from moorage.framework import registry
+from moorage.framework.args import PluginArgs
+from moorage.framework.registry import ENTRY_POINT_GROUP, Registry, load
+
+
+class MineArgs(PluginArgs, frozen=True):
+    size: int = 3
+
+
+class Mine:
+    name = "Mine"
+    Args = MineArgs
+
+    def __init__(self, args):
+        self.args = args
+
+    def filter_node(self, state, node): ...
+
+
+class Bare:
+    name = "Bare"
+
+    def pre_enqueue(self, pod): ...
+
+
+def test_plugins_are_found_by_name():
+    found = Registry([Mine, Bare])
+    assert list(found) == ["Mine", "Bare"]
+    assert found["Mine"] is Mine
+    assert "Yours" not in found
+    assert found.points() == {"Mine": ("filter",), "Bare": ("preEnqueue",)}
+
+
+def test_plugins_are_built_with_their_arguments():
+    found = Registry([Mine, Bare])
+    assert found.build("Mine").args == MineArgs()
+    assert found.build("Mine", MineArgs(size=5)).args.size == 5
+    assert found.build("Bare").name == "Bare"
+
+
+def test_arguments_may_be_known_without_the_class():
+    found = Registry([Mine], {"Yours": MineArgs})
+    assert [found.args_type(name) for name in ("Mine", "Yours", "Bare")] == [MineArgs, MineArgs, None]
+    assert "Yours" not in found
+    assert found.with_installed().args_type("Yours") is MineArgs
+
+
+def installed(monkeypatch, *points):
+    found = tuple(EntryPoint(name, value, ENTRY_POINT_GROUP) for name, value in points)
+    monkeypatch.setattr(registry, "entry_points", lambda group: found if group == ENTRY_POINT_GROUP else ())
+    return Registry([Bare])
+
+
+def test_installed_plugins_are_added(monkeypatch):
+    assert load("collections:OrderedDict").__name__ == "OrderedDict"
+    given = installed(monkeypatch, ("a", "my_installed:Mine"))
+    monkeypatch.setitem(__import__("sys").modules, "my_installed", type("Module", (), {"Mine": Mine}))
+    assert list(given.with_installed()) == ["Bare", "Mine"]
+    assert list(given) == ["Bare"]
+
+
+def test_an_installed_plugin_that_cannot_be_imported_is_named(monkeypatch):
+    given = installed(monkeypatch, ("theirs", "no_such_module:Mine"))
+    with pytest.raises(InputError, match=r"plugin theirs \(no_such_module:Mine\) cannot be imported: ModuleNotFoundError"):
+        given.with_installed()
+
+
+def test_a_name_is_taken_once():
+    with pytest.raises(InputError, match="that name is taken"):
+        Registry([Mine, Mine])
+
+
+@pytest.mark.parametrize("reference", ["", "a", "a:", ":b", "../a.py"])
+def test_a_reference_names_a_module_and_a_class(reference):
+    with pytest.raises(InputError, match="write it as module:Class"):
+        load(reference)

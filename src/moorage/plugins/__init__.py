@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
+from moorage.framework.registry import Registry
 from moorage.plugins.default_binder import DefaultBinder
+from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
 from moorage.plugins.image_locality import ImageLocality
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_declared_features import NodeDeclaredFeatures
@@ -16,8 +19,9 @@ from moorage.plugins.node_unschedulable import NodeUnschedulable
 from moorage.plugins.priority_sort import PrioritySort
 from moorage.plugins.scheduling_gates import SchedulingGates
 from moorage.plugins.taint_toleration import TaintToleration
+from moorage.plugins.volume_binding_args import VolumeBindingArgs
 
-__all__ = ["BUILTIN"]
+__all__ = ["BUILTIN", "builtin_registry"]
 
 #: Every plugin class that ships, in alphabetical order of its name. The order here decides nothing.
 BUILTIN: tuple[Any, ...] = (
@@ -34,3 +38,11 @@ BUILTIN: tuple[Any, ...] = (
     SchedulingGates,
     TaintToleration,
 )
+
+#: Arguments of plugins that a configuration may name though there is no class of theirs here.
+_ARGS: Final[Mapping[str, type[Any]]] = {"DynamicResources": DynamicResourcesArgs, "VolumeBinding": VolumeBindingArgs}
+
+
+def builtin_registry() -> Registry:
+    """Return a registry of all that ships."""
+    return Registry(BUILTIN, _ARGS)

@@ -1,0 +1,40 @@
+"""Arguments of VolumeBinding: defaults and what is refused, by gate."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.framework.features import FeatureGates
+from moorage.plugins.scoring_strategies import UtilizationPoint
+from moorage.plugins.volume_binding_args import VolumeBindingArgs
+
+CLOSED = FeatureGates()
+SCORING = FeatureGates({"StorageCapacityScoring": True})
+RISING = (UtilizationPoint(utilization=0, score=0), UtilizationPoint(utilization=100, score=10))
+
+
+def test_a_shape_is_only_a_default_where_it_scores():
+    assert VolumeBindingArgs().completed(CLOSED) == VolumeBindingArgs(bind_timeout_seconds=600, shape=None)
+    for absent in (VolumeBindingArgs(), VolumeBindingArgs(shape=())):
+        shape = absent.completed(SCORING).shape
+        assert [(point.utilization, point.score) for point in shape] == [(0, 10), (100, 0)]
+    assert VolumeBindingArgs(shape=RISING).completed(SCORING).shape == RISING
+
+
+# arguments, gates, fields that are wrong
+CASES = {
+    "defaults": (VolumeBindingArgs(), CLOSED, []),
+    "no time at all": (VolumeBindingArgs(bind_timeout_seconds=0), CLOSED, []),
+    "less than no time": (VolumeBindingArgs(bind_timeout_seconds=-1), CLOSED, ["a.bindTimeoutSeconds"]),
+    "a shape without its gate": (VolumeBindingArgs(shape=RISING), CLOSED, ["a.shape"]),
+    "an empty shape without its gate": (VolumeBindingArgs(shape=()), CLOSED, ["a.shape"]),
+    "a shape": (VolumeBindingArgs(shape=RISING), SCORING, []),
+    "no shape though it scores": (VolumeBindingArgs(), SCORING, ["a.shape"]),
+    "a falling shape": (VolumeBindingArgs(shape=RISING[::-1]), SCORING, ["a.shape[1].utilization"]),
+    "everything wrong": (VolumeBindingArgs(bind_timeout_seconds=-1, shape=()), CLOSED, ["a.bindTimeoutSeconds", "a.shape"]),
+}
+
+
+@pytest.mark.parametrize(("args", "gates", "fields"), CASES.values(), ids=CASES)
+def test_faults(args, gates, fields):
+    assert [fault.field for fault in args.faults("a", gates)] == fields

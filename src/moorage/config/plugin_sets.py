@@ -1,0 +1,196 @@
+"""Which plugins run where: a profile's sets laid over the defaults, then ``multiPoint`` spread over the extension points.
+
+At a point, what the point itself enables comes first where ``multiPoint`` has it too (it replaces that entry), then what
+comes through ``multiPoint`` alone, then the rest of what the point enables.
+
+Source  kube-scheduler 1.36.2, apis/config/v1/default_plugins.go, mergePluginSet; framework/runtime/framework.go,
+        updatePluginList, expandMultiPointPlugins and getValidScoreWeights
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from moorage.api.integers import INT64_MAX, INT64_MIN
+from moorage.config.document import PluginRef, Plugins, PluginSet
+from moorage.errors import Fault
+
+__all__ = ["ALL_POINTS", "Expansion", "expand", "merge"]
+
+#: Every extension point that a profile may configure, in the order kube-scheduler visits them.
+ALL_POINTS: Final = (
+    "preFilter", "filter", "postFilter", "reserve", "preScore", "score", "preBind", "bind", "postBind", "permit", "preEnqueue",
+    "queueSort", "placementGenerate", "placementScore",
+)  # fmt: skip
+_MAX_SCORE: Final = 100
+
+
+def merge(defaults: PluginSet, given: PluginSet) -> PluginSet:
+    """Lay a point's set over the defaults of that point.
+
+    A default that is enabled again keeps its place and takes the new weight; one that is disabled goes; what else is enabled
+    comes behind. A plugin named twice is kept twice: that is reported later.
+    """
+    disabled = (*given.disabled, *defaults.disabled)
+    gone = {plugin.name for plugin in disabled}
+    latest = {plugin.name: i for i, plugin in enumerate(given.enabled)}
+    replacing: set[int] = set()
+    enabled: list[PluginRef] = []
+    for plugin in () if "*" in gone else defaults.enabled:
+        if plugin.name in gone:
+            continue
+        at = latest.get(plugin.name)
+        if at is None:
+            enabled.append(plugin)
+        else:
+            enabled.append(given.enabled[at])
+            replacing.add(at)
+    enabled += [plugin for i, plugin in enumerate(given.enabled) if i not in replacing]
+    return PluginSet(enabled=tuple(enabled), disabled=disabled)
+
+
+@dataclass(slots=True)
+class Expansion:
+    """What runs at each point, the weights of the score plugins, and what is wrong with it."""
+
+    points: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    weights: dict[str, int] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
+
+
+def expand(
+    given: Plugins, defaults: tuple[PluginRef, ...], catalogue: Mapping[str, tuple[str, ...]], path: str, scheduler_name: str
+) -> Expansion:
+    """Resolve the plugin sets of one profile.
+
+    ``catalogue``: plugin → the points it implements; ``path`` leads to ``plugins``
+    """
+    multi_point = merge(PluginSet(enabled=defaults), given.multi_point)
+    found = Expansion()
+    found.faults += _unknown_in_multi_point(given, multi_point, catalogue, path)
+    for point in ALL_POINTS:
+        here = given.at(point)
+        found.faults += _faults_at(point, here, catalogue, f"{path}.{point}")
+        spread = _spread(point, here, multi_point, catalogue)
+        found.faults += _repeats(spread, f"{path}.multiPoint", point, given.multi_point)
+        found.points[point] = _in_order(here, spread, {plugin.name for plugin in multi_point.enabled})
+    found.faults += _faults_of_the_whole(found.points, path, scheduler_name)
+    for point in ("score", "placementScore"):
+        weights, overflows = _weights((*given.at(point).enabled, *multi_point.enabled), point, catalogue)
+        if overflows:
+            kind = "score" if point == "score" else "placement score"
+            text = f"{kind} plugins: total score of Score plugins could overflow; weights are positive"
+            below = {name: weight for name, weight in weights.items() if weight < 0}
+            found.faults.append(Fault("Invalid value", f"{path}.{point}", text, below))
+        if point == "score":
+            found.weights = {name: weights[name] for name in found.points[point] if name in weights}
+    found.faults = list({fault.field: fault for fault in reversed(found.faults)}.values())[::-1]  # the first of each place
+    return found
+
+
+def _spread(point: str, here: PluginSet, multi_point: PluginSet, catalogue: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Return what reaches a point through ``multiPoint`` alone."""
+    gone = here.disabled_names
+    if "*" in gone:
+        return ()
+    own = {plugin.name for plugin in here.enabled}
+    reaching = (plugin.name for plugin in multi_point.enabled if point in catalogue.get(plugin.name, ()))
+    return tuple(name for name in reaching if name not in gone and name not in own)
+
+
+def _in_order(here: PluginSet, spread: tuple[str, ...], in_multi_point: set[str]) -> tuple[str, ...]:
+    own = tuple(dict.fromkeys(plugin.name for plugin in here.enabled))
+    gone = here.disabled_names
+    overrides = () if "*" in gone else tuple(name for name in own if name in in_multi_point and name not in gone)
+    return tuple(dict.fromkeys((*overrides, *spread, *own)))
+
+
+def _weights(plugins: Iterable[PluginRef], point: str, catalogue: Mapping[str, tuple[str, ...]]) -> tuple[dict[str, int], bool]:
+    """Return each plugin's weight, the first entry of a plugin counting, and whether their sum is beyond 64 bits.
+
+    The sum wraps as Go's does, which is how a negative weight comes to be refused where others follow it.
+    """
+    weights: dict[str, int] = {}
+    total = 0
+    for plugin in plugins:
+        if plugin.name in weights or point not in catalogue.get(plugin.name, ()):
+            continue
+        weights[plugin.name] = plugin.weight or 1
+        share = weights[plugin.name] * _MAX_SCORE
+        if share > _wrapped(INT64_MAX - total):
+            return weights, True
+        total = _wrapped(total + share)
+    return weights, False
+
+
+def _wrapped(number: int) -> int:
+    return (number - INT64_MIN) % 2**64 + INT64_MIN
+
+
+# -- faults -------------------------------------------------------------------------------------------------------------
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _interface(point: str) -> str:
+    """Return what kube-scheduler's messages call an extension point: ``preFilter`` is ``PreFilterPlugin``."""
+    return f"{point[0].upper()}{point[1:]}Plugin"
+
+
+def _faults_at(point: str, here: PluginSet, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Iterator[Fault]:
+    seen: set[str] = set()
+    for i, plugin in enumerate(here.enabled):
+        at, name = f"{path}.enabled[{i}]", plugin.name
+        if name not in catalogue:
+            yield Fault("Not found", at, f"{_interface(point)} {_quoted(name)} does not exist", name)
+        elif point not in catalogue[name]:
+            text = f"plugin {_quoted(name)} does not extend {_interface(point)} plugin; it runs at {', '.join(catalogue[name])}"
+            yield Fault("Invalid value", at, text, name)
+        elif name in seen:
+            yield Fault(
+                "Duplicate value", at, f"plugin {_quoted(name)} already registered as {_quoted(_interface(point))}", name
+            )
+        seen.add(name)
+
+
+def _unknown_in_multi_point(
+    given: Plugins, merged: PluginSet, catalogue: Mapping[str, tuple[str, ...]], path: str
+) -> Iterator[Fault]:
+    visited = next((point for point in ALL_POINTS if "*" not in given.at(point).disabled_names), None)
+    for name in dict.fromkeys(plugin.name for plugin in merged.enabled):
+        if name not in catalogue and visited is not None:
+            at = _place_in(given.multi_point, name, f"{path}.multiPoint")
+            yield Fault("Not found", at, f"{_interface(visited)} {_quoted(name)} does not exist", name)
+
+
+def _repeats(spread: tuple[str, ...], path: str, point: str, given: PluginSet) -> Iterator[Fault]:
+    seen: set[str] = set()
+    for name in spread:
+        if name in seen:
+            text = f"plugin {_quoted(name)} already registered as {_quoted(_interface(point))}"
+            yield Fault("Duplicate value", _place_in(given, name, path), text, name)
+        seen.add(name)
+
+
+def _place_in(given: PluginSet, name: str, path: str) -> str:
+    """Return the path of the last entry of that name, or of the set where only the defaults have it."""
+    places = [i for i, plugin in enumerate(given.enabled) if plugin.name == name]
+    return f"{path}.enabled[{places[-1]}]" if places else path
+
+
+def _faults_of_the_whole(points: Mapping[str, tuple[str, ...]], path: str, scheduler_name: str) -> Iterator[Fault]:
+    profile = f"profile with scheduler name {_quoted(scheduler_name)}"
+    sorts = points["queueSort"]
+    if len(sorts) != 1:
+        text = f"only one queue sort plugin required for {profile}, but got {len(sorts)}"
+        yield Fault("Invalid value", f"{path}.queueSort", text, list(sorts))
+    if not points["bind"]:
+        yield Fault("Required value", f"{path}.bind", f"at least one bind plugin is needed for {profile}")
+    if len(points["placementGenerate"]) > 1:
+        text = f"at most one placement generate plugin is allowed for {profile}"
+        yield Fault("Too many", f"{path}.placementGenerate", text, list(points["placementGenerate"]))

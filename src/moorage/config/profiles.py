@@ -1,0 +1,224 @@
+"""Resolving: from what a configuration says to the plugins that run for each profile, in order, with weights and arguments.
+
+Which points a plugin implements comes from the registry; for plugins of the release that are not registered, from the
+release's own table, so that a profile resolves to what kube-scheduler would run. ``ResolvedProfile.missing`` names those.
+
+Source  kube-scheduler 1.36.2, framework/runtime/framework.go, NewFramework; profile/profile.go; scheduler.go, buildExtenders
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import structs
+
+from moorage.config.decoding import fields_of
+from moorage.config.document import Configuration, Profile
+from moorage.config.plugin_sets import ALL_POINTS, Expansion, expand
+from moorage.config.release_1_36 import CHECKED_WHEN_LOADED, PLUGIN_POINTS, default_plugins
+from moorage.errors import ConfigError, Fault
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import POINTS
+from moorage.framework.registry import Registry
+
+__all__ = ["ResolvedProfile", "catalogue", "resolution_faults", "resolve"]
+
+_FIT = "NodeResourcesFit"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedProfile:
+    """What runs for a scheduler name.
+
+    ``points``   extension point → plugins in the order they run; points where nothing runs are left out
+    ``weights``  score plugin → what its score counts
+    ``args``     plugin → its arguments, for the plugins that run and have some
+    ``missing``  plugins that run in kube-scheduler and are not registered here
+    """
+
+    scheduler_name: str
+    percentage_of_nodes_to_score: int | None
+    points: Mapping[str, tuple[str, ...]]
+    weights: Mapping[str, int]
+    args: Mapping[str, object]
+    missing: tuple[str, ...] = ()
+
+
+def resolve(configuration: Configuration, registry: Registry, gates: FeatureGates) -> tuple[ResolvedProfile, ...]:
+    """Return the profiles of a configuration that was loaded, in its order.
+
+    Raises  ConfigError with every fault that kube-scheduler would refuse to start with
+    """
+    expansions = _expansions(configuration, registry, gates)
+    faults = list(_faults(configuration, registry, gates, expansions))
+    if faults:
+        raise ConfigError("the profiles cannot be built:", faults)
+    return tuple(
+        _resolved(configuration, profile, expansion, registry, gates)
+        for profile, expansion in zip(configuration.profiles, expansions, strict=True)
+    )
+
+
+def resolution_faults(configuration: Configuration, registry: Registry, gates: FeatureGates) -> list[Fault]:
+    """Return what would keep ``resolve`` from building the profiles."""
+    return list(_faults(configuration, registry, gates, _expansions(configuration, registry, gates)))
+
+
+def catalogue(registry: Registry) -> dict[str, tuple[str, ...]]:
+    """Return every plugin that may be named, and the extension points it implements.
+
+    Points that only pod groups have are the release's word: no plugin here runs at them yet.
+    """
+    found = dict(PLUGIN_POINTS)
+    for name, points in registry.points().items():
+        found[name] = (*points, *(point for point in PLUGIN_POINTS.get(name, ()) if point not in POINTS))
+    return found
+
+
+def _expansions(configuration: Configuration, registry: Registry, gates: FeatureGates) -> list[Expansion]:
+    known, defaults = catalogue(registry), default_plugins(gates)
+    return [
+        expand(profile.plugins, defaults, known, f"profiles[{i}].plugins", profile.scheduler_name or "")
+        for i, profile in enumerate(configuration.profiles)
+    ]
+
+
+def _resolved(
+    configuration: Configuration, profile: Profile, found: Expansion, registry: Registry, gates: FeatureGates
+) -> ResolvedProfile:
+    running = _running(found)
+    return ResolvedProfile(
+        scheduler_name=profile.scheduler_name or "",
+        percentage_of_nodes_to_score=_percentage(configuration, profile),
+        points={point: found.points[point] for point in POINTS if found.points[point]},
+        weights=found.weights,
+        args=_args(configuration, profile, running, registry, gates),
+        missing=tuple(name for name in running if name not in registry),
+    )
+
+
+def _percentage(configuration: Configuration, profile: Profile) -> int:
+    """Return the profile's percentage, or the one of all profiles; 0 lets the scheduler choose."""
+    own = profile.percentage_of_nodes_to_score
+    return configuration.percentage_of_nodes_to_score if own is None else own
+
+
+def _running(found: Expansion) -> tuple[str, ...]:
+    """Return the names of what runs anywhere, in the order of the extension points."""
+    return tuple(dict.fromkeys(name for point in POINTS for name in found.points[point]))
+
+
+# -- arguments ----------------------------------------------------------------------------------------------------------
+
+
+def _args(
+    configuration: Configuration, profile: Profile, names: Iterable[str], registry: Registry, gates: FeatureGates
+) -> dict[str, Any]:
+    given = {config.name: config.args for config in profile.plugin_config}
+    args: dict[str, Any] = {}
+    for name in names:
+        found = given.get(name)
+        if found is None:
+            found = _default_args(registry, name, gates)
+        if found is not None:
+            args[name] = found
+    if _FIT in args and (ignored := _ignored_by_extenders(configuration)) and hasattr(args[_FIT], "ignored_resources"):
+        args[_FIT] = structs.replace(args[_FIT], ignored_resources=ignored)
+    return args
+
+
+def _default_args(registry: Registry, name: str, gates: FeatureGates) -> Any:
+    args_type = registry.args_type(name)
+    if args_type is None or _needed(args_type):
+        return None
+    args = args_type()
+    return args.completed(gates) if hasattr(args, "completed") else args
+
+
+def _needed(args_type: type[Any]) -> list[str]:
+    """Return the arguments that have no default. Plugins of the release have none of that kind."""
+    return [name for name, field in fields_of(args_type).items() if field.required]
+
+
+def _ignored_by_extenders(configuration: Configuration) -> tuple[str, ...]:
+    """Return the resources that extenders account for; they take the place of the plugin's own ``ignoredResources``."""
+    managed = (resource for extender in configuration.extenders for resource in extender.managed_resources)
+    return tuple(resource.name for resource in managed if resource.ignored_by_scheduler)
+
+
+# -- faults -------------------------------------------------------------------------------------------------------------
+
+
+def _faults(
+    configuration: Configuration, registry: Registry, gates: FeatureGates, expansions: list[Expansion]
+) -> Iterator[Fault]:
+    for i, (profile, found) in enumerate(zip(configuration.profiles, expansions, strict=True)):
+        yield from _extender_faults(configuration, profile, f"profiles[{i}].pluginConfig")
+        yield from _repeated_configs(profile, f"profiles[{i}].pluginConfig")
+        yield from found.faults
+        yield from _args_faults(configuration, profile, found, registry, gates, f"profiles[{i}]")
+    yield from _unlike_each_other(configuration, expansions)
+
+
+def _extender_faults(configuration: Configuration, profile: Profile, path: str) -> Iterator[Fault]:
+    """Resources ignored for an extender's sake are told to NodeResourcesFit, which must therefore be there."""
+    if not _ignored_by_extenders(configuration) or any(config.name == _FIT for config in profile.plugin_config):
+        return
+    multi_point = profile.plugins.multi_point
+    by_default = not {"*", _FIT} & multi_point.disabled_names
+    named = any(plugin.name == _FIT for point in (*ALL_POINTS, "multiPoint") for plugin in profile.plugins.at(point).enabled)
+    if not by_default and not named:
+        text = f"can't find NodeResourcesFitArgs in plugin config; an extender's ignoredByScheduler needs {_FIT}"
+        yield Fault("Required value", path, text)
+
+
+def _repeated_configs(profile: Profile, path: str) -> Iterator[Fault]:
+    seen: set[str] = set()
+    for i, config in enumerate(profile.plugin_config):
+        if config.name in seen:
+            yield Fault("Duplicate value", f"{path}[{i}]", f"repeated config for plugin {config.name}", config.name)
+        seen.add(config.name)
+
+
+def _args_faults(
+    configuration: Configuration, profile: Profile, found: Expansion, registry: Registry, gates: FeatureGates, path: str
+) -> Iterator[Fault]:
+    """Check arguments that kube-scheduler only looks at when it builds the plugin: those of plugins that run."""
+    index = {config.name: i for i, config in reversed(list(enumerate(profile.plugin_config)))}
+    running = _running(found)
+    for name in running:
+        args_type = registry.args_type(name)
+        needed = _needed(args_type) if args_type is not None and name not in index else []
+        if needed:
+            yield Fault("Required value", f"{path}.pluginConfig", f"plugin {name} needs arguments: {', '.join(needed)}")
+    args = _args(configuration, profile, running, registry, gates)
+    for name, value in args.items():
+        if name not in CHECKED_WHEN_LOADED and name in index and hasattr(value, "faults"):
+            yield from value.faults(f"{path}.pluginConfig[{index[name]}].args", gates)
+
+
+def _unlike_each_other(configuration: Configuration, expansions: list[Expansion]) -> Iterator[Fault]:
+    """All profiles share one queue, so they must sort it alike, with the same arguments."""
+    first: tuple[str, Any] | None = None
+    names: set[str] = set()
+    for i, (profile, found) in enumerate(zip(configuration.profiles, expansions, strict=True)):
+        own = profile.scheduler_name or ""
+        if own in names:
+            yield Fault(
+                "Duplicate value", f"profiles[{i}].schedulerName", f'duplicate profile with scheduler name "{own}"', own
+            )
+        names.add(own)
+        if len(found.points["queueSort"]) != 1:
+            continue
+        sort = found.points["queueSort"][0]
+        args = next((config.args for config in profile.plugin_config if config.name == sort), None)
+        if first is None:
+            first = (sort, args)
+        elif sort != first[0]:
+            text = f'different queue sort plugins for profile "{own}": "{sort}", first: "{first[0]}"'
+            yield Fault("Invalid value", f"profiles[{i}].plugins.queueSort", text, sort)
+        elif args != first[1]:
+            text = f'different queue sort plugin args for profile "{own}"'
+            yield Fault("Invalid value", f"profiles[{i}].pluginConfig", text, args)

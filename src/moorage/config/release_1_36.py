@@ -1,0 +1,102 @@
+"""What kube-scheduler 1.36 brings: its plugins, where each runs, and which are on unless told otherwise.
+
+The table of extension points stands in for plugins that are not registered here, so that a profile resolves to what the
+real scheduler would run even where Moorage has no rule of that name.
+
+Source  kube-scheduler 1.36.2, apis/config/v1/default_plugins.go, apis/config/validation/validation.go and framework/plugins
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from moorage.config.document import PluginRef
+from moorage.framework.features import FeatureGates
+
+__all__ = ["API_VERSION", "CHECKED_WHEN_LOADED", "KIND", "PLUGIN_POINTS", "REMOVED_PLUGINS", "default_plugins"]
+
+API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
+KIND: Final = "KubeSchedulerConfiguration"
+
+#: Plugins of earlier releases that are refused by name wherever they are enabled or configured.
+REMOVED_PLUGINS: Final = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
+
+#: Plugin → the extension points it implements.
+PLUGIN_POINTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "DefaultBinder": ("bind",),
+    "DefaultPreemption": ("preEnqueue", "postFilter"),
+    "DynamicResources": ("preEnqueue", "preFilter", "filter", "postFilter", "score", "reserve", "preBind"),
+    "GangScheduling": ("preEnqueue", "permit"),
+    "ImageLocality": ("score",),
+    "InterPodAffinity": ("preFilter", "filter", "preScore", "score"),
+    "NodeAffinity": ("preFilter", "filter", "preScore", "score"),
+    "NodeDeclaredFeatures": ("preFilter", "filter"),
+    "NodeName": ("filter",),
+    "NodePorts": ("preFilter", "filter"),
+    "NodeResourcesBalancedAllocation": ("preScore", "score"),
+    "NodeResourcesFit": ("preFilter", "filter", "preScore", "score", "placementScore"),
+    "NodeUnschedulable": ("filter",),
+    "NodeVolumeLimits": ("preFilter", "filter"),
+    "PodGroupPodsCount": ("placementScore",),
+    "PodTopologySpread": ("preFilter", "filter", "preScore", "score"),
+    "PrioritySort": ("queueSort",),
+    "SchedulingGates": ("preEnqueue",),
+    "TaintToleration": ("filter", "preScore", "score"),
+    "TopologyPlacementGenerator": ("placementGenerate",),
+    "VolumeBinding": ("preFilter", "filter", "preScore", "score", "reserve", "preBind"),
+    "VolumeRestrictions": ("preFilter", "filter"),
+    "VolumeZone": ("preFilter", "filter"),
+}
+
+#: Plugins whose arguments are checked with the document, wherever they stand. (Those of NodeResourcesFit are checked when the
+#: plugin is built, so a profile that does not run it may hold anything.)
+CHECKED_WHEN_LOADED: Final = frozenset(
+    [
+        "DefaultPreemption",
+        "DynamicResources",
+        "InterPodAffinity",
+        "NodeAffinity",
+        "NodeResourcesBalancedAllocation",
+        "PodTopologySpread",
+        "VolumeBinding",
+    ]
+)
+
+#: On by default, in this order, with the weight their scores count with.
+_DEFAULTS: Final = (
+    PluginRef(name="SchedulingGates"),
+    PluginRef(name="PrioritySort"),
+    PluginRef(name="NodeUnschedulable"),
+    PluginRef(name="NodeName"),
+    PluginRef(name="TaintToleration", weight=3),
+    PluginRef(name="NodeAffinity", weight=2),
+    PluginRef(name="NodePorts"),
+    PluginRef(name="NodeResourcesFit", weight=1),
+    PluginRef(name="VolumeRestrictions"),
+    PluginRef(name="NodeVolumeLimits"),
+    PluginRef(name="VolumeBinding"),
+    PluginRef(name="VolumeZone"),
+    PluginRef(name="PodTopologySpread", weight=2),
+    PluginRef(name="InterPodAffinity", weight=2),
+    PluginRef(name="DefaultPreemption"),
+    PluginRef(name="NodeResourcesBalancedAllocation", weight=1),
+    PluginRef(name="ImageLocality", weight=1),
+    PluginRef(name="DefaultBinder"),
+)
+
+
+def default_plugins(gates: FeatureGates) -> tuple[PluginRef, ...]:
+    """Return the plugins that run unless a profile says otherwise, as entries of ``multiPoint``."""
+    found = list(_DEFAULTS)
+    if gates["NodeDeclaredFeatures"]:
+        found.append(PluginRef(name="NodeDeclaredFeatures"))
+    if gates["DynamicResourceAllocation"]:
+        # Before preemption: freeing a claim nobody uses is better than evicting a pod that works.
+        at = next(i for i, plugin in enumerate(found) if plugin.name == "DefaultPreemption")
+        found.insert(at, PluginRef(name="DynamicResources", weight=2))
+    if gates["GangScheduling"]:
+        found.append(PluginRef(name="GangScheduling"))
+    if gates["TopologyAwareWorkloadScheduling"]:
+        found += [PluginRef(name="TopologyPlacementGenerator"), PluginRef(name="PodGroupPodsCount", weight=1)]
+    return tuple(found)

@@ -1,0 +1,158 @@
+"""Every rule that a configuration must keep, with the words and the field names of kube-scheduler.
+
+The order of the faults is the order of the checks upstream, so that both programs complain about the same thing first.
+
+Source  kube-scheduler 1.36.2, apis/config/validation/validation.go; component-base/config/validation/validation.go
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from moorage.api.durations import format_duration
+from moorage.config.document import ClientConnection, Configuration, LeaderElection, PluginSet, Profile
+from moorage.config.extender_validation import extender_faults
+from moorage.config.release_1_36 import API_VERSION, CHECKED_WHEN_LOADED, REMOVED_PLUGINS
+from moorage.errors import Fault
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import POINTS
+
+__all__ = ["validation_faults"]
+
+
+def validation_faults(configuration: Configuration, gates: FeatureGates) -> list[Fault]:
+    """Return all that is wrong with a configuration whose defaults are applied. Its profiles are not resolved yet."""
+    return list(_faults(configuration, gates))
+
+
+def _faults(configuration: Configuration, gates: FeatureGates) -> Iterator[Fault]:
+    yield from _client_connection(configuration.client_connection)
+    yield from _leader_election(configuration.leader_election)
+    if configuration.parallelism <= 0:
+        yield Fault("Invalid value", "parallelism", "should be an integer value greater than zero", configuration.parallelism)
+    yield from _profiles(configuration.profiles, gates)
+    yield from _percentage("percentageOfNodesToScore", configuration.percentage_of_nodes_to_score)
+    initial, most = configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds
+    if initial <= 0:
+        yield Fault("Invalid value", "podInitialBackoffSeconds", "must be greater than 0", initial)
+    if most < initial:
+        text = "must be greater than or equal to PodInitialBackoffSeconds"
+        yield Fault("Invalid value", "podMaxBackoffSeconds", text, most)
+    yield from extender_faults(configuration.extenders)
+
+
+def _client_connection(given: ClientConnection) -> Iterator[Fault]:
+    if given.burst < 0:
+        yield Fault("Invalid value", "clientConnection.burst", "must be non-negative", given.burst)
+
+
+def _leader_election(given: LeaderElection) -> Iterator[Fault]:
+    if not given.leader_elect:
+        return
+    durations = {
+        "leaseDuration": given.lease_duration,
+        "renewDeadline": given.renew_deadline,
+        "retryPeriod": given.retry_period,
+    }
+    for name, seconds in durations.items():
+        if seconds <= 0:
+            yield Fault("Invalid value", f"leaderElection.{name}", "must be greater than zero", _duration(seconds))
+    if given.lease_duration <= given.renew_deadline:
+        # The value shown is the deadline's, as upstream has it.
+        text, shown = "must be greater than `RenewDeadline`", _duration(given.renew_deadline)
+        yield Fault("Invalid value", "leaderElection.leaseDuration", text, shown)
+    names = {
+        "resourceLock": given.resource_lock,
+        "resourceNamespace": given.resource_namespace,
+        "resourceName": given.resource_name,
+    }
+    for name, text in names.items():
+        if not text:
+            yield Fault("Required value", f"leaderElection.{name}")
+    if given.resource_lock != "leases":
+        text = 'resourceLock value must be "leases"'
+        yield Fault("Invalid value", "leaderElection.resourceLock", text, given.resource_lock)
+
+
+def _duration(seconds: float) -> str:
+    return format_duration(round(seconds * 1e9))
+
+
+def _percentage(path: str, percentage: int | None) -> Iterator[Fault]:
+    if percentage is not None and not 0 <= percentage <= 100:
+        yield Fault("Invalid value", path, "not in valid range [0-100]", percentage)
+
+
+# -- profiles -----------------------------------------------------------------------------------------------------------
+
+
+def _profiles(profiles: tuple[Profile, ...], gates: FeatureGates) -> Iterator[Fault]:
+    if not profiles:
+        yield Fault("Required value", "profiles")
+        return
+    places: dict[str, int] = {}
+    for i, profile in enumerate(profiles):
+        path, name = f"profiles[{i}]", profile.scheduler_name or ""
+        yield from _profile(profile, path, gates)
+        if name in places:
+            text = f"scheduler names are unique; {json.dumps(name, ensure_ascii=False)} is taken by profiles[{places[name]}]"
+            yield Fault("Duplicate value", f"{path}.schedulerName", text, name)
+        places[name] = i
+    yield from _queue_sorts(profiles)
+
+
+def _profile(profile: Profile, path: str, gates: FeatureGates) -> Iterator[Fault]:
+    if not profile.scheduler_name:
+        yield Fault("Required value", f"{path}.schedulerName")
+    yield from _percentage(f"{path}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score)
+    for point in POINTS:
+        for i, plugin in enumerate(profile.plugins.at(point).enabled):
+            if plugin.name in REMOVED_PLUGINS:
+                yield Fault("Invalid value", f"{path}.plugins.{point}.enabled[{i}]", _REMOVED, plugin.name)
+    yield from _plugin_config(profile, f"{path}.pluginConfig", gates)
+
+
+#: Upstream looks the removed plugins up under the core group's version, and says so.
+_REMOVED = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
+
+
+def _plugin_config(profile: Profile, path: str, gates: FeatureGates) -> Iterator[Fault]:
+    seen: set[str] = set()
+    for i, config in enumerate(profile.plugin_config):
+        at, name = f"{path}[{i}]", config.name
+        if name in seen:
+            yield Fault("Duplicate value", at, value=name)
+        seen.add(name)
+        if name in REMOVED_PLUGINS:
+            yield Fault("Invalid value", at, _REMOVED, name)
+        elif name in CHECKED_WHEN_LOADED and hasattr(config.args, "faults"):
+            yield from config.args.faults(f"{at}.args", gates)
+
+
+def _queue_sorts(profiles: tuple[Profile, ...]) -> Iterator[Fault]:
+    """All profiles share one queue, so what they say about sorting must be the same."""
+    first = profiles[0].plugins.queue_sort
+    if len(first.enabled) > 1:
+        text = "only one queue sort plugin can be enabled"
+        yield Fault("Invalid value", "profiles[0].plugins.queueSort.Enabled", text, len(first.enabled))
+    sort = first.enabled[0].name if first.enabled else None
+    args = _args_of(profiles[0], sort)
+    for i, profile in enumerate(profiles[1:], 1):
+        if _said(profile.plugins.queue_sort) != _said(first):
+            text = "must be the same for all profiles"
+            yield Fault("Invalid value", f"profiles[{i}].plugins.queueSort", text, profile.plugins.queue_sort)
+        for config in profile.plugin_config:
+            if config.name == sort and config.args != args:
+                text = "queueSort must be the same for all profiles"
+                yield Fault("Invalid value", f"profiles[{i}].pluginConfig.args", text, config.args)
+
+
+def _args_of(profile: Profile, name: str | None) -> Any:
+    return next((config.args for config in reversed(profile.plugin_config) if config.name == name), None)
+
+
+def _said(given: PluginSet) -> tuple[tuple[tuple[str, int], ...], tuple[str, ...]]:
+    enabled = tuple((plugin.name, plugin.weight or 0) for plugin in given.enabled)
+    return enabled, tuple(plugin.name for plugin in given.disabled)

@@ -1,0 +1,130 @@
+"""``moorage config``: exit statuses, what is printed where."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from moorage.cli.config import config
+
+GOOD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+MINE = "class Mine:\n    name = 'Mine'\n    def filter_node(self, state, node): ...\n"
+BAD = GOOD + "parallelism: 0\npodInitialBackoffSeconds: 0\n"
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "good.yaml").write_text(GOOD)
+    (tmp_path / "bad.yaml").write_text(BAD)
+
+    def run(command, stdin=None):
+        return CliRunner().invoke(config, command.split(), input=stdin, catch_exceptions=False)
+
+    return run
+
+
+def test_a_good_file_is_said_to_be(run):
+    found = run("validate good.yaml")
+    assert (found.exit_code, found.stdout) == (0, "good.yaml: valid; profile default-scheduler\n")
+
+
+def test_standard_input_is_read(run):
+    found = run("validate -", GOOD + "profiles: [{schedulerName: a}, {schedulerName: b}]")
+    assert (found.exit_code, found.stdout) == (0, "standard input: valid; profiles a, b\n")
+
+
+@pytest.mark.parametrize("command", ["validate bad.yaml", "show bad.yaml", "show bad.yaml -o json"])
+def test_every_fault_gets_a_line(run, command):
+    found = run(command)
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert found.stderr.splitlines() == [
+        "bad.yaml: parallelism: Invalid value: 0: should be an integer value greater than zero",
+        "bad.yaml: podInitialBackoffSeconds: Invalid value: 0: must be greater than 0",
+    ]
+
+
+REFUSED = {
+    "no file": ("validate none.yaml", "none.yaml: No such file or directory"),
+    "a directory": ("validate .", ".: expected a file, this is a directory"),
+    "not YAML": ("validate -", "standard input:1: "),
+    "a device": ("show /dev/zero", "/dev/zero: expected a file, this is a device"),
+    "unknown gate": ("show --feature-gates A=true", "featureGates.A: Not found"),
+    "gate without value": ("show --feature-gates GangScheduling", "featureGates.GangScheduling: Required value"),
+    "plugin that is not there": ("show --plugins no_such_module:Mine", "--plugins no_such_module:Mine: cannot import"),
+    "plugin by path": ("show --plugins ../mine.py:Mine", "--plugins ../mine.py:Mine: "),
+}
+
+
+@pytest.mark.parametrize(("command", "words"), REFUSED.values(), ids=REFUSED)
+def test_refuses_with_a_line(run, command, words):
+    found = run(command, "a: [")
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert found.stderr.startswith(words)
+    assert len(found.stderr.splitlines()) == 1
+
+
+def test_ten_megabytes_are_not_read(run):
+    found = run("validate -", "#" * 10_000_000)
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert "larger than" in found.stderr
+
+
+def test_the_defaults_are_shown_as_a_table(run):
+    found = run("show")
+    assert found.exit_code == 0
+    assert found.stdout.startswith("profile default-scheduler\nPOINT ")
+    assert "ImageLocality                    1\n" in found.stdout
+
+
+def test_documents_are_shown_that_load_to_the_same(run, tmp_path):
+    as_json, as_yaml = run("show good.yaml -o json"), run("show good.yaml --output yaml")
+    assert (as_json.exit_code, as_yaml.exit_code) == (0, 0)
+    assert json.loads(as_json.stdout) == yaml.safe_load(as_yaml.stdout)
+    again = run("show - -o yaml", as_yaml.stdout)
+    assert again.stdout == as_yaml.stdout
+
+
+def test_gates_change_what_is_shown(run):
+    found = run("show --feature-gates GenericWorkload=true,GangScheduling=true")
+    assert "permit      GangScheduling" in found.stdout
+
+
+def test_a_plugin_of_ones_own_may_be_named(run, tmp_path, monkeypatch):
+    (tmp_path / "my_rules.py").write_text(MINE)
+    (tmp_path / "mine.yaml").write_text(GOOD + "profiles: [{plugins: {filter: {enabled: [{name: Mine}]}}}]")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert run("validate mine.yaml").exit_code == 1
+    found = run("validate mine.yaml --plugins my_rules:Mine")
+    assert (found.exit_code, found.stdout) == (0, "mine.yaml: valid; profile default-scheduler\n")
+
+
+PLUGIN_FAULTS = {
+    "syntax": ("class Mine(:", "cannot import my_faulty: SyntaxError"),
+    "raises": ("1 / 0", "cannot import my_faulty: ZeroDivisionError"),
+    "no such class": ("", "module my_faulty has no Mine"),
+    "no name": ("class Mine:\n    def filter_node(self, state, node): ...", "has no usable name"),
+    "name with a line break": (MINE.replace("'Mine'", r"'a\n'"), "has no usable name"),
+    "no point": ("class Mine:\n    name = 'Mine'", "implements no extension point"),
+    "a taken name": (MINE.replace("'Mine'", "'NodeName'"), "that name is taken"),
+}
+
+
+@pytest.mark.parametrize(("source", "words"), PLUGIN_FAULTS.values(), ids=PLUGIN_FAULTS)
+def test_a_faulty_plugin_is_refused_with_a_line(run, tmp_path, monkeypatch, source, words):
+    (tmp_path / "my_faulty.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(__import__("sys").modules, "my_faulty", raising=False)
+    found = run("show --plugins my_faulty:Mine")
+    assert (found.exit_code, found.stdout) == (1, "")
+    assert words in found.stderr
+    assert len(found.stderr.splitlines()) == 1
+
+
+def test_a_plugin_that_is_not_here_is_noted(run, monkeypatch):
+    found = run("validate - --feature-gates GenericWorkload=true,GangScheduling=true", GOOD)
+    assert found.exit_code == 0
+    assert "note: profile default-scheduler: not in Moorage, left out when it runs: " in found.stderr

@@ -10,8 +10,13 @@ from moorage.api.meta import LabelSelector, ObjectMeta, Value
 __all__ = [
     "CronJob", "CronJobSpec", "DaemonSet", "DaemonSetSpec", "Deployment", "DeploymentSpec", "Job", "JobSpec", "JobTemplateSpec",
     "PodDisruptionBudget", "PodDisruptionBudgetSpec", "PodDisruptionBudgetStatus", "PriorityClass", "ReplicaSet",
-    "ReplicaSetSpec", "StatefulSet", "StatefulSetSpec", "WorkloadStatus",
+    "ReplicaSetSpec", "StatefulSet", "StatefulSetOrdinals", "StatefulSetSpec", "WorkloadCondition", "WorkloadStatus",
 ]  # fmt: skip
+
+
+class WorkloadCondition(Value):
+    type: str = ""
+    status: str = ""
 
 
 class WorkloadStatus(Value):
@@ -21,6 +26,8 @@ class WorkloadStatus(Value):
     succeeded: int = 0
     failed: int = 0
     completed_indexes: str = ""
+    failed_indexes: str = ""
+    conditions: tuple[WorkloadCondition, ...] = ()
 
 
 class DeploymentSpec(Value):
@@ -84,6 +91,10 @@ class JobSpec(Value):
     completion_mode: str = "NonIndexed"
     suspend: bool = False
     selector: LabelSelector | None = None
+    #: True: the selector and the labels it asks for are the user's own.
+    manual_selector: bool = False
+    #: Another controller than Kubernetes' own makes the pods, unless this is ``kubernetes.io/job-controller``.
+    managed_by: str | None = None
     template: PodTemplateSpec = PodTemplateSpec()
     active_deadline_seconds: int | None = None
 

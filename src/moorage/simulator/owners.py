@@ -1,0 +1,108 @@
+"""Who made this pod: pods and replica sets of the input, found by the controller they belong to.
+
+An owner reference decides, by UID as the garbage collector does; by name where the owner's UID was made up here because
+the input had none. Objects without a controller are adopted by the first controller whose selector takes them, as real
+controllers do.
+
+Source  kubernetes, pkg/controller/controller_ref_manager.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Generic, TypeVar
+
+from msgspec.structs import replace
+
+from moorage.api.core import Pod
+from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
+from moorage.api.selectors import Selector, SelectorError, compile_label_selector
+from moorage.api.workloads import Job, ReplicaSet
+from moorage.errors import InputError
+from moorage.simulator.naming import stable_uid
+
+__all__ = ["Claimed", "compiled", "controller_of", "is_active", "owner_reference"]
+
+T = TypeVar("T", Pod, ReplicaSet, Job)
+
+
+def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
+    """Return the reference to the controller that manages an object."""
+    return next((owner for owner in metadata.owner_references if owner.controller), None)
+
+
+def owner_reference(api_version: str, kind: str, metadata: ObjectMeta) -> OwnerReference:
+    """Return the reference by which an object names its controller."""
+    return OwnerReference(api_version=api_version, kind=kind, name=metadata.name, uid=metadata.uid, controller=True)
+
+
+def is_active(pod: Pod) -> bool:
+    """Return True for a pod that counts as a replica: neither ended nor ending."""
+    return pod.status.phase not in {"Succeeded", "Failed"} and pod.metadata.deletion_timestamp is None
+
+
+def compiled(selector: LabelSelector | None, title: str) -> Selector:
+    """Return a workload's compiled selector.
+
+    Raises  InputError, naming the workload, if it is malformed
+    """
+    try:
+        return compile_label_selector(selector)
+    except SelectorError as error:
+        raise InputError(f"{title}: spec.selector: {error}") from None
+
+
+class Claimed(Generic[T]):
+    """Objects filed by their controller; those without one wait for a controller that adopts them."""
+
+    def __init__(self, objects: Iterable[T]) -> None:
+        self._by_uid: dict[str, list[T]] = {}
+        self._by_name: dict[tuple[str, str, str], list[T]] = {}
+        self._orphans: dict[str, dict[str, T]] = {}
+        self._adopted: dict[tuple[str, str], OwnerReference] = {}
+        for held in objects:
+            metadata = held.metadata
+            owner = controller_of(metadata)
+            if owner is None:
+                self._orphans.setdefault(metadata.namespace, {})[metadata.name] = held
+                continue
+            self._by_uid.setdefault(owner.uid, []).append(held)
+            self._by_name.setdefault((metadata.namespace, owner.kind, owner.name), []).append(held)
+
+    def of(self, kind: str, metadata: ObjectMeta) -> list[T]:
+        """Return what names this object as its controller."""
+        if metadata.uid == stable_uid(kind, metadata.namespace, metadata.name):
+            return self._by_name.get((metadata.namespace, kind, metadata.name), [])
+        return [held for held in self._by_uid.get(metadata.uid, ()) if held.metadata.namespace == metadata.namespace]
+
+    def by_owner_name(self, kind: str, namespace: str, name: str) -> list[T]:
+        """Return what names a controller that is not in the input itself."""
+        return self._by_name.get((namespace, kind, name), [])
+
+    def adopt(
+        self, owner: OwnerReference, namespace: str, selector: Selector, suits: Callable[[T], bool] = lambda _: True
+    ) -> list[T]:
+        """Give a controller the objects nobody manages that its selector takes; they will not be given to another."""
+        waiting = self._orphans.get(namespace)
+        if not waiting or selector.matches_nothing or selector.is_empty:
+            return []
+        found = [
+            held
+            for held in waiting.values()
+            if selector.matches(held.metadata.labels) and held.metadata.deletion_timestamp is None and suits(held)
+        ]
+        for held in found:
+            del waiting[held.metadata.name]
+            self._adopted[namespace, held.metadata.name] = owner
+        return found
+
+    def with_owners(self, objects: Iterable[T]) -> tuple[T, ...]:
+        """Return the objects, those that were adopted with a reference to their controller."""
+        return tuple(self._owned(held) for held in objects) if self._adopted else tuple(objects)
+
+    def _owned(self, held: T) -> T:
+        owner = self._adopted.get((held.metadata.namespace, held.metadata.name))
+        if owner is None:
+            return held
+        owners = (*held.metadata.owner_references, owner)
+        return replace(held, metadata=replace(held.metadata, owner_references=owners))

@@ -1,0 +1,76 @@
+"""From a pod template to pods: names, labels, owners and the hash that tells one template from another.
+
+Hashes and suffixes are made from content where a cluster draws them from memory layout and chance. So they differ from
+those of a real cluster, but not from run to run.
+
+Source  kubernetes, pkg/controller/controller_utils.go, GetPodFromTemplate
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import count
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.api.core import Pod, PodStatus, PodTemplateSpec
+from moorage.api.defaults import default_pod
+from moorage.api.meta import ObjectMeta, OwnerReference
+from moorage.simulator.naming import generated_name, stable_suffix, stable_uid
+
+__all__ = ["Mould", "names_of", "template_hash"]
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def template_hash(template: PodTemplateSpec) -> str:
+    """Return ten characters that stand for a template's content."""
+    return stable_suffix(_encode(template).decode(), length=10)
+
+
+class Mould:
+    """Makes the pods of one controller. Pods that differ in name alone share one spec."""
+
+    def __init__(self, template: PodTemplateSpec, namespace: str, owner: OwnerReference, taken: set[tuple[str, str]]) -> None:
+        self.owner = owner
+        self._namespace = namespace
+        self._taken = taken
+        self._pod = default_pod(
+            Pod(
+                metadata=ObjectMeta(
+                    namespace=namespace,
+                    labels=template.metadata.labels,
+                    annotations=template.metadata.annotations,
+                    owner_references=(owner,),
+                ),
+                spec=template.spec,
+                status=PodStatus(phase="Pending"),
+            )
+        )
+
+    def named(self, name: str, labels: dict[str, str] | None = None) -> Pod:
+        """Return a pod of this name, with labels added to the template's."""
+        self._taken.add((self._namespace, name))
+        metadata = self._pod.metadata
+        uid = stable_uid("Pod", self._namespace, name)
+        held = replace(metadata, name=name, uid=uid, labels={**metadata.labels, **labels} if labels else metadata.labels)
+        return replace(self._pod, metadata=held)
+
+    def generated(self, base: str, *told_apart_by: str, labels: dict[str, str] | None = None) -> Pod:
+        """Return a pod whose name the API server would make up from ``base``; never the name of another pod."""
+        name = generated_name(base, self._namespace, *told_apart_by)
+        for attempt in count(1):
+            if (self._namespace, name) not in self._taken:
+                break
+            name = generated_name(base, self._namespace, *told_apart_by, str(attempt))
+        return self.named(name, labels)
+
+    def several(self, number: int, base: str) -> Iterator[Pod]:
+        """Yield so many pods with generated names."""
+        return (self.generated(base, str(index)) for index in range(number))
+
+
+def names_of(pods: Iterable[Pod]) -> set[tuple[str, str]]:
+    """Return the namespaces and names of pods."""
+    return {(pod.namespace, pod.name) for pod in pods}

@@ -1,0 +1,257 @@
+"""Workloads become pods: what the controllers of a cluster would create, less what is there already.
+
+Every controller is taken at its word: it makes all the pods it still lacks, at once. So a stateful set that waits for
+each pod to be ready before it makes the next has them all here, a rolling update is not replayed, and nothing is deleted
+where there are too many. Names and hashes are made from content, so the same input gives the same pods. What the new pods
+bring along (claims of their volumes and devices) comes from ``moorage.simulator.claims``.
+
+New pods stand behind those of the input: daemon sets first, then stateful sets, deployments, replica sets, replication
+controllers, jobs and cron jobs, each in the order given.
+
+Source  kubernetes, pkg/controller: daemon, statefulset, deployment, replicaset, job, cronjob
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace as with_fields
+
+from msgspec.structs import replace
+
+from moorage.api.core import Pod, PodTemplateSpec, ReplicationController
+from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
+from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet
+from moorage.simulator import daemons, jobs
+from moorage.simulator.claims import add_claims
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.naming import stable_suffix, stable_uid
+from moorage.simulator.owners import Claimed, compiled, controller_of, is_active, owner_reference
+from moorage.simulator.stateful import StatefulPods
+from moorage.simulator.templates import Mould, names_of, template_hash
+
+__all__ = ["expand"]
+
+_HASH = "pod-template-hash"
+_REVISION = "deployment.kubernetes.io/revision"
+
+
+def expand(cluster: ClusterInput, *, cron_jobs: bool = True) -> ClusterInput:
+    """Return the cluster with the pods its workloads lack, and with the objects between them and their pods.
+
+    ``cron_jobs`` adds the one job that each cron job would start next.
+    Raises  InputError for a selector or a claim template that cannot be read
+    """
+    return _Expansion(cluster).run(cron_jobs)
+
+
+class _Expansion:
+    """One pass over the workloads; collects the new pods and what came to light on the way."""
+
+    def __init__(self, cluster: ClusterInput) -> None:
+        self.cluster = cluster
+        self.claimed = Claimed(cluster.pods)
+        self.taken = names_of(cluster.pods)
+        self.pods: list[Pod] = []
+        self.replica_sets = {f"{one.metadata.namespace}/{one.metadata.name}": one for one in cluster.replica_sets}
+        self.jobs = list(cluster.jobs)
+        self.notes: list[str] = []
+        self._hashes: dict[tuple[str, str], dict[str, int]] | None = None
+
+    def run(self, cron_jobs: bool) -> ClusterInput:
+        for daemon_set in self.cluster.daemon_sets:
+            self.pods += self._daemon_pods(daemon_set)
+        stateful = StatefulPods(self.claimed, self.taken)
+        for stateful_set in self.cluster.stateful_sets:
+            self.pods += stateful.missing(stateful_set)
+        self._settle_deployments()
+        for replica_set in self.replica_sets.values():
+            self.pods += self._replicas(replica_set)
+        for controller in self.cluster.replication_controllers:
+            self.pods += self._replicas_of_old(controller)
+        owned_jobs = Claimed(self.cluster.jobs)
+        if cron_jobs:
+            self.jobs += (job for one in self.cluster.cron_jobs for job in self._next_job(one, owned_jobs))
+        for job in self.jobs:
+            self.pods += jobs.missing_pods(job, self.claimed, self.taken)
+        pods = (*self.claimed.with_owners(self.cluster.pods), *self.pods)
+        report = with_fields(self.cluster.report, notes=(*self.cluster.report.notes, *self.notes))
+        return add_claims(
+            with_fields(
+                self.cluster, pods=pods, replica_sets=tuple(self.replica_sets.values()), jobs=tuple(self.jobs), report=report
+            ),
+            stateful.claims,
+        )
+
+    def _lacking(self, owner: OwnerReference, metadata: ObjectMeta, selector: LabelSelector | None, wanted: int) -> int:
+        """Return how many pods a controller still has to make, after adopting those nobody manages."""
+        title = f"{owner.kind} {metadata.namespace}/{metadata.name}"
+        held = self.claimed.of(owner.kind, metadata)
+        adopted = self.claimed.adopt(owner, metadata.namespace, compiled(selector, title), is_active)
+        return max(0, wanted - sum(map(is_active, held)) - len(adopted))
+
+    # -- daemon sets ----------------------------------------------------------------------------------------------------
+
+    def _daemon_pods(self, daemon_set: DaemonSet) -> Iterator[Pod]:
+        metadata = daemon_set.metadata
+        if metadata.deletion_timestamp is not None:
+            return
+        owner = owner_reference("apps/v1", "DaemonSet", metadata)
+        selector = compiled(daemon_set.spec.selector, f"DaemonSet {metadata.namespace}/{metadata.name}")
+        held = [*self.claimed.of("DaemonSet", metadata), *self.claimed.adopt(owner, metadata.namespace, selector)]
+        template = daemons.pod_template(daemon_set, template_hash(daemon_set.spec.template))
+        mould = Mould(template, metadata.namespace, owner, self.taken)
+        for node in daemons.nodes_in_need(daemon_set, self.cluster.nodes, held):
+            yield daemons.tied_to(mould.generated(f"{metadata.name}-", node.name), node.name)
+
+    # -- deployments and replica sets -----------------------------------------------------------------------------------
+
+    def _settle_deployments(self) -> None:
+        """Give each deployment's replica sets the replicas that it asks for, and make one where there is none."""
+        sets = Claimed(self.cluster.replica_sets)
+        for deployment in self.cluster.deployments:
+            if deployment.metadata.deletion_timestamp is not None:
+                continue
+            metadata = deployment.metadata
+            owner = owner_reference("apps/v1", "Deployment", metadata)
+            selector = compiled(deployment.spec.selector, f"Deployment {metadata.namespace}/{metadata.name}")
+            own = [*sets.of("Deployment", metadata), *sets.adopt(owner, metadata.namespace, selector)]
+            if own:
+                self._scale_newest(deployment, [self._current(one) for one in own])
+            elif deployment.spec.paused and not self._known_hashes(deployment):
+                self.notes.append(f"Deployment {metadata.namespace}/{metadata.name} is paused before its first pod: none made")
+            else:
+                self._add_replica_set(deployment, owner)
+        owned = {f"{one.metadata.namespace}/{one.metadata.name}": one for one in sets.with_owners(self.cluster.replica_sets)}
+        for key, one in owned.items():
+            replicas = self.replica_sets[key].spec.replicas
+            self.replica_sets[key] = one if replicas == one.spec.replicas else _scaled(one, replicas)
+
+    def _current(self, replica_set: ReplicaSet) -> ReplicaSet:
+        return self.replica_sets[f"{replica_set.metadata.namespace}/{replica_set.metadata.name}"]
+
+    def _scale_newest(self, deployment: Deployment, own: list[ReplicaSet]) -> None:
+        wanted = _count(deployment.spec.replicas)
+        short = wanted - sum(_count(one.spec.replicas) for one in own)
+        if short <= 0:
+            return
+        newest = max(own, key=_age)
+        key = f"{newest.metadata.namespace}/{newest.metadata.name}"
+        self.replica_sets[key] = _scaled(newest, _count(newest.spec.replicas) + short)
+
+    def _add_replica_set(self, deployment: Deployment, owner: OwnerReference) -> None:
+        """Make the replica set of a deployment, under the name that pods of the input give it, if some do."""
+        metadata, spec = deployment.metadata, deployment.spec
+        marks = self._known_hashes(deployment) or [template_hash(spec.template)]
+        shares = [len(self._pods_of_hash(deployment, mark)) for mark in marks]
+        shares[-1] += max(0, _count(spec.replicas) - sum(shares))
+        for mark, replicas in zip(marks, shares, strict=True):
+            name = f"{metadata.name}-{mark}"
+            labels = {**spec.template.metadata.labels, _HASH: mark}
+            template = replace(spec.template, metadata=replace(spec.template.metadata, labels=labels))
+            self.replica_sets[f"{metadata.namespace}/{name}"] = ReplicaSet(
+                metadata=ObjectMeta(
+                    name=name,
+                    namespace=metadata.namespace,
+                    uid=self._uid_of(metadata.namespace, name),
+                    labels=labels,
+                    owner_references=(owner,),
+                ),
+                spec=replace(_REPLICA_SET_SPEC, replicas=replicas, selector=_narrowed(spec.selector, mark), template=template),
+            )
+
+    def _known_hashes(self, deployment: Deployment) -> list[str]:
+        """Return the hashes of a deployment's replica sets that only their pods tell of, the one with fewest pods first."""
+        if self._hashes is None:
+            self._hashes = _hashes_by_deployment(self.cluster)
+        found = self._hashes.get((deployment.metadata.namespace, deployment.metadata.name), {})
+        return sorted(found, key=lambda mark: (found[mark], mark))
+
+    def _pods_of_hash(self, deployment: Deployment, mark: str) -> list[Pod]:
+        name = f"{deployment.metadata.name}-{mark}"
+        return [pod for pod in self.claimed.by_owner_name("ReplicaSet", deployment.metadata.namespace, name) if is_active(pod)]
+
+    def _uid_of(self, namespace: str, name: str) -> str:
+        """Return the UID that pods give their replica set, or a new one."""
+        for pod in self.claimed.by_owner_name("ReplicaSet", namespace, name):
+            owner = controller_of(pod.metadata)
+            if owner is not None and owner.uid:
+                return owner.uid
+        return stable_uid("ReplicaSet", namespace, name)
+
+    def _replicas(self, replica_set: ReplicaSet) -> Iterator[Pod]:
+        metadata, spec = replica_set.metadata, replica_set.spec
+        if metadata.deletion_timestamp is not None:
+            return iter(())
+        owner = owner_reference("apps/v1", "ReplicaSet", metadata)
+        lacking = self._lacking(owner, metadata, spec.selector, _count(spec.replicas))
+        return Mould(spec.template, metadata.namespace, owner, self.taken).several(lacking, f"{metadata.name}-")
+
+    def _replicas_of_old(self, controller: ReplicationController) -> Iterator[Pod]:
+        metadata, spec = controller.metadata, controller.spec
+        if metadata.deletion_timestamp is not None:
+            return iter(())
+        owner = owner_reference("v1", "ReplicationController", metadata)
+        selector = LabelSelector(match_labels=spec.selector) if spec.selector else None
+        lacking = self._lacking(owner, metadata, selector, _count(spec.replicas))
+        template = spec.template or PodTemplateSpec()
+        return Mould(template, metadata.namespace, owner, self.taken).several(lacking, f"{metadata.name}-")
+
+    # -- cron jobs ------------------------------------------------------------------------------------------------------
+
+    def _next_job(self, cron_job: CronJob, owned: Claimed[Job]) -> Iterator[Job]:
+        """Yield the job that a cron job starts next, unless it may not start any.
+
+        A real cluster names it after the minute it is due; here, where no clock runs, after the schedule.
+        """
+        metadata, spec = cron_job.metadata, cron_job.spec
+        if spec.suspend or metadata.deletion_timestamp is not None:
+            return
+        running = [job for job in owned.of("CronJob", metadata) if not jobs.is_finished(job)]
+        if running and spec.concurrency_policy != "Allow":
+            return
+        name = f"{metadata.name[:52]}-{stable_suffix(metadata.namespace, metadata.name, spec.schedule)}"
+        made = ObjectMeta(
+            name=name,
+            namespace=metadata.namespace,
+            uid=stable_uid("Job", metadata.namespace, name),
+            labels=spec.job_template.metadata.labels,
+            annotations=spec.job_template.metadata.annotations,
+            owner_references=(owner_reference("batch/v1", "CronJob", metadata),),
+        )
+        yield Job(metadata=made, spec=spec.job_template.spec)
+
+
+_REPLICA_SET_SPEC = ReplicaSet().spec
+
+
+def _hashes_by_deployment(cluster: ClusterInput) -> dict[tuple[str, str], dict[str, int]]:
+    """Return, for deployments by namespace and name, the template hashes that active pods carry, with their numbers."""
+    found: dict[tuple[str, str], dict[str, int]] = {}
+    for pod in cluster.pods:
+        mark, owner = pod.labels.get(_HASH), controller_of(pod.metadata)
+        if mark and owner is not None and owner.kind == "ReplicaSet" and owner.name.endswith(f"-{mark}") and is_active(pod):
+            counts = found.setdefault((pod.namespace, owner.name.removesuffix(f"-{mark}")), {})
+            counts[mark] = counts.get(mark, 0) + 1
+    return found
+
+
+def _count(replicas: int | None) -> int:
+    """Return a number of replicas, 1 where none is given."""
+    return 1 if replicas is None else replicas
+
+
+def _scaled(replica_set: ReplicaSet, replicas: int | None) -> ReplicaSet:
+    return replace(replica_set, spec=replace(replica_set.spec, replicas=replicas))
+
+
+def _age(replica_set: ReplicaSet) -> tuple[int, str, str]:
+    """Sort replica sets of one deployment, the newest last: by revision, then by time and name."""
+    revision = replica_set.metadata.annotations.get(_REVISION, "")
+    known = int(revision) if revision.isascii() and revision.isdecimal() and len(revision) < 19 else 0
+    return known, replica_set.metadata.creation_timestamp or "", replica_set.metadata.name
+
+
+def _narrowed(selector: LabelSelector | None, mark: str) -> LabelSelector | None:
+    if selector is None:
+        return None
+    return replace(selector, match_labels={**selector.match_labels, _HASH: mark})

@@ -30,12 +30,12 @@ from moorage.simulator.files import Source, open_sources
 from moorage.simulator.kinds import KINDS, Kind, find_kind, why_unused
 from moorage.simulator.naming import generated_name, stable_uid
 from moorage.simulator.objects import Found, Payload, find_objects
+from moorage.simulator.words import counted, some
 
 __all__ = ["MAX_FAULTS", "read", "read_sources"]
 
 #: How many faults are told at once.
 MAX_FAULTS: Final = 20
-_SHOWN = 3
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind.slot: msgspec.json.Decoder(kind.type) for kind in KINDS}
 
 _DEFAULTING: dict[str, Callable[[Any], Any]] = {
@@ -57,7 +57,7 @@ def read(paths: Iterable[str], recursive: bool = False, *, stdin: BinaryIO | Non
     cluster = read_sources(open_sources(paths, recursive=recursive, stdin=stdin, passed_over=passed_over))
     if not passed_over:
         return cluster
-    note = f"{_count(len(passed_over), 'file')} not read for the name: {_some(passed_over)}"
+    note = f"{counted(len(passed_over), 'file')} not read for the name: {some(passed_over)}"
     return with_fields(cluster, report=with_fields(cluster.report, notes=(*cluster.report.notes, note)))
 
 
@@ -122,9 +122,9 @@ class _Reader:
         implied = self._add_implied_namespaces()
         notes = []
         if self.repeated:
-            notes.append(f"{_count(len(self.repeated), 'object')} given more than once, identically: {_some(self.repeated)}")
+            notes.append(f"{counted(len(self.repeated), 'object')} given more than once, identically: {some(self.repeated)}")
         if implied:
-            notes.append(f"{_count(len(implied), 'namespace')} not in the input, assumed without labels: {_some(implied)}")
+            notes.append(f"{counted(len(implied), 'namespace')} not in the input, assumed without labels: {some(implied)}")
         read = tuple((kind.name, len(self.objects[kind.slot])) for kind in KINDS if self.objects[kind.slot])
         unused = tuple(
             Unused(name, version, count, why_unused(version, name)) for (name, version), count in sorted(self.unused.items())
@@ -173,15 +173,3 @@ def _identified(given: Any, kind: Kind, where: str, count: int) -> Any:
 def _title(kind: Kind, metadata: ObjectMeta) -> str:
     name = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
     return f"{kind.name} {name}"
-
-
-# -- words --------------------------------------------------------------------------------------------------------------
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _some(names: list[str]) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")

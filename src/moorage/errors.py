@@ -4,6 +4,7 @@
     ├── InputError               a file, document or object that cannot be read as what it claims to be
     ├── ConfigError              a scheduler configuration that was refused; carries every fault found
     ├── PluginError              a plugin broke its contract (score out of range, wrong type, raised)
+    │   └── AttemptError         a plugin cannot judge a pod, because what it was given makes no sense
     └── StateError               the caller's account of the cluster contradicts itself (a pod assumed twice)
 
 "Does not fit" is never an exception: see ``moorage.framework.verdicts``.
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-__all__ = ["ConfigError", "Fault", "InputError", "MoorageError", "PluginError", "StateError"]
+__all__ = ["AttemptError", "ConfigError", "Fault", "InputError", "MoorageError", "PluginError", "StateError"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,14 @@ class PluginError(MoorageError):
     def __init__(self, plugin: str, message: str) -> None:
         self.plugin = plugin
         super().__init__(f"plugin {plugin} {message}")
+
+
+class AttemptError(PluginError):
+    """A plugin cannot judge a pod: a claim or a class it needs makes no sense. The text is kube-scheduler's own."""
+
+    def __init__(self, plugin: str, text: str) -> None:
+        self.plugin = plugin
+        MoorageError.__init__(self, text)
 
 
 class StateError(MoorageError):

@@ -15,7 +15,7 @@ from moorage.cycle.attempt import FailedAttempt, Nominated, contenders, judge_wi
 from moorage.cycle.decision import Decision
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.cycle.ties import draw
-from moorage.errors import PluginError
+from moorage.errors import AttemptError, PluginError
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import Profile
 from moorage.framework.running import PreFiltered, Scores, ask, run_filter, run_pre_filter, run_score
@@ -34,11 +34,13 @@ class Cycle:
 
     ``percentage_of_nodes_to_score``: 0 looks at every node; 1-100 stops at that share, as kube-scheduler does.
     ``always_score``: score even where one node is feasible, for explanations and comparisons.
+    ``errors_end``: a node that a plugin cannot judge ends the attempt, as in kube-scheduler; else it counts as refused.
     """
 
     seed: int = 0
     percentage_of_nodes_to_score: int = 0
     always_score: bool = False
+    errors_end: bool = True
     order: NodeOrder = field(default_factory=NodeOrder)
 
     def decide(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None) -> Decision:
@@ -58,6 +60,8 @@ class Cycle:
             verdicts.refuse(np.arange(len(verdicts)), found.refused)
             return self._post_filter(profile, found, pod, snapshot, verdicts, nominated)
         feasible = self._feasible(profile, found, pod, snapshot, verdicts, nominated)
+        if self.errors_end:
+            _raise_first_error(verdicts)
         if not len(feasible):
             return self._post_filter(profile, found, pod, snapshot, verdicts, nominated)
         table = snapshot.table
@@ -124,6 +128,14 @@ class Cycle:
         attempt = FailedAttempt(profile, found, pod, snapshot, verdicts, nominated)
         outcome = _run_post_filter(profile, pod, attempt) if profile.at("postFilter") else None
         return Decision(pod, None, found, verdicts, None, outcome, None, len(verdicts), 0)
+
+
+def _raise_first_error(verdicts: Verdicts) -> None:
+    """Raise AttemptError for the first row that a plugin could not judge, if there is one."""
+    rows = verdicts.rows_with(Code.ERROR)
+    broken = verdicts.status(int(rows[0])) if len(rows) else None
+    if broken is not None:
+        raise AttemptError(broken.plugin, broken.message)
 
 
 def _rows_to_look_at(found: PreFiltered, snapshot: Snapshot, verdicts: Verdicts) -> npt.NDArray[np.intp]:

@@ -52,6 +52,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 if TYPE_CHECKING:
+    from moorage.framework.running import PreFiltered
     from moorage.framework.verdict_table import Verdicts
 
 __all__ = [
@@ -151,6 +152,10 @@ class Attempt(Protocol):
     @property
     def verdicts(self) -> Verdicts:
         """Each row's status after Filter; every row's if PreFilter turned the pod down."""
+
+    @property
+    def found(self) -> PreFiltered:
+        """What PreFilter left behind."""
 
     def what_if(self, row: int) -> WhatIf:
         """Open a what-if on one row; use it as a context manager."""

@@ -120,13 +120,14 @@ def run_filter(profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeVi
         if step.one_by_one:
             left = np.flatnonzero(open_rows)
             rejects = [
-                Reject(_spread(r.rows, left, len(nodes)), r.reason, r.unresolvable)
+                Reject(_spread(r.rows, left, len(nodes)), r.reason, r.unresolvable, r.error)
                 for r in _drained(step, state, nodes.only(open_rows))
             ]
         else:
             rejects = _drained(step, state, nodes)
         if rejects:
-            _refuse(step.name, rejects, nodes, open_rows, verdicts)
+            _note_errors(step.name, rejects, nodes, open_rows, verdicts)
+            _refuse(step.name, [reject for reject in rejects if not reject.error], nodes, open_rows, verdicts)
             if not open_rows.any():
                 return
 
@@ -152,6 +153,16 @@ def _drained(step: Step, state: Any, nodes: NodeView) -> list[Reject]:
     return rejects
 
 
+def _note_errors(plugin: str, rejects: list[Reject], nodes: NodeView, open_rows: BoolArray, verdicts: Verdicts) -> None:
+    """Write the statuses of rows that could not be judged, and close them."""
+    for reject in rejects:
+        hit = reject.rows & open_rows if reject.error else nodes.false()
+        if hit.any():
+            text = f'running "{plugin}" filter plugin: {reject.reason}'
+            verdicts.refuse(_numbers(nodes, hit), Status(Code.ERROR, plugin, (text,)))
+            open_rows &= ~hit
+
+
 def _refuse(plugin: str, rejects: list[Reject], nodes: NodeView, open_rows: BoolArray, verdicts: Verdicts) -> None:
     """Write the statuses of one plugin's refusals and close those rows. Rows in several carry all the reasons."""
     if len(rejects) == 1 and isinstance(rejects[0].unresolvable, bool):
@@ -159,6 +170,8 @@ def _refuse(plugin: str, rejects: list[Reject], nodes: NodeView, open_rows: Bool
         if hit.any():
             verdicts.refuse(_numbers(nodes, hit), _status(plugin, (rejects[0].reason,), rejects[0].unresolvable))
             open_rows &= ~hit
+        return
+    if not rejects:
         return
     hits = np.stack([reject.rows & open_rows for reject in rejects])
     final = np.stack([np.broadcast_to(np.asarray(reject.unresolvable), hits.shape[1:]) for reject in rejects]) & hits

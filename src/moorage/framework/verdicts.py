@@ -69,11 +69,15 @@ class Reject:
 
     A plugin may yield several; a row that is in more than one carries all their reasons, in the order they were yielded,
     and is unresolvable if any of them is. ``unresolvable`` may be a mask too, where rows of one reason differ.
+
+    ``error``: the rows cannot be judged, because what the pod asks for makes no sense there. Unlike a refusal this ends the
+    attempt, whatever other rows could take; ``reason`` then says what is wrong.
     """
 
     rows: BoolArray
     reason: str
     unresolvable: bool | BoolArray = False
+    error: bool = False
 
 
 @dataclass(frozen=True, slots=True)

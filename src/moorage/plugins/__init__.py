@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from moorage.framework.registry import Registry
 from moorage.plugins.default_binder import DefaultBinder
-from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
+from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.plugins.image_locality import ImageLocality
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_declared_features import NodeDeclaredFeatures
@@ -26,6 +26,7 @@ __all__ = ["BUILTIN", "builtin_registry"]
 #: Every plugin class that ships, in alphabetical order of its name. The order here decides nothing.
 BUILTIN: tuple[Any, ...] = (
     DefaultBinder,
+    DynamicResources,
     ImageLocality,
     NodeAffinity,
     NodeDeclaredFeatures,
@@ -40,7 +41,7 @@ BUILTIN: tuple[Any, ...] = (
 )
 
 #: Arguments of plugins that a configuration may name though there is no class of theirs here.
-_ARGS: Final[Mapping[str, type[Any]]] = {"DynamicResources": DynamicResourcesArgs, "VolumeBinding": VolumeBindingArgs}
+_ARGS: Final[Mapping[str, type[Any]]] = {"VolumeBinding": VolumeBindingArgs}
 
 
 def builtin_registry() -> Registry:

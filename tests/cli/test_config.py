@@ -105,6 +105,7 @@ def test_a_plugin_of_ones_own_may_be_named(run, tmp_path, monkeypatch):
 PLUGIN_FAULTS = {
     "syntax": ("class Mine(:", "cannot import my_faulty: SyntaxError"),
     "raises": ("1 / 0", "cannot import my_faulty: ZeroDivisionError"),
+    "ends the program": ("import sys; sys.exit(0)", "cannot import my_faulty: SystemExit: 0"),
     "no such class": ("", "module my_faulty has no Mine"),
     "no name": ("class Mine:\n    def filter_node(self, state, node): ...", "has no usable name"),
     "name with a line break": (MINE.replace("'Mine'", r"'a\n'"), "has no usable name"),

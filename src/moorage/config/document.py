@@ -148,7 +148,7 @@ class Extender(Value):
 
 
 class Configuration(Value):
-    """A whole KubeSchedulerConfiguration. Backoffs are seconds; a percentage of 0 lets the scheduler choose."""
+    """A whole KubeSchedulerConfiguration. Backoffs are seconds; a percentage of 0 looks at every node."""
 
     parallelism: Int32 = 16
     leader_election: LeaderElection = LeaderElection()

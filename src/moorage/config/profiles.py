@@ -39,7 +39,7 @@ class ResolvedProfile:
     """
 
     scheduler_name: str
-    percentage_of_nodes_to_score: int | None
+    percentage_of_nodes_to_score: int
     points: Mapping[str, tuple[str, ...]]
     weights: Mapping[str, int]
     args: Mapping[str, object]
@@ -100,7 +100,7 @@ def _resolved(
 
 
 def _percentage(configuration: Configuration, profile: Profile) -> int:
-    """Return the profile's percentage, or the one of all profiles; 0 lets the scheduler choose."""
+    """Return the profile's percentage, or the one of all profiles. 0 looks at every node."""
     own = profile.percentage_of_nodes_to_score
     return configuration.percentage_of_nodes_to_score if own is None else own
 

@@ -131,7 +131,7 @@ class Registry:
 def _installed(found: EntryPoint) -> Any:
     try:
         return found.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         where = f"{found.dist.name}: " if found.dist else ""
         message = f"plugin {found.name} ({where}{found.value}) cannot be imported: {type(error).__name__}: {error}"
         raise InputError(message) from error
@@ -147,7 +147,7 @@ def load(reference: str) -> Any:
         raise InputError(f"--plugins {reference}: write it as module:Class, for example my_rules.gpu:SpreadGpus")
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise InputError(f"--plugins {reference}: cannot import {module_name}: {type(error).__name__}: {error}") from error
     try:
         return getattr(module, attribute)

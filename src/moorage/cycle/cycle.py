@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.cycle.attempt import FailedAttempt, Nominated, contenders, judge_with_nominated
+from moorage.cycle.classes import ClassCache
 from moorage.cycle.decision import Decision
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.cycle.ties import draw
@@ -35,13 +36,16 @@ class Cycle:
     ``percentage_of_nodes_to_score``: 0 looks at every node; 1-100 stops at that share, as kube-scheduler does.
     ``always_score``: score even where one node is feasible, for explanations and comparisons.
     ``errors_end``: a node that a plugin cannot judge ends the attempt, as in kube-scheduler; else it counts as refused.
+    ``by_class``: keep verdicts and scores of pod classes (see ``classes``); decisions are the same without.
     """
 
     seed: int = 0
     percentage_of_nodes_to_score: int = 0
     always_score: bool = False
     errors_end: bool = True
+    by_class: bool = True
     order: NodeOrder = field(default_factory=NodeOrder)
+    _classes: dict[int, ClassCache] = field(default_factory=dict)
 
     def decide(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None) -> Decision:
         """Return where ``pod`` goes, or why nowhere. A broken plugin ends the attempt: ``Decision.error``."""
@@ -52,7 +56,28 @@ class Cycle:
         except PluginError as error:
             return Decision(pod, error=error)
 
+    def _by_class(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> Decision | None:
+        """Decide by what is known of the pod's class; None if that takes the long way."""
+        percentage = profile.percentage_of_nodes_to_score
+        sampled = self.percentage_of_nodes_to_score if percentage is None else percentage
+        if not self.by_class or self.always_score or sampled or pod.status.nominated_node_name in snapshot.table.row_of:
+            return None
+        cache = self._classes.get(id(profile))
+        if cache is None:
+            cache = self._classes[id(profile)] = ClassCache(profile)
+        try:
+            quick = cache.decide(pod, snapshot, nominated, self.seed)
+        except PluginError:  # the long way says which node it was about, and whether that ends the attempt
+            return None
+        if quick is None:
+            return None
+        table = snapshot.table
+        return Decision(pod, table.nodes[quick.row].name, quick.found, evaluated=len(table), feasible=quick.feasible)
+
     def _decide(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> Decision:
+        quick = self._by_class(profile, pod, snapshot, nominated)
+        if quick is not None:
+            return quick
         found = run_pre_filter(profile, pod, snapshot)
         verdicts = Verdicts(len(snapshot.table))
         if found.refused is not None:
@@ -67,10 +92,10 @@ class Cycle:
         table = snapshot.table
         evaluated = len(verdicts) if found.nodes is None else len(found.nodes)
         if len(feasible) == 1 and not self.always_score:
-            return Decision(pod, table.nodes[feasible[0]].name, found, verdicts, None, None, None, evaluated, 1)
+            return Decision(pod, table.nodes[feasible[0]].name, found, verdicts, evaluated=evaluated, feasible=1)
         scores = rate(profile, found, pod, snapshot, feasible)
         row = draw(table, scores.best(), pod.uid, self.seed)
-        return Decision(pod, table.nodes[row].name, found, verdicts, scores, None, None, evaluated, len(feasible))
+        return Decision(pod, table.nodes[row].name, found, verdicts, scores, evaluated=evaluated, feasible=len(feasible))
 
     def _feasible(
         self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated
@@ -127,7 +152,7 @@ class Cycle:
     ) -> Decision:
         attempt = FailedAttempt(profile, found, pod, snapshot, verdicts, nominated)
         outcome = _run_post_filter(profile, pod, attempt) if profile.at("postFilter") else None
-        return Decision(pod, None, found, verdicts, None, outcome, None, len(verdicts), 0)
+        return Decision(pod, None, found, verdicts, post_filter=outcome, evaluated=len(verdicts))
 
 
 def _raise_first_error(verdicts: Verdicts) -> None:

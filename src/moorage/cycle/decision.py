@@ -26,6 +26,7 @@ class Decision:
     ``scores``       of the feasible rows; None if nothing had to be scored
     ``post_filter``  what preemption (or another PostFilter) made of it, if it ran
     ``error``        the broken plugin or contract that ended the attempt
+    ``refused_after``  what a node had been chosen for, and then Reserve, Permit or binding said no
     """
 
     pod: PodInfo
@@ -35,6 +36,7 @@ class Decision:
     scores: Scores | None = None
     post_filter: PostFilterResult | None = None
     error: PluginError | None = None
+    refused_after: Status | None = None
     evaluated: int = 0
     feasible: int = 0
 
@@ -42,15 +44,26 @@ class Decision:
     def code(self) -> Code:
         if self.error is not None:
             return Code.ERROR
+        if self.refused_after is not None:
+            return self.refused_after.code
         return Code.SUCCESS if self.node is not None else Code.UNSCHEDULABLE
 
     @property
     def rejected_by(self) -> tuple[str, ...]:
         """Plugins that turned the pod down, sorted; PreFilter's narrowing counts."""
+        if self.refused_after is not None:
+            return (self.refused_after.plugin,) if self.refused_after.code.is_rejection and self.refused_after.plugin else ()
         if self.node is not None or self.verdicts is None:
             return ()
         narrowed = self.found.narrowed_by if self.found is not None else ()
         return tuple(sorted({*self.verdicts.plugins(), *narrowed}))
+
+    @property
+    def pending_on(self) -> tuple[str, ...]:
+        """Plugins that asked to wait without a penalty."""
+        if self.refused_after is not None and self.refused_after.code is Code.PENDING:
+            return (self.refused_after.plugin,)
+        return ()
 
     @property
     def message(self) -> str:
@@ -59,9 +72,17 @@ class Decision:
             return str(self.error)
         if self.node is not None:
             return ""
+        if self.refused_after is not None:
+            return self._refusal(self.refused_after)
         if self.verdicts is None:
             return NO_NODES
         return fit_error(self.verdicts, ", ".join(self.post_filter.reasons) if self.post_filter is not None else "")
+
+    @staticmethod
+    def _refusal(status: Status) -> str:
+        if not status.code.is_rejection:
+            return status.message
+        return f"0/1 nodes are available: {', '.join(f'1 {reason}' for reason in sorted(status.reasons))}."
 
     def status_of(self, row: int) -> Status | None:
         """The status that Filter gave a row of the table; None if it is feasible."""

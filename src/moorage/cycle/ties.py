@@ -1,7 +1,8 @@
-"""Breaking ties: a seeded draw that depends on nothing but the seed, the pod and the node.
+"""Breaking ties: a seeded draw that depends on nothing but the seed, the pod and the nodes' names.
 
-kube-scheduler picks one of the best nodes at random. Here each (seed, pod UID, node name) has a fixed number, and the node
-with the least wins: the same run twice gives the same answer, a restart changes nothing, and load still spreads.
+kube-scheduler picks one of the best nodes at random. Here nodes stand on a ring, each where the hash of its name puts it; a
+pod is put on the ring by the hash of the seed and its UID, and takes the first of the best nodes from there on. The same run
+twice gives the same answer, a restart changes nothing, and load still spreads.
 """
 
 from __future__ import annotations
@@ -13,18 +14,16 @@ import numpy.typing as npt
 
 from moorage.state.table import NodeTable
 
-__all__ = ["draw"]
+__all__ = ["draw", "ring_position"]
 
-_M1 = np.uint64(0xBF58476D1CE4E5B9)
-_M2 = np.uint64(0x94D049BB133111EB)
+
+def ring_position(uid: str, seed: int) -> np.uint64:
+    """Return where a pod stands on the ring of 2^64 places."""
+    return np.uint64(int.from_bytes(blake2b(f"{seed}/{uid}".encode(), digest_size=8).digest(), "little"))
 
 
 def draw(table: NodeTable, rows: npt.NDArray[np.intp], uid: str, seed: int) -> int:
-    """Return one of ``rows`` (at least one)."""
+    """Return one of ``rows`` (at least one): the first at or after the pod's place on the ring."""
     if len(rows) == 1:
         return int(rows[0])
-    salt = np.uint64(int.from_bytes(blake2b(f"{seed}/{uid}".encode(), digest_size=8).digest(), "little"))
-    mixed = table.name_hash.view[rows] ^ salt
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * _M1
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * _M2
-    return int(rows[np.argmin(mixed ^ (mixed >> np.uint64(31)))])
+    return int(rows[np.argmin(table.name_hash.view[rows] - ring_position(uid, seed))])

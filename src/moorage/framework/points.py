@@ -30,6 +30,10 @@ its ``pre_filter`` returned, or else the pod. From Reserve on, ``state`` is what
 skipped or absent). ``add_pod`` and ``remove_pod`` are only needed by plugins whose state depends on other pods; they return
 the state that holds then (a new one: the old must stay good). A plugin that has neither gets its old state.
 
+A plugin that judges columns may offer ``filter_node`` or ``score_node`` as well, with the same answers: they are asked where a
+single row has changed. One whose ``normalize`` looks at nothing but a row's own raw score and the highest of all may say so
+with ``scales_by_highest = True``.
+
 Optional besides: ``wakes_on()`` yields the events after which a pod that the plugin turned down is worth another try
 (without it: any event); ``sign(pod)`` returns everything the plugin reads of a pod, so that pods with equal signatures
 share verdicts (without it, or when it returns None: every pod is asked about); ``depends`` says what else its answers
@@ -69,8 +73,10 @@ Signature = Mapping[str, Hashable]
 class Depends(Enum):
     """What a plugin's verdict or raw score for a row hangs on, besides the pod's signature."""
 
+    NODES = "nodes"
+    """The nodes themselves, whatever pods are on them: kept until a node comes, goes or changes."""
     ROW = "row"
-    """That row's own facts only: re-judging a changed row is enough."""
+    """That row's own facts, its pods among them: judging a changed row again is enough."""
     CLUSTER = "cluster"
     """Anything in the snapshot: judged afresh for every pod."""
 

@@ -6,14 +6,14 @@ attempt with a ``PluginError`` that names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from moorage.errors import MoorageError, PluginError
+from moorage.errors import PluginError
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status
@@ -22,7 +22,10 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["MAX_SCORE", "PreFiltered", "Scores", "ask", "run_filter", "run_pre_filter", "run_score", "shifted"]
+__all__ = [
+    "MAX_SCORE", "PreFiltered", "Scores", "ask", "check_range", "checked", "drained", "normalized", "refused_rows",
+    "run_filter", "run_pre_filter", "run_score", "scored", "shifted",
+]  # fmt: skip
 
 MAX_SCORE = 100
 
@@ -67,7 +70,7 @@ def ask(step: Step, point: str, *args: Any) -> Any:
     """Call a plugin; whatever it raises becomes a ``PluginError``."""
     try:
         return step.call(*args)
-    except MoorageError:
+    except PluginError:
         raise
     except Exception as error:
         raise PluginError(step.name, f"failed in {point}: {type(error).__name__}: {error}") from error
@@ -121,10 +124,10 @@ def run_filter(profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeVi
             left = np.flatnonzero(open_rows)
             rejects = [
                 Reject(_spread(r.rows, left, len(nodes)), r.reason, r.unresolvable, r.error)
-                for r in _drained(step, state, nodes.only(open_rows))
+                for r in drained(step, state, nodes.only(open_rows))
             ]
         else:
-            rejects = _drained(step, state, nodes)
+            rejects = drained(step, state, nodes)
         if rejects:
             _note_errors(step.name, rejects, nodes, open_rows, verdicts)
             _refuse(step.name, [reject for reject in rejects if not reject.error], nodes, open_rows, verdicts)
@@ -138,10 +141,25 @@ def _spread(mask: BoolArray, at: npt.NDArray[np.intp], size: int) -> BoolArray:
     return full
 
 
-def _drained(step: Step, state: Any, nodes: NodeView) -> list[Reject]:
+def refused_rows(step: Step, state: Any, nodes: NodeView) -> BoolArray | None:
+    """Return which rows of a view one plugin refuses, for whatever reason; None if it refuses none.
+
+    Raises  PluginError if there are rows that it cannot judge
+    """
+    rejects = drained(step, state, nodes)
+    if not rejects:
+        return None
+    for reject in rejects:
+        if reject.error and reject.rows.any():
+            raise PluginError(step.name, reject.reason)
+    return rejects[0].rows if len(rejects) == 1 else np.logical_or.reduce([reject.rows for reject in rejects])
+
+
+def drained(step: Step, state: Any, nodes: NodeView) -> list[Reject]:
+    """Run one plugin's Filter and return all it had to say."""
     try:
         rejects: list[Reject] = list(step.call(state, nodes) or ())
-    except MoorageError:
+    except PluginError:
         raise
     except Exception as error:
         raise PluginError(step.name, f"failed in filter: {type(error).__name__}: {error}") from error
@@ -216,24 +234,33 @@ def run_score(profile: Profile, found: PreFiltered, pod: PodInfo, feasible: Node
         if step.name in skipped:
             continue
         state = states[step.name] if step.name in states else found.states.get(step.name, pod)
-        scores = raw[step.name] = _checked(step, "score", ask(step, "score", state, feasible), len(feasible))
-        normalize = getattr(step.plugin, "normalize", None)
-        if normalize is not None:
-            scores = _checked(step, "normalize", _normalized(step, normalize, state, scores), len(feasible))
-        _in_range(step, scores, feasible)
+        raw[step.name] = scored(step, state, feasible)
+        scores = normalized(step, state, raw[step.name])
+        check_range(step, scores, feasible)
         final[step.name] = scores * profile.weights.get(step.name, 1)
         total = total + final[step.name]
     return Scores(feasible.row_numbers, total, raw, final)
 
 
-def _normalized(step: Step, normalize: Callable[..., Any], state: Any, scores: IntArray) -> Any:
+def scored(step: Step, state: Any, nodes: NodeView) -> IntArray:
+    """Return the raw scores that one plugin gives the rows of a view."""
+    return checked(step, "score", ask(step, "score", state, nodes), len(nodes))
+
+
+def normalized(step: Step, state: Any, scores: IntArray) -> IntArray:
+    """Return raw scores as the plugin normalises them; as they are, if it does not."""
+    normalize = getattr(step.plugin, "normalize", None)
+    if normalize is None:
+        return scores
     try:
-        return normalize(state, scores)
+        answer = normalize(state, scores)
     except Exception as error:
         raise PluginError(step.name, f"failed in normalize: {type(error).__name__}: {error}") from error
+    return checked(step, "normalize", answer, len(scores))
 
 
-def _checked(step: Step, point: str, scores: Any, rows: int) -> IntArray:
+def checked(step: Step, point: str, scores: Any, rows: int) -> IntArray:
+    """Return what a plugin gave as scores, having made sure that it is an array of whole numbers, one a row."""
     if not isinstance(scores, np.ndarray) or scores.shape != (rows,) or scores.dtype.kind not in "iu":
         raise PluginError(
             step.name, f"answered {scores!r} in {point}; return an int64 array with one score for each of {rows} rows"
@@ -241,7 +268,8 @@ def _checked(step: Step, point: str, scores: Any, rows: int) -> IntArray:
     return scores
 
 
-def _in_range(step: Step, scores: IntArray, feasible: NodeView) -> None:
+def check_range(step: Step, scores: IntArray, feasible: NodeView) -> None:
+    """Make sure that normalised scores lie in 0-100."""
     wrong = np.flatnonzero((scores < 0) | (scores > MAX_SCORE))
     if len(wrong):
         at = int(wrong[0])

@@ -86,9 +86,7 @@ class DynamicResources:
         if isinstance(claims, str):
             return Hold.because(claims, unresolvable=True)
         if self._by_device(pod, snapshot):
-            raise AttemptError(
-                self.name, f'running PreFilter plugin "{self.name}": devices by resource are not there yet'
-            )
+            raise AttemptError(self.name, f'running PreFilter plugin "{self.name}": devices by resource are not there yet')
         if not claims:
             return SKIP
         if any(claim.status.allocation is None for claim in claims):

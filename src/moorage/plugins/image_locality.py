@@ -51,7 +51,7 @@ class ImageLocality:
     """The plugin. A row's score hangs on all nodes, but not on pods, so it is kept until images or nodes change."""
 
     name = "ImageLocality"
-    depends = Depends.CLUSTER
+    depends = Depends.NODES
     #: Sets of images whose scores are kept.
     capacity = 1024
 

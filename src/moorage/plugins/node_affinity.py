@@ -78,7 +78,8 @@ class NodeAffinity:
     """The plugin. Filter's state is the pod itself: its affinity is compiled once for all its copies."""
 
     name = "NodeAffinity"
-    depends = Depends.ROW
+    depends = Depends.NODES
+    scales_by_highest = True
     Args = NodeAffinityArgs
 
     def __init__(self, args: NodeAffinityArgs | None = None) -> None:

@@ -39,7 +39,7 @@ class NodeDeclaredFeatures:
     """The plugin."""
 
     name = "NodeDeclaredFeatures"
-    depends = Depends.ROW
+    depends = Depends.NODES
 
     def __init__(self) -> None:
         self._enabled = True

@@ -27,7 +27,7 @@ class NodeName:
     """The plugin."""
 
     name = "NodeName"
-    depends = Depends.ROW
+    depends = Depends.NODES
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         wanted = pod.spec.node_name

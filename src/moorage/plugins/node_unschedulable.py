@@ -32,7 +32,7 @@ class NodeUnschedulable:
     """The plugin."""
 
     name = "NodeUnschedulable"
-    depends = Depends.ROW
+    depends = Depends.NODES
 
     def __init__(self) -> None:
         self._numeric = False

@@ -37,7 +37,8 @@ class TaintToleration:
     """The plugin. It always scores, so that a cluster without taints gives every node its 100."""
 
     name = "TaintToleration"
-    depends = Depends.ROW
+    depends = Depends.NODES
+    scales_by_highest = True
 
     def __init__(self) -> None:
         self._numeric = False

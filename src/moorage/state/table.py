@@ -20,6 +20,7 @@ from moorage.state.counts import HeldTerm, HeldTerms, PodCounts
 from moorage.state.labels import InternedColumn, LabelColumns
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount
+from moorage.state.ring import Ring
 
 __all__ = ["ChangeLog", "ImageHolders", "NodeTable"]
 
@@ -28,7 +29,8 @@ class ChangeLog:
     """Rows in the order they changed.
 
     ``layout`` counts the times rows were added, removed or renumbered; ``images`` the times a node that reports images was
-    described anew, so that what follows from images alone can be kept while pods come and go.
+    described anew, so that what follows from images alone can be kept while pods come and go; ``nodes`` the times any node
+    came, went or was described anew.
     """
 
     #: Entries kept; a reader that is further behind has to look at every row.
@@ -39,6 +41,7 @@ class ChangeLog:
         self.images = 0
         #: While this is true nothing is noted: what changes will be put back before anybody reads on.
         self.muted = False
+        self.nodes = 0
         self._rows: list[int] = []
         self._dropped = 0
 
@@ -98,6 +101,7 @@ class NodeTable:
         #: row that a what-if is open on → the holders, before it, of each port it touched
         self._what_ifs: dict[int, dict[HostPort, int]] = {}
         self._arrived = 0
+        self._ring: tuple[int, Ring] | None = None
         self._allocatable: dict[str, Column] = {}
         self._requested: dict[str, Column] = {}
 
@@ -117,6 +121,12 @@ class NodeTable:
         if column is None:
             column = columns[resource] = self.space.column()
         return column
+
+    def ring(self) -> Ring:
+        """Return the rows in the order of their names' hashes; good until a row comes or goes."""
+        if self._ring is None or self._ring[0] != self.changes.layout:
+            self._ring = (self.changes.layout, Ring(self.name_hash.view.copy()))
+        return self._ring[1]
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
@@ -166,6 +176,7 @@ class NodeTable:
         if row != last:
             self.row_of[self.nodes[row].name] = row
         self.changes.layout += 1
+        self.changes.nodes += 1
         return pods
 
     def _describe(self, row: int, node: Node) -> None:
@@ -182,6 +193,7 @@ class NodeTable:
         for image in node.status.images:
             for name in image.names:
                 self.images.setdefault(name, ImageHolders(image.size_bytes, set())).rows.add(row)
+        self.changes.nodes += 1
         self.changes.note(row)
 
     def _drop_images(self, row: int, node: Node) -> None:

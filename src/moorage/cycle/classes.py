@@ -1,0 +1,286 @@
+"""Pod classes: not asking twice.
+
+Pods whose signatures agree get the same answers from every rule that looks at nothing but the pod and a node. For such a class
+the verdict and the scores of every row are kept. When a pod lands, one row has changed: the next pod of the class has just that
+row judged again, and takes the best. Rules that look at more (other pods' topology, volumes) are asked for every pod, over
+columns, and their answers laid over what is kept.
+
+Nothing is approximated. ``Cycle`` decides the same with and without this file, and a property test holds it to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.cycle.attempt import Nominated, contenders, judge_with_nominated
+from moorage.cycle.kept_scores import KeptScores
+from moorage.cycle.ties import draw, ring_position
+from moorage.framework.points import Depends
+from moorage.framework.profile import Profile, Step
+from moorage.framework.running import PreFiltered, ask, check_range, normalized, refused_rows, scored
+from moorage.framework.verdicts import SKIP, Hold, Narrow
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["ClassCache", "Quick"]
+
+#: Up to so many changed rows are judged one by one; more, as columns.
+FEW = 8
+_POINTS = ("preFilter", "filter", "preScore", "score")
+
+
+@dataclass(frozen=True, slots=True)
+class Quick:
+    """A decision reached by class: the row, how many rows were feasible, and what PreFilter left for Reserve and the rest."""
+
+    row: int
+    feasible: int
+    found: PreFiltered
+
+
+class ClassCache:
+    """The live classes of one profile; the one that was not asked for longest is dropped first."""
+
+    def __init__(self, profile: Profile, capacity: int = 256) -> None:
+        self._profile = profile
+        self._capacity = capacity
+        self._classes: dict[Hashable, _PodClass] = {}
+        steps = {step.name: step for point in _POINTS for step in profile.at(point)}
+        self._always_asked = frozenset(name for name, step in steps.items() if depends_of(step) is Depends.CLUSTER)
+        self._signers = [(name, step.plugin.sign) for name, step in steps.items() if name not in self._always_asked]
+
+    def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
+        """Return the decision, or None if it has to be made the long way: nothing fits, or a plugin wants a closer look."""
+        key, asked = self._sign(pod)
+        try:
+            hash(key)
+        except TypeError:  # a signature that cannot be hashed
+            return None
+        known = self._classes.pop(key, None)
+        if known is None or not known.refresh(pod, snapshot):
+            known = _PodClass(self._profile, asked, pod, snapshot)
+            if len(self._classes) >= self._capacity:
+                del self._classes[next(iter(self._classes))]
+        self._classes[key] = known
+        return known.decide(pod, snapshot, nominated, seed)
+
+    def _sign(self, pod: PodInfo) -> tuple[Hashable, frozenset[str]]:
+        """Return the pod's class, and the plugins that have to be asked about each of its pods."""
+        merged: dict[str, Hashable] = {}
+        asked = self._always_asked
+        for name, sign in self._signers:
+            signature = sign(pod)
+            if signature is None:
+                asked = asked | {name}
+            elif signature:
+                merged.update(signature)
+        return (tuple(merged.items()), asked), asked
+
+
+def depends_of(step: Step) -> Depends:
+    """Return what a plugin's answers hang on. One that does not say, does not sign, or normalises by more is always asked."""
+    plugin = step.plugin
+    scales = getattr(plugin, "normalize", None) is None or getattr(plugin, "scales_by_highest", False)
+    if not callable(getattr(plugin, "sign", None)) or not scales:
+        return Depends.CLUSTER
+    depends: Depends = getattr(plugin, "depends", Depends.CLUSTER)
+    return depends
+
+
+class _PodClass:
+    """What is kept for one class. Arrays have one entry a row of the table."""
+
+    def __init__(self, profile: Profile, asked: frozenset[str], pod: PodInfo, snapshot: Snapshot) -> None:
+        self._profile = profile
+        self._asked = asked
+        self._states: dict[str, Any] = {}
+        self._skipped: set[str] = set()
+        self._refused = False
+        self._nodes_seen = snapshot.table.changes.nodes
+        self._position = snapshot.table.changes.position
+        view = snapshot.nodes
+        self._nodes_allow: BoolArray = np.ones(len(view), dtype=bool)
+        for step in profile.at("preFilter"):
+            if step.name not in asked:
+                self._pre_filter(step, pod, snapshot)
+        kept = [s for s in profile.at("filter") if s.name not in asked and s.name not in self._skipped]
+        self._row_filters = [s for s in kept if depends_of(s) is Depends.ROW]
+        self._refuse(self._nodes_allow, (s for s in kept if depends_of(s) is Depends.NODES), pod, view)
+        self.allowed: BoolArray = self._nodes_allow.copy()
+        self._refuse(self.allowed, self._row_filters, pod, view)
+        self._scores = KeptScores(profile, asked, self._states, pod, view, self.allowed)
+        self._count = int(np.count_nonzero(self.allowed))
+        self._rows: npt.NDArray[np.intp] | None = None
+        self._asked_pre_filters = [s for s in profile.at("preFilter") if s.name in asked]
+        self._asked_filters = [s for s in profile.at("filter") if s.name in asked]
+        self._asked_pre_scores = [s for s in profile.at("preScore") if s.name in asked]
+        self._asked_scores = [s for s in profile.at("score") if s.name in asked]
+
+    def _pre_filter(self, step: Step, pod: PodInfo, snapshot: Snapshot) -> None:
+        answer = ask(step, "preFilter", pod, snapshot)
+        if answer is SKIP:
+            self._skipped.add(step.name)
+        elif isinstance(answer, Hold):
+            self._refused = True
+        elif isinstance(answer, Narrow):
+            self._nodes_allow &= snapshot.nodes.named(answer.nodes)
+            self._states[step.name] = answer.state
+        else:
+            self._states[step.name] = answer
+
+    def _refuse(self, open_rows: BoolArray, steps: Iterable[Step], pod: PodInfo, view: NodeView) -> None:
+        for step in steps:
+            refused = refused_rows(step, self._states.get(step.name, pod), view)
+            if refused is not None:
+                open_rows &= ~refused
+
+    # -- keeping up ---------------------------------------------------------------------------------------------------
+
+    def refresh(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Judge the rows that changed since the last pod of the class; False if too much has changed for that."""
+        changes = snapshot.table.changes
+        if changes.nodes != self._nodes_seen:
+            return False
+        changed = changes.since(self._position)
+        if changed is None:
+            return False
+        self._position = changes.position
+        if changed:
+            rows = changed if len(changed) == 1 else list(dict.fromkeys(changed))
+            if len(rows) <= FEW:
+                for row in rows:
+                    self._judge_row(row, pod, snapshot)
+            else:
+                self._judge_rows(np.array(rows, dtype=np.intp), pod, snapshot)
+            self._rows = None
+        return True
+
+    def _judge_row(self, row: int, pod: PodInfo, snapshot: Snapshot) -> None:
+        allowed = bool(self._nodes_allow[row])
+        node = snapshot.nodes.one(row)
+        view = NodeView(snapshot, np.array([row], dtype=np.intp))
+        for step in self._row_filters if allowed else ():
+            state = self._states.get(step.name, pod)
+            judge = getattr(step.plugin, "filter_node", None)
+            if judge is not None:
+                refused = judge(state, node) is not None
+            else:
+                mask = refused_rows(step, state, view)
+                refused = mask is not None and bool(mask[0])
+            if refused:
+                allowed = False
+                break
+        self._count += allowed - int(self.allowed[row])
+        self.allowed[row] = allowed
+        self._scores.rescore_row(row, node, view, pod, allowed=allowed)
+
+    def _judge_rows(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> None:
+        view = NodeView(snapshot, rows)
+        allowed = self._nodes_allow[rows]
+        self._refuse(allowed, self._row_filters, pod, view)
+        self._count += int(np.count_nonzero(allowed)) - int(np.count_nonzero(self.allowed[rows]))
+        self.allowed[rows] = allowed
+        self._scores.rescore(view, pod)
+
+    # -- deciding -----------------------------------------------------------------------------------------------------
+
+    def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
+        """Return where the pod goes; None if that takes the long way."""
+        if self._refused or not self._scores.is_sound() or not self._count:
+            return None
+        found, narrowed = self._found(pod, snapshot)
+        if found is None:
+            return None
+        feasible = self._feasible(pod, snapshot, found, narrowed, nominated)
+        count = self._count if feasible is None else int(np.count_nonzero(feasible))
+        if count == 0:
+            return None
+        if count == 1:
+            return Quick(int((self.allowed if feasible is None else feasible).argmax()), 1, found)
+        rows = self._allowed_rows if feasible is None else np.flatnonzero(feasible)
+        extra = self._asked_scores_of(pod, snapshot, found, rows)
+        row = self._scores.first_best(ring_position(pod.uid, seed)) if extra is None and feasible is None else None
+        if row is not None:
+            return Quick(row, count, found)
+        totals = self._scores.totals(rows, pod) if extra is None else self._scores.totals(rows, pod) + extra
+        if not self._scores.is_sound():
+            return None
+        best = rows[totals == totals.max()]
+        return Quick(draw(snapshot.table, best, pod.uid, seed), count, found)
+
+    @property
+    def _allowed_rows(self) -> npt.NDArray[np.intp]:
+        if self._rows is None:
+            self._rows = np.flatnonzero(self.allowed)
+        return self._rows
+
+    def _found(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PreFiltered | None, BoolArray | None]:
+        """Run the PreFilters that are always asked. None if one turned the pod down."""
+        states, skipped = self._states, self._skipped
+        narrowed: BoolArray | None = None
+        if self._asked_pre_filters:
+            states, skipped = dict(states), set(skipped)
+            for step in self._asked_pre_filters:
+                answer = ask(step, "preFilter", pod, snapshot)
+                if answer is SKIP:
+                    skipped.add(step.name)
+                elif isinstance(answer, Hold):
+                    return None, None
+                elif isinstance(answer, Narrow):
+                    mask = snapshot.nodes.named(answer.nodes)
+                    narrowed = mask if narrowed is None else narrowed & mask
+                    states[step.name] = answer.state
+                else:
+                    states[step.name] = answer
+        return PreFiltered(states, frozenset(skipped)), narrowed
+
+    def _feasible(
+        self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, narrowed: BoolArray | None, nominated: Nominated
+    ) -> BoolArray | None:
+        """Return which rows are feasible; None if it is just those that the class allows."""
+        feasible = None if narrowed is None else self.allowed & narrowed
+        for step in self._asked_filters:
+            if step.name not in found.skipped:
+                refused = refused_rows(step, found.state_of(step, pod), snapshot.nodes)
+                if refused is not None:
+                    feasible = (self.allowed if feasible is None else feasible) & ~refused
+        for name, pods in nominated.items():
+            row = snapshot.table.row_of.get(name)
+            if row is not None and contenders(pods, pod):
+                feasible = self.allowed.copy() if feasible is None else feasible
+                if feasible[row]:
+                    feasible[row] = judge_with_nominated(self._profile, found, pod, snapshot, row, pods) is None
+        return feasible
+
+    def _asked_scores_of(
+        self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, rows: npt.NDArray[np.intp]
+    ) -> IntArray | None:
+        """Score the feasible rows by the plugins that are always asked; None if all of them pass."""
+        if not self._asked_scores:
+            return None
+        view = snapshot.nodes if len(rows) == len(snapshot.table) else NodeView(snapshot, rows)
+        states: dict[str, Any] = {}
+        passed: set[str] = set()
+        for step in self._asked_pre_scores:
+            state = ask(step, "preScore", pod, snapshot, view)
+            if state is SKIP:
+                passed.add(step.name)
+            else:
+                states[step.name] = state
+        total: IntArray | None = None
+        for step in self._asked_scores:
+            if step.name in passed:
+                continue
+            state = states[step.name] if step.name in states else found.states.get(step.name, pod)
+            scores = normalized(step, state, scored(step, state, view))
+            check_range(step, scores, view)
+            weighted = scores * self._profile.weights.get(step.name, 1)
+            total = weighted if total is None else total + weighted
+        return total

@@ -1,0 +1,135 @@
+"""The scores of a pod class, kept for every row and summed up, ready for the pick.
+
+Raw scores are kept, because what a raw score comes to may hang on the highest raw score among the feasible rows. Plugins whose
+raw scores are all alike (no taints, no preferences) come to one constant; only where they differ is the highest looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.framework.points import Depends
+from moorage.framework.profile import Profile, Step
+from moorage.framework.running import MAX_SCORE, ask, normalized, scored
+from moorage.framework.verdicts import SKIP
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = ["KeptScores"]
+
+#: Stands in for the total of a refused row: below any total.
+REFUSED = -1
+
+
+class KeptScores:
+    """Totals over the plugins that need not be asked about each pod.
+
+    ``allowed`` is the class's own array of rows that may be picked. Not ``is_sound`` any more when a plugin scored out of
+    range: then the long way has to be taken, which says so.
+    """
+
+    def __init__(
+        self, profile: Profile, asked: frozenset[str], found: Mapping[str, Any], pod: PodInfo, view: NodeView,
+        allowed: BoolArray,
+    ) -> None:  # fmt: skip
+        self._broken = False
+        self._allowed = allowed
+        self._weights = profile.weights
+        self._ring = view.table.ring()
+        self._states = dict(found)
+        passed: set[str] = set()
+        for step in profile.at("preScore"):
+            if step.name not in asked:
+                state = ask(step, "preScore", pod, view.snapshot, view)
+                if state is SKIP:
+                    passed.add(step.name)
+                else:
+                    self._states[step.name] = state
+        steps = [s for s in profile.at("score") if s.name not in asked and s.name not in passed]
+        self._scaling = [s for s in steps if getattr(s.plugin, "normalize", None) is not None]
+        self._plain = [s for s in steps if getattr(s.plugin, "normalize", None) is None]
+        self._on_pods = [s for s in steps if getattr(s.plugin, "depends", None) is not Depends.NODES]
+        self._must_sum_up = any(s in self._scaling for s in self._on_pods)
+        self._raw = {s.name: scored(s, self._state(s, pod), view).astype(np.int64) for s in steps}
+        self._sum_up(pod)
+
+    def is_sound(self) -> bool:
+        return not self._broken
+
+    def _state(self, step: Step, pod: PodInfo) -> Any:
+        return self._states.get(step.name, pod)
+
+    def _weight(self, step: Step) -> int:
+        return self._weights.get(step.name, 1)
+
+    def _sum_up(self, pod: PodInfo) -> None:
+        """Work out every row's total; plugins whose outcome hangs on the highest feasible raw score are left for later."""
+        total = np.zeros(len(self._allowed), dtype=np.int64)
+        for step in self._plain:
+            self._check(self._raw[step.name])
+            total += self._raw[step.name] * self._weight(step)
+        self._varying: list[Step] = []
+        for step in self._scaling:
+            raw = self._raw[step.name]
+            if (raw == raw[0]).all():
+                total += self._scaled(step, raw[:1], pod) * self._weight(step)
+            else:
+                self._varying.append(step)
+        self._total: IntArray = total
+        self._in_ring: IntArray = np.where(self._allowed, total, REFUSED)[self._ring.rows]
+
+    def _scaled(self, step: Step, raw: IntArray, pod: PodInfo) -> IntArray:
+        scores = normalized(step, self._state(step, pod), raw)
+        self._check(scores)
+        return scores
+
+    def _check(self, scores: IntArray) -> None:
+        self._broken = self._broken or int(scores.min()) < 0 or int(scores.max()) > MAX_SCORE
+
+    # -- the pick -----------------------------------------------------------------------------------------------------
+
+    def totals(self, rows: npt.NDArray[np.intp], pod: PodInfo) -> IntArray:
+        """Return the totals of the feasible rows (all of them: the highest raw score is looked for among them)."""
+        totals: IntArray = self._total[rows]
+        for step in self._varying:
+            totals = totals + self._scaled(step, self._raw[step.name][rows], pod) * self._weight(step)
+        return totals
+
+    def first_best(self, start: np.uint64) -> int | None:
+        """Return the best allowed row, the first at or after ``start`` on the ring where several are.
+
+        None if totals hang on which rows are feasible: then use ``totals``.
+        """
+        if self._varying:
+            return None
+        return self._ring.first_best(self._in_ring, start)
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def rescore_row(self, row: int, node: NodeInfo, view: NodeView, pod: PodInfo, *, allowed: bool) -> None:
+        """Work out one row again, given as a node and as a view of itself. What hangs on nodes alone stands."""
+        if self._must_sum_up:
+            self.rescore(view, pod)
+            return
+        total = int(self._total[row])
+        for step in self._on_pods:
+            rate = getattr(step.plugin, "score_node", None)
+            state = self._state(step, pod)
+            score = int(scored(step, state, view)[0]) if rate is None else int(rate(state, node))
+            self._broken = self._broken or not 0 <= score <= MAX_SCORE
+            raw = self._raw[step.name]
+            total += (score - int(raw[row])) * self._weight(step)
+            raw[row] = score
+        self._total[row] = total
+        self._in_ring[self._ring.place_of[row]] = total if allowed else REFUSED
+
+    def rescore(self, view: NodeView, pod: PodInfo) -> None:
+        """Work out some rows again."""
+        for step in self._on_pods:
+            self._raw[step.name][view.row_numbers] = scored(step, self._state(step, pod), view)
+        self._sum_up(pod)

@@ -1,0 +1,35 @@
+"""The ring of nodes: rows in the order of their names' hashes, which ties are broken along."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Ring"]
+
+
+class Ring:
+    """Rows sorted by hash. ``rows[place]`` is a row, ``place_of[row]`` its place, ``hashes`` are ascending."""
+
+    def __init__(self, hashes: npt.NDArray[np.uint64]) -> None:
+        """Put rows on the ring; ``hashes`` has one entry a row."""
+        self.rows: npt.NDArray[np.intp] = np.argsort(hashes, kind="stable")
+        self.hashes: npt.NDArray[np.uint64] = hashes[self.rows]
+        self.place_of: npt.NDArray[np.intp] = np.empty(len(self.rows), dtype=np.intp)
+        self.place_of[self.rows] = np.arange(len(self.rows))
+
+    def first_best(self, scores: npt.NDArray[np.int64], start: np.uint64) -> int:
+        """Return the row with the highest score; where several share it, the first at or after ``start``.
+
+        ``scores`` are in ring order, shape (rows,), at least one.
+        """
+        at = int(np.searchsorted(self.hashes, start))
+        later, earlier = scores[at:], scores[:at]
+        if not len(later):
+            return int(self.rows[earlier.argmax()])
+        place = at + int(later.argmax())
+        if len(earlier):
+            before = int(earlier.argmax())
+            if earlier[before] > scores[place]:
+                place = before
+        return int(self.rows[place])

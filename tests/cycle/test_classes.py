@@ -1,0 +1,200 @@
+"""Deciding by class is deciding: held against the long way, decision by decision, over random histories."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moorage.cycle.cycle import Cycle
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends, points_of
+from moorage.framework.profile import make_profile
+from moorage.framework.registry import Registry
+from moorage.plugins import BUILTIN
+from moorage.testing.builders import a_cluster, a_node, a_pod
+
+ORDER = (
+    "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "PodTopologySpread",
+    "InterPodAffinity", "NodeResourcesBalancedAllocation", "ImageLocality", "NodeDeclaredFeatures",
+)  # fmt: skip
+WEIGHTS = {"TaintToleration": 3, "NodeAffinity": 2, "PodTopologySpread": 2, "InterPodAffinity": 2}
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+
+
+class Bench:
+    gates = FeatureGates()
+
+
+def default_profile():
+    registry = Registry(BUILTIN)
+    plugins = {}
+    for name in (n for n in ORDER if n in registry):
+        plugins[name] = registry.build(name)
+        if hasattr(plugins[name], "attach"):
+            plugins[name].attach(Bench())
+    points = {}
+    for name, plugin in plugins.items():
+        for point in points_of(plugin):
+            points.setdefault(point, []).append(name)
+    return make_profile("default-scheduler", plugins, points, WEIGHTS)
+
+
+node = st.builds(
+    lambda at, zone, disk, cpu, taint, off, image: a_node(
+        f"n{at}",
+        {HOST: f"n{at}", **({ZONE: zone} if zone else {}), **({"disk": disk} if disk else {})},
+        allocatable={"cpu": cpu, "memory": "4Gi", "pods": 5},
+        taints=[{"key": "t", "value": "v", "effect": taint}] if taint else [],
+        unschedulable=off,
+        images=[{"names": ["app:1"], "sizeBytes": 300_000_000}] if image else [],
+    ),
+    st.integers(0, 7), st.sampled_from(["a", "b", "c", ""]), st.sampled_from(["ssd", "hdd", ""]), st.integers(1, 4),
+    st.sampled_from(["", "", "NoSchedule", "PreferNoSchedule"]), st.sampled_from([False, False, True]), st.booleans(),
+)  # fmt: skip
+
+selector = st.sampled_from([{"matchLabels": {"app": "x"}}, {"matchLabels": {"app": "y"}}])
+term = st.builds(lambda key, sel: {"topologyKey": key, "labelSelector": sel}, st.sampled_from([ZONE, HOST]), selector)
+affinity = st.fixed_dictionaries(
+    {},
+    optional={
+        "podAffinity": st.fixed_dictionaries(
+            {},
+            optional={
+                "requiredDuringSchedulingIgnoredDuringExecution": st.lists(term, max_size=1),
+                "preferredDuringSchedulingIgnoredDuringExecution": st.lists(
+                    st.builds(lambda w, t: {"weight": w, "podAffinityTerm": t}, st.integers(1, 100), term), max_size=2
+                ),
+            },
+        ),
+        "podAntiAffinity": st.fixed_dictionaries(
+            {}, optional={"requiredDuringSchedulingIgnoredDuringExecution": st.lists(term, max_size=1)}
+        ),
+        "nodeAffinity": st.fixed_dictionaries(
+            {},
+            optional={
+                "preferredDuringSchedulingIgnoredDuringExecution": st.lists(
+                    st.builds(
+                        lambda w, v: {
+                            "weight": w,
+                            "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": [v]}]},
+                        },
+                        st.integers(1, 100),
+                        st.sampled_from(["ssd", "hdd"]),
+                    ),
+                    max_size=2,
+                )
+            },
+        ),
+    },
+)
+spread = st.builds(
+    lambda skew, key, when, sel: {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": when, "labelSelector": sel},
+    st.integers(1, 2), st.sampled_from([ZONE, HOST]), st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]), selector,
+)  # fmt: skip
+template = st.fixed_dictionaries(
+    {
+        "containers": st.builds(
+            lambda cpu, port, image: [
+                {
+                    "name": "c",
+                    "image": image,
+                    "resources": {"requests": {"cpu": cpu} if cpu else {}},
+                    "ports": [{"hostPort": port}] if port else [],
+                }
+            ],
+            st.sampled_from(["", "100m", "500m", "1"]),
+            st.sampled_from([0, 0, 0, 80]),
+            st.sampled_from(["app:1", "other"]),
+        ),
+    },
+    optional={
+        "affinity": affinity,
+        "topologySpreadConstraints": st.lists(spread, max_size=1),
+        "tolerations": st.just([{"operator": "Exists"}]),
+        "nodeSelector": st.sampled_from([{"disk": "ssd"}, {}]),
+    },
+)
+step = st.one_of(
+    st.tuples(st.just("pod"), st.integers(0, 3)),
+    st.tuples(st.just("pod"), st.integers(0, 3)),
+    st.tuples(st.just("pod"), st.integers(0, 3)),
+    st.tuples(st.just("remove"), st.integers(0, 50)),
+    st.tuples(st.just("node"), node),
+    st.tuples(st.just("drop"), st.integers(0, 7)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    nodes=st.lists(node, min_size=1, max_size=8, unique_by=lambda n: n.name),
+    templates=st.lists(st.tuples(template, st.sampled_from(["x", "y"])), min_size=4, max_size=4),
+    steps=st.lists(step, min_size=5, max_size=40),
+)
+def test_decisions_by_class_are_those_of_the_long_way(nodes, templates, steps):
+    profile = default_profile()
+    cluster = a_cluster(nodes)
+    quick, plain = Cycle(seed=1), Cycle(seed=1, by_class=False)
+    placed = []
+    for at, (what, arg) in enumerate(steps):
+        if what == "node":
+            cluster.set_node(arg)
+        elif what == "drop":
+            cluster.remove_node(f"n{arg}")
+        elif what == "remove" and placed:
+            cluster.remove_pod(placed.pop(arg % len(placed)))
+        elif what == "pod":
+            spec, app = templates[arg]
+            pod = a_pod(f"p{at}", {"app": app}, **spec)
+            one = quick.decide(profile, pod, cluster.snapshot)
+            two = plain.decide(profile, pod, cluster.snapshot)
+            assert (one.node, one.feasible, one.message) == (two.node, two.feasible, two.message)
+            if one.node is not None:
+                cluster.assume(pod, one.node)
+                placed.append(pod.uid)
+
+
+def test_a_known_class_is_not_judged_again():
+    asked = []
+
+    class Counts:
+        name = "Counts"
+        depends = Depends.ROW
+
+        def filter(self, pod, nodes):
+            asked.append(len(nodes))
+            return ()
+
+        def sign(self, pod):
+            return {}
+
+    profile = make_profile("s", {"Counts": Counts()}, {"filter": ["Counts"]}, {})
+    cluster = a_cluster([a_node(f"n{at}") for at in range(50)])
+    cycle = Cycle()
+    for at in range(4):
+        pod = a_pod(f"p{at}")
+        cluster.assume(pod, cycle.decide(profile, pod, cluster.snapshot).node)
+    assert asked == [50, 1, 1, 1]
+
+
+@pytest.mark.parametrize("answer", [None, {"x": {}}])
+def test_a_plugin_that_cannot_sign_is_asked_every_time(answer):
+    asked = []
+
+    class Shy:
+        name = "Shy"
+        depends = Depends.ROW
+
+        def filter(self, pod, nodes):
+            asked.append(len(nodes))
+            return ()
+
+        def sign(self, pod):
+            return answer
+
+    profile = make_profile("s", {"Shy": Shy()}, {"filter": ["Shy"]}, {})
+    cluster = a_cluster([a_node(f"n{at}") for at in range(5)])
+    cycle = Cycle()
+    for at in range(3):
+        cycle.decide(profile, a_pod(f"p{at}"), cluster.snapshot)
+    assert asked == [5, 5, 5]

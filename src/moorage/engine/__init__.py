@@ -1,0 +1,1 @@
+"""Queue, state and cycle as one machine: facts in, decisions out."""

@@ -1,0 +1,114 @@
+"""Answer recorded scenarios: ``python -m moorage.testing.answers FILE… > answers.jsonl``.
+
+Reads files of scenarios (one JSON document a line, ``.gz`` or not) and prints one line of JSON for each: what Moorage decides
+where the real kube-scheduler's decision was recorded. Documents that hold a configuration's text are answered with the
+profiles it resolves to, or the faults for which it is refused.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from moorage.cycle.cycle import Cycle
+from moorage.cycle.decision import Decision
+from moorage.errors import MoorageError
+from moorage.framework.verdicts import Status
+from moorage.testing.config_answers import answer as config_answer
+from moorage.testing.scenarios import Scenario, load_scenario
+
+__all__ = ["answer", "main"]
+
+
+def answer(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the answer to one recorded document."""
+    if "text" in document:
+        return config_answer(document["name"], document["text"])
+    return {"name": document["name"], "results": list(_results(load_scenario(document)))}
+
+
+def _results(scenario: Scenario) -> Iterator[dict[str, Any]]:
+    cycle = Cycle(always_score=True)
+    for pod in scenario.pending:
+        profile = scenario.profiles[pod.spec.scheduler_name]
+        decision = cycle.decide(profile, pod, scenario.cluster.snapshot, scenario.nominated)
+        result = _result(decision, scenario)
+        if scenario.in_sequence and "best" in result:
+            result["chosen"] = result["best"][0]
+            scenario.cluster.assume(pod, result["chosen"])
+            scenario.drop_nomination(pod.uid)
+        yield result
+
+
+def _result(decision: Decision, scenario: Scenario) -> dict[str, Any]:
+    nodes = scenario.cluster.table.nodes
+    result: dict[str, Any] = {"pod": decision.pod.key}
+    if decision.error is not None:
+        return {**result, "error": str(decision.error)}
+    if decision.found is not None and decision.found.nodes is not None:
+        result["preFilterNodes"] = sorted(decision.found.nodes)
+    verdicts = decision.verdicts
+    if verdicts is None:
+        return {**result, "feasible": [], "message": decision.message}
+    if verdicts.pre_filter is not None:
+        result["preFilter"] = _status(verdicts.pre_filter)
+        result["feasible"] = []
+    else:
+        result["filter"] = {nodes[row].name: _status(status) for row, status in verdicts.refused() if status.plugin}
+        result["feasible"] = sorted(nodes[row].name for row in decision.scores.rows) if decision.scores else []
+    if decision.scores is not None:
+        result |= _scored(decision, nodes)
+    if decision.node is None:
+        result["message"] = decision.message
+        if decision.post_filter is not None:
+            result["postFilter"] = {
+                "code": decision.post_filter.code.value,
+                "message": ", ".join(decision.post_filter.reasons),
+                "nominated": decision.post_filter.nominated or "",
+                "victims": sorted(victim.key for victim in decision.post_filter.victims),
+            }
+    return result
+
+
+def _scored(decision: Decision, nodes: list[Any]) -> dict[str, Any]:
+    scores = decision.scores
+    assert scores is not None
+    names = [nodes[row].name for row in scores.rows]
+    return {
+        "scores": {name: {plugin: int(values[at]) for plugin, values in scores.final.items()} for at, name in enumerate(names)},
+        "total": {name: int(scores.total[at]) for at, name in enumerate(names)},
+        "best": sorted(nodes[row].name for row in scores.best()),
+    }
+
+
+def _status(status: Status) -> dict[str, Any]:
+    return {"code": status.code.value, "plugin": status.plugin, "reasons": sorted(status.reasons)}
+
+
+def _lines(path: Path) -> Iterator[str]:
+    data = path.read_bytes()
+    yield from (gzip.decompress(data) if path.suffix == ".gz" else data).decode().splitlines()
+
+
+def main(paths: list[str]) -> int:
+    """Answer every document of the files, one line each, on standard output."""
+    if not paths:
+        print("usage: python -m moorage.testing.answers FILE…", file=sys.stderr)  # noqa: T201
+        return 1
+    for path in paths:
+        for line in _lines(Path(path)):
+            document = json.loads(line)
+            try:
+                answered = answer(document)
+            except MoorageError as error:
+                answered = {"name": document["name"], "error": str(error), "results": []}
+            sys.stdout.write(json.dumps(answered, sort_keys=True) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

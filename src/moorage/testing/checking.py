@@ -1,0 +1,158 @@
+"""``check_plugin``: does a plugin keep the contract of its extension points?
+
+Runs the plugin, alone, over a small varied cluster (or yours) and looks for what would surprise the scheduler: masks of the
+wrong shape, scores out of range, answers that change when asked again or when fewer nodes are shown, a signature that
+changes or cannot be hashed, events that are none. Everything found is told at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from moorage.errors import PluginError
+from moorage.framework.events import Wake
+from moorage.framework.points import points_of
+from moorage.framework.verdicts import Hold, Wait
+from moorage.state.cluster import Cluster, Snapshot
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+from moorage.testing.asking import final_scores, refusals
+from moorage.testing.builders import a_cluster, a_node, a_pod
+
+__all__ = ["check_plugin", "sample_cluster", "sample_pods"]
+
+
+def check_plugin(plugin: Any, *, pods: Iterable[PodInfo] | None = None, cluster: Cluster | None = None) -> None:
+    """Raise AssertionError listing every way in which ``plugin`` breaks its contract, or return.
+
+    ``pods`` and ``cluster`` stand in for the samples; give such as your plugin has something to say about.
+    """
+    bench = _Bench(plugin, (cluster or sample_cluster()).snapshot)
+    broken = list(_check_shape(plugin))
+    for pod in sample_pods() if pods is None else pods:
+        for check in (_check_filter, _check_score, _check_signature, _check_reserve):
+            broken += _run(check, bench, pod)
+    if broken:
+        raise AssertionError(
+            f"plugin {getattr(plugin, 'name', plugin)!r}:\n" + "\n".join(f"  {line}" for line in dict.fromkeys(broken))
+        )
+
+
+def sample_pods() -> list[PodInfo]:
+    """Return pods of several kinds: plain, labelled, with affinity, ports, tolerations, large."""
+    asks = {"name": "c", "image": "app:1", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}
+    near = {"topologyKey": "topology.kubernetes.io/zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+    together = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
+    with_port = {**asks, "ports": [{"containerPort": 80, "hostPort": 80}]}
+    return [
+        a_pod("plain", containers=[{"name": "c"}]),
+        a_pod("web", {"app": "web"}, containers=[asks], priority=5),
+        a_pod("near", {"app": "web"}, containers=[asks], affinity=together),
+        a_pod("bold", containers=[with_port], tolerations=[{"operator": "Exists"}]),
+        a_pod("picky", nodeSelector={"disk": "ssd"}, containers=[asks]),
+        a_pod("large", containers=[{"name": "c", "resources": {"requests": {"cpu": "64"}}}]),
+    ]
+
+
+def sample_cluster() -> Cluster:
+    """Return six nodes in two zones: empty, busy, tainted, cordoned; with a few pods placed."""
+    offers: dict[str, str | int] = {"cpu": "4", "memory": "8Gi", "pods": 10}
+    nodes = [
+        a_node(
+            f"n{at}",
+            {
+                "topology.kubernetes.io/zone": "ab"[at % 2],
+                "kubernetes.io/hostname": f"n{at}",
+                **({"disk": "ssd"} if at < 3 else {}),
+            },
+            allocatable=offers,
+            taints=[{"key": "gpu", "effect": "NoSchedule"}] if at == 4 else [],
+            unschedulable=at == 5,
+        )
+        for at in range(6)
+    ]
+    busy = [
+        a_pod(f"busy-{at}", {"app": "web"}, containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}])
+        for at in range(3)
+    ]
+    return a_cluster(nodes, {"n1": busy[:2], "n2": busy[2:]})
+
+
+@dataclass(frozen=True)
+class _Bench:
+    plugin: Any
+    snapshot: Snapshot
+
+
+def _run(check: Callable[[_Bench, PodInfo], Iterator[str]], bench: _Bench, pod: PodInfo) -> list[str]:
+    try:
+        return [f"pod {pod.name}: {line}" for line in check(bench, pod)]
+    except PluginError as error:
+        return [f"pod {pod.name}: {error}"]
+
+
+def _check_shape(plugin: Any) -> Iterator[str]:
+    name = getattr(plugin, "name", None)
+    if not isinstance(name, str) or not name:
+        yield "has no name; give the class a line such as name = 'MyPlugin'"
+    if not points_of(plugin):
+        yield "implements no extension point; see moorage.framework.points"
+    if callable(getattr(plugin, "reserve", None)) and not callable(getattr(plugin, "unreserve", None)):
+        yield "has reserve and no unreserve, which must undo it"
+    if hasattr(plugin, "wakes_on"):
+        yield from (
+            f"wakes_on yields {wake!r}; yield Wake(event, when)" for wake in plugin.wakes_on() if not isinstance(wake, Wake)
+        )
+
+
+def _check_filter(bench: _Bench, pod: PodInfo) -> Iterator[str]:
+    if not {"filter", "preFilter"} & set(points_of(bench.plugin)):
+        return
+    whole = refusals(bench.plugin, pod, bench.snapshot)
+    if whole != refusals(bench.plugin, pod, bench.snapshot):
+        yield "refuses other nodes when asked again"
+    for row, node in enumerate(bench.snapshot.table.nodes):
+        one = refusals(bench.plugin, pod, NodeView(bench.snapshot, np.array([row], dtype=np.intp)))
+        if one.get(node.name) != whole.get(node.name):
+            yield f"says {one.get(node.name)} of node {node.name} alone, and {whole.get(node.name)} of it among all"
+
+
+def _check_score(bench: _Bench, pod: PodInfo) -> Iterator[str]:
+    if "score" not in points_of(bench.plugin):
+        return
+    if final_scores(bench.plugin, pod, bench.snapshot) != final_scores(bench.plugin, pod, bench.snapshot):
+        yield "scores differently when asked again"
+
+
+def _check_signature(bench: _Bench, pod: PodInfo) -> Iterator[str]:
+    sign = getattr(bench.plugin, "sign", None)
+    if sign is None:
+        return
+    signature = sign(pod)
+    if signature is None:
+        return
+    if signature != sign(PodInfo(pod.pod)):
+        yield f"signs the same pod {signature!r} and {sign(PodInfo(pod.pod))!r}"
+    try:
+        hash(tuple(signature.items()))
+    except TypeError as error:
+        yield f"signature {signature!r} cannot be hashed ({error}); use tuples and frozensets"
+
+
+def _check_reserve(bench: _Bench, pod: PodInfo) -> Iterator[str]:
+    plugin, node = bench.plugin, bench.snapshot.table.nodes[0].name
+    state = None
+    if callable(getattr(plugin, "reserve", None)):
+        held = plugin.reserve(state, pod, node)
+        if held is not None and not isinstance(held, Hold):
+            yield f"answered {held!r} in reserve; answer None or Hold"
+        plugin.unreserve(state, pod, node)
+        plugin.unreserve(state, pod, node)
+    if callable(getattr(plugin, "permit", None)):
+        answer = plugin.permit(state, pod, node)
+        if answer is not None and not isinstance(answer, Hold | Wait):
+            yield f"answered {answer!r} in permit; answer None, Hold or Wait"

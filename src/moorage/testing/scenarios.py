@@ -1,0 +1,108 @@
+"""A recorded scenario as a cluster: objects in, state and profiles out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from moorage.api import core, storage, workloads
+from moorage.api import devices as dra
+from moorage.api.decode import decode
+from moorage.api.defaults import default_node, default_pod
+from moorage.api.meta import Value
+from moorage.config.loading import load
+from moorage.engine.profiles import build_profiles
+from moorage.errors import InputError
+from moorage.framework.features import FeatureGates
+from moorage.framework.profile import Profile
+from moorage.framework.registry import WaitingPod
+from moorage.plugins import builtin_registry
+from moorage.state.cluster import Cluster, Snapshot
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["Scenario", "load_scenario"]
+
+DEFAULT_CONFIG = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+@cache
+def _kinds() -> Mapping[str, type[Value]]:
+    return {
+        name: kind
+        for module in (core, workloads, storage, dra)
+        for name, kind in vars(module).items()
+        if isinstance(kind, type) and issubclass(kind, Value) and "metadata" in kind.__struct_fields__
+    }
+
+
+@dataclass
+class _Bench:
+    """Stands in for a running scheduler: plugins find the gates and the snapshot here, and no pod ever waits."""
+
+    gates: FeatureGates
+    snapshot: Snapshot
+    now: float = 0.0
+
+    def waiting(self) -> Iterable[WaitingPod]:
+        return ()
+
+    def evicting_for(self, uid: str) -> bool:
+        return False
+
+    def activate(self, pods: Iterable[PodInfo]) -> None:
+        del pods
+
+
+@dataclass
+class Scenario:
+    """A cluster, the pods that wait for a place in it, and the profiles that judge them."""
+
+    cluster: Cluster
+    pending: list[PodInfo]
+    profiles: Mapping[str, Profile]
+    in_sequence: bool = False
+    nominated: dict[str, list[PodInfo]] = field(default_factory=dict)
+
+    def drop_nomination(self, uid: str) -> None:
+        for node, pods in list(self.nominated.items()):
+            self.nominated[node] = [pod for pod in pods if pod.uid != uid]
+
+
+def load_scenario(document: Mapping[str, Any]) -> Scenario:
+    """Build the scenario's cluster, applying the API server's defaulting to every object."""
+    cluster = Cluster()
+    pending: list[PodInfo] = []
+    for at, data in enumerate(document["objects"]):
+        _add(cluster, pending, data, f"objects[{at}]")
+    gates = FeatureGates()
+    text = json.dumps(document["config"]).encode() if "config" in document else DEFAULT_CONFIG
+    registry = builtin_registry()
+    configuration = load(text, document["name"], registry, gates)
+    built = build_profiles(configuration, registry, gates, _Bench(gates, cluster.snapshot))
+    scenario = Scenario(cluster, pending, built.profiles, document.get("mode") == "sequence")
+    for pod in sorted(pending, key=lambda p: -p.priority):
+        if pod.status.nominated_node_name:
+            scenario.nominated.setdefault(pod.status.nominated_node_name, []).append(pod)
+    return scenario
+
+
+def _add(cluster: Cluster, pending: list[PodInfo], data: Mapping[str, Any], where: str) -> None:
+    kind = _kinds().get(data.get("kind", ""))
+    if kind is None:
+        raise InputError(f"{where}: kind {data.get('kind')!r} is not known")
+    obj = decode(data, kind, where)
+    if isinstance(obj, core.Node):
+        cluster.set_node(default_node(obj))
+    elif isinstance(obj, core.Namespace):
+        cluster.set_namespace(obj)
+    elif isinstance(obj, core.Pod):
+        info = PodInfo(default_pod(obj))
+        if info.spec.node_name:
+            cluster.place(info, info.spec.node_name)
+        else:
+            pending.append(info)
+    else:
+        cluster.set_object(obj)

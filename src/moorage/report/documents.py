@@ -1,0 +1,92 @@
+"""A run as a document for programs: ``kind: SimulationReport``, versioned, in JSON or YAML.
+
+The schema is described in ``docs/reference/simulation-report.md``. Keys are sorted and nothing depends on the machine, so equal
+runs give equal bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from moorage.report.outcome import PodOutcome, Run
+
+__all__ = ["API_VERSION", "as_data", "as_json", "as_yaml"]
+
+API_VERSION = "moorage.dev/v1"
+
+
+def as_data(run: Run) -> dict[str, Any]:
+    """Return the report as plain data. Amounts are integers: cpu in millicores, memory in bytes, others in counts."""
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "SimulationReport",
+        "release": run.release,
+        "seed": run.seed,
+        "summary": {
+            "pods": {state.lower(): len(run.in_state(state)) for state in ("Placed", "Pending", "Preempted", "Finished")},
+            "nodes": len(run.nodes),
+            "attempts": run.attempts,
+            "endedSeconds": round(run.ended_s, 3),
+            "resources": {
+                name: {"allocatable": offered, "requested": asked} for name, (offered, asked) in run.totals().items()
+            },
+        },
+        "pods": [_pod(pod) for pod in run.pods],
+        "nodes": [
+            {
+                "name": node.name,
+                "pods": node.pods,
+                "placed": node.placed,
+                "allowedPods": node.allowed_pods,
+                "allocatable": dict(node.allocatable),
+                "requested": dict(node.requested),
+            }
+            for node in run.nodes
+        ],
+        "notes": [{"kind": note.kind, "text": note.text} for note in run.notes],
+    }
+
+
+def _pod(pod: PodOutcome) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "state": pod.state,
+        "node": pod.node or None,
+        "workload": pod.workload or None,
+        "schedulerName": pod.scheduler_name,
+        "priority": pod.priority,
+        "requests": dict(pod.requests),
+        "arrivedSeconds": round(pod.arrived_s, 3),
+        "placedSeconds": None if pod.placed_s is None else round(pod.placed_s, 3),
+        "attempts": pod.attempts,
+        "message": pod.message or None,
+        "nominatedNode": pod.nominated or None,
+        "preemptedBy": pod.preempted_by or None,
+        "replacedBy": pod.replaced_by or None,
+    }
+    return {key: value for key, value in shown.items() if value is not None}
+
+
+def as_json(run: Run) -> str:
+    """Return the report as indented JSON with sorted keys and a newline at the end."""
+    return json.dumps(as_data(run), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def as_yaml(run: Run) -> str:
+    """Return the report as YAML. Every string is quoted, so that no reader takes one for a number."""
+    return yaml.dump(as_data(run), Dumper=_Quoting, sort_keys=True, allow_unicode=True, width=4096)
+
+
+class _Quoting(yaml.SafeDumper):
+    """Writes values as JSON would be read: strings in double quotes, keys plain."""
+
+
+def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"')
+
+
+_Quoting.add_representer(str, _quoted)

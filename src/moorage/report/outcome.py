@@ -1,0 +1,81 @@
+"""What a run came to, as plain values: the input of every table and document.
+
+Amounts are in scheduling's units (cpu in millicores, memory and storage in bytes, others in counts); times in seconds of
+simulated time since the run began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["InputNote", "NodeOutcome", "PodOutcome", "Run"]
+
+
+@dataclass(frozen=True, slots=True)
+class PodOutcome:
+    """One pod. ``state`` is Placed, Pending, Finished or Preempted; ``message`` says why it is pending."""
+
+    namespace: str
+    name: str
+    state: str
+    node: str = ""
+    workload: str = ""
+    scheduler_name: str = ""
+    priority: int = 0
+    requests: Mapping[str, int] = field(default_factory=dict)
+    arrived_s: float = 0.0
+    placed_s: float | None = None
+    attempts: int = 0
+    message: str = ""
+    nominated: str = ""
+    preempted_by: str = ""
+    replaced_by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeOutcome:
+    """One node at the end of the run; ``pods`` counts those on it, ``placed`` those of them that this run put there."""
+
+    name: str
+    pods: int
+    placed: int
+    allowed_pods: int
+    allocatable: Mapping[str, int]
+    requested: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class InputNote:
+    """Something about the input that the reader should know: what was not used, what is referred to but missing."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Everything that is reported about a run. Pods are in order of arrival, nodes by name."""
+
+    pods: tuple[PodOutcome, ...]
+    nodes: tuple[NodeOutcome, ...]
+    notes: tuple[InputNote, ...] = ()
+    seed: int = 0
+    release: str = ""
+    ended_s: float = 0.0
+    attempts: int = 0
+
+    def in_state(self, *states: str) -> tuple[PodOutcome, ...]:
+        """Return the pods in one of these states."""
+        return tuple(pod for pod in self.pods if pod.state in states)
+
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """Resource → (allocatable, requested) over all nodes; ``pods`` included. Resources nobody offers are left out."""
+        totals: dict[str, list[int]] = {}
+        for node in self.nodes:
+            for resource, amount in node.allocatable.items():
+                totals.setdefault(resource, [0, 0])[0] += amount
+            for resource, amount in node.requested.items():
+                totals.setdefault(resource, [0, 0])[1] += amount
+        totals["pods"] = [sum(n.allowed_pods for n in self.nodes), sum(n.pods for n in self.nodes)]
+        return {name: (offered, asked) for name, (offered, asked) in totals.items() if offered or asked}

@@ -1,0 +1,140 @@
+"""A run as text for people: what was placed, what is pending and why, what was preempted, how full the cluster is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from moorage.report.columns import columns, human
+from moorage.report.outcome import PodOutcome, Run
+
+__all__ = ["EVERY_POD", "render"]
+
+#: Up to this many pods the plain table lists each; beyond, it sums up by workload.
+EVERY_POD = 100
+#: Names shown of a group before the rest is counted.
+_NAMES = 3
+
+
+def render(run: Run, *, wide: bool = False) -> str:
+    """Return the run's tables. ``wide`` lists every pod with more columns, and every node."""
+    parts = [_headline(run)]
+    placed = run.in_state("Placed", "Finished")
+    if placed:
+        parts.append(_each(placed, wide=wide) if wide or len(placed) <= EVERY_POD else _by_workload(placed))
+    pending = run.in_state("Pending")
+    if pending:
+        parts.append("\n".join(["Pending:", *_why(pending, wide=wide)]))
+    preempted = run.in_state("Preempted")
+    if preempted:
+        parts.append("\n".join(["Preempted:", _preempted(preempted)]))
+    parts.append("\n".join(["Cluster at the end:", _utilisation(run)]))
+    if wide:
+        parts.append(_nodes(run))
+    if run.notes:
+        parts.append("\n".join(["About the input:", *(f"  {note.text}" for note in run.notes)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def _headline(run: Run) -> str:
+    counts = {state: len(run.in_state(state)) for state in ("Placed", "Finished", "Pending", "Preempted")}
+    said = [f"{count} {state.lower()}" for state, count in counts.items() if count] or ["no pods to place"]
+    nodes = f"{len(run.nodes)} node{'s' if len(run.nodes) != 1 else ''}"
+    return f"{', '.join(said)} on {nodes} (kube-scheduler {run.release} semantics, seed {run.seed})"
+
+
+def _each(pods: Iterable[PodOutcome], *, wide: bool) -> str:
+    if not wide:
+        return columns(
+            ["NAMESPACE", "NAME", "NODE", "REQUESTS"],
+            [[p.namespace, p.name, p.node, _requests(p)] for p in pods],
+        )
+    return columns(
+        ["NAMESPACE", "NAME", "NODE", "REQUESTS", "PRIORITY", "SCHEDULER", "ATTEMPTS", "ARRIVED", "PLACED"],
+        [
+            [
+                p.namespace, p.name, p.node, _requests(p), str(p.priority), p.scheduler_name, str(p.attempts),
+                seconds(p.arrived_s), seconds(p.placed_s),
+            ]
+            for p in pods
+        ],
+        right=(4, 6, 7, 8),
+    )  # fmt: skip
+
+
+def _requests(pod: PodOutcome) -> str:
+    return ",".join(f"{name}={human(name, amount)}" for name, amount in pod.requests.items()) or "-"
+
+
+def seconds(value: float | None) -> str:
+    """Write a time in seconds; nothing for None."""
+    return "" if value is None else f"{value:.3f}".rstrip("0").rstrip(".") + "s"
+
+
+def _by_workload(pods: Iterable[PodOutcome]) -> str:
+    groups: dict[tuple[str, str], list[PodOutcome]] = {}
+    for pod in pods:
+        groups.setdefault((pod.namespace, pod.workload or "(no controller)"), []).append(pod)
+    rows = [[namespace, workload, str(len(group)), _spread(group)] for (namespace, workload), group in groups.items()]
+    table = columns(["NAMESPACE", "WORKLOAD", "PODS", "NODES"], rows, right=(2,))
+    return f"{table}\n(use -o wide for every pod)"
+
+
+def _spread(pods: list[PodOutcome]) -> str:
+    counts: dict[str, int] = {}
+    for pod in pods:
+        counts[pod.node] = counts.get(pod.node, 0) + 1
+    fullest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_NAMES]
+    shown = ", ".join(f"{node} x{count}" if count > 1 else node for node, count in fullest)
+    return shown if len(counts) <= _NAMES else f"{len(counts)} nodes: {shown}, …"
+
+
+def _why(pods: Iterable[PodOutcome], *, wide: bool) -> Iterator[str]:
+    """Yield pending pods with their message; pods that share one are listed together."""
+    groups: dict[str, list[PodOutcome]] = {}
+    for pod in pods:
+        groups.setdefault(pod.message, []).append(pod)
+    for message, group in groups.items():
+        names = [f"{p.namespace}/{p.name}" + (f" (nominated to {p.nominated})" if p.nominated else "") for p in group]
+        shown = names if wide else names[:_NAMES]
+        more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+        yield f"  {', '.join(shown)}{more}"
+        yield f"    {message or 'not tried'}"
+
+
+def _preempted(pods: Iterable[PodOutcome]) -> str:
+    rows = [[p.namespace, p.name, p.node, p.preempted_by, p.replaced_by or "-"] for p in pods]
+    return columns(["NAMESPACE", "NAME", "NODE", "BY", "REPLACED BY"], rows)
+
+
+def _utilisation(run: Run) -> str:
+    rows = []
+    for resource, (offered, asked) in run.totals().items():
+        share = f"{100 * asked / offered:.1f}%" if offered else "-"
+        rows.append([resource, human(resource, offered), human(resource, asked), share])
+    return columns(["RESOURCE", "ALLOCATABLE", "REQUESTED", "USED"], rows, right=(1, 2, 3))
+
+
+def _nodes(run: Run) -> str:
+    rows = [
+        [
+            node.name,
+            f"{node.pods}/{node.allowed_pods}",
+            str(node.placed),
+            *(
+                _share(resource, node.requested.get(resource, 0), node.allocatable.get(resource, 0))
+                for resource in ("cpu", "memory")
+            ),
+            ",".join(
+                f"{name}={node.requested.get(name, 0)}/{amount}"
+                for name, amount in node.allocatable.items()
+                if "/" in name and amount
+            ),
+        ]
+        for node in run.nodes
+    ]
+    return columns(["NODE", "PODS", "NEW", "CPU", "MEMORY", "EXTENDED"], rows, right=(1, 2))
+
+
+def _share(resource: str, asked: int, offered: int) -> str:
+    percent = f" ({100 * asked / offered:.0f}%)" if offered else ""
+    return f"{human(resource, asked)}/{human(resource, offered)}{percent}"

@@ -32,7 +32,7 @@ def to_utf8(data: bytes | str, where: str) -> bytes:
     if data.startswith(_UTF8_MARK):
         return data[len(_UTF8_MARK) :]
     encoding = _UTF16_MARKS.get(data[:2])
-    if data.startswith(_UTF32_MARK) or (encoding is None and 0 in data[:4]):
+    if data.startswith(_UTF32_MARK) or (encoding is None and 0 in data[:2]):
         raise InputError(f"{where}:1: this is not UTF-8 (UTF-16 without a byte order mark, UTF-32 or binary); save it as UTF-8")
     return data if encoding is None else _from_utf16(data[2:], encoding, where)
 

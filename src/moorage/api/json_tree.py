@@ -87,7 +87,7 @@ def _decode_one(decoder: json.JSONDecoder, text: str, start: int, where: str, li
     try:
         document, end = decoder.raw_decode(text, start)
     except json.JSONDecodeError as error:
-        fault_line = line + text.count("\n", start, error.pos)
+        fault_line = line + text.count("\n", start, min(error.pos, len(text.rstrip())))
         raise JsonSyntaxError(f"{where}:{fault_line}: {_syntax_fault(error)}", read) from None
     except _Refused as error:
         raise InputError(f"{here}: {error}") from None

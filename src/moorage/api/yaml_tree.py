@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from sys import intern
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import yaml
+from yaml.error import Mark
 from yaml.events import (
     AliasEvent,
     CollectionStartEvent,
@@ -48,6 +50,8 @@ MAX_ALIASED: Final = 100_000
 #: libyaml compares every %TAG with all before it.
 _MAX_DIRECTIVES: Final = 1_000
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
 Plain: TypeAlias = Any  # what JSON can hold: dict[str, Plain] | list[Plain] | str | int | float | bool | None
 
 
@@ -62,6 +66,13 @@ class PureParser(Reader, Scanner, Parser):
         Reader.__init__(self, stream)
         Scanner.__init__(self)
         Parser.__init__(self)
+
+    def get_event(self) -> Event | None:
+        event: Event | None = super().get_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, ScalarEvent) and _SURROGATE.search(event.value):
+            problem = "found invalid Unicode character escape code"  # libyaml's words
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=cast("Mark", event.start_mark))
+        return event
 
 
 def default_parser() -> Callable[[bytes], EventSource]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from moorage.framework.registry import Registry
 from moorage.plugins.default_binder import DefaultBinder
+from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.plugins.image_locality import ImageLocality
 from moorage.plugins.node_affinity import NodeAffinity
@@ -26,6 +27,7 @@ __all__ = ["BUILTIN", "builtin_registry"]
 #: Every plugin class that ships, in alphabetical order of its name. The order here decides nothing.
 BUILTIN: tuple[Any, ...] = (
     DefaultBinder,
+    DefaultPreemption,
     DynamicResources,
     ImageLocality,
     NodeAffinity,

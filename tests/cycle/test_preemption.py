@@ -17,7 +17,7 @@ from moorage.cycle.preemption import NO_VICTIMS, NOT_HELPFUL, Candidate, Victims
 from moorage.framework.profile import make_profile
 from moorage.framework.running import run_filter, run_pre_filter
 from moorage.framework.verdict_table import Verdicts, fit_error
-from moorage.framework.verdicts import Hold
+from moorage.framework.verdicts import Code, Status
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_ports import NodePorts
 from moorage.plugins.node_resources_fit import NodeResourcesFit
@@ -97,15 +97,30 @@ def test_who_has_to_go(there, pod, victims):
     assert answer.violations == 0
 
 
+NOBODY_LESSER = Status(Code.UNRESOLVABLE, "", (NO_VICTIMS,))
+
+
+def full(code):
+    return Status(code, "NodeResourcesFit", ("Insufficient cpu",))
+
+
 NOBODY = {  # pods on a node with 4 CPUs, the pod, why not
-    "nobody is there": ([], wants(5, 10), Hold((NO_VICTIMS,), unresolvable=True)),
+    "nobody is there": ([], wants(5, 10), NOBODY_LESSER),
     "all matter as much or more": (
         [wants(2, 10, "a"), wants(2, 11, "b")],
         wants(1, 10),
-        Hold((NO_VICTIMS,), unresolvable=True),
+        NOBODY_LESSER,
     ),
-    "it would not fit without them": ([wants(3, 10, "a"), wants(1, 1, "b")], wants(2, 10), Hold(("Insufficient cpu",))),
-    "the node could never hold it": ([wants(1, 1, "a")], wants(5, 10), Hold(("Insufficient cpu",), unresolvable=True)),
+    "it would not fit without them": (
+        [wants(3, 10, "a"), wants(1, 1, "b")],
+        wants(2, 10),
+        full(Code.UNSCHEDULABLE),
+    ),
+    "the node could never hold it": (
+        [wants(1, 1, "a")],
+        wants(5, 10),
+        full(Code.UNRESOLVABLE),
+    ),
 }
 
 

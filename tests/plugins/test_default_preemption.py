@@ -14,7 +14,7 @@ from moorage.framework.events import Action, Resource
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import make_profile
-from moorage.framework.verdicts import Code, Hold
+from moorage.framework.verdicts import Code, Hold, Reject
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_resources_fit import NodeResourcesFit
@@ -127,6 +127,15 @@ def test_why_nothing_helps():
     )
 
 
+def outcome_with(rule, *placed):
+    """What becomes of a pod of priority 10 that wants 2 CPUs, where ``rule`` has the first word."""
+    names = [f"n{at}" for at in range(len(placed))]
+    cluster = a_cluster(map(node, names), dict(zip(names, placed, strict=True)))
+    plugins = {p.name: p for p in (rule, NodeResourcesFit(), DefaultPreemption())}
+    points = {"preFilter": ["NodeResourcesFit"], "filter": [rule.name, "NodeResourcesFit"], "postFilter": ["DefaultPreemption"]}
+    return Cycle().decide(make_profile("default", plugins, points, {}), wants(2, 10), cluster.snapshot).post_filter
+
+
 def test_a_node_that_needs_no_victim_is_an_error_unless_another_helps():
     class Fickle:
         """Says no the first time, and yes ever after."""
@@ -143,21 +152,27 @@ def test_a_node_that_needs_no_victim_is_an_error_unless_another_helps():
             return Hold.because("not yet")
 
     def outcome(*placed):
-        names = [f"n{at}" for at in range(len(placed))]
-        cluster = a_cluster(map(node, names), dict(zip(names, placed, strict=True)))
-        plugins = {p.name: p for p in (Fickle(), NodeResourcesFit(), DefaultPreemption())}
-        points = {
-            "preFilter": ["NodeResourcesFit"],
-            "filter": ["Fickle", "NodeResourcesFit"],
-            "postFilter": ["DefaultPreemption"],
-        }
-        return Cycle().decide(make_profile("default", plugins, points, {}), wants(2, 10), cluster.snapshot).post_filter
+        return outcome_with(Fickle(), *placed)
 
     text = 'expected at least one victim pod on node "{}"'
     assert outcome([wants(1, 1, "a")]) == PostFilterResult(Code.ERROR, (f"preemption: {text.format('n0')}",))
     both = f"preemption: [{text.format('n0')}, {text.format('n1')}]"
     assert outcome([wants(1, 1, "a")], [wants(1, 1, "b")]) == PostFilterResult(Code.ERROR, (both,))
     assert outcome([wants(1, 1, "a")], [wants(4, 1, "b")]).nominated == "n1"
+
+
+def test_a_node_that_cannot_be_judged_is_an_error_unless_another_helps():
+    class Lost:
+        """Cannot make sense of the first node once nobody is on it."""
+
+        name = "Lost"
+
+        def filter(self, state, nodes):
+            yield Reject(nodes.named(["n0"]) & (nodes.pod_count == 0), "no such claim", error=True)
+
+    text = 'preemption: running "Lost" filter plugin: no such claim'
+    assert outcome_with(Lost(), [wants(4, 1, "a")]) == PostFilterResult(Code.ERROR, (text,))
+    assert outcome_with(Lost(), [wants(4, 1, "a")], [wants(4, 2, "b")]).nominated == "n1"
 
 
 # -- who may preempt ------------------------------------------------------------------------------------------------------

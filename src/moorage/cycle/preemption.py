@@ -1,8 +1,8 @@
 """Preemption: which pods of lower priority would have to go, and where, for a pod that fits nowhere?
 
-On each node that might help, all pods of lower priority are taken away in a what-if. If the pod fits then, they are put back one
-at a time, the most important first, as long as it still fits: those that cannot be are the victims there. Of all such nodes the
-one where the least harm is done is chosen. Nothing is changed here; the answer is a value.
+On each node that might help, all pods of lower priority are taken away in a what-if. If the pod fits then, they are put back
+one at a time, the most important first, as long as it still fits: those that cannot be are the victims there. Of all such nodes
+the one where the least harm is done is chosen. Nothing is changed here; the answer is a value.
 
 Source  kube-scheduler 1.36, framework/preemption/preemption.go and plugins/defaultpreemption/default_preemption.go
 """
@@ -21,7 +21,7 @@ from moorage.cycle.disruption import Budgets
 from moorage.cycle.importance import by_importance, earliest_start
 from moorage.framework.points import Attempt, WhatIf
 from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Code, Hold, Status
+from moorage.framework.verdicts import Code, Status
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["NOT_HELPFUL", "NO_VICTIMS", "Candidate", "Search", "Victims", "choose", "find_candidates", "select_victims"]
@@ -53,7 +53,7 @@ class Candidate(NamedTuple):
 class Search:
     """What was found: ``candidates`` in the order the choice goes by; ``verdicts`` says why each other row is none.
 
-    ``errors`` tells of nodes on which the pod fits although Filter refused them: plugins contradict themselves.
+    ``errors`` tells of nodes that a plugin could not judge, and of those on which the pod fits although Filter refused them.
     """
 
     verdicts: Verdicts
@@ -79,8 +79,10 @@ def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolut
     for row in map(int, _turned(rows, wanted, attempt.pod.uid)):
         with attempt.what_if(row) as node:
             victims = select_victims(attempt.pod, node, budgets)
-        if isinstance(victims, Hold):
-            verdicts.refuse(row, Status(victims.code, "", victims.reasons))
+        if isinstance(victims, Status):
+            verdicts.refuse(row, victims)
+            if victims.code is Code.ERROR:
+                search.errors.append(victims.message)
         elif not victims.pods:
             search.errors.append(_NOBODY_HAS_TO_GO.format(attempt.snapshot.table.nodes[row].name))
         else:
@@ -101,16 +103,16 @@ def _turned(rows: npt.NDArray[np.intp], wanted: int, uid: str) -> npt.NDArray[np
     return np.concatenate([rows[start:], rows[:start]])
 
 
-def select_victims(pod: PodInfo, node: WhatIf, budgets: Budgets) -> Victims | Hold:
+def select_victims(pod: PodInfo, node: WhatIf, budgets: Budgets) -> Victims | Status:
     """Return the pods on a node that have to go for ``pod``, or why nothing there helps.
 
-    None of them could be spared without evicting one that is more important or within its budget instead. The what-if is left
-    with the victims gone.
+    None of them could be spared without evicting one that is more important, or that a budget protects, instead. The what-if is
+    left with the victims gone.
     Source  plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode
     """
     lower = [other for other in node.node.pods if other.priority < pod.priority]
     if not lower:
-        return Hold((NO_VICTIMS,), unresolvable=True)
+        return Status(Code.UNRESOLVABLE, "", (NO_VICTIMS,))
     for other in lower:
         node.remove(other)
     refused = node.refused_by()

@@ -193,6 +193,10 @@ class NodeInfo:
     def allowed_pods(self) -> int:
         return int(self._table.allowed_pods.data[self.row])
 
+    def domain(self, key: str) -> int:
+        """Id of the node's value of a label, as in ``NodeView.label``; 0 is "absent"."""
+        return int(self._table.labels.column(key).ids[self.row])
+
     def allocatable(self, resource: str) -> int:
         return int(self._table.allocatable(resource).data[self.row])
 

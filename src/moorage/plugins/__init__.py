@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from moorage.framework.registry import Registry
 from moorage.plugins.default_binder import DefaultBinder
-from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.plugins.image_locality import ImageLocality
 from moorage.plugins.node_affinity import NodeAffinity
@@ -17,6 +16,7 @@ from moorage.plugins.node_ports import NodePorts
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.node_unschedulable import NodeUnschedulable
+from moorage.plugins.pod_topology_spread import PodTopologySpread
 from moorage.plugins.priority_sort import PrioritySort
 from moorage.plugins.scheduling_gates import SchedulingGates
 from moorage.plugins.taint_toleration import TaintToleration
@@ -27,7 +27,6 @@ __all__ = ["BUILTIN", "builtin_registry"]
 #: Every plugin class that ships, in alphabetical order of its name. The order here decides nothing.
 BUILTIN: tuple[Any, ...] = (
     DefaultBinder,
-    DefaultPreemption,
     DynamicResources,
     ImageLocality,
     NodeAffinity,
@@ -37,6 +36,7 @@ BUILTIN: tuple[Any, ...] = (
     NodeResourcesBalancedAllocation,
     NodeResourcesFit,
     NodeUnschedulable,
+    PodTopologySpread,
     PrioritySort,
     SchedulingGates,
     TaintToleration,

@@ -1,0 +1,54 @@
+"""The selector of a pod's siblings: what the services and the controller that own the pod select by.
+
+Default spread constraints use it, because they apply to pods that name no selector themselves.
+
+Source  kube-scheduler 1.36, plugins/helper/spread.go
+"""
+
+from __future__ import annotations
+
+from moorage.api.core import ReplicationController
+from moorage.api.meta import LabelSelector, OwnerReference
+from moorage.api.selectors import Requirement, Selector, SelectorError, compile_label_selector, selector_from_map
+from moorage.api.workloads import ReplicaSet, StatefulSet
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["controller_of", "default_selector"]
+
+
+def default_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
+    """Return everything that the pod's services and its controller ask for, together; empty if nothing owns the pod."""
+    labels: dict[str, str] = {}
+    for service in snapshot.services_selecting(pod):
+        labels |= service.spec.selector
+    owner = controller_of(pod)
+    if owner is None:
+        return selector_from_map(labels)
+    key = f"{pod.namespace}/{owner.name}"
+    match owner.api_version, owner.kind:
+        case "v1", "ReplicationController":
+            controller = snapshot.objects(ReplicationController).get(key)
+            return selector_from_map(labels | controller.spec.selector if controller else labels)
+        case "apps/v1", "ReplicaSet":
+            replica_set = snapshot.objects(ReplicaSet).get(key)
+            more = _requirements(replica_set.spec.selector) if replica_set else ()
+        case "apps/v1", "StatefulSet":
+            stateful_set = snapshot.objects(StatefulSet).get(key)
+            more = _requirements(stateful_set.spec.selector) if stateful_set else ()
+        case _:
+            more = ()
+    return Selector((*selector_from_map(labels).requirements, *more))
+
+
+def controller_of(pod: PodInfo) -> OwnerReference | None:
+    """Return the owner that controls the pod, if any."""
+    return next((owner for owner in pod.metadata.owner_references if owner.controller), None)
+
+
+def _requirements(selector: LabelSelector | None) -> tuple[Requirement, ...]:
+    """Return what a selector asks for; one that is absent or malformed adds nothing."""
+    try:
+        return compile_label_selector(selector).requirements
+    except SelectorError:
+        return ()

@@ -1,0 +1,263 @@
+"""PodTopologySpread: keep a pod's copies even over zones, hosts or any other topology.
+
+A constraint counts, in each domain of its ``topologyKey``, the pods of the pod's namespace that its selector matches and that
+are not being deleted. ``DoNotSchedule`` refuses a node where the count, with the pod, would exceed that of the least
+domain by more than ``maxSkew``; ``ScheduleAnyway`` prefers domains with fewer. Pods without constraints get the plugin's
+default ones, with the selector of the services and the controller that own them.
+
+Reads     topologySpreadConstraints, labels, namespace, owner; node selector, node affinity and tolerations (which nodes count);
+          services, replication controllers, replica sets and stateful sets, for default constraints; counts of placed pods
+Rejects   nodes where the pod would exceed maxSkew: evicting pods might help; nodes without a topology label: it would not
+Scores    nodes whose domains hold fewer matching pods higher; nodes without all the pod's own topology labels get 0
+Wakes on  a pod that a constraint selects coming, going or changing its labels; the pod's own tolerations or labels;
+          a node coming, going, or changing its topology labels, its taints, or whether the pod's node affinity takes it
+Source    kube-scheduler 1.36, plugins/podtopologyspread/*.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from moorage.api.core import Node, TopologySpreadConstraint
+from moorage.api.names import check_qualified_name
+from moorage.api.selectors import SelectorError
+from moorage.errors import Fault, PluginError
+from moorage.framework.args import PluginArgs
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends, Signature
+from moorage.framework.registry import Handle
+from moorage.framework.verdicts import SKIP, Reject, Skip
+from moorage.plugins.default_selector import controller_of, default_selector
+from moorage.plugins.spread_counting import Spread, count_spreads
+from moorage.plugins.spread_scoring import HOSTNAME, SpreadPreference, normalize_spread, prefer_spread, score_spread
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.domains import domain_ids
+from moorage.state.node_matching import required_node_affinity
+from moorage.state.pod_info import PodInfo
+from moorage.state.spread_constraint import SpreadConstraint, compile_spread_constraint
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = ["REASON", "REASON_LABEL", "PodTopologySpread", "PodTopologySpreadArgs"]
+
+# kube-scheduler's own texts, kept word for word: people search their events for them.
+REASON = "node(s) didn't match pod topology spread constraints"
+REASON_LABEL = f"{REASON} (missing required label)"
+
+SYSTEM_DEFAULTS = (
+    TopologySpreadConstraint(topology_key=HOSTNAME, max_skew=3, when_unsatisfiable="ScheduleAnyway"),
+    TopologySpreadConstraint(topology_key="topology.kubernetes.io/zone", max_skew=5, when_unsatisfiable="ScheduleAnyway"),
+)
+POD_CHANGED = ClusterEvent(Resource.POD, Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL | Action.UPDATE_POD_TOLERATION)
+NODE_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.DELETE | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_TAINT)
+
+
+class PodTopologySpreadArgs(PluginArgs, frozen=True):
+    """``defaultingType`` System spreads over hosts and zones, List as ``defaultConstraints`` say."""
+
+    default_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    defaulting_type: str = "System"
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        at = f"{path}." if path else ""
+        faults: list[Fault] = []
+        if self.defaulting_type not in {"System", "List"}:
+            supported = 'supported values: "System", "List"'
+            faults.append(Fault("Unsupported value", f"{at}defaultingType", supported, self.defaulting_type))
+        elif self.defaulting_type == "System" and self.default_constraints:
+            why = "when .defaultConstraints are not empty"
+            faults.append(Fault("Invalid value", f"{at}defaultingType", why, self.defaulting_type))
+        for i in range(len(self.default_constraints)):
+            faults += _constraint_faults(self.default_constraints, i, f"{at}defaultConstraints[{i}]")
+        return faults
+
+
+def _constraint_faults(constraints: Sequence[TopologySpreadConstraint], index: int, at: str) -> list[Fault]:
+    one = constraints[index]
+    faults: list[Fault] = []
+    if one.max_skew <= 0:
+        faults.append(Fault("Invalid value", f"{at}.maxSkew", "not in valid range (0, inf)", one.max_skew))
+    if not one.topology_key:
+        faults.append(Fault("Required value", f"{at}.topologyKey", "can not be empty"))
+    else:
+        wrong = check_qualified_name(one.topology_key)
+        faults += [Fault("Invalid value", f"{at}.topologyKey", why, one.topology_key) for why in wrong]
+    if not one.when_unsatisfiable:
+        faults.append(Fault("Required value", f"{at}.whenUnsatisfiable", "can not be empty"))
+    elif one.when_unsatisfiable not in {"DoNotSchedule", "ScheduleAnyway"}:
+        supported = 'supported values: "DoNotSchedule", "ScheduleAnyway"'
+        faults.append(Fault("Unsupported value", f"{at}.whenUnsatisfiable", supported, one.when_unsatisfiable))
+    if one.label_selector is not None:
+        why = "constraint must not define a selector, as they deduced for each pod"
+        faults.append(Fault("Forbidden", f"{at}.labelSelector", why))
+    same = (one.topology_key, one.when_unsatisfiable)
+    if any((other.topology_key, other.when_unsatisfiable) == same for other in constraints[:index]):
+        faults.append(Fault("Duplicate value", at, value=f"{{{same[0]}, {same[1]}}}"))
+    return faults
+
+
+class PodTopologySpread:
+    """The plugin. Filter's state is one ``Spread`` for each DoNotSchedule constraint."""
+
+    name = "PodTopologySpread"
+    depends = Depends.CLUSTER
+    Args = PodTopologySpreadArgs
+
+    def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
+        args = args or PodTopologySpreadArgs()
+        self._system = args.defaulting_type == "System"
+        defaults = SYSTEM_DEFAULTS if self._system else args.default_constraints
+        self._defaults = tuple(compile_spread_constraint(constraint, {}) for constraint in defaults)
+        self._handle: Handle | None = None
+        self._numeric = False
+        self._merges_label_keys = True
+
+    def attach(self, handle: Handle) -> None:
+        self._handle = handle
+        self._numeric = handle.gates["TaintTolerationComparisonOperators"]
+        self._merges_label_keys = handle.gates["MatchLabelKeysInPodTopologySpread"]
+
+    # -- constraints --------------------------------------------------------------------------------------------------
+
+    def _own(self, pod: PodInfo) -> tuple[SpreadConstraint, ...]:
+        try:
+            if self._merges_label_keys:
+                return pod.spread_constraints
+            return tuple(compile_spread_constraint(one, {}) for one in pod.spec.topology_spread_constraints)
+        except SelectorError as error:
+            raise PluginError(self.name, f"cannot read the topology spread constraints of {pod.key}: {error}") from error
+
+    def _constraints(self, pod: PodInfo, snapshot: Snapshot, required: bool) -> list[SpreadConstraint]:
+        """Return the pod's own constraints of one kind, or if it has none of any kind, the default ones."""
+        if pod.spec.topology_spread_constraints:
+            return [constraint for constraint in self._own(pod) if constraint.required is required]
+        wanted = [constraint for constraint in self._defaults if constraint.required is required]
+        if not wanted:
+            return []
+        selector = default_selector(pod, snapshot)
+        return [] if selector.is_empty else [constraint._replace(selector=selector) for constraint in wanted]
+
+    # -- filter -------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Spread, ...] | Skip:
+        constraints = self._constraints(pod, snapshot, required=True)
+        if not constraints:
+            return SKIP
+        return count_spreads(pod, snapshot.nodes, constraints, self._numeric)
+
+    def add_pod(self, spreads: tuple[Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo) -> tuple[Spread, ...]:
+        return _shifted(spreads, pod, other, node, 1)
+
+    def remove_pod(self, spreads: tuple[Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo) -> tuple[Spread, ...]:
+        return _shifted(spreads, pod, other, node, -1)
+
+    def filter(self, spreads: tuple[Spread, ...], nodes: NodeView) -> Iterator[Reject]:
+        """Judge constraint by constraint: the first that a node fails is its reason."""
+        unlabelled, skewed = nodes.false(), nodes.false()
+        for spread in spreads:
+            ids = domain_ids(nodes, spread.constraint.topology_key)
+            unlabelled |= (ids == 0) & ~skewed
+            skewed |= spread.crowded()[ids] & ~unlabelled
+        if unlabelled.any():
+            yield Reject(unlabelled, REASON_LABEL, unresolvable=True)
+        if skewed.any():
+            yield Reject(skewed, REASON)
+
+    # -- score --------------------------------------------------------------------------------------------------------
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> SpreadPreference | Skip:
+        constraints = self._constraints(pod, snapshot, required=False)
+        if not constraints:
+            return SKIP
+        # A node without a zone can still be spread over by host name, but only where the constraints are the system's.
+        all_labels = bool(pod.spec.topology_spread_constraints) or not self._system
+        return prefer_spread(pod, feasible, constraints, all_labels, self._numeric)
+
+    def score(self, preference: SpreadPreference, nodes: NodeView) -> IntArray:
+        return score_spread(preference, nodes)
+
+    def normalize(self, preference: SpreadPreference, scores: IntArray) -> IntArray:
+        return normalize_spread(scores)
+
+    # -- what it reads, and when to ask again -------------------------------------------------------------------------
+
+    def sign(self, pod: PodInfo) -> Signature:
+        if not pod.spec.topology_spread_constraints and not self._defaults:
+            return {}
+        affinity = pod.spec.affinity
+        return {
+            "metadata.namespace": pod.namespace,
+            "metadata.labels": tuple(sorted(pod.labels.items())),
+            "metadata.controller": controller_of(pod),
+            "spec.topologySpreadConstraints": self._own(pod),
+            "spec.nodeSelector": tuple(sorted(pod.spec.node_selector.items())),
+            "spec.affinity.nodeAffinity": affinity and affinity.node_affinity,
+            "spec.tolerations": pod.spec.tolerations,
+        }
+
+    def wakes_on(self) -> Iterator[Wake]:
+        yield Wake(POD_CHANGED, when=self._pod_matters)
+        yield Wake(NODE_CHANGED, when=self._node_matters)
+
+    def _required(self, pod: PodInfo) -> list[SpreadConstraint] | None:
+        """The constraints that may have refused the pod; None if they cannot be told because there is no scheduler."""
+        if pod.spec.topology_spread_constraints or not self._defaults:
+            return [constraint for constraint in self._own(pod) if constraint.required]
+        return None if self._handle is None else self._constraints(pod, self._handle.snapshot, required=True)
+
+    def _pod_matters(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
+        if any(changed is not None and not _is_counted_with(changed, pod) for changed in (old, new)):
+            return False
+        constraints = self._required(pod)
+        if constraints is None:
+            return True
+        if old is None or new is None:
+            changed = old or new
+            return changed is not None and any(one.selector.matches(changed.labels) for one in constraints)
+        if pod.uid == new.uid and self._changed_itself(old, new, constraints):
+            return True
+        return any(one.selector.matches(old.labels) != one.selector.matches(new.labels) for one in constraints)
+
+    def _changed_itself(self, old: PodInfo, new: PodInfo, constraints: Sequence[SpreadConstraint]) -> bool:
+        """Say whether the waiting pod's own change can help it. Upstream overlooks that labels may be part of its selectors."""
+        if old.spec.tolerations != new.spec.tolerations and any(one.honors_taints for one in constraints):
+            return True
+        return self._own(old) != self._own(new)
+
+    def _node_matters(self, pod: PodInfo, old: Node | None, new: Node | None) -> bool:
+        constraints = self._required(pod)
+        if constraints is None:
+            return True
+        was, is_now = _has_labels(old, constraints), _has_labels(new, constraints)
+        if old is None or new is None or was != is_now:
+            return was or is_now
+        return is_now and _counts_otherwise(pod, old, new, constraints)
+
+
+def _shifted(spreads: tuple[Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo, by: int) -> tuple[Spread, ...]:
+    if other.namespace != pod.namespace:
+        return spreads
+    return tuple(spread.shifted(other, node.row, node.domain(spread.constraint.topology_key), by) for spread in spreads)
+
+
+def _is_counted_with(changed: PodInfo, pod: PodInfo) -> bool:
+    """Say whether a pod is the waiting one itself, or one of its namespace that has a place or a nomination."""
+    if changed.uid == pod.uid:
+        return True
+    placed = bool(changed.spec.node_name or changed.status.nominated_node_name)
+    return placed and changed.namespace == pod.namespace
+
+
+def _has_labels(node: Node | None, constraints: Sequence[SpreadConstraint]) -> bool:
+    return node is not None and all(constraint.topology_key in node.labels for constraint in constraints)
+
+
+def _counts_otherwise(pod: PodInfo, old: Node, new: Node, constraints: Sequence[SpreadConstraint]) -> bool:
+    """Say whether a node that has all the labels changed domains, taints, or (which upstream overlooks) its fit for the pod."""
+    if any(old.labels[one.topology_key] != new.labels[one.topology_key] for one in constraints):
+        return True
+    if old.spec.taints != new.spec.taints:
+        return True
+    affinity = required_node_affinity(pod)
+    return any(one.honors_affinity for one in constraints) and affinity.matches(old) != affinity.matches(new)

@@ -1,0 +1,101 @@
+"""Counting pods over topology domains: which nodes count for a spread constraint, how many pods each domain holds.
+
+What Filter needs is one small array of counts a constraint, one entry for each domain. It is a copy, so that what-ifs can move
+pods without touching it, and a what-if is another copy that differs in one entry.
+
+Source  kube-scheduler 1.36, plugins/podtopologyspread/filtering.go and common.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.counts import Counts, MatchTerm, PodMatcher
+from moorage.state.domains import domain_sums, domains_with, rows_with_labels
+from moorage.state.node_matching import required_node_affinity_rows
+from moorage.state.pod_info import PodInfo
+from moorage.state.spread_constraint import SpreadConstraint
+from moorage.state.taint_matching import DO_NOT_SCHEDULE, rows_tolerated
+from moorage.state.view import NodeView
+
+__all__ = ["Spread", "count_spreads", "counted_rows", "matching_pods"]
+
+#: What upstream starts its search for the least count from.
+_NO_LEAST = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """One constraint, and the pods it counts.
+
+    ``rows`` (rows,) are the nodes that count, ``domains`` (values,) the domains that have such a node, ``counts`` (values,)
+    the matching pods in each. ``own`` is 1 if the constraint matches the pod to be placed.
+    """
+
+    constraint: SpreadConstraint
+    rows: BoolArray
+    domains: BoolArray
+    counts: IntArray
+    own: int
+
+    def crowded(self) -> BoolArray:
+        """Say for each domain whether one more pod there would exceed ``maxSkew``; shape (values,)."""
+        held = self.counts[self.domains]
+        least = int(held.min(initial=_NO_LEAST)) if len(held) >= self.constraint.min_domains else 0
+        return self.counts + self.own - least > self.constraint.max_skew
+
+    def shifted(self, other: PodInfo, row: int, domain: int, by: int) -> Spread:
+        """Return the counts with ``other`` come to (+1) or gone from (-1) a row.
+
+        As upstream does, this asks the selector alone: a pod that was not counted because it is being deleted, or because
+        the selector is empty, is taken off all the same.
+        """
+        if not self.rows[row] or not self.constraint.selector.matches(other.labels):
+            return self
+        counts = self.counts.copy()
+        counts[domain] += by
+        return replace(self, counts=counts)
+
+
+def count_spreads(pod: PodInfo, nodes: NodeView, constraints: Sequence[SpreadConstraint], numeric: bool) -> tuple[Spread, ...]:
+    """Count the pods that each constraint matches, over a view of all nodes. Only nodes with all the labels count."""
+    labelled = rows_with_labels(nodes, [constraint.topology_key for constraint in constraints])
+    return tuple(
+        Spread(
+            constraint,
+            rows,
+            domains_with(nodes, constraint.topology_key, rows),
+            domain_sums(nodes, constraint.topology_key, matching_pods(pod, nodes, constraint), rows),
+            int(constraint.selector.matches(pod.labels)),
+        )
+        for constraint, rows in counted_rows(pod, nodes, constraints, labelled, numeric)
+    )
+
+
+def counted_rows(
+    pod: PodInfo, nodes: NodeView, constraints: Sequence[SpreadConstraint], among: BoolArray, numeric: bool
+) -> Iterator[tuple[SpreadConstraint, BoolArray]]:
+    """Yield each constraint with the rows, ``among`` those given, that its inclusion policies let count."""
+    taken = bearable = among
+    if any(constraint.honors_affinity for constraint in constraints):
+        taken = required_node_affinity_rows(pod, nodes)
+    if any(constraint.honors_taints for constraint in constraints):
+        bearable = rows_tolerated(pod, nodes, DO_NOT_SCHEDULE, numeric)
+    for constraint in constraints:
+        rows = among
+        if constraint.honors_affinity:
+            rows = rows & taken
+        if constraint.honors_taints:
+            rows = rows & bearable
+        yield constraint, rows
+
+
+def matching_pods(pod: PodInfo, nodes: NodeView, constraint: SpreadConstraint) -> Counts:
+    """Return how many live pods of the pod's namespace the constraint matches on each row. An empty selector counts none."""
+    if constraint.selector.is_empty:
+        return np.zeros(len(nodes), dtype=np.int32)
+    return nodes.pods_matching(PodMatcher((MatchTerm(frozenset([pod.namespace]), constraint.selector),), live_only=True))

@@ -1,0 +1,397 @@
+"""Hard spread constraints: which nodes are refused, which nodes count, what would be if pods were gone, what wakes a pod."""
+
+from __future__ import annotations
+
+from collections import Counter
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moorage.api.core import TopologySpreadConstraint
+from moorage.api.meta import LabelSelector
+from moorage.errors import Fault, PluginError
+from moorage.framework.features import FeatureGates
+from moorage.framework.verdicts import Code, Skip, Status
+from moorage.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
+from moorage.state.view import NodeView
+from moorage.testing.asking import refusals
+from moorage.testing.builders import a_cluster, a_node, a_pod
+
+SKEWED = Status(Code.UNSCHEDULABLE, "PodTopologySpread", ("node(s) didn't match pod topology spread constraints",))
+UNLABELLED = Status(
+    Code.UNRESOLVABLE,
+    "PodTopologySpread",
+    ("node(s) didn't match pod topology spread constraints (missing required label)",),
+)
+WEB = {"matchLabels": {"app": "web"}}
+
+
+def constraint(key="zone", skew=1, selector=WEB, **more):
+    return {"topologyKey": key, "maxSkew": skew, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector, **more}
+
+
+def web(name="web", *constraints, labels=None, **more):
+    return a_pod(name, {"app": "web"} if labels is None else labels, topologySpreadConstraints=list(constraints), **more)
+
+
+def node(name, zone=None, **more):
+    labels = {"host": name, **({"zone": zone} if zone is not None else {}), **more.pop("labels", {})}
+    return a_node(name, labels, **more)
+
+
+def attached(snapshot=None, args=None, **gates):
+    plugin = PodTopologySpread(args)
+    plugin.attach(SimpleNamespace(gates=FeatureGates(gates), snapshot=snapshot))
+    return plugin
+
+
+def holding(counts, *nodes):
+    """A cluster of these nodes with so many web pods on each, by name."""
+    pods = {n: [web(f"{n}-{i}") for i in range(count)] for n, count in counts.items()}
+    return a_cluster(nodes, pods)
+
+
+THREE_ZONES = (node("a1", "a"), node("a2", "a"), node("b1", "b"), node("c1", "c"))
+DISKS = (node("a1", "a", labels={"disk": "ssd"}), node("b1", "b"), node("c1", "c", labels={"disk": "ssd"}))
+TAINTED = (
+    node("a1", "a"),
+    node("b1", "b", taints=[{"key": "gpu", "effect": "NoSchedule"}]),
+    node("c1", "c", taints=[{"key": "old", "effect": "PreferNoSchedule"}]),
+)
+
+# constraints; the nodes; web pods on them; other fields of the pod's spec; nodes refused for skew; nodes refused for a label
+CASES = {
+    "an even cluster": ([constraint()], THREE_ZONES, {}, {}, "", ""),
+    "one ahead": ([constraint()], THREE_ZONES, {"a1": 1}, {}, "a1 a2", ""),
+    "two ahead, two allowed": ([constraint(skew=2)], THREE_ZONES, {"a1": 1, "a2": 1}, {}, "a1 a2", ""),
+    "one ahead, two allowed": ([constraint(skew=2)], THREE_ZONES, {"a1": 1}, {}, "", ""),
+    "the least counts": ([constraint()], THREE_ZONES, {"a1": 2, "b1": 1, "c1": 1}, {}, "a1 a2", ""),
+    "hosts": ([constraint("host")], THREE_ZONES, {"a1": 1, "b1": 1}, {}, "a1 b1", ""),
+    "both: either refuses": ([constraint("zone", 2), constraint("host")], THREE_ZONES, {"a1": 2, "a2": 1}, {}, "a1 a2", ""),
+    "no such label": ([constraint()], (node("a1", "a"), node("x")), {}, {}, "", "x"),
+    "no such label anywhere": ([constraint("rack")], THREE_ZONES, {}, {}, "", "a1 a2 b1 c1"),
+    "skew is told before a label of a later constraint": (
+        [constraint("host"), constraint()], (node("a1", "a"), node("b1", "b"), node("x")), {"a1": 1}, {}, "a1", "x",
+    ),
+    "nodes without all the labels do not count": (
+        [constraint(), constraint("host", 9)],
+        (node("a1", "a"), node("b1", "b", labels={"host": ""}), a_node("c1", {"zone": "c"})),
+        {"a1": 1, "b1": 1}, {}, "", "c1",
+    ),
+    "an empty value is a value": ([constraint()], (node("a1", "a"), node("e1", "")), {"e1": 1}, {}, "e1", ""),
+    "fewer domains than minDomains: the least is 0": (
+        [constraint(minDomains=4)], THREE_ZONES, {"a1": 1, "b1": 1, "c1": 1}, {}, "a1 a2 b1 c1", "",
+    ),
+    "minDomains reached": ([constraint(minDomains=3)], THREE_ZONES, {"a1": 1, "b1": 1, "c1": 1}, {}, "", ""),
+    "a pod that does not match itself": ([constraint()], THREE_ZONES, {"a1": 1}, {"labels": {"app": "db"}}, "", ""),
+    "no selector matches nothing": ([constraint(selector=None)], THREE_ZONES, {"a1": 5}, {}, "", ""),
+    "an empty selector counts nobody but the pod": ([constraint(selector={})], THREE_ZONES, {"a1": 5}, {}, "", ""),
+    "soft constraints refuse nobody": (
+        [constraint(whenUnsatisfiable="ScheduleAnyway")], THREE_ZONES, {"a1": 5}, {}, "", "",
+    ),
+    "nodes that the pod's selector does not take do not count": (
+        [constraint()], DISKS, {"a1": 1, "c1": 1}, {"nodeSelector": {"disk": "ssd"}}, "", "",
+    ),
+    "unless told so": (
+        [constraint(nodeAffinityPolicy="Ignore")], DISKS, {"a1": 1, "c1": 1}, {"nodeSelector": {"disk": "ssd"}}, "a1 c1", "",
+    ),
+    "tainted nodes count": ([constraint()], TAINTED, {"a1": 1, "c1": 1}, {}, "a1 c1", ""),
+    "unless told so, and then soft taints still do": (
+        [constraint(nodeTaintsPolicy="Honor")], TAINTED, {"a1": 1, "c1": 1}, {}, "", "",
+    ),
+    "or tolerated": (
+        [constraint(nodeTaintsPolicy="Honor")], TAINTED, {"a1": 1, "c1": 1},
+        {"tolerations": [{"operator": "Exists"}]}, "a1 c1", "",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("constraints", "nodes", "counts", "spec", "skewed", "unlabelled"), CASES.values(), ids=CASES)
+def test_refuses(constraints, nodes, counts, spec, skewed, unlabelled):
+    pod = web("new", *constraints, **spec)
+    wanted = dict.fromkeys(skewed.split(), SKEWED) | dict.fromkeys(unlabelled.split(), UNLABELLED)
+    assert refusals(PodTopologySpread(), pod, holding(counts, *nodes).snapshot) == wanted
+
+
+def test_who_is_counted():
+    leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    others = [web("leaving", metadata=leaving), web("elsewhere", namespace="other"), web("db", labels={"app": "db"})]
+    cluster = a_cluster(THREE_ZONES, {"a1": others})
+    assert refusals(PodTopologySpread(), web("new", constraint()), cluster.snapshot) == {}
+    cluster.place(web("one"), "a1")
+    assert set(refusals(PodTopologySpread(), web("new", constraint()), cluster.snapshot)) == {"a1", "a2"}
+
+
+@pytest.mark.parametrize(("gate", "refused"), [(True, set()), (False, {"a1", "a2"})])
+def test_match_label_keys_count_pods_of_the_same_revision(gate, refused):
+    old = [web("old", labels={"app": "web", "rev": "1"})]
+    cluster = a_cluster(THREE_ZONES, {"a1": old})
+    pod = web("new", constraint(matchLabelKeys=["rev"]), labels={"app": "web", "rev": "2"})
+    plugin = attached(cluster.snapshot, MatchLabelKeysInPodTopologySpread=gate)
+    assert set(refusals(plugin, pod, cluster.snapshot)) == refused
+
+
+@pytest.mark.parametrize(("gate", "refused"), [(False, {}), (True, {"a1": SKEWED})])
+def test_numeric_tolerations_count_behind_their_gate(gate, refused):
+    taint = [{"key": "sla", "value": "990", "effect": "NoSchedule"}]
+    cluster = holding({"a1": 1}, node("a1", "a"), node("b1", "b", taints=taint))
+    tolerations = [{"key": "sla", "operator": "Gt", "value": "950"}]
+    pod = web("new", constraint(nodeTaintsPolicy="Honor"), tolerations=tolerations)
+    plugin = attached(cluster.snapshot, TaintTolerationComparisonOperators=gate)
+    assert refusals(plugin, pod, cluster.snapshot) == refused
+
+
+def test_pods_without_hard_constraints_are_skipped():
+    snapshot = a_cluster(THREE_ZONES).snapshot
+    assert isinstance(PodTopologySpread().pre_filter(web(), snapshot), Skip)
+    assert isinstance(PodTopologySpread().pre_filter(web("w", constraint(whenUnsatisfiable="ScheduleAnyway")), snapshot), Skip)
+
+
+def test_a_malformed_selector_ends_the_attempt():
+    broken = web("web", constraint(selector={"matchExpressions": [{"key": "app", "operator": "Like"}]}))
+    with pytest.raises(PluginError, match=r"plugin PodTopologySpread cannot read .* of default/web: .*Like"):
+        PodTopologySpread().pre_filter(broken, a_cluster(THREE_ZONES).snapshot)
+
+
+# -- arguments ------------------------------------------------------------------------------------------------------------
+
+LISTED = {"topology_key": "zone", "max_skew": 1, "when_unsatisfiable": "DoNotSchedule"}
+FAULTS = {  # defaulting type; changes to LISTED, one for each constraint; what is wrong
+    "system": ("System", [], []),
+    "a list": ("List", [{}, {"topology_key": "host"}, {"when_unsatisfiable": "ScheduleAnyway"}], []),
+    "an empty list": ("List", [], []),
+    "no such type": (
+        "Fancy", [], [("defaultingType", 'Unsupported value: "Fancy": supported values: "System", "List"')],
+    ),
+    "system with a list": (
+        "System", [{}], [("defaultingType", 'Invalid value: "System": when .defaultConstraints are not empty')],
+    ),
+    "no skew": (
+        "List", [{"max_skew": 0}], [("defaultConstraints[0].maxSkew", "Invalid value: 0: not in valid range (0, inf)")],
+    ),
+    "no key": ("List", [{"topology_key": ""}], [("defaultConstraints[0].topologyKey", "Required value: can not be empty")]),
+    "no action": (
+        "List", [{"when_unsatisfiable": ""}], [("defaultConstraints[0].whenUnsatisfiable", "Required value: can not be empty")],
+    ),
+    "no such action": (
+        "List", [{"when_unsatisfiable": "Maybe"}],
+        [("defaultConstraints[0].whenUnsatisfiable",
+          'Unsupported value: "Maybe": supported values: "DoNotSchedule", "ScheduleAnyway"')],
+    ),
+    "said twice": ("List", [{}, {}], [("defaultConstraints[1]", 'Duplicate value: "{zone, DoNotSchedule}"')]),
+}  # fmt: skip
+
+
+def arguments(kind, changes):
+    constraints = tuple(TopologySpreadConstraint(**{**LISTED, **change}) for change in changes)
+    return PodTopologySpreadArgs(defaulting_type=kind, default_constraints=constraints)
+
+
+@pytest.mark.parametrize(("kind", "changes", "wrong"), FAULTS.values(), ids=FAULTS)
+def test_arguments(kind, changes, wrong):
+    found = arguments(kind, changes).faults("args", FeatureGates())
+    assert [(fault.field, fault.body) for fault in found] == [(f"args.{field}", body) for field, body in wrong]
+
+
+def test_arguments_that_have_more_wrong():
+    found = arguments("List", [{"topology_key": "no good", "label_selector": LabelSelector()}]).faults("", FeatureGates())
+    assert [fault.field for fault in found] == ["defaultConstraints[0].topologyKey", "defaultConstraints[0].labelSelector"]
+    why = "constraint must not define a selector, as they deduced for each pod"
+    assert found[1] == Fault("Forbidden", "defaultConstraints[0].labelSelector", why)
+
+
+# -- the plain rule -------------------------------------------------------------------------------------------------------
+
+LABELS = [{}, {"app": "web"}, {"app": "db"}, {"app": "web", "rev": "1"}, {"app": "web", "rev": "2"}]
+SELECTORS = [
+    None,
+    WEB,
+    {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "db"]}]},
+    {"matchExpressions": [{"key": "rev", "operator": "DoesNotExist"}]},
+]
+
+
+def selects(selector, labels):
+    if selector is None:
+        return False
+    for one in selector.get("matchExpressions", []):
+        if one["operator"] == "In" and labels.get(one["key"]) not in one["values"]:
+            return False
+        if one["operator"] == "DoesNotExist" and one["key"] in labels:
+            return False
+    return all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())
+
+
+def plain_rule(pod, constraints, nodes, placed):
+    """What the constraints say of each node, by name, in the words of their documentation."""
+    refused = {}
+    everywhere = [n for n in nodes if all(c["topologyKey"] in n.labels for c in constraints)]
+    for n in nodes:
+        for c in constraints:
+            key = c["topologyKey"]
+            asked = {k: pod.labels[k] for k in c.get("matchLabelKeys", []) if k in pod.labels}
+
+            def counts(labels, c=c, asked=asked):
+                return selects(c["labelSelector"], labels) and all(labels.get(k) == v for k, v in asked.items())
+
+            if key not in n.labels:
+                refused[n.name] = UNLABELLED
+                break
+            counting = [m for m in everywhere if included(m, pod, c)]
+            pods = Counter({m.labels[key]: 0 for m in counting})
+            for m in counting:
+                pods[m.labels[key]] += sum(
+                    counts(p.labels) and p.namespace == pod.namespace and not p.terminating for p in placed.get(m.name, [])
+                )
+            least = min(pods.values(), default=0) if len(pods) >= c.get("minDomains", 1) else 0
+            if pods[n.labels[key]] + counts(pod.labels) - least > c["maxSkew"]:
+                refused[n.name] = SKEWED
+                break
+    return refused
+
+
+def included(n, pod, c):
+    if c.get("nodeAffinityPolicy", "Honor") == "Honor" and any(n.labels.get(k) != v for k, v in pod.spec.node_selector.items()):
+        return False
+    return not (c.get("nodeTaintsPolicy") == "Honor" and n.spec.taints and not pod.spec.tolerations)
+
+
+def either(strategy):
+    return st.one_of(st.just({}), strategy)
+
+
+constraints = st.builds(
+    lambda key, skew, selector, *more: constraint(key, skew, selector, **{k: v for one in more for k, v in one.items()}),
+    st.sampled_from(["zone", "zone", "host", "rack"]),
+    st.integers(1, 2),
+    st.sampled_from(SELECTORS),
+    either(st.builds(lambda n: {"minDomains": n}, st.integers(1, 4))),
+    either(st.builds(lambda policy: {"nodeAffinityPolicy": policy}, st.sampled_from(["Honor", "Ignore"]))),
+    either(st.builds(lambda policy: {"nodeTaintsPolicy": policy}, st.sampled_from(["Honor", "Ignore"]))),
+    either(st.just({"matchLabelKeys": ["rev"]})),
+)
+optional_zone = st.sampled_from([None, "", "a", "b", "c"])
+node_labels = st.builds(
+    lambda zone, rack, disk: {k: v for k, v in (("zone", zone), ("rack", rack), ("disk", disk)) if v is not None},
+    optional_zone, st.sampled_from([None, "r"]), st.sampled_from([None, "ssd"]),
+)  # fmt: skip
+taints = st.sampled_from([[], [{"key": "gpu", "effect": "NoSchedule"}]])
+node_lists = st.lists(st.tuples(node_labels, taints), min_size=1, max_size=6).map(
+    lambda all_: [a_node(f"n{i}", {"host": f"n{i}", **labels}, taints=taints) for i, (labels, taints) in enumerate(all_)]
+)
+waiting_pods = st.builds(
+    lambda hard, labels, selector, tolerations: (
+        a_pod("new", labels, topologySpreadConstraints=hard, nodeSelector=selector, tolerations=tolerations), hard,
+    ),
+    st.lists(constraints, min_size=1, max_size=3), st.sampled_from(LABELS),
+    st.sampled_from([{}, {}, {"disk": "ssd"}]), st.sampled_from([[], [{"operator": "Exists"}]]),
+)  # fmt: skip
+
+
+def placed_pods(terminating=True):
+    """Placed pods as (node number, labels, namespace, is it being deleted?)."""
+    leaving = st.booleans() if terminating else st.just(False)
+    return st.lists(
+        st.tuples(st.integers(0, 5), st.sampled_from(LABELS), st.sampled_from(["default", "default", "other"]), leaving),
+        max_size=12,
+    )
+
+
+def settle(nodes, where):
+    """Turn drawn pods into pods on nodes, by node name."""
+    placed = {}
+    for i, (number, labels, namespace, leaving) in enumerate(where):
+        metadata = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if leaving else {}
+        name = nodes[number % len(nodes)].name
+        pod = a_pod(f"p{i}", labels, namespace=namespace, metadata=metadata, nodeName=name)
+        placed.setdefault(name, []).append(pod)
+    return placed
+
+
+@settings(max_examples=100, deadline=None)
+@given(node_lists, placed_pods(), waiting_pods, st.data())
+def test_the_table_agrees_with_the_plain_rule(nodes, where, waiting, data):
+    placed = settle(nodes, where)
+    pod, hard = waiting
+    snapshot = a_cluster(nodes, placed).snapshot
+    said = plain_rule(pod, hard, nodes, placed)
+    assert refusals(PodTopologySpread(), pod, snapshot) == said
+    part = [n.name for n in nodes if data.draw(st.booleans())]
+    view = snapshot.nodes.only(snapshot.nodes.named(part))
+    assert refusals(PodTopologySpread(), pod, view) == {name: status for name, status in said.items() if name in part}
+
+
+# -- what if --------------------------------------------------------------------------------------------------------------
+
+
+def judged(plugin, state, snapshot):
+    """Each row's reason under this state."""
+    reasons = [None] * len(snapshot.table)
+    for reject in plugin.filter(state, snapshot.nodes):
+        for row in np.flatnonzero(reject.rows):
+            assert reasons[row] is None
+            reasons[row] = reject.reason
+    return reasons
+
+
+@settings(max_examples=100, deadline=None)
+@given(node_lists, placed_pods(terminating=False), waiting_pods, st.integers(0, 5), st.data())
+def test_a_what_if_is_the_changed_cluster(nodes, where, waiting, number, data):
+    placed = settle(nodes, where)
+    pod, _ = waiting
+    cluster = a_cluster(nodes, placed)
+    snapshot, plugin = cluster.snapshot, PodTopologySpread()
+    row = number % len(nodes)
+    before = state = plugin.pre_filter(pod, snapshot)
+    reasons_before = judged(plugin, before, snapshot)
+    moves = data.draw(st.lists(st.sampled_from(placed.get(nodes[row].name, []) or [None]), unique=True))
+    comers = data.draw(st.lists(st.sampled_from(LABELS), max_size=3))
+    with cluster.what_if(row) as table:
+        for other in filter(None, moves):
+            table.remove_pod(row, other)
+            state = plugin.remove_pod(state, pod, other, snapshot.nodes.one(row))
+        for i, labels in enumerate(comers):
+            table.add_pod(row, a_pod(f"comer{i}", labels))
+            state = plugin.add_pod(state, pod, a_pod(f"comer{i}", labels), snapshot.nodes.one(row))
+        assert judged(plugin, state, snapshot) == judged(plugin, plugin.pre_filter(pod, snapshot), snapshot)
+        assert judged(plugin, before, snapshot) == reasons_before
+        alone = list(plugin.filter(state, NodeView(snapshot, np.array([row]))))
+        assert bool(alone) is (judged(plugin, state, snapshot)[row] is not None)
+
+
+def test_a_what_if_takes_off_pods_that_were_never_counted_as_upstream_does():
+    """A pod that is being deleted does not count; taking it away lowers the count below what is there nonetheless."""
+    leaving = web("leaving", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    staying = web("staying")
+    cluster = a_cluster([node("a1", "a"), node("b1", "b")], {"a1": [leaving, staying]})
+    plugin, pod, snapshot = PodTopologySpread(), web("new", constraint()), cluster.snapshot
+    state = plugin.pre_filter(pod, snapshot)
+    assert judged(plugin, state, snapshot)[0] is not None
+    with cluster.what_if(0) as table:
+        table.remove_pod(0, leaving)
+        assert judged(plugin, plugin.remove_pod(state, pod, leaving, snapshot.nodes.one(0)), snapshot)[0] is None
+
+
+# -- signature ------------------------------------------------------------------------------------------------------------
+
+READ = {  # two pods that the rule could tell apart
+    "labels": (web("w", constraint()), web("w", constraint(), labels={"app": "db"})),
+    "namespace": (web("w", constraint()), web("w", constraint(), namespace="other")),
+    "constraints": (web("w", constraint()), web("w", constraint(skew=2))),
+    "node selector": (web("w", constraint()), web("w", constraint(), nodeSelector={"disk": "ssd"})),
+    "tolerations": (web("w", constraint()), web("w", constraint(), tolerations=[{"operator": "Exists"}])),
+    "owner": (web(), web(metadata={"ownerReferences": [{"kind": "ReplicaSet", "name": "r", "controller": True}]})),
+}
+
+
+@pytest.mark.parametrize(("one", "other"), READ.values(), ids=READ)
+def test_signs_what_it_reads(one, other):
+    assert PodTopologySpread().sign(one) != PodTopologySpread().sign(other)
+    assert {hash(value) for value in PodTopologySpread().sign(one).values()}
+
+
+def test_signs_nothing_where_nothing_is_read():
+    assert PodTopologySpread(arguments("List", [])).sign(web()) == {}

@@ -9,6 +9,7 @@ from moorage.framework.registry import Registry
 from moorage.plugins.default_binder import DefaultBinder
 from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.plugins.image_locality import ImageLocality
+from moorage.plugins.inter_pod_affinity import InterPodAffinity
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_declared_features import NodeDeclaredFeatures
 from moorage.plugins.node_name import NodeName
@@ -29,6 +30,7 @@ BUILTIN: tuple[Any, ...] = (
     DefaultBinder,
     DynamicResources,
     ImageLocality,
+    InterPodAffinity,
     NodeAffinity,
     NodeDeclaredFeatures,
     NodeName,

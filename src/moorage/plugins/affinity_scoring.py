@@ -1,0 +1,90 @@
+"""Scoring by neighbours: every preference that a pod has for others, or others have for it, pulls or pushes by its weight.
+
+Weights are added up per topology domain; a node's raw score is the sum over its domains and may be negative. The nodes are then
+stretched between the worst, 0, and the best, 100.
+
+Source  kube-scheduler 1.36, plugins/interpodaffinity/scoring.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from moorage.plugins.affinity_counting import resolved
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.counts import Counts, PodMatcher
+from moorage.state.domains import domain_ids, domain_sums
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["Pulls", "normalize_pulls", "score_pulls", "weigh_neighbours"]
+
+_MAX_SCORE = 100
+
+#: Topology key → what being in each domain is worth, shape (values,).
+Pulls = Mapping[str, IntArray]
+
+
+class _Pull(NamedTuple):
+    """So many pods on each row pull, each by ``weight``, towards the row's domain."""
+
+    topology_key: str
+    weight: int
+    pods: Counts
+
+
+def weigh_neighbours(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Pulls | None:
+    """Add up what draws the pod to each domain; None if nothing does, though opposites may cancel out.
+
+    ``hard_weight`` is what a placed pod's required affinity to the incoming one counts for.
+    """
+    nodes = snapshot.nodes
+    per_key: dict[str, IntArray] = {}
+    for pull in (*_own_pulls(pod, snapshot), *_pulls_of_others(pod, snapshot, hard_weight)):
+        if not bool((pull.pods * (domain_ids(nodes, pull.topology_key) != 0)).any()):
+            continue
+        rows = per_key.setdefault(pull.topology_key, nodes.zeros())
+        rows += pull.weight * pull.pods.astype(np.int64)
+    return {key: domain_sums(nodes, key, rows) for key, rows in per_key.items()} or None
+
+
+def _own_pulls(pod: PodInfo, snapshot: Snapshot) -> Iterator[_Pull]:
+    for sign, terms in ((1, pod.preferred_affinity), (-1, pod.preferred_anti_affinity)):
+        for weight, term in terms:
+            match, key = resolved(term, snapshot)
+            yield _Pull(key, sign * weight, snapshot.nodes.pods_matching(PodMatcher((match,))))
+
+
+def _pulls_of_others(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Iterator[_Pull]:
+    labels = snapshot.namespace_labels(pod.namespace)
+    table = snapshot.table
+    if hard_weight > 0:
+        for held, holders in table.required_affinity.selecting(pod, labels):
+            yield _Pull(held.term.topology_key, hard_weight, holders)
+    for held, holders in table.preferred_affinity.selecting(pod, labels):
+        yield _Pull(held.term.topology_key, held.weight, holders)
+    for held, holders in table.preferred_anti_affinity.selecting(pod, labels):
+        yield _Pull(held.term.topology_key, -held.weight, holders)
+
+
+def score_pulls(pulls: Pulls, nodes: NodeView) -> IntArray:
+    """Return the raw score of each row, shape (rows,)."""
+    scores = nodes.zeros()
+    for key, worth in pulls.items():
+        scores += worth[domain_ids(nodes, key)]
+    return scores
+
+
+def normalize_pulls(scores: IntArray) -> IntArray:
+    """Stretch raw scores to 0-100, rounding down; all alike become 0."""
+    least = scores.min(initial=np.iinfo(np.int64).max)
+    span = int(scores.max(initial=least)) - int(least)
+    if span <= 0:
+        return np.zeros_like(scores)
+    # In this order of operations, so that rounding errors are upstream's.
+    shares: IntArray = (float(_MAX_SCORE) * ((scores - least).astype(np.float64) / float(span))).astype(np.int64)
+    return shares

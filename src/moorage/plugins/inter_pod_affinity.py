@@ -1,0 +1,204 @@
+"""InterPodAffinity: keep a pod with the pods it wants to be near, and apart from those that it, or they, cannot bear.
+
+Near and apart are meant per topology: a term speaks of all nodes that share a label's value. All required affinity terms must
+be met by pods that every one of them takes; any anti-affinity term, the pod's own or a placed pod's, keeps a domain closed. A
+pod that matches its own affinity terms may be the first of its kind, wherever the labels are.
+
+Reads     podAffinity, podAntiAffinity, labels, namespace; labels of namespaces; counts of placed pods and of terms they hold
+Rejects   nodes without the wanted pods in their domains: evicting pods would not help; nodes whose domains hold pods that the
+          pod must be apart from, or that must be apart from it: it might
+Scores    weights of preferred terms, the pod's own and those of placed pods that take it, and ``hardPodAffinityWeight`` for
+          required affinity of placed pods; stretched so that the worst node gets 0, the best 100
+Wakes on  a pod that is wanted coming, one that is not wanted going, labels changing either way; the pod's own labels;
+          a node coming or changing the labels by which terms draw domains
+Source    kube-scheduler 1.36, plugins/interpodaffinity/*.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from moorage.api.core import Node
+from moorage.errors import Fault
+from moorage.framework.args import Int32, PluginArgs
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends, Signature
+from moorage.framework.registry import Handle
+from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
+from moorage.plugins.affinity_counting import Neighbours, ResolvedTerm, count_neighbours, matches_all, resolved
+from moorage.plugins.affinity_scoring import Pulls, normalize_pulls, score_pulls, weigh_neighbours
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.counts import MatchTerm
+from moorage.state.domains import domain_ids
+from moorage.state.pod_info import AffinityTerm, PodInfo
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = ["REASON_AFFINITY", "REASON_ANTI_AFFINITY", "REASON_EXISTING", "InterPodAffinity", "InterPodAffinityArgs"]
+
+# kube-scheduler's own texts, kept word for word: people search their events for them.
+REASON_AFFINITY = "node(s) didn't match pod affinity rules"
+REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+POD_CHANGED = ClusterEvent(Resource.POD, Action.ADD | Action.DELETE | Action.UPDATE_POD_LABEL)
+NODE_CAME_OR_CHANGED = ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL)
+
+
+class InterPodAffinityArgs(PluginArgs, frozen=True):
+    """``hardPodAffinityWeight`` is what a placed pod's required affinity to the incoming pod adds to a domain's score.
+
+    ``ignorePreferredTermsOfExistingPods`` leaves pods without preferences of their own unscored.
+    """
+
+    hard_pod_affinity_weight: Int32 = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        weight = self.hard_pod_affinity_weight
+        if 0 <= weight <= 100:
+            return []
+        at = f"{path}." if path else ""
+        return [Fault("Invalid value", f"{at}hardPodAffinityWeight", "not in valid range [0, 100]", weight)]
+
+
+class InterPodAffinity:
+    """The plugin. Filter's state counts pods by domain, Score's adds up weights by domain."""
+
+    name = "InterPodAffinity"
+    depends = Depends.CLUSTER
+    Args = InterPodAffinityArgs
+
+    def __init__(self, args: InterPodAffinityArgs | None = None) -> None:
+        self._args = args or InterPodAffinityArgs()
+        self._handle: Handle | None = None
+
+    def attach(self, handle: Handle) -> None:
+        self._handle = handle
+
+    # -- filter -------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Neighbours | Skip | Hold:
+        if pod.affinity_fault:
+            return Hold.because(f"parsing pod: {pod.affinity_fault}", unresolvable=True)
+        return count_neighbours(pod, snapshot) or SKIP
+
+    def add_pod(self, state: Neighbours, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Neighbours:
+        return state.shifted(other, pod, node, 1)
+
+    def remove_pod(self, state: Neighbours, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Neighbours:
+        return state.shifted(other, pod, node, -1)
+
+    def filter(self, state: Neighbours, nodes: NodeView) -> Iterator[Reject]:
+        """Judge affinity, own anti-affinity, others' anti-affinity: the first that a node fails is its reason."""
+        open_rows = state.near_wanted(nodes)
+        if not open_rows.all():
+            yield Reject(~open_rows, REASON_AFFINITY, unresolvable=True)
+        for counts_by_key, reason in ((state.refused, REASON_ANTI_AFFINITY), (state.refusing, REASON_EXISTING)):
+            closed = nodes.false()
+            for key, counts in counts_by_key.items():
+                closed |= (counts > 0)[domain_ids(nodes, key)]
+            closed &= open_rows
+            if closed.any():
+                yield Reject(closed, reason)
+                open_rows &= ~closed
+
+    # -- score --------------------------------------------------------------------------------------------------------
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Pulls | Skip:
+        prefers = bool(pod.preferred_affinity or pod.preferred_anti_affinity)
+        if self._args.ignore_preferred_terms_of_existing_pods and not prefers:
+            return SKIP
+        return weigh_neighbours(pod, snapshot, self._args.hard_pod_affinity_weight) or SKIP
+
+    def score(self, pulls: Pulls, nodes: NodeView) -> IntArray:
+        return score_pulls(pulls, nodes)
+
+    def normalize(self, pulls: Pulls, scores: IntArray) -> IntArray:
+        return normalize_pulls(scores)
+
+    # -- what it reads, and when to ask again -------------------------------------------------------------------------
+
+    def sign(self, pod: PodInfo) -> Signature:
+        return {
+            "metadata.namespace": pod.namespace,
+            "metadata.labels": tuple(sorted(pod.labels.items())),
+            "spec.affinity.podAffinity": (pod.required_affinity, pod.preferred_affinity, pod.affinity_fault),
+            "spec.affinity.podAntiAffinity": (pod.required_anti_affinity, pod.preferred_anti_affinity),
+        }
+
+    def wakes_on(self) -> Iterator[Wake]:
+        yield Wake(POD_CHANGED, when=self._pod_matters)
+        yield Wake(NODE_CAME_OR_CHANGED, when=self._node_matters)
+
+    def _resolved(self, terms: Iterable[AffinityTerm]) -> tuple[ResolvedTerm, ...]:
+        """Resolve terms for a hint; without a scheduler to ask, a namespace selector may take any namespace."""
+        if self._handle is not None:
+            snapshot = self._handle.snapshot
+            return tuple(resolved(term, snapshot) for term in terms)
+        named = ((None if term.namespace_selector else term.namespaces, term) for term in terms)
+        return tuple(ResolvedTerm(MatchTerm(names, term.selector), term.topology_key) for names, term in named)
+
+    def _pod_matters(self, pod: PodInfo, old: PodInfo | None, new: PodInfo | None) -> bool:
+        """Say whether another pod's coming, going or relabelling can help.
+
+        Wider than upstream's hint, which overlooks namespace selectors, that one of several anti-affinity terms is enough to
+        keep a pod away, and that a pod may become the first of its kind when those it wanted to be near are gone.
+        """
+        if old is not None and new is not None and pod.uid == new.uid:
+            return True
+        if any(changed is not None and not _has_a_place(changed) for changed in (old, new)):
+            return False
+        affinity = self._resolved(pod.required_affinity)
+        was, is_now = (matches_all(affinity, other) if other is not None else False for other in (old, new))
+        if is_now and not was:
+            return True
+        if was and not is_now and matches_all(affinity, pod):
+            return True
+        if old is None:
+            return False
+        anti_affinity = self._resolved(pod.required_anti_affinity)
+        if any(_takes(term, old) and not (new is not None and _takes(term, new)) for term in anti_affinity):
+            return True
+        return new is None and self._is_taken_by(old.required_anti_affinity, pod)
+
+    def _is_taken_by(self, terms: Iterable[AffinityTerm], pod: PodInfo) -> bool:
+        labels = {} if self._handle is None else self._handle.snapshot.namespace_labels(pod.namespace)
+        return any(
+            term.matches(pod, labels)
+            or (self._handle is None and term.namespace_selector is not None and term.selector.matches(pod.labels))
+            for term in terms
+        )
+
+    def _node_matters(self, pod: PodInfo, old: Node | None, new: Node) -> bool:
+        """Say whether a node that came or was relabelled can help.
+
+        Wider than upstream's hint, which overlooks the topology of placed pods' anti-affinity, and that a relabelled node may
+        take the last wanted pod out of all domains.
+        """
+        wanted = [term.topology_key for term in pod.required_affinity]
+        refused = [term.topology_key for term in pod.required_anti_affinity]
+        if old is None:
+            return bool(refused) or not wanted or any(key in new.labels for key in wanted)
+        changed = {key for key in (*old.labels, *new.labels) if old.labels.get(key) != new.labels.get(key)}
+        first = matches_all(self._resolved(pod.required_affinity), pod)
+        if any(key in changed and (key in new.labels or first) for key in wanted):
+            return True
+        return any(key in changed and key in old.labels for key in (*refused, *self._keys_of_others(pod, changed)))
+
+    def _keys_of_others(self, pod: PodInfo, changed: Iterable[str]) -> Iterable[str]:
+        """Return the topology keys of placed pods' anti-affinity to the pod; any that changed, if they cannot be told."""
+        if self._handle is None:
+            return changed
+        snapshot = self._handle.snapshot
+        held = snapshot.table.required_anti_affinity.selecting(pod, snapshot.namespace_labels(pod.namespace))
+        return {term.topology_key for (term, _), _ in held}
+
+
+def _has_a_place(pod: PodInfo) -> bool:
+    return bool(pod.spec.node_name or pod.status.nominated_node_name)
+
+
+def _takes(term: ResolvedTerm, pod: PodInfo) -> bool:
+    return term.match.matches(pod.namespace, pod.labels)

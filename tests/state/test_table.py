@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
-from msgspec.structs import replace
 
 from moorage.api.selectors import EVERYTHING, selector_from_map
 from moorage.errors import StateError
 from moorage.state.cluster import Cluster
 from moorage.state.counts import MatchTerm, PodMatcher
-from moorage.state.pod_info import HostPort, PodInfo
+from moorage.state.pod_info import HostPort
 from moorage.state.table import ChangeLog, NodeTable
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
@@ -72,11 +71,8 @@ def pods(draw, uids=SOME_UID):
     affinity = {"affinity": draw(affinities())} if draw(st.booleans()) else {}
     labels = draw(st.sampled_from([{}, {"app": "web"}, {"app": "db"}]))
     namespace = draw(st.sampled_from(["red", "blue"]))
-    pod = a_pod(labels=labels, namespace=namespace, uid=draw(uids), containers=[container], **affinity)
-    if draw(st.booleans()):
-        return pod
-    leaving = replace(pod.metadata, deletion_timestamp="2026-01-01T00:00:00Z")
-    return PodInfo(replace(pod.pod, metadata=leaving))
+    leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if draw(st.booleans()) else {}
+    return a_pod(labels=labels, namespace=namespace, uid=draw(uids), metadata=leaving, containers=[container], **affinity)
 
 
 def described(table: NodeTable) -> dict[str, object]:

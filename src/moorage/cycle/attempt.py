@@ -14,7 +14,7 @@ import numpy as np
 from moorage.framework.profile import Profile
 from moorage.framework.running import PreFiltered, run_filter, shifted
 from moorage.framework.verdict_table import Verdicts
-from moorage.framework.verdicts import Code, Hold, Status
+from moorage.framework.verdicts import Status
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
@@ -65,16 +65,8 @@ class OneNode:
         self._snapshot.table.remove_pod(self._row, pod)
         self._found = shifted(self._profile, self._found, self._pod, [("remove_pod", pod)], self.node)
 
-    def refused_by(self) -> Hold | None:
+    def refused_by(self) -> Status | None:
         """Filter the node as it is now: with the nominated pods that count on it, then without. None if it fits."""
-        status = self._refused()
-        return None if status is None else Hold(status.reasons, unresolvable=status.code is Code.UNRESOLVABLE)
-
-    def status(self) -> Status | None:
-        """Like ``refused_by``, with the plugin's name."""
-        return self._refused()
-
-    def _refused(self) -> Status | None:
         if self._nominated:
             with OneNode(self._profile, self._found, self._pod, self._snapshot, self._row, ()) as crowded:
                 present = self._snapshot.table.pods[self._row]
@@ -101,7 +93,7 @@ def judge_with_nominated(
     Source  framework/runtime/framework.go, RunFilterPluginsWithNominatedPods
     """
     with OneNode(profile, found, pod, snapshot, row, nominated) as node:
-        return node.status()
+        return node.refused_by()
 
 
 class FailedAttempt:

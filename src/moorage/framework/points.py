@@ -49,7 +49,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from moorage.framework.effects import Effect
 from moorage.framework.events import Wake
-from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Wait
+from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status, Wait
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
@@ -180,8 +180,11 @@ class WhatIf(Protocol):
     def add(self, pod: PodInfo) -> None: ...
     def remove(self, pod: PodInfo) -> None: ...
 
-    def refused_by(self) -> Hold | None:
-        """Run Filter on the node as it is now, nominated pods of higher or equal priority included; None if it fits."""
+    def refused_by(self) -> Status | None:
+        """Run Filter on the node as it is now, nominated pods of higher or equal priority included; None if it fits.
+
+        The status names the plugin that said no; its code is ERROR if that plugin could not judge the node.
+        """
 
 
 @runtime_checkable

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from moorage.framework.registry import Registry
 from moorage.plugins.default_binder import DefaultBinder
+from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.plugins.image_locality import ImageLocality
 from moorage.plugins.inter_pod_affinity import InterPodAffinity
@@ -28,6 +29,7 @@ __all__ = ["BUILTIN", "builtin_registry"]
 #: Every plugin class that ships, in alphabetical order of its name. The order here decides nothing.
 BUILTIN: tuple[Any, ...] = (
     DefaultBinder,
+    DefaultPreemption,
     DynamicResources,
     ImageLocality,
     InterPodAffinity,

@@ -1,0 +1,141 @@
+"""DefaultPreemption: where a pod fits nowhere, evict pods of lower priority from the node where that does the least harm.
+
+Reads     priority and preemptionPolicy of the pod; priority, start time and labels of placed pods; disruption budgets
+Finds     a node to nominate the pod to, and the victims there; or says why preemption does not help
+Gates     a pod whose evictions are under way, until they are done
+Source    kube-scheduler 1.36, plugins/defaultpreemption/default_preemption.go; framework/preemption/*.go
+
+Everything that is judged is judged by the profile's Filter plugins in what-ifs; see ``moorage.cycle.preemption``. Evictions
+themselves belong to whoever drives the engine. Where they are done before the next attempt, as in a simulation, no pod is
+ever gated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moorage.api.workloads import PodDisruptionBudget
+from moorage.cycle.disruption import Budgets
+from moorage.cycle.preemption import Search, choose, find_candidates
+from moorage.errors import Fault
+from moorage.framework.args import Int32, PluginArgs
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Attempt, PostFilterResult
+from moorage.framework.registry import Handle
+from moorage.framework.verdict_table import fit_error
+from moorage.framework.verdicts import Code, Hold
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["DefaultPreemption", "DefaultPreemptionArgs"]
+
+# kube-scheduler's own texts, kept word for word: people search their events for them.
+NEVER = "not eligible due to preemptionPolicy=Never."
+VICTIMS_LEAVING = "not eligible due to a terminating pod on the nominated node."
+GROUPS_PREEMPT_TOGETHER = "not eligible due to workload aware preemption enabled"
+UNDER_WAY = "waiting for the preemption for this pod to be finished"
+
+POD_GONE = ClusterEvent(Resource.POD, Action.DELETE)
+
+
+class DefaultPreemptionArgs(PluginArgs, frozen=True):
+    """How many candidates are enough: a share of the nodes that might help, and at least this many."""
+
+    min_candidate_nodes_percentage: Int32 = 10
+    min_candidate_nodes_absolute: Int32 = 100
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        del gates
+        at = f"{path}." if path else ""
+        share, least = f"{at}minCandidateNodesPercentage", f"{at}minCandidateNodesAbsolute"
+        percentage, absolute = self.min_candidate_nodes_percentage, self.min_candidate_nodes_absolute
+        found: list[Fault] = []
+        if not 0 <= percentage <= 100:
+            found.append(Fault("Invalid value", share, "not in valid range [0, 100]", percentage))
+        if absolute < 0:
+            found.append(Fault("Invalid value", least, "not in valid range [0, inf)", absolute))
+        if percentage == 0 and absolute == 0:
+            together = "cannot be zero at the same time as {}"
+            found.append(Fault("Invalid value", share, together.format("minCandidateNodesAbsolute"), percentage))
+            found.append(Fault("Invalid value", least, together.format("minCandidateNodesPercentage"), absolute))
+        return found
+
+
+class DefaultPreemption:
+    """The plugin; see the module's description."""
+
+    name = "DefaultPreemption"
+    Args = DefaultPreemptionArgs
+
+    def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
+        self._args = args or DefaultPreemptionArgs()
+        self._gates = FeatureGates()
+        self._handle: Handle | None = None
+
+    def attach(self, handle: Handle) -> None:
+        self._gates = handle.gates
+        self._handle = handle
+
+    def pre_enqueue(self, pod: PodInfo) -> Hold | None:
+        if self._handle is None or not self._gates["SchedulerAsyncPreemption"] or not self._handle.evicting_for(pod.uid):
+            return None
+        return Hold.because(UNDER_WAY, unresolvable=True)
+
+    def wakes_on(self) -> Iterator[Wake]:
+        # The plugin turns down none but gated pods, and leaves it to the rules that the victims stood against to wake them.
+        if self._gates["SchedulerAsyncPreemption"]:
+            yield Wake(POD_GONE, when=lambda pod, old, new: False)
+
+    def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult:
+        why_not = self._ineligible(pod, attempt)
+        if why_not:
+            return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {why_not}",))
+        budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values())
+        search = find_candidates(
+            attempt, budgets, self._args.min_candidate_nodes_percentage, self._args.min_candidate_nodes_absolute
+        )
+        if not search.candidates:
+            return _nothing_helps(search)
+        best = choose(search.candidates)
+        return PostFilterResult(
+            Code.SUCCESS,
+            nominated=attempt.snapshot.table.nodes[best.row].name,
+            victims=tuple(victim for victim in best.victims.pods if not victim.terminating),
+            displaced=tuple(other for other in attempt.nominated(best.row) if other.priority < pod.priority),
+        )
+
+    def _ineligible(self, pod: PodInfo, attempt: Attempt) -> str:
+        """Say why the pod may not preempt; empty if it may.
+
+        One that has preempted already waits for its victims to leave, unless the node has become hopeless meanwhile.
+        Source  default_preemption.go, PostFilter and PodEligibleToPreemptOthers
+        """
+        if pod.spec.scheduling_group is not None and self._gates["WorkloadAwarePreemption"]:
+            return GROUPS_PREEMPT_TOGETHER
+        if pod.spec.preemption_policy == "Never":
+            return NEVER
+        row = attempt.snapshot.table.row_of.get(pod.status.nominated_node_name)
+        if row is None:
+            return ""
+        status = attempt.verdicts.status(row)
+        if status is not None and status.code is Code.UNRESOLVABLE:
+            return ""
+        on_node = attempt.snapshot.table.pods[row].values()
+        leaving = any(other.priority < pod.priority and _was_preempted(other) for other in on_node)
+        return VICTIMS_LEAVING if leaving else ""
+
+
+def _was_preempted(pod: PodInfo) -> bool:
+    """Return True for a pod that is being deleted because a scheduler preempted it."""
+    if not pod.terminating:
+        return False
+    disrupted = next((condition for condition in pod.status.conditions if condition.type == "DisruptionTarget"), None)
+    return disrupted is not None and disrupted.status == "True" and disrupted.reason == "PreemptionByScheduler"
+
+
+def _nothing_helps(search: Search) -> PostFilterResult:
+    """Answer for a search that found no candidate: an earlier nomination is void."""
+    if search.errors:
+        text = search.errors[0] if len(search.errors) == 1 else f"[{', '.join(search.errors)}]"
+        return PostFilterResult(Code.ERROR, (f"preemption: {text}",))
+    return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {fit_error(search.verdicts)}",), nominated="")

@@ -1,0 +1,423 @@
+"""Preemption finds the nodes that can help, the least victims on each, and the node where it does the least harm."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moorage.api.workloads import PodDisruptionBudget
+from moorage.cycle.attempt import FailedAttempt
+from moorage.cycle.disruption import Budgets
+from moorage.cycle.preemption import NO_VICTIMS, NOT_HELPFUL, Candidate, Victims, choose, find_candidates, select_victims
+from moorage.framework.profile import make_profile
+from moorage.framework.running import run_filter, run_pre_filter
+from moorage.framework.verdict_table import Verdicts, fit_error
+from moorage.framework.verdicts import Code, Status
+from moorage.plugins.node_affinity import NodeAffinity
+from moorage.plugins.node_ports import NodePorts
+from moorage.plugins.node_resources_fit import NodeResourcesFit
+from moorage.testing.builders import a_cluster, a_node, a_pod
+
+RULES = (NodeAffinity, NodePorts, NodeResourcesFit)
+NO_BUDGETS = Budgets([])
+
+
+def wants(cpu, priority=0, name="pod", start=None, labels=None, ports=(), **spec):
+    """A pod that requests ``cpu`` and started at minute ``start``."""
+    container = {
+        "name": "c",
+        "resources": {"requests": {"cpu": str(cpu)}} if cpu else {},
+        "ports": [{"hostPort": port, "containerPort": port, "protocol": "TCP"} for port in ports],
+    }
+    status = {} if start is None else {"startTime": f"2026-01-01T00:{start:02}:00Z"}
+    return a_pod(name, labels, priority=priority, status=status, containers=[container], **spec)
+
+
+def node(name, cpu=4, pods=10):
+    return a_node(name, {"name": name}, allocatable={"cpu": str(cpu), "pods": pods})
+
+
+def budget(allowed, **labels):
+    document = {
+        "metadata": {"name": f"budget-{labels}", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": labels}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+    return msgspec.convert(document, PodDisruptionBudget)
+
+
+def attempt(cluster, pod, nominated: Mapping[str, list] = {}):
+    """The pod's failed attempt, with three rules to judge by."""
+    points = {"preFilter": [], "filter": []}
+    for rule in RULES:
+        for point, method in (("preFilter", "pre_filter"), ("filter", "filter")):
+            if hasattr(rule, method):
+                points[point].append(rule.name)
+    profile = make_profile("default", {rule.name: rule() for rule in RULES}, points, {})
+    snapshot = cluster.snapshot
+    found = run_pre_filter(profile, pod, snapshot)
+    verdicts = Verdicts(len(snapshot.table))
+    run_filter(profile, found, pod, snapshot.nodes, verdicts)
+    return FailedAttempt(profile, found, pod, snapshot, verdicts, nominated)
+
+
+def victims_on(cluster, pod, budgets=(), nominated: Mapping[str, list] = {}, row=0):
+    with attempt(cluster, pod, nominated).what_if(row) as what_if:
+        return select_victims(pod, what_if, Budgets(budgets))
+
+
+def names(pods):
+    return " ".join(pod.name for pod in pods)
+
+
+# -- victims on one node ------------------------------------------------------------------------------------------------
+
+ONE_NODE = {  # pods on a node with 4 CPUs; what the pod of priority 10 wants; who has to go
+    "the one that is there": ([wants(4, 1, "a")], wants(1, 10), "a"),
+    "the least important": ([wants(2, 1, "a"), wants(2, 2, "b")], wants(2, 10), "a"),
+    "the one that started last": ([wants(2, 1, "a", start=1), wants(2, 1, "b", start=2)], wants(2, 10), "b"),
+    "not one that could stay": ([wants(3, 1, "a"), wants(1, 2, "b")], wants(3, 10), "a"),
+    "several": ([wants(1, 1, "a"), wants(2, 2, "b"), wants(1, 3, "c")], wants(3, 10), "b a"),
+    "a big one that matters more goes where a small one can stay": ([wants(3, 5, "a"), wants(1, 1, "b")], wants(2, 10), "a"),
+    "only those of lower priority": ([wants(2, 10, "a"), wants(2, 9, "b")], wants(2, 10), "b"),
+    "for a port": ([wants(1, 1, "a", ports=[80]), wants(1, 0, "b")], wants(1, 10, ports=[80]), "a"),
+    "for room and a port": ([wants(2, 2, "a", ports=[80]), wants(2, 1, "b")], wants(4, 10, ports=[80]), "a b"),
+}
+
+
+@pytest.mark.parametrize(("there", "pod", "victims"), ONE_NODE.values(), ids=ONE_NODE)
+def test_who_has_to_go(there, pod, victims):
+    answer = victims_on(a_cluster([node("n")], {"n": there}), pod)
+    assert names(answer.pods) == victims
+    assert answer.violations == 0
+
+
+NOBODY_LESSER = Status(Code.UNRESOLVABLE, "", (NO_VICTIMS,))
+
+
+def full(code):
+    return Status(code, "NodeResourcesFit", ("Insufficient cpu",))
+
+
+NOBODY = {  # pods on a node with 4 CPUs, the pod, why not
+    "nobody is there": ([], wants(5, 10), NOBODY_LESSER),
+    "all matter as much or more": (
+        [wants(2, 10, "a"), wants(2, 11, "b")],
+        wants(1, 10),
+        NOBODY_LESSER,
+    ),
+    "it would not fit without them": (
+        [wants(3, 10, "a"), wants(1, 1, "b")],
+        wants(2, 10),
+        full(Code.UNSCHEDULABLE),
+    ),
+    "the node could never hold it": (
+        [wants(1, 1, "a")],
+        wants(5, 10),
+        full(Code.UNRESOLVABLE),
+    ),
+}
+
+
+@pytest.mark.parametrize(("there", "pod", "why_not"), NOBODY.values(), ids=NOBODY)
+def test_nobody_can_help(there, pod, why_not):
+    assert victims_on(a_cluster([node("n")], {"n": there}), pod) == why_not
+
+
+A, B, C = wants(1, 1, "a", 1, {"app": "a"}), wants(1, 2, "b", 1, {"app": "b"}), wants(2, 3, "c", 1, {"app": "c"})
+
+BUDGETED = {  # budgets, CPUs wanted, victims, how many of them exceed
+    "no budget: the least important": ([], 1, "a", 0),
+    "the one within its budget, though it matters more": ([budget(0, app="a")], 1, "b", 0),
+    "one that its budget allows": ([budget(1, app="a")], 1, "a", 0),
+    "all exceed": ([budget(0, app=app) for app in "abc"], 1, "a", 1),
+    "exceeding ones go when they must": ([budget(0, app="a")], 4, "c b a", 1),
+    "victims of both kinds by importance": ([budget(0, app="a"), budget(-1, app="b")], 4, "c b a", 2),
+    "put back before those that matter more": ([budget(0, app="a"), budget(0, app="b")], 2, "c", 0),
+    "the exceeding one stays where it can": ([budget(0, app="b")], 3, "c a", 0),
+}
+
+
+@pytest.mark.parametrize(("budgets", "cpu", "victims", "violations"), BUDGETED.values(), ids=BUDGETED)
+def test_budgets(budgets, cpu, victims, violations):
+    answer = victims_on(a_cluster([node("n")], {"n": [A, B, C]}), wants(cpu, 10), budgets)
+    assert (names(answer.pods), answer.violations) == (victims, violations)
+
+
+def test_a_port_that_two_claim_is_free_once_one_of_them_is_gone():
+    there = [wants(1, 20, "a", ports=[80]), wants(1, 1, "b", ports=[80])]
+    assert names(victims_on(a_cluster([node("n")], {"n": there}), wants(1, 10, ports=[80])).pods) == "b"
+
+
+NOMINATED = {  # CPUs wanted, priority of a pod nominated to the node that wants 2 CPUs, who has to go
+    "one of higher priority keeps its room": (2, 11, "b a"),
+    "one of the same priority too": (2, 10, "b a"),
+    "one of lower priority does not": (2, 9, "a"),
+}
+
+
+@pytest.mark.parametrize(("cpu", "priority", "victims"), NOMINATED.values(), ids=NOMINATED)
+def test_room_for_nominated_pods(cpu, priority, victims):
+    cluster = a_cluster([node("n")], {"n": [wants(2, 1, "a"), wants(2, 2, "b")]})
+    answer = victims_on(cluster, wants(cpu, 10), nominated={"n": [wants(2, priority, "other")]})
+    assert names(answer.pods) == victims
+
+
+def test_the_pods_own_nomination_does_not_stand_against_it():
+    pod = wants(4, 10)
+    cluster = a_cluster([node("n")], {"n": [wants(1, 1, "a")]})
+    assert names(victims_on(cluster, pod, nominated={"n": [pod]}).pods) == "a"
+
+
+# -- the choice ---------------------------------------------------------------------------------------------------------
+
+
+def costs(*priorities, over=0, start=1):
+    """Victims of these priorities, all started at minute ``start``."""
+    return Victims(tuple(wants(1, priority, f"p{at}", start) for at, priority in enumerate(priorities)), over)
+
+
+CHOICES = {  # the better one, then one that is better in every later step
+    "fewest budgets exceeded": (costs(9, 9, 9, over=0, start=1), costs(1, over=1, start=2)),
+    "lowest of the highest priorities": (costs(8, 8, 8, start=1), costs(9, start=2)),
+    "lowest sum of priorities": (costs(9, 2, 1, start=1), costs(9, 2, 2, start=2)),
+    "one victim is a lower sum than two": (costs(-5, start=1), costs(-5, -6, start=2)),
+    "fewest victims": (costs(9, start=1), costs(9, -(2**31), start=2)),
+    "started last": (costs(9, 8, start=2), costs(9, 8, start=1)),
+    "not started is the last of all": (costs(9, start=None), costs(9, start=59)),
+}
+
+
+@pytest.mark.parametrize(("better", "worse"), CHOICES.values(), ids=CHOICES)
+def test_the_least_harm(better, worse):
+    assert choose([Candidate(0, better), Candidate(1, worse)]).row == 0
+    assert choose([Candidate(0, worse), Candidate(1, better)]).row == 1
+
+
+def test_start_times_of_lower_priorities_do_not_count():
+    one = Victims((wants(1, 9, "a", 5), wants(1, 8, "b", 1)))
+    other = Victims((wants(1, 9, "a", 4), wants(1, 8, "b", 9)))
+    assert choose([Candidate(0, other), Candidate(1, one)]).row == 1
+
+
+def test_of_equals_the_first():
+    assert choose([Candidate(row, costs(3, 2)) for row in (4, 2, 3)]).row == 4
+
+
+# -- the search ---------------------------------------------------------------------------------------------------------
+
+
+def search(cluster, pod, percentage=10, absolute=100, budgets=NO_BUDGETS, nominated: Mapping[str, list] = {}):
+    return find_candidates(attempt(cluster, pod, nominated), budgets, percentage, absolute)
+
+
+def test_only_nodes_that_evicting_might_open_are_tried():
+    affine = {"nodeSelector": {"name": "b"}}
+    cluster = a_cluster([node("a"), node("b"), node("c")], {name: [wants(4, 1, f"on-{name}")] for name in "abc"})
+    found = search(cluster, wants(1, 10, **affine))
+    assert [(candidate.row, names(candidate.victims.pods)) for candidate in found.candidates] == [(1, "on-b")]
+    assert found.verdicts.histogram() == {NOT_HELPFUL: 3}
+
+
+def test_why_no_node_helps():
+    placed = {
+        "a": [wants(4, 10, "a")],
+        "b": [wants(3, 10, "b"), wants(1, 1, "c", ports=[80])],
+        "c": [wants(2, 10, "d", ports=[80]), wants(2, 10, "e")],
+        "d": [wants(2, 20, "f", ports=[80]), wants(2, 1, "g")],
+    }
+    cluster = a_cluster([*map(node, placed), node("tiny", cpu=1)], placed)
+    found = search(cluster, wants(2, 10, ports=[80]))
+    assert found.candidates == []
+    assert fit_error(found.verdicts) == (
+        "0/5 nodes are available: 1 Insufficient cpu, 1 Preemption is not helpful for scheduling, "
+        "1 node(s) didn't have free ports for the requested pod ports, 2 No preemption victims found for incoming pod."
+    )
+
+
+def crowd(count):
+    """Nodes that are full, all alike."""
+    return a_cluster([node(f"n{at}") for at in range(count)], {f"n{at}": [wants(4, 1, f"p{at}")] for at in range(count)})
+
+
+LIMITS = {  # nodes, percentage, absolute, candidates
+    "all, if at least so many are wanted": (10, 10, 100, 10),
+    "the absolute number": (10, 10, 3, 3),
+    "the share, where it is more": (10, 50, 3, 5),
+    "the share is rounded down": (19, 10, 0, 1),
+    "the share of the nodes that might help": (10, 100, 0, 10),
+    "a share that comes to nothing finds nothing": (9, 10, 0, 0),
+}
+
+
+@pytest.mark.parametrize(("nodes", "percentage", "absolute", "candidates"), LIMITS.values(), ids=LIMITS)
+def test_how_many_candidates_are_enough(nodes, percentage, absolute, candidates):
+    assert len(search(crowd(nodes), wants(1, 10), percentage, absolute).candidates) == candidates
+
+
+def test_the_search_goes_on_until_a_candidate_is_within_all_budgets():
+    cluster = a_cluster(
+        [node(f"n{at}") for at in range(6)],
+        {f"n{at}": [wants(4, 1, f"p{at}", labels={"app": "web" if at != 4 else "db"})] for at in range(6)},
+    )
+    found = search(cluster, wants(1, 10, uid="u"), absolute=2, percentage=0, budgets=Budgets([budget(0, app="web")]))
+    assert names(found.candidates[0].victims.pods) == "p4"
+    assert len(found.candidates) <= 3
+    beyond = search(cluster, wants(1, 10), absolute=2, percentage=0, budgets=Budgets([budget(0, app=a) for a in ("web", "db")]))
+    assert [candidate.victims.violations for candidate in beyond.candidates] == [1, 1]
+
+
+def test_where_the_search_starts_hangs_on_the_pod_alone():
+    def first(uid, cluster):
+        (candidate,) = search(cluster, wants(1, 10, uid=uid), percentage=1, absolute=1).candidates
+        return cluster.table.nodes[candidate.row].name
+
+    starts = {uid: first(uid, crowd(20)) for uid in map(str, range(30))}
+    assert len(set(starts.values())) > 5
+    grown = crowd(20)
+    grown.set_node(node("gone"))
+    grown.remove_node("n0")
+    grown.remove_node("gone")
+    same = a_cluster([node(f"n{at}") for at in range(1, 20)], {f"n{at}": [wants(4, 1, f"p{at}")] for at in range(1, 20)})
+    assert [n.name for n in grown.table.nodes] != [n.name for n in same.table.nodes]
+    assert {uid: first(uid, grown) for uid in starts} == {uid: first(uid, same) for uid in starts}
+
+
+def test_a_node_that_needs_no_victim_is_a_contradiction():
+    cluster = crowd(2)
+    tried = attempt(cluster, wants(1, 10))
+    cluster.table.update_node(node("n1", cpu=8))
+    found = find_candidates(tried, NO_BUDGETS, 10, 100)
+    assert found.errors == ['expected at least one victim pod on node "n1"']
+    assert [candidate.row for candidate in found.candidates] == [0]
+
+
+def test_nothing_is_changed():
+    cluster = crowd(3)
+    table = cluster.table
+    before = [list(pods) for pods in table.pods], table.requested("cpu").view.tolist(), table.changes.position
+    search(cluster, wants(1, 10))
+    assert ([list(pods) for pods in table.pods], table.requested("cpu").view.tolist(), table.changes.position) == before
+
+
+# -- against the rule written plainly -------------------------------------------------------------------------------------
+
+
+class Plain(NamedTuple):
+    """A placed pod, as the plain rule sees it."""
+
+    name: str
+    cpu: int
+    priority: int
+    start: int
+    app: str
+
+
+plain_pods = st.builds(
+    Plain, st.just(""), st.integers(0, 3), st.sampled_from([-3, 0, 5, 7]), st.integers(0, 3), st.sampled_from(["", "a", "b"])
+)
+clusters = st.lists(st.tuples(st.integers(2, 6), st.lists(plain_pods, max_size=5)), min_size=1, max_size=5)
+budgets = st.dictionaries(st.sampled_from(["a", "b"]), st.integers(-1, 2))
+
+
+def named(cluster):
+    return [(cpu, [pod._replace(name=f"n{at}p{i}") for i, pod in enumerate(pods)]) for at, (cpu, pods) in enumerate(cluster)]
+
+
+def importance(pod):
+    return -pod.priority, pod.start
+
+
+def plain_victims(cpu, pods, want, priority, allowed):
+    """Victims on a node in the order of importance and how many exceed a budget; None if it is no candidate."""
+    lower = sorted((pod for pod in pods if pod.priority < priority), key=importance)
+    free = cpu - sum(pod.cpu for pod in pods if pod.priority >= priority) - want
+    if not lower or free < 0:
+        return None
+    left, over = dict(allowed), []
+    for pod in lower:
+        if pod.app in left:
+            left[pod.app] -= 1
+            if left[pod.app] < 0:
+                over.append(pod)
+    gone = []
+    for pod in [*over, *(pod for pod in lower if pod not in over)]:
+        if pod.cpu <= free:
+            free -= pod.cpu
+        else:
+            gone.append(pod)
+    return sorted(gone, key=importance), sum(pod in over for pod in gone)
+
+
+def plain_choice(candidates):
+    """Six steps, each among those that the steps before left."""
+    steps = [
+        lambda gone, over: over,
+        lambda gone, over: max(pod.priority for pod in gone),
+        lambda gone, over: sum(pod.priority + 2**31 for pod in gone),
+        lambda gone, over: len(gone),
+        lambda gone, over: -min(pod.start for pod in gone if pod.priority == max(p.priority for p in gone)),
+    ]
+    left = dict(candidates)
+    for step in steps:
+        best = min(step(*answer) for answer in left.values())
+        left = {name: answer for name, answer in left.items() if step(*answer) == best}
+    return next(iter(left))
+
+
+def built(cluster):
+    return a_cluster(
+        [node(f"n{at}", cpu=cpu) for at, (cpu, _) in enumerate(cluster)],
+        {
+            f"n{at}": [wants(p.cpu, p.priority, p.name, p.start, {"app": p.app} if p.app else {}) for p in pods]
+            for at, (_, pods) in enumerate(cluster)
+        },
+    )
+
+
+def refused(cluster, want):
+    return [(f"n{at}", cpu, pods) for at, (cpu, pods) in enumerate(cluster) if cpu < want + sum(pod.cpu for pod in pods)]
+
+
+@given(clusters.map(named), st.integers(1, 6), st.sampled_from([0, 5, 6, 9]), budgets)
+@settings(max_examples=250, deadline=None)
+def test_finds_what_the_plain_rule_finds(cluster, want, priority, allowed):
+    real = built(cluster)
+    found = search(real, wants(want, priority), budgets=Budgets([budget(count, app=app) for app, count in allowed.items()]))
+    expected = {}
+    for name, cpu, pods in refused(cluster, want):
+        answer = plain_victims(cpu, pods, want, priority, allowed)
+        if answer is not None:
+            expected[name] = ([pod.name for pod in answer[0]], answer[1])
+    assert {
+        real.table.nodes[row].name: ([pod.name for pod in victims.pods], victims.violations)
+        for row, victims in found.candidates
+    } == expected
+    if expected:
+        plain = {name: plain_victims(cpu, pods, want, priority, allowed) for name, cpu, pods in refused(cluster, want)}
+        best = plain_choice({name: answer for name, answer in plain.items() if answer is not None})
+        assert real.table.nodes[choose(found.candidates).row].name == best
+
+
+@given(clusters.map(named), st.integers(1, 6), st.sampled_from([0, 5, 6, 9]), budgets, st.booleans())
+@settings(max_examples=100, deadline=None)
+def test_victims_are_lesser_and_enough_and_none_too_many(cluster, want, priority, allowed, port):
+    real = built(cluster)
+    pod = wants(want, priority, ports=[80] if port else [])
+    for row, (victims, _) in search(real, pod, budgets=Budgets([budget(n, app=a) for a, n in allowed.items()])).candidates:
+        assert victims
+        assert all(victim.priority < priority for victim in victims)
+        for victim in victims:
+            real.table.remove_pod(row, victim)
+        assert attempt(real, pod).verdicts.status(row) is None
+        for victim in victims:
+            real.table.add_pod(row, victim)
+            assert attempt(real, pod).verdicts.status(row) is not None
+            real.table.remove_pod(row, victim)
+        for victim in victims:
+            real.table.add_pod(row, victim)

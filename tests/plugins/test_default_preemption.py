@@ -1,0 +1,339 @@
+"""DefaultPreemption: who may preempt, what comes of it, and what is said when nothing does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+
+from moorage.api.workloads import PodDisruptionBudget
+from moorage.cycle.cycle import Cycle
+from moorage.framework.events import Action, Resource
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import PostFilterResult
+from moorage.framework.profile import make_profile
+from moorage.framework.verdicts import Code, Hold, Reject
+from moorage.plugins.default_preemption import DefaultPreemption
+from moorage.plugins.node_affinity import NodeAffinity
+from moorage.plugins.node_resources_fit import NodeResourcesFit
+from moorage.testing.asking import wakes
+from moorage.testing.builders import a_cluster, a_node, a_pod
+
+BEFORE = "2026-01-01T00:00:00Z"
+LEAVING = {"deletionTimestamp": BEFORE}
+PREEMPTED = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+
+
+def wants(cpu, priority=0, name="pod", *, nominated="", leaving=False, conditions=(), **spec):
+    container = {"name": "c", "resources": {"requests": {"cpu": str(cpu)}}}
+    status = {"nominatedNodeName": nominated, "conditions": list(conditions), "startTime": BEFORE}
+    return a_pod(
+        name,
+        {"app": name},
+        metadata=LEAVING if leaving else {},
+        status=status,
+        priority=priority,
+        containers=[container],
+        **spec,
+    )
+
+
+def node(name, cpu=4):
+    return a_node(name, {"name": name}, allocatable={"cpu": str(cpu), "pods": 10})
+
+
+def decide(cluster, pod, nominated: Mapping[str, list] = {}, plugin=None, others=()):
+    """The whole attempt, with two rules to judge by and the plugin as the only one in PostFilter, or after ``others``."""
+    plugins = [NodeAffinity(), NodeResourcesFit(), *others, plugin or DefaultPreemption()]
+    post_filter = [p.name for p in plugins if hasattr(p, "post_filter")]
+    points = {"preFilter": ["NodeAffinity", "NodeResourcesFit"], "filter": ["NodeAffinity", "NodeResourcesFit"]}
+    profile = make_profile("default", {p.name: p for p in plugins}, {**points, "postFilter": post_filter}, {})
+    return Cycle().decide(profile, pod, cluster.snapshot, nominated)
+
+
+def preempt(*args, **more):
+    return decide(*args, **more).post_filter
+
+
+def keys(pods):
+    return [pod.name for pod in pods]
+
+
+# -- what comes of it ---------------------------------------------------------------------------------------------------
+
+
+def test_nominates_the_node_with_the_least_harm_and_names_the_victims_by_importance():
+    placed = {"n1": [wants(4, 5, "a")], "n2": [wants(1, 1, "b"), wants(2, 2, "c"), wants(1, 3, "d")]}
+    result = preempt(a_cluster([node("n1"), node("n2")], placed), wants(3, 10))
+    assert (result.code, result.reasons, result.nominated) == (Code.SUCCESS, (), "n2")
+    assert keys(result.victims) == ["c", "b"]
+    assert result.effects == ()
+
+
+def test_the_decision_says_no_more_than_filter_did():
+    decision = decide(a_cluster([node("n1")], {"n1": [wants(4, 1, "a")]}), wants(3, 10))
+    assert decision.node is None
+    assert decision.message == "0/1 nodes are available: 1 Insufficient cpu."
+
+
+def test_budgets_are_looked_up():
+    document = {
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "a"}}},
+        "status": {"disruptionsAllowed": 0},
+    }
+    cluster = a_cluster([node("n1"), node("n2")], {"n1": [wants(4, 1, "a")], "n2": [wants(4, 2, "b")]})
+    assert preempt(cluster, wants(3, 10)).nominated == "n1"
+    cluster.set_object(msgspec.convert(document, PodDisruptionBudget))
+    assert preempt(cluster, wants(3, 10)).nominated == "n2"
+
+
+def test_victims_that_are_leaving_already_are_not_evicted_again():
+    placed = [wants(2, 2, "a"), wants(2, 1, "b", leaving=True)]
+    result = preempt(a_cluster([node("n1")], {"n1": placed}), wants(4, 10))
+    assert (result.code, result.nominated, keys(result.victims)) == (Code.SUCCESS, "n1", ["a"])
+
+
+def test_lesser_pods_lose_their_nomination_to_the_node():
+    nominated = {
+        "n1": [wants(1, 12, "more"), wants(1, 10, "equal"), wants(1, 9, "less"), wants(1, 8, "least")],
+        "n2": [wants(1, 1, "elsewhere")],
+    }
+    cluster = a_cluster([node("n1"), node("n2")], {"n1": [wants(3, 1, "a")], "n2": [wants(4, 2, "b")]})
+    result = preempt(cluster, wants(2, 10), nominated)
+    assert (result.nominated, keys(result.displaced)) == ("n1", ["less", "least"])
+
+
+# -- what is said when nothing helps --------------------------------------------------------------------------------------
+
+
+def test_why_nothing_helps():
+    placed = {"n1": [wants(4, 10, "a")], "n2": [wants(3, 10, "b"), wants(1, 1, "c")], "n3": [wants(4, 1, "d")]}
+    cluster = a_cluster([*map(node, placed), node("n4", cpu=1)], placed)
+    pod = wants(2, 10, nodeSelector={"app": "any"})
+    for name in ("n1", "n2", "n4"):
+        here = cluster.table.nodes[cluster.table.row_of[name]]
+        cluster.set_node(msgspec.structs.replace(here, metadata=msgspec.structs.replace(here.metadata, labels={"app": "any"})))
+    decision = decide(cluster, pod)
+    why = (
+        "preemption: 0/4 nodes are available: 1 Insufficient cpu, 1 No preemption victims found for incoming pod, "
+        "2 Preemption is not helpful for scheduling."
+    )
+    assert decision.post_filter == PostFilterResult(Code.UNSCHEDULABLE, (why,), nominated="")
+    assert decision.message == (
+        "0/4 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 3 Insufficient cpu. " + why
+    )
+
+
+def outcome_with(rule, *placed):
+    """What becomes of a pod of priority 10 that wants 2 CPUs, where ``rule`` has the first word."""
+    names = [f"n{at}" for at in range(len(placed))]
+    cluster = a_cluster(map(node, names), dict(zip(names, placed, strict=True)))
+    plugins = {p.name: p for p in (rule, NodeResourcesFit(), DefaultPreemption())}
+    points = {"preFilter": ["NodeResourcesFit"], "filter": [rule.name, "NodeResourcesFit"], "postFilter": ["DefaultPreemption"]}
+    return Cycle().decide(make_profile("default", plugins, points, {}), wants(2, 10), cluster.snapshot).post_filter
+
+
+def test_a_node_that_needs_no_victim_is_an_error_unless_another_helps():
+    class Fickle:
+        """Says no the first time, and yes ever after."""
+
+        name = "Fickle"
+
+        def __init__(self):
+            self.seen = set()
+
+        def filter_node(self, state, one):
+            if one.name in self.seen:
+                return None
+            self.seen.add(one.name)
+            return Hold.because("not yet")
+
+    def outcome(*placed):
+        return outcome_with(Fickle(), *placed)
+
+    text = 'expected at least one victim pod on node "{}"'
+    assert outcome([wants(1, 1, "a")]) == PostFilterResult(Code.ERROR, (f"preemption: {text.format('n0')}",))
+    both = f"preemption: [{text.format('n0')}, {text.format('n1')}]"
+    assert outcome([wants(1, 1, "a")], [wants(1, 1, "b")]) == PostFilterResult(Code.ERROR, (both,))
+    assert outcome([wants(1, 1, "a")], [wants(4, 1, "b")]).nominated == "n1"
+
+
+def test_a_node_that_cannot_be_judged_is_an_error_unless_another_helps():
+    class Lost:
+        """Cannot make sense of the first node once nobody is on it."""
+
+        name = "Lost"
+
+        def filter(self, state, nodes):
+            yield Reject(nodes.named(["n0"]) & (nodes.pod_count == 0), "no such claim", error=True)
+
+    text = 'preemption: running "Lost" filter plugin: no such claim'
+    assert outcome_with(Lost(), [wants(4, 1, "a")]) == PostFilterResult(Code.ERROR, (text,))
+    assert outcome_with(Lost(), [wants(4, 1, "a")], [wants(4, 2, "b")]).nominated == "n1"
+
+
+# -- who may preempt ------------------------------------------------------------------------------------------------------
+
+NOT_BY_US = {**PREEMPTED, "reason": "DeletionByTaintManager"}
+ELIGIBLE = {  # the pod's nomination, what is on the node besides a pod to evict, why it may not preempt
+    "not nominated": ("", [wants(1, 1, "x", leaving=True, conditions=[PREEMPTED])], None),
+    "nominated, victims are leaving": ("n1", [wants(1, 1, "x", leaving=True, conditions=[PREEMPTED])], "terminating"),
+    "nominated, they are still to be deleted": ("n1", [wants(1, 1, "x", conditions=[PREEMPTED])], None),
+    "nominated, others are leaving": ("n1", [wants(1, 1, "x", leaving=True)], None),
+    "nominated, they leave for another reason": ("n1", [wants(1, 1, "x", leaving=True, conditions=[NOT_BY_US])], None),
+    "the first such condition counts": ("n1", [wants(1, 1, "x", leaving=True, conditions=[NOT_BY_US, PREEMPTED])], None),
+    "the condition is off": (
+        "n1",
+        [wants(1, 1, "x", leaving=True, conditions=[{**PREEMPTED, "status": "False"}])],
+        None,
+    ),
+    "other conditions stand before it": (
+        "n1",
+        [wants(1, 1, "x", leaving=True, conditions=[{"type": "Ready", "status": "True"}, PREEMPTED])],
+        "terminating",
+    ),
+    "those that leave are not lesser": ("n1", [wants(1, 10, "x", leaving=True, conditions=[PREEMPTED])], None),
+    "nominated to a node that is gone": ("n9", [wants(1, 1, "x", leaving=True, conditions=[PREEMPTED])], None),
+}
+WHY_NOT = {"terminating": "preemption: not eligible due to a terminating pod on the nominated node."}
+
+
+@pytest.mark.parametrize(("nominated", "there", "why_not"), ELIGIBLE.values(), ids=ELIGIBLE)
+def test_who_may_preempt_again(nominated, there, why_not):
+    cluster = a_cluster([node("n1")], {"n1": [wants(3, 1, "a"), *there]})
+    result = preempt(cluster, wants(2, 10, nominated=nominated))
+    if why_not is None:
+        assert result.code is Code.SUCCESS
+    else:
+        assert result == PostFilterResult(Code.UNSCHEDULABLE, (WHY_NOT[why_not],))
+
+
+def test_one_may_preempt_again_where_the_nominated_node_has_become_hopeless():
+    leaving = wants(4, 1, "x", leaving=True, conditions=[PREEMPTED])
+    cluster = a_cluster([node("n1"), node("n2")], {"n1": [leaving], "n2": [wants(4, 1, "a")]})
+    assert preempt(cluster, wants(2, 10, nominated="n1")).code is Code.UNSCHEDULABLE
+    away = wants(2, 10, nominated="n1", nodeSelector={"name": "n2"})
+    assert preempt(cluster, away).nominated == "n2"
+
+
+def test_never_means_never():
+    cluster = a_cluster([node("n1")], {"n1": [wants(4, 1, "a")]})
+    result = preempt(cluster, wants(2, 10, preemptionPolicy="Never"))
+    assert result == PostFilterResult(Code.UNSCHEDULABLE, ("preemption: not eligible due to preemptionPolicy=Never.",))
+    assert preempt(cluster, wants(2, 10, preemptionPolicy="PreemptLowerPriority")).nominated == "n1"
+
+
+# -- other plugins in PostFilter ------------------------------------------------------------------------------------------
+
+
+class Says:
+    """A plugin before the others."""
+
+    name = "Says"
+
+    def __init__(self, result):
+        self.post_filter = lambda pod, attempt: result
+
+
+BEFORE_IT = {  # what the plugin before answers, and what comes of both
+    "nothing": (
+        PostFilterResult(Code.UNSCHEDULABLE, ("no new claims to deallocate",)),
+        PostFilterResult(
+            Code.UNSCHEDULABLE,
+            ("no new claims to deallocate", "preemption: not eligible due to preemptionPolicy=Never."),
+        ),
+    ),
+    "success": (PostFilterResult(Code.SUCCESS, nominated="n1"), PostFilterResult(Code.SUCCESS, nominated="n1")),
+    "hopeless": (PostFilterResult(Code.UNRESOLVABLE, ("no",), ""), PostFilterResult(Code.UNRESOLVABLE, ("no",), "")),
+    "an error": (PostFilterResult(Code.ERROR, ("not found",), "n1"), PostFilterResult(Code.ERROR, ("not found",))),
+}
+
+
+@pytest.mark.parametrize(("answer", "outcome"), BEFORE_IT.values(), ids=BEFORE_IT)
+def test_who_answers_first(answer, outcome):
+    cluster = a_cluster([node("n1")], {"n1": [wants(4, 1, "a")]})
+    assert preempt(cluster, wants(2, 10, preemptionPolicy="Never"), others=[Says(answer)]) == outcome
+
+
+# -- the queue ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Bench:
+    """Stands in for a running scheduler."""
+
+    gates: FeatureGates = field(default_factory=FeatureGates)
+    evicting: frozenset[str] = frozenset()
+
+    def evicting_for(self, uid):
+        return uid in self.evicting
+
+
+def attached(*evicting, **gates):
+    plugin = DefaultPreemption()
+    plugin.attach(Bench(FeatureGates(gates), frozenset(evicting)))
+    return plugin
+
+
+def test_a_pod_waits_until_its_evictions_are_done():
+    pod = wants(1, name="p")
+    waiting = Hold.because("waiting for the preemption for this pod to be finished", unresolvable=True)
+    assert attached(pod.uid).pre_enqueue(pod) == waiting
+    assert attached("other").pre_enqueue(pod) is None
+    assert attached(pod.uid, SchedulerAsyncPreemption=False).pre_enqueue(pod) is None
+    assert DefaultPreemption().pre_enqueue(pod) is None
+
+
+def test_no_event_wakes_a_pod_on_the_plugins_account():
+    pod, gone = wants(1, name="p"), wants(1, name="gone", nodeName="n1")
+    assert not wakes(attached(), pod, Resource.POD, Action.DELETE, gone)
+    assert [str(wake.event) for wake in attached().wakes_on()] == ["PodDelete"]
+    assert list(attached(SchedulerAsyncPreemption=False).wakes_on()) == []
+
+
+def test_groups_that_preempt_together_do_not_preempt_one_by_one():
+    cluster = a_cluster([node("n1")], {"n1": [wants(4, 1, "a")]})
+    pod = wants(2, 10, schedulingGroup={"podGroupName": "g"})
+    assert preempt(cluster, pod).nominated == "n1"
+    together = attached(WorkloadAwarePreemption=True, GangScheduling=True, GenericWorkload=True)
+    why_not = "preemption: not eligible due to workload aware preemption enabled"
+    assert preempt(cluster, pod, plugin=together) == PostFilterResult(Code.UNSCHEDULABLE, (why_not,))
+
+
+# -- arguments ------------------------------------------------------------------------------------------------------------
+
+SHARE, LEAST = "args.minCandidateNodesPercentage", "args.minCandidateNodesAbsolute"
+ARGS = {
+    "defaults": ({}, []),
+    "all of them": ({"minCandidateNodesPercentage": 100}, []),
+    "no share": ({"minCandidateNodesPercentage": 0}, []),
+    "no least number": ({"minCandidateNodesAbsolute": 0}, []),
+    "share below 0": ({"minCandidateNodesPercentage": -1}, [f"{SHARE}: Invalid value: -1: not in valid range [0, 100]"]),
+    "share above 100": ({"minCandidateNodesPercentage": 101}, [f"{SHARE}: Invalid value: 101: not in valid range [0, 100]"]),
+    "negative number": ({"minCandidateNodesAbsolute": -1}, [f"{LEAST}: Invalid value: -1: not in valid range [0, inf)"]),
+    "neither": (
+        {"minCandidateNodesPercentage": 0, "minCandidateNodesAbsolute": 0},
+        [
+            f"{SHARE}: Invalid value: 0: cannot be zero at the same time as minCandidateNodesAbsolute",
+            f"{LEAST}: Invalid value: 0: cannot be zero at the same time as minCandidateNodesPercentage",
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "faults"), ARGS.values(), ids=ARGS)
+def test_arguments(given, faults):
+    args = msgspec.convert(given, DefaultPreemption.Args)
+    assert list(map(str, args.faults("args", FeatureGates()))) == faults
+
+
+def test_arguments_limit_the_search():
+    names = [f"n{at}" for at in range(8)]
+    cluster = a_cluster(map(node, names), {name: [wants(4, priority, name)] for priority, name in enumerate(names)})
+    one = DefaultPreemption(DefaultPreemption.Args(min_candidate_nodes_percentage=0, min_candidate_nodes_absolute=1))
+    found = {preempt(cluster, wants(2, 10, name, uid=name), plugin=one).nominated for name in "abcdefghij"}
+    assert len(found) > 1
+    assert preempt(cluster, wants(2, 10)).nominated == "n0"

@@ -154,3 +154,36 @@ def test_the_catalogue_holds_the_release_and_what_is_registered():
     found = catalogue(Registry([Older]))
     assert found["Older"] == ("queueSort",)
     assert found["VolumeBinding"] == PLUGIN_POINTS["VolumeBinding"]
+
+
+# what is written → what it means; upstream fills these in before it checks anything
+MEANS_THE_SAME = [
+    ("NodeResourcesBalancedAllocation", "{resources: []}", "{resources: [{name: cpu, weight: 1}, {name: memory, weight: 1}]}"),
+    ("NodeResourcesBalancedAllocation", "{resources: [{name: x.y/z, weight: 0}]}", "{resources: [{name: x.y/z, weight: 1}]}"),
+    ("NodeResourcesFit", "{scoringStrategy: null}", "{scoringStrategy: {type: LeastAllocated, resources: []}}"),
+    (
+        "NodeResourcesFit",
+        "{scoringStrategy: {type: MostAllocated}}",
+        "{scoringStrategy: {type: MostAllocated, resources: [{name: cpu, weight: 0}, {name: memory}]}}",
+    ),
+    ("NodeAffinity", "{addedAffinity: null}", "{}"),
+    ("PodTopologySpread", '{defaultingType: "", defaultConstraints: null}', "{defaultingType: System}"),
+    ("InterPodAffinity", "{hardPodAffinityWeight: null}", "{hardPodAffinityWeight: 1}"),
+    (
+        "DefaultPreemption",
+        "{minCandidateNodesAbsolute: null}",
+        "{minCandidateNodesPercentage: 10, minCandidateNodesAbsolute: 100}",
+    ),
+    ("VolumeBinding", "{bindTimeoutSeconds: null, shape: null}", "{bindTimeoutSeconds: 600}"),
+    ("DynamicResources", "{filterTimeout: null}", "{filterTimeout: 10s, bindingTimeout: 600s}"),
+]
+
+
+@pytest.mark.parametrize(("plugin", "written", "meant"), MEANS_THE_SAME)
+def test_arguments_left_empty_mean_the_default(plugin, written, meant):
+    if REGISTRY.args_type(plugin) is None:
+        pytest.skip(f"{plugin} is not registered")
+    body = "profiles: [{pluginConfig: [{name: %s, args: %s}]}]"
+    (first,), (second,) = profiles_of(body % (plugin, written)), profiles_of(body % (plugin, meant))
+    assert first.args[plugin] == second.args[plugin]
+    assert isinstance(first.args[plugin], REGISTRY.args_type(plugin))

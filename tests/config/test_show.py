@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.config.loading import load
 from moorage.config.profiles import resolve
-from moorage.config.release_1_36 import PLUGIN_POINTS
+from moorage.config.release_1_36 import PLUGIN_POINTS, default_plugins
 from moorage.config.show import as_document, as_table
 from moorage.errors import ConfigError
 from moorage.framework.features import FeatureGates
@@ -133,3 +136,13 @@ def test_the_table_says_what_runs_where():
         "permit      GangScheduling  (not in Moorage)\n"
         "bind        DefaultBinder\n"
     )
+
+
+def test_the_page_about_configuration_lists_the_defaults():
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "configuration.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| (\w+) \| ([`\w, ]+) \|( \d+)? \|$", page.partition("the defaults are:")[2], flags=re.MULTILINE)
+    assert [(name, points.replace("`", "").split(", "), weight.strip()) for name, points, weight in listed] == [
+        (plugin.name, points, str(plugin.weight or 1) if "score" in points else "")
+        for plugin in default_plugins(GATES)
+        for points in [[point for point in PLUGIN_POINTS[plugin.name] if point in POINTS]]
+    ]

@@ -17,6 +17,9 @@ Source    kube-scheduler 1.36, plugins/podtopologyspread/*.go
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Self
+
+from msgspec import structs
 
 from moorage.api.core import Node, TopologySpreadConstraint
 from moorage.api.names import check_qualified_name
@@ -58,6 +61,11 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True):
 
     default_constraints: tuple[TopologySpreadConstraint, ...] = ()
     defaulting_type: str = "System"
+
+    def completed(self, gates: FeatureGates) -> Self:
+        """An empty ``defaultingType`` is one left out."""
+        del gates
+        return self if self.defaulting_type else structs.replace(self, defaulting_type="System")
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
         at = f"{path}." if path else ""

@@ -164,7 +164,10 @@ class Volume(Value):
     gce_persistent_disk: dict[str, Any] | None = field(name="gcePersistentDisk", default=None)
     aws_elastic_block_store: dict[str, Any] | None = None
     azure_disk: dict[str, Any] | None = None
+    azure_file: dict[str, Any] | None = None
     cinder: dict[str, Any] | None = None
+    portworx_volume: dict[str, Any] | None = None
+    vsphere_volume: dict[str, Any] | None = None
     rbd: dict[str, Any] | None = None
     iscsi: dict[str, Any] | None = None
     csi: dict[str, Any] | None = None

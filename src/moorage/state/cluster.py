@@ -17,6 +17,7 @@ from moorage.api.core import Namespace, Node, Service
 from moorage.api.meta import Value
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.errors import StateError
+from moorage.state.journal import Journal
 from moorage.state.pod_info import PodInfo
 from moorage.state.selector_index import SelectorIndex
 from moorage.state.table import NodeTable
@@ -67,6 +68,10 @@ class Snapshot:
         """All objects of a kind, by ``namespace/name`` (or ``name`` where it has no namespace), in order of arrival."""
         return self._cluster.objects(kind)
 
+    def changes_of(self, kind: type[K]) -> Journal:
+        """Keys of the objects of a kind in the order they came, changed or went."""
+        return self._cluster.changes_of(kind)
+
     def pods(self) -> Iterator[PodInfo]:
         """Yield every placed or assumed pod."""
         for on_row in self.table.pods:
@@ -85,6 +90,7 @@ class Cluster:
         self.namespaces: dict[str, Namespace] = {}
         self._selected: dict[Selector, frozenset[str]] = {}
         self._objects: dict[type[Value], dict[str, Any]] = {}
+        self._journals: dict[type[Value], Journal] = {}
         self._services = SelectorIndex[str]()
         self._placed: dict[str, tuple[PodInfo, str]] = {}
         self._assumed: dict[str, str] = {}
@@ -226,18 +232,26 @@ class Cluster:
     def objects(self, kind: type[K]) -> dict[str, K]:
         return self._objects.setdefault(kind, {})
 
+    def changes_of(self, kind: type[Value]) -> Journal:
+        journal = self._journals.get(kind)
+        if journal is None:
+            journal = self._journals[kind] = Journal()
+        return journal
+
     def set_object(self, obj: Value) -> Value | None:
         """Add or replace an object of any other kind. Returns the one it replaced."""
         held = self._objects.setdefault(type(obj), {})
         key = object_key(obj)
         old: Value | None = held.get(key)
         held[key] = obj
+        self.changes_of(type(obj)).note(key)
         self._refile(key, old, obj)
         return old
 
     def remove_object(self, obj: Value) -> Value | None:
         key = object_key(obj)
         removed: Value | None = self._objects.get(type(obj), {}).pop(key, None)
+        self.changes_of(type(obj)).note(key)
         self._refile(key, removed, None)
         return removed
 

@@ -1,0 +1,36 @@
+"""Readers of a journal learn what changed since they last looked, or that they came too late."""
+
+from __future__ import annotations
+
+from moorage.api.storage import PersistentVolume
+from moorage.state.cluster import Cluster
+from moorage.state.journal import Journal
+
+
+def test_tells_what_came_after_a_position():
+    journal = Journal()
+    journal.note("a")
+    here = journal.position
+    journal.note("b")
+    journal.note("b")
+    assert journal.since(here) == ["b", "b"]
+    assert journal.since(journal.position) == []
+
+
+def test_forgets_what_is_long_ago(monkeypatch):
+    monkeypatch.setattr(Journal, "keep", 4)
+    journal = Journal()
+    for at in range(8):
+        journal.note(str(at))
+    assert journal.position == 8
+    assert journal.since(3) is None
+    assert journal.since(4) == ["4", "5", "6", "7"]
+
+
+def test_objects_of_a_kind_are_noted_as_they_come_change_and_go():
+    cluster = Cluster()
+    volume = PersistentVolume(metadata=PersistentVolume().metadata)
+    cluster.set_object(volume)
+    cluster.set_object(volume)
+    cluster.remove_object(volume)
+    assert cluster.snapshot.changes_of(PersistentVolume).since(0) == ["", "", ""]

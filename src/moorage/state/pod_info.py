@@ -14,6 +14,7 @@ from moorage.api.core import Pod, PodSpec, PodStatus
 from moorage.api.meta import ObjectMeta
 from moorage.state.affinity_terms import AffinityTerm, AffinityTerms, WeightedTerm, compile_affinity
 from moorage.state.pod_requests import PodRequests, RequestOptions, is_plain, pod_requests
+from moorage.state.pod_volumes import PodVolumes, pod_volumes
 from moorage.state.spread_constraint import SpreadConstraint, compile_spread_constraint
 
 __all__ = ["AffinityTerm", "HostPort", "PodInfo", "WeightedTerm"]
@@ -93,6 +94,11 @@ class PodInfo:
             for port in container.ports
             if port.host_port > 0
         )
+
+    @cached_property
+    def volumes(self) -> PodVolumes | None:
+        """The claims and disks that the pod stands on; None if it has no volume that matters to scheduling."""
+        return pod_volumes(self.pod)
 
     @cached_property
     def required_affinity(self) -> tuple[AffinityTerm, ...]:

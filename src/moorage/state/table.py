@@ -7,7 +7,7 @@ row that changed, so that a cache can re-judge just those.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import NamedTuple
@@ -21,6 +21,7 @@ from moorage.state.labels import InternedColumn, LabelColumns
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount
 from moorage.state.ring import Ring
+from moorage.state.volume_use import VolumeUse
 
 __all__ = ["ChangeLog", "ImageHolders", "NodeTable"]
 
@@ -98,6 +99,7 @@ class NodeTable:
         self.preferred_anti_affinity = HeldTerms(space)
         #: (protocol, port) → address → row → holders
         self.host_ports: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
+        self.volume_use = VolumeUse()
         #: row that a what-if is open on → the holders, before it, of each port it touched
         self._what_ifs: dict[int, dict[HostPort, int]] = {}
         self._arrived = 0
@@ -217,6 +219,7 @@ class NodeTable:
                 holders = self.host_ports[port.protocol, port.port][port.ip]
                 if old in holders:
                     holders[new] = holders.pop(old)
+        self.volume_use.move(old, new)
         self.pod_counts.move(old, new, iter(pods))
 
     # -- pods ---------------------------------------------------------------------------------------------------------
@@ -226,6 +229,8 @@ class NodeTable:
         self.pods[row][pod.uid] = pod
         self._account(row, pod, 1)
         self.pod_counts.add(row, pod)
+        if pod.volumes is not None:
+            self.volume_use.add(row, pod)
         for terms, held in _held_terms(self, pod):
             terms.add(row, held)
 
@@ -234,6 +239,8 @@ class NodeTable:
         del self.pods[row][pod.uid]
         self._account(row, pod, -1)
         self.pod_counts.remove(row, pod)
+        if pod.volumes is not None:
+            self.volume_use.remove(row, pod)
         for terms, held in _held_terms(self, pod):
             terms.remove(row, held)
 
@@ -271,6 +278,11 @@ class NodeTable:
             del self.host_ports[port.protocol, port.port]
 
     # -- what-ifs -----------------------------------------------------------------------------------------------------
+
+    @property
+    def rows_in_what_ifs(self) -> Collection[int]:
+        """The rows on which a what-if is open: what holds of their pods now will not hold afterwards."""
+        return self._what_ifs.keys()
 
     @contextmanager
     def what_if(self, row: int) -> Iterator[None]:

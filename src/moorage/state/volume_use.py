@@ -1,0 +1,116 @@
+"""Who uses which volumes: claims and disks by the rows whose pods hold them.
+
+Rules about volumes never look through pods. They ask which rows hold a disk, whether anybody uses a claim, or which pods on a
+row have volumes at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from moorage.state.pod_info import PodInfo
+from moorage.state.pod_volumes import Disk, DiskKey
+
+__all__ = ["VolumeUse"]
+
+_NOBODY: Mapping[str, PodInfo] = {}
+
+
+class _Holders:
+    """The rows that hold a disk, with how many volumes on each only read it, and how many do more."""
+
+    __slots__ = ("readers", "writers")
+
+    def __init__(self) -> None:
+        self.readers: dict[int, int] = {}
+        self.writers: dict[int, int] = {}
+
+
+class VolumeUse:
+    """Kept current as pods come and go; pods without volumes that matter are never told of."""
+
+    def __init__(self) -> None:
+        #: claim → row → volumes of pods there that name it
+        self._claims: dict[str, dict[int, int]] = {}
+        #: the same for claims that were made for one pod
+        self._ephemeral: dict[str, dict[int, int]] = {}
+        self._disks: dict[DiskKey, _Holders] = {}
+        self._pods: dict[int, dict[str, PodInfo]] = {}
+
+    # -- what rules ask -----------------------------------------------------------------------------------------------
+
+    def is_claim_used(self, key: str) -> bool:
+        """Say whether a pod on any row names the claim (``namespace/name``) as a volume of its own."""
+        return key in self._claims
+
+    def rows_using(self, key: str) -> Iterable[int]:
+        """Return the rows of pods that stand on a claim in any way."""
+        named, made = self._claims.get(key), self._ephemeral.get(key)
+        return {**(named or {}), **(made or {})}
+
+    def pods_on(self, row: int) -> Mapping[str, PodInfo]:
+        """Return the pods on a row that have volumes which matter, by UID."""
+        return self._pods.get(row, _NOBODY)
+
+    @property
+    def rows(self) -> Collection[int]:
+        """The rows on which any pod has volumes that matter."""
+        return self._pods.keys()
+
+    def rows_clashing(self, disk: Disk) -> Collection[int]:
+        """Return the rows on which ``disk`` cannot be mounted, because a pod there holds it already."""
+        held = self._disks.get(disk.key)
+        if held is None:
+            return ()
+        return held.writers.keys() if disk.read_only else held.writers.keys() | held.readers.keys()
+
+    # -- keeping up ---------------------------------------------------------------------------------------------------
+
+    def add(self, row: int, pod: PodInfo) -> None:
+        """Account a pod, which has volumes that matter, on a row."""
+        self._pods.setdefault(row, {})[pod.uid] = pod
+        self._count(row, pod, 1)
+
+    def remove(self, row: int, pod: PodInfo) -> None:
+        """Undo ``add``."""
+        on_row = self._pods[row]
+        del on_row[pod.uid]
+        if not on_row:
+            del self._pods[row]
+        self._count(row, pod, -1)
+
+    def move(self, old: int, new: int) -> None:
+        """Renumber a row."""
+        pods = self._pods.get(old)
+        for pod in list(pods.values()) if pods else ():
+            self.remove(old, pod)
+            self.add(new, pod)
+
+    def _count(self, row: int, pod: PodInfo, by: int) -> None:
+        volumes = pod.volumes
+        if volumes is None:
+            return
+        for use in volumes.claims:
+            _tally(self._ephemeral if use.ephemeral else self._claims, use.key, row, by)
+        for disk in volumes.disks:
+            held = self._disks.get(disk.key)
+            if held is None:
+                held = self._disks[disk.key] = _Holders()
+            _tally_row(held.readers if disk.read_only else held.writers, row, by)
+            if not held.readers and not held.writers:
+                del self._disks[disk.key]
+
+
+def _tally(counts: dict[str, dict[int, int]], key: str, row: int, by: int) -> None:
+    rows = counts.setdefault(key, {})
+    _tally_row(rows, row, by)
+    if not rows:
+        del counts[key]
+
+
+def _tally_row(rows: dict[int, int], row: int, by: int) -> None:
+    count = rows.get(row, 0) + by
+    if count:
+        rows[row] = count
+    else:
+        del rows[row]

@@ -86,7 +86,8 @@ def test_documents_in_a_row():
 
 def test_every_kind_that_is_read_has_its_place():
     for kind in KINDS:
-        cluster = take({"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": "x"}})
+        one = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": "x"}}
+        cluster = read_sources([Source("in", json.dumps(one).encode())], validated=False)
         (found,) = [one for one in getattr(cluster, kind.slot) if one.metadata.name == "x"]
         assert isinstance(found, kind.type)
         assert found.metadata.namespace == ("default" if kind.namespaced else "")
@@ -209,6 +210,25 @@ REFUSED = {  # content → what the message says
 @pytest.mark.parametrize(("content", "message"), REFUSED.values(), ids=REFUSED)
 def test_refusals_name_the_place(content, message):
     assert refused(content).startswith(message)
+
+
+def test_objects_are_held_to_the_rules_of_the_api_server_all_at_once():
+    broken = {
+        **POD,
+        "spec": {"containers": [{"name": "c"}, {"name": "c"}], "tolerations": [{"effect": "Foo", "operator": "Exists"}]},
+    }
+    assert refused(a_list(NODE, broken)).splitlines() == [
+        'a.yaml: items[1]: Pod default/web: spec.containers[1].name: Duplicate value: "c"',
+        (
+            'a.yaml: items[1]: Pod default/web: spec.tolerations[0].effect: Unsupported value: "Foo": '
+            'supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"'
+        ),
+    ]
+
+
+def test_without_the_rules_only_what_cannot_be_read_is_refused():
+    broken = json.dumps({**POD, "spec": {}}).encode()
+    assert len(read_sources([Source("in", broken)], validated=False).pods) == 1
 
 
 def test_lists_in_lists_end_somewhere():

@@ -225,7 +225,8 @@ def _wrong_overhead(given: ResourceList, defined: Overhead | None) -> Iterable[s
 def _wrong_selector(given: Mapping[str, str], defined: Mapping[str, str]) -> Iterable[str]:
     for key, value in defined.items():
         if given.get(key, value) != value:
-            yield f"conflict: runtimeClass.scheduling.nodeSelector[{key}] = {value}; pod.spec.nodeSelector[{key}] = {given[key]}"
+            asked = f"runtimeClass.scheduling.nodeSelector[{key}] = {value}"
+            yield f"conflict: {asked}; pod.spec.nodeSelector[{key}] = {given[key]}"
 
 
 # -- storage classes ----------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from moorage.api.defaults import (
     default_replication_controller,
 )
 from moorage.api.meta import ObjectMeta
+from moorage.api.validation import PodValidator, validate
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput, InputReport, Unused
 from moorage.simulator.files import Source, open_sources
@@ -47,23 +48,27 @@ _DEFAULTING: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def read(paths: Iterable[str], recursive: bool = False, *, stdin: BinaryIO | None = None) -> ClusterInput:
+def read(
+    paths: Iterable[str], recursive: bool = False, *, stdin: BinaryIO | None = None, validated: bool = True
+) -> ClusterInput:
     """Return the cluster that files, directories and standard input (``-``) describe together.
 
+    ``validated`` holds every object to the rules of the API server; without it, only what cannot be read is refused.
     Raises  InputError for what cannot be opened or read, for objects that are not what they claim to be, and for two
             different objects with one name; each line of the message opens with the place
     """
     passed_over: list[str] = []
-    cluster = read_sources(open_sources(paths, recursive=recursive, stdin=stdin, passed_over=passed_over))
+    sources = open_sources(paths, recursive=recursive, stdin=stdin, passed_over=passed_over)
+    cluster = read_sources(sources, validated=validated)
     if not passed_over:
         return cluster
     note = f"{counted(len(passed_over), 'file')} not read for the name: {some(passed_over)}"
     return with_fields(cluster, report=with_fields(cluster.report, notes=(*cluster.report.notes, note)))
 
 
-def read_sources(sources: Iterable[Source]) -> ClusterInput:
+def read_sources(sources: Iterable[Source], *, validated: bool = True) -> ClusterInput:
     """Return the cluster that several files' contents describe together; see ``read``."""
-    reader = _Reader()
+    reader = _Reader(validated)
     for source in sources:
         for found in find_objects(source):
             reader.take(found)
@@ -73,7 +78,9 @@ def read_sources(sources: Iterable[Source]) -> ClusterInput:
 class _Reader:
     """Objects by kind, namespace and name, with the place of each."""
 
-    def __init__(self) -> None:
+    def __init__(self, validated: bool) -> None:
+        self.validated = validated
+        self.pod_faults = PodValidator()
         self.objects: dict[str, dict[tuple[str, str], Any]] = {kind.slot: {} for kind in KINDS}
         self.places: dict[str, dict[tuple[str, str], str]] = {kind.slot: {} for kind in KINDS}
         self.unused: dict[tuple[str, str], int] = {}
@@ -102,6 +109,8 @@ class _Reader:
                 known = defaulting(known)
             except InputError as error:
                 raise InputError(f"{where}: {_title(kind, known.metadata)}: {error}") from None
+        if self.validated:
+            self._validate(kind, known, where)
         key = (known.metadata.namespace, known.metadata.name)
         before = held.setdefault(key, known)
         if before is known:
@@ -111,6 +120,11 @@ class _Reader:
         if before != known:
             raise InputError(f"{where}: {_title(kind, known.metadata)} is also at {other}, and differs; keep one of them")
         self.repeated.append(f"{_title(kind, known.metadata)} ({other} and {where})")
+
+    def _validate(self, kind: Kind, known: Any, where: str) -> None:
+        faults = list(self.pod_faults(known)) if kind.slot == "pods" else validate(known)
+        if faults:
+            raise InputError("\n".join(f"{where}: {_title(kind, known.metadata)}: {fault}" for fault in faults))
 
     def finish(self) -> ClusterInput:
         """Return what was read.

@@ -1,0 +1,88 @@
+"""What the API server would refuse: each kind's own rules, as far as scheduling reads the object.
+
+``validate`` takes an object that has its defaults and returns every fault with its path. Parts that scheduling does not
+read (images, probes, mounts, security) are not looked at, and neither is what only matters when an object changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from moorage.api.admission import RuntimeClass
+from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, Service
+from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from moorage.api.meta import Value
+from moorage.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from moorage.api.validation import devices, nodes, storage, workloads
+from moorage.api.validation.faults import Faults
+from moorage.api.validation.metadata import object_meta
+from moorage.api.validation.pods import PodValidator, pod_faults
+from moorage.api.workloads import (
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    StatefulSet,
+)
+from moorage.errors import Fault
+
+__all__ = ["PodValidator", "validate"]
+
+
+def _in_namespace(found: Any) -> Faults:
+    return object_meta(found.metadata, True)
+
+
+def _cluster_wide(found: Any) -> Faults:
+    return object_meta(found.metadata, False)
+
+
+_CHECKS: Final[Mapping[type[Value], Callable[[Any], Faults]]] = {
+    CSIDriver: _cluster_wide,
+    CSINode: storage.csi_node_faults,
+    CSIStorageCapacity: storage.capacity_faults,
+    CronJob: workloads.cron_job_faults,
+    DaemonSet: workloads.daemon_set_faults,
+    Deployment: workloads.deployment_faults,
+    DeviceClass: devices.device_class_faults,
+    Job: workloads.job_faults,
+    LimitRange: nodes.limit_range_faults,
+    Namespace: nodes.namespace_faults,
+    Node: nodes.node_faults,
+    PersistentVolume: storage.volume_faults,
+    PersistentVolumeClaim: storage.claim_faults,
+    Pod: pod_faults,
+    PodDisruptionBudget: workloads.budget_faults,
+    PriorityClass: workloads.priority_class_faults,
+    ReplicaSet: workloads.replica_set_faults,
+    ReplicationController: workloads.replication_controller_faults,
+    ResourceClaim: devices.resource_claim_faults,
+    ResourceClaimTemplate: devices.resource_claim_template_faults,
+    ResourceSlice: devices.resource_slice_faults,
+    RuntimeClass: _cluster_wide,
+    Service: _in_namespace,
+    StatefulSet: workloads.stateful_set_faults,
+    StorageClass: storage.storage_class_faults,
+    VolumeAttachment: _cluster_wide,
+}
+
+
+def validate(found: Value) -> list[Fault]:
+    """Return everything that is wrong with an object; nothing for kinds without rules.
+
+    Many pods in a row are checked faster by one ``PodValidator``.
+    """
+    check = _CHECKS.get(type(found))
+    return [] if check is None else list(check(found))

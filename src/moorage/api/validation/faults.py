@@ -1,0 +1,155 @@
+"""The kinds of faults that the API server finds, in its words, and the checks that many objects share.
+
+Every check is a generator: nothing comes out of it for a sound value. Paths are texts such as ``spec.containers[0].name``.
+
+Source  apimachinery, pkg/util/validation/field/errors.go; pkg/apis/meta/v1/validation/validation.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, TypeAlias
+
+from moorage.api.meta import LabelSelector, Quantity
+from moorage.api.names import check_dns1123_label, check_label_value, check_qualified_name
+from moorage.api.quantity import QuantityError, canonical, parse
+from moorage.errors import Fault
+
+__all__ = [
+    "INT32_MAX", "Faults", "duplicate", "forbidden", "int32", "invalid", "label_name", "label_selector", "labels", "member",
+    "named", "nonnegative", "one_of", "positive", "positive_quantity", "quantity", "required", "unsupported",
+]  # fmt: skip
+
+Faults: TypeAlias = Iterator[Fault]
+INT32_MAX: Final = 2**31 - 1
+NOT_NEGATIVE: Final = "must be greater than or equal to 0"
+POSITIVE: Final = "must be greater than zero"
+
+
+def invalid(path: str, value: object, detail: str) -> Fault:
+    """Return the fault of a value that breaks a rule."""
+    return Fault("Invalid value", path, detail, value)
+
+
+def required(path: str, detail: str = "") -> Fault:
+    """Return the fault of a value that is not there."""
+    return Fault("Required value", path, detail)
+
+
+def duplicate(path: str, value: object, detail: str = "") -> Fault:
+    """Return the fault of a value that is there already."""
+    return Fault("Duplicate value", path, detail, value)
+
+
+def forbidden(path: str, detail: str) -> Fault:
+    """Return the fault of a field that may not be set."""
+    return Fault("Forbidden", path, detail)
+
+
+def unsupported(path: str, value: object, supported: Iterable[str]) -> Fault:
+    """Return the fault of a value that is none of those supported."""
+    return Fault("Unsupported value", path, "supported values: " + ", ".join(f'"{one}"' for one in supported), value)
+
+
+# -- numbers ------------------------------------------------------------------------------------------------------------
+
+
+def int32(path: str, value: int | None) -> Faults:
+    """Find numbers that the API has no room for. The real server refuses them while decoding."""
+    if value is not None and not -INT32_MAX - 1 <= value <= INT32_MAX:
+        yield invalid(path, value, "must be a 32-bit integer")
+
+
+def nonnegative(path: str, value: int | None) -> Faults:
+    """Find numbers below zero."""
+    if value is not None and value < 0:
+        yield invalid(path, value, NOT_NEGATIVE)
+    yield from int32(path, value)
+
+
+def positive(path: str, value: int | None) -> Faults:
+    """Find numbers that are not above zero."""
+    if value is not None and value <= 0:
+        yield invalid(path, value, POSITIVE)
+    yield from int32(path, value)
+
+
+def quantity(path: str, value: Quantity, *, integer: bool = False) -> Faults:
+    """Find quantities that are none, that are negative, or that have a fraction where whole things are counted."""
+    try:
+        nano = parse(value)
+    except QuantityError as error:
+        yield invalid(path, value, str(error))
+        return
+    if nano < 0:
+        yield invalid(path, canonical(value), NOT_NEGATIVE)
+    if integer and nano % 10**9:
+        yield invalid(path, canonical(value), "must be an integer")
+
+
+def positive_quantity(path: str, value: Quantity) -> Faults:
+    """Find quantities that are not above zero."""
+    faults = list(quantity(path, value))
+    yield from faults
+    if not faults and parse(value) == 0:
+        yield invalid(path, canonical(value), POSITIVE)
+
+
+# -- names and labels ---------------------------------------------------------------------------------------------------
+
+
+def named(path: str, value: str, check: Callable[[str], list[str]] = check_dns1123_label) -> Faults:
+    """Find what keeps a text from being a name of the given kind."""
+    for fault in check(value):
+        yield invalid(path, value, fault)
+
+
+def member(path: str, value: str, seen: set[str]) -> Faults:
+    """Find labels of a list that are missing, no DNS label or there already; adds the value to ``seen``."""
+    if not value:
+        yield required(path)
+        return
+    yield from named(path, value)
+    if value in seen:
+        yield duplicate(path, value)
+    seen.add(value)
+
+
+def one_of(path: str, value: str | None, supported: Iterable[str]) -> Faults:
+    """Find values that are not supported. None is a value that was left out."""
+    if value is not None and value not in supported:
+        yield unsupported(path, value, supported)
+
+
+def label_name(path: str, key: str) -> Faults:
+    """Find what keeps a text from being the key of a label."""
+    yield from named(path, key, check_qualified_name)
+
+
+def labels(path: str, given: Mapping[str, str]) -> Faults:
+    """Find keys and values that are none of labels. The path is that of the whole map, as the API has it."""
+    for key, value in given.items():
+        yield from label_name(path, key)
+        yield from named(path, value, check_label_value)
+
+
+def label_selector(path: str, selector: LabelSelector | None) -> Faults:
+    """Find what is wrong with a label selector."""
+    if selector is None:
+        return
+    if selector.match_labels:
+        yield from labels(f"{path}.matchLabels", selector.match_labels)
+    for i, asked in enumerate(selector.match_expressions):
+        at = f"{path}.matchExpressions[{i}]"
+        match asked.operator:
+            case "In" | "NotIn":
+                if not asked.values:
+                    yield required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+            case "Exists" | "DoesNotExist":
+                if asked.values:
+                    yield forbidden(f"{at}.values", "may not be specified when `operator` is 'Exists' or 'DoesNotExist'")
+            case _:
+                yield invalid(f"{at}.operator", asked.operator, "not a valid selector operator")
+        yield from label_name(f"{at}.key", asked.key)
+        for k, value in enumerate(asked.values):
+            yield from named(f"{at}.values[{k}]", value, check_label_value)

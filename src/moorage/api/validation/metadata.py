@@ -1,0 +1,77 @@
+"""Names, namespaces, labels, annotations and owners of any object.
+
+Source  apimachinery, pkg/api/validation/objectmeta.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from moorage.api.meta import ObjectMeta, OwnerReference
+from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
+from moorage.api.validation.faults import Faults, forbidden, invalid, label_name, labels, named, required
+from moorage.errors import Fault
+
+__all__ = ["MAX_ANNOTATIONS", "annotation_faults", "object_meta"]
+
+#: All of an object's annotations together, keys and values, in bytes.
+MAX_ANNOTATIONS: Final = 256 * 1024
+
+
+def object_meta(
+    metadata: ObjectMeta, namespaced: bool, check_name: Callable[[str], list[str]] = check_dns1123_subdomain
+) -> Faults:
+    """Find what is wrong with an object's metadata."""
+    if metadata.generate_name:
+        yield from named("metadata.generateName", metadata.generate_name, lambda base: check_name(_as_prefix(base)))
+    if not metadata.name:
+        yield required("metadata.name", "name or generateName is required")
+    else:
+        yield from named("metadata.name", metadata.name, check_name)
+    if not namespaced:
+        if metadata.namespace:
+            yield forbidden("metadata.namespace", "not allowed on this type")
+    elif not metadata.namespace:
+        yield required("metadata.namespace")
+    else:
+        yield from named("metadata.namespace", metadata.namespace, check_dns1123_label)
+    yield from labels("metadata.labels", metadata.labels)
+    yield from annotation_faults("metadata.annotations", metadata.annotations)
+    yield from _owners(metadata.owner_references)
+    for finalizer in metadata.finalizers:
+        yield from label_name("metadata.finalizers", finalizer)
+
+
+def _as_prefix(base: str) -> str:
+    """Return a base for generated names with the dash at its end, if it has one, taken for a letter."""
+    return base[:-2] + "a" if len(base) > 1 and base.endswith("-") else base
+
+
+def annotation_faults(path: str, given: Mapping[str, str]) -> Faults:
+    """Find keys that are no label keys, letter case aside, and too much text."""
+    for key in given:
+        for fault in check_qualified_name(key.lower()):
+            yield invalid(path, key, fault)
+    size = sum(_size(key) + _size(value) for key, value in given.items())
+    if size > MAX_ANNOTATIONS:
+        yield Fault("Too long", path, f"may not be more than {MAX_ANNOTATIONS} bytes")
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+
+def _owners(owners: tuple[OwnerReference, ...]) -> Faults:
+    path = "metadata.ownerReferences"
+    controllers = [f"{owner.kind}/{owner.name}" for owner in owners if owner.controller]
+    for owner in owners:
+        for name, value in (("kind", owner.kind), ("name", owner.name)):
+            if not value:
+                yield invalid(f"{path}.{name}", value, "must not be empty")
+    for later in controllers[1:]:
+        yield invalid(
+            path,
+            controllers,
+            f'Only one reference can have Controller set to true. Found "true" in references for {controllers[0]} and {later}',
+        )

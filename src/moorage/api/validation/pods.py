@@ -1,0 +1,264 @@
+"""Pods and pod templates, as far as scheduling reads them. Images, probes, mounts and security are not looked at.
+
+Source  kubernetes, pkg/apis/core/validation/validation.go, ValidatePodSpec
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from moorage.api.core import (
+    Container,
+    ContainerPort,
+    Pod,
+    PodResourceClaim,
+    PodSpec,
+    PodTemplateSpec,
+    ResourceRequirements,
+    Volume,
+)
+from moorage.api.names import check_dns1123_subdomain, check_qualified_name
+from moorage.api.validation.affinity import affinity, spread_constraints, tolerations
+from moorage.api.validation.faults import (
+    Faults,
+    duplicate,
+    int32,
+    invalid,
+    labels,
+    member,
+    named,
+    one_of,
+    required,
+    unsupported,
+)
+from moorage.api.validation.metadata import annotation_faults, object_meta
+from moorage.api.validation.resources import container_resources, pod_resources
+
+__all__ = ["PodValidator", "pod_faults", "pod_spec_faults", "pod_template_faults"]
+
+_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
+_RESTARTS: Final = ("Always", "OnFailure", "Never")
+_POLICIES: Final = ("PreemptLowerPriority", "Never")
+_PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
+_PORT_NAME = re.compile("[-a-z0-9]+")
+
+
+def pod_faults(pod: Pod) -> Faults:
+    """Find what is wrong with a pod that has its defaults."""
+    yield from object_meta(pod.metadata, True)
+    yield from pod_spec_faults("spec", pod.spec, is_pod=True)
+
+
+def pod_template_faults(path: str, template: PodTemplateSpec) -> Faults:
+    """Find what is wrong with a template, at ``path``."""
+    yield from labels(f"{path}.labels", template.metadata.labels)
+    yield from annotation_faults(f"{path}.annotations", template.metadata.annotations)
+    yield from pod_spec_faults(f"{path}.spec", template.spec)
+
+
+class PodValidator:
+    """Finds what is wrong with pods, looking at each distinct shape once.
+
+    Most pods of a cluster are copies: they differ in name, node, annotations and volumes, and share the rest.
+    """
+
+    def __init__(self) -> None:
+        self._sound: set[bytes] = set()
+        self._encode = msgspec.msgpack.Encoder().encode
+
+    def __call__(self, pod: Pod) -> Faults:
+        spec, metadata = pod.spec, pod.metadata
+        shape = self._encode(
+            (
+                metadata.labels,
+                metadata.namespace,
+                metadata.owner_references,
+                metadata.finalizers,
+                spec.containers,
+                spec.init_containers,
+                spec.affinity,
+                spec.tolerations,
+                spec.topology_spread_constraints,
+                spec.node_selector,
+                spec.resources,
+                spec.overhead,
+                spec.scheduling_gates,
+                spec.resource_claims,
+                spec.priority,
+                spec.priority_class_name,
+                spec.preemption_policy,
+                spec.restart_policy,
+                spec.runtime_class_name,
+                spec.host_network,
+            )
+        )
+        if shape not in self._sound:
+            faults = list(pod_faults(pod))
+            if not faults:
+                self._sound.add(shape)
+            return iter(faults)
+        return self._of_its_own(pod)
+
+    @staticmethod
+    def _of_its_own(pod: Pod) -> Faults:
+        yield from named("metadata.name", pod.metadata.name, check_dns1123_subdomain)
+        yield from annotation_faults("metadata.annotations", pod.metadata.annotations)
+        if pod.spec.node_name:
+            yield from named("spec.nodeName", pod.spec.node_name, check_dns1123_subdomain)
+        yield from _volumes("spec.volumes", pod.spec.volumes)
+
+
+def pod_spec_faults(path: str, spec: PodSpec, *, is_pod: bool = False) -> Faults:
+    """Find what is wrong with a spec. That of a pod is held to what defaulting leaves, that of a template is not."""
+    yield from _volumes(f"{path}.volumes", spec.volumes)
+    claims = [claim.name for claim in spec.resource_claims]
+    yield from _resource_claims(f"{path}.resourceClaims", spec.resource_claims)
+    yield from _containers(path, spec, claims, is_pod)
+    if spec.resources is not None:
+        yield from pod_resources(f"{path}.resources", spec.resources)
+    yield from one_of(f"{path}.restartPolicy", spec.restart_policy or None, _RESTARTS)
+    yield from labels(f"{path}.nodeSelector", spec.node_selector)
+    if spec.affinity is not None:
+        yield from affinity(f"{path}.affinity", spec.affinity)
+    yield from _gates(f"{path}.schedulingGates", spec)
+    yield from spread_constraints(f"{path}.topologySpreadConstraints", spec.topology_spread_constraints)
+    yield from tolerations(f"{path}.tolerations", spec.tolerations)
+    for name, value in (
+        ("nodeName", spec.node_name),
+        ("priorityClassName", spec.priority_class_name),
+        ("runtimeClassName", spec.runtime_class_name),
+    ):
+        if value:
+            yield from named(f"{path}.{name}", value, check_dns1123_subdomain)
+    yield from int32(f"{path}.priority", spec.priority)
+    if spec.preemption_policy is not None:
+        yield from _preemption_policy(f"{path}.preemptionPolicy", spec.preemption_policy)
+    if spec.overhead:
+        yield from container_resources(f"{path}.overhead", ResourceRequirements(limits=spec.overhead))
+
+
+# -- containers ---------------------------------------------------------------------------------------------------------
+
+
+def _containers(path: str, spec: PodSpec, claims: Iterable[str], is_pod: bool) -> Faults:
+    if not spec.containers:
+        yield required(f"{path}.containers")
+    names: set[str] = set()
+    host_ports: set[str] = set()
+    for i, container in enumerate(spec.containers):
+        at = f"{path}.containers[{i}]"
+        yield from _container(at, container, names, claims)
+        yield from _host_ports(f"{at}.ports", container.ports, host_ports)
+        if spec.host_network:
+            yield from _host_network_ports(f"{at}.ports", container.ports, is_pod)
+    for i, container in enumerate(spec.init_containers):
+        at = f"{path}.initContainers[{i}]"
+        yield from _container(at, container, names, claims)
+        yield from _host_ports(f"{at}.ports", container.ports, set())
+
+
+def _container(path: str, container: Container, names: set[str], claims: Iterable[str]) -> Faults:
+    yield from member(f"{path}.name", container.name, names)
+    if container.ports:
+        yield from _ports(f"{path}.ports", container.ports)
+    yield from container_resources(f"{path}.resources", container.resources, claims)
+    yield from one_of(f"{path}.restartPolicy", container.restart_policy, ("Always", "Never", "OnFailure"))
+    if container.restart_policy is None and container.restart_policy_rules:
+        yield required(f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used")
+
+
+def _ports(path: str, ports: Iterable[ContainerPort]) -> Faults:
+    names: set[str] = set()
+    for i, port in enumerate(ports):
+        at = f"{path}[{i}]"
+        if port.name:
+            wrong = list(_port_name_faults(port.name))
+            for fault in wrong:
+                yield invalid(f"{at}.name", port.name, fault)
+            if not wrong and port.name in names:
+                yield duplicate(f"{at}.name", port.name)
+            names.add(port.name)
+        if port.container_port == 0:
+            yield required(f"{at}.containerPort")
+        elif not 1 <= port.container_port <= 65535:
+            yield invalid(f"{at}.containerPort", port.container_port, _PORT_RANGE)
+        if not 0 <= port.host_port <= 65535:
+            yield invalid(f"{at}.hostPort", port.host_port, _PORT_RANGE)
+        yield from one_of(f"{at}.protocol", port.protocol or None, _PROTOCOLS)
+
+
+def _port_name_faults(name: str) -> Iterable[str]:
+    if len(name) > 15:
+        yield "must be no more than 15 bytes"
+    if not _PORT_NAME.fullmatch(name):
+        yield "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
+    if not re.search("[a-z]", name):
+        yield "must contain at least one letter (a-z)"
+    if "--" in name:
+        yield "must not contain consecutive hyphens"
+    if name.startswith("-") or name.endswith("-"):
+        yield "must not begin or end with a hyphen"
+
+
+def _host_ports(path: str, ports: Iterable[ContainerPort], held: set[str]) -> Faults:
+    for i, port in enumerate(ports):
+        if port.host_port:
+            claim = f"{port.protocol}/{port.host_ip}/{port.host_port}"
+            if claim in held:
+                yield duplicate(f"{path}[{i}].hostPort", claim)
+            held.add(claim)
+
+
+def _host_network_ports(path: str, ports: Iterable[ContainerPort], is_pod: bool) -> Faults:
+    for i, port in enumerate(ports):
+        if port.host_port != port.container_port and (is_pod or port.host_port):
+            why = "must match `containerPort` when `hostNetwork` is true"
+            yield invalid(f"{path}[{i}].hostPort", port.host_port, why)
+
+
+# -- the rest of a spec -------------------------------------------------------------------------------------------------
+
+
+def _volumes(path: str, volumes: Iterable[Volume]) -> Faults:
+    names: set[str] = set()
+    for i, volume in enumerate(volumes):
+        yield from member(f"{path}[{i}].name", volume.name, names)
+        claim = volume.persistent_volume_claim
+        if claim is not None and not claim.claim_name:
+            yield required(f"{path}[{i}].persistentVolumeClaim.claimName")
+
+
+def _resource_claims(path: str, claims: Iterable[PodResourceClaim]) -> Faults:
+    names: set[str] = set()
+    for i, claim in enumerate(claims):
+        at = f"{path}[{i}]"
+        yield from member(f"{at}.name", claim.name, names)
+        given = [claim.resource_claim_name, claim.resource_claim_template_name]
+        if None not in given:
+            why = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            yield invalid(at, claim, why)
+        if given == [None, None]:
+            yield invalid(at, claim, "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+        for name, value in zip(("resourceClaimName", "resourceClaimTemplateName"), given, strict=True):
+            if value is not None:
+                yield from named(f"{at}.{name}", value, check_dns1123_subdomain)
+
+
+def _gates(path: str, spec: PodSpec) -> Faults:
+    seen: set[str] = set()
+    for i, gate in enumerate(spec.scheduling_gates):
+        yield from named(f"{path}[{i}]", gate.name, check_qualified_name)
+        if gate.name in seen:
+            yield duplicate(f"{path}[{i}]", gate.name)
+        seen.add(gate.name)
+
+
+def _preemption_policy(path: str, policy: str) -> Faults:
+    if not policy:
+        yield required(path)
+    elif policy not in _POLICIES:
+        yield unsupported(path, policy, _POLICIES)

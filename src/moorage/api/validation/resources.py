@@ -1,0 +1,142 @@
+"""Requests and limits: known names, sound amounts, requests within limits.
+
+Source  kubernetes, pkg/apis/core/validation/validation.go, validateResourceRequirements; pkg/apis/core/helper/helpers.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from moorage.api.core import ResourceClaimUse, ResourceRequirements
+from moorage.api.meta import Quantity, ResourceList
+from moorage.api.names import check_qualified_name, is_extended_resource_name, is_hugepage_resource, is_native_resource
+from moorage.api.quantity import QuantityError, canonical, parse
+from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid, quantity, required, unsupported
+from moorage.errors import Fault
+
+__all__ = ["container_resources", "is_integer_resource", "node_resources", "pod_resources"]
+
+_CONTAINER: Final = frozenset(["cpu", "memory", "ephemeral-storage"])
+_POD: Final = ("cpu", "hugepages-", "memory")
+_COUNTED: Final = frozenset(
+    [
+        "configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "resourcequotas", "secrets", "services",
+        "services.loadbalancers", "services.nodeports",
+    ]
+)  # fmt: skip
+#: Names without a slash that mean something, if not to containers then to quotas.
+_STANDARD: Final = _CONTAINER | _COUNTED | {
+    "storage", "requests.cpu", "requests.memory", "requests.storage", "requests.ephemeral-storage", "limits.cpu",
+    "limits.memory", "limits.ephemeral-storage",
+}  # fmt: skip
+
+
+def is_integer_resource(name: str) -> bool:
+    """Return True for resources that are counted in whole things."""
+    return name in _COUNTED or is_extended_resource_name(name)
+
+
+def container_resources(path: str, resources: ResourceRequirements, claims: Iterable[str] = ()) -> Faults:
+    """Find what is wrong with a container's resources; ``claims`` are the names of the pod's resource claims."""
+    if resources.limits or resources.requests:
+        for part, amounts in (("limits", resources.limits), ("requests", resources.requests)):
+            for name, amount in amounts.items():
+                yield from _container_name(f"{path}.{part}[{name}]", name)
+                yield from _amount(f"{path}.{part}[{name}]", name, amount)
+        yield from _within_limits(path, resources)
+    if resources.claims:
+        yield from _claims(f"{path}.claims", resources.claims, set(claims))
+
+
+def pod_resources(path: str, resources: ResourceRequirements) -> Faults:
+    """Find what is wrong with pod-level resources, taken by themselves."""
+    if resources.claims:
+        yield forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level")
+    for part, amounts in (("limits", resources.limits), ("requests", resources.requests)):
+        for name, amount in amounts.items():
+            at = f"{path}.{part}[{name}]"
+            faults = list(_standard_name(at, name))
+            yield from faults
+            if not faults and name not in {"cpu", "memory"} and not is_hugepage_resource(name):
+                yield unsupported(at, name, _POD)
+            yield from _amount(at, name, amount)
+    yield from _within_limits(path, resources)
+
+
+def node_resources(path: str, amounts: ResourceList) -> Faults:
+    """Find amounts that are negative, or parts of what comes in whole."""
+    for name, amount in amounts.items():
+        yield from quantity(f"{path}.{name}", amount, integer=is_integer_resource(name))
+
+
+def _standard_name(path: str, name: str) -> Faults:
+    faults = check_qualified_name(name)
+    for fault in faults:
+        yield invalid(path, name, fault)
+    if not faults and "/" not in name and name not in _STANDARD and not is_hugepage_resource(name):
+        yield invalid(path, name, "must be a standard resource type or fully qualified")
+
+
+def _container_name(path: str, name: str) -> Faults:
+    yield from _standard_name(path, name)
+    if "/" not in name:
+        if name not in _CONTAINER and not is_hugepage_resource(name):
+            yield invalid(path, name, "must be a standard resource for containers")
+    elif not is_native_resource(name) and not is_extended_resource_name(name):
+        yield invalid(path, name, "doesn't follow extended resource name standard")
+
+
+def _amount(path: str, name: str, amount: Quantity) -> Faults:
+    faults = list(quantity(path, amount, integer=is_integer_resource(name)))
+    yield from faults
+    if is_hugepage_resource(name) and not faults:
+        page = _nano(name.removeprefix("hugepages-"))
+        if not page or page < 0 or parse(amount) % page:
+            yield invalid(path, canonical(amount), f"{canonical(amount)} is not positive integer multiple of {name}")
+
+
+def _within_limits(path: str, resources: ResourceRequirements) -> Faults:
+    requests, limits = resources.requests, resources.limits
+    for name, amount in requests.items():
+        asked, limit = _nano(amount), _nano(limits[name]) if name in limits else None
+        exact = not is_native_resource(name) or is_hugepage_resource(name)
+        if name not in limits:
+            if exact:
+                yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+        elif asked is None or limit is None:
+            continue
+        elif exact and asked != limit:
+            yield invalid(f"{path}.requests", canonical(amount), f"must be equal to {name} limit of {canonical(limits[name])}")
+        elif asked > limit:
+            yield invalid(
+                f"{path}.requests",
+                canonical(amount),
+                f"must be less than or equal to {name} limit of {canonical(limits[name])}",
+            )
+    names = {*requests, *limits}
+    if any(map(is_hugepage_resource, names)) and not names & {"cpu", "memory"}:
+        yield forbidden(path, "HugePages require cpu or memory")
+
+
+def _nano(amount: Quantity) -> int | None:
+    try:
+        return parse(amount)
+    except QuantityError:
+        return None
+
+
+def _claims(path: str, uses: Iterable[ResourceClaimUse], known: set[str]) -> Faults:
+    seen: set[str] = set()
+    for i, use in enumerate(uses):
+        at = f"{path}[{i}]"
+        key = f"{use.name}/{use.request}" if use.request else use.name
+        if not use.name:
+            yield required(at)
+            continue
+        if key in seen or use.name in seen or (not use.request and any(one.startswith(f"{use.name}/") for one in seen)):
+            yield duplicate(at, key)
+        seen.add(key)
+        if use.name not in known:
+            listed = f": {', '.join(sorted(known))}" if known else " which is empty"
+            yield Fault("Not found", at, f"must be one of the names in pod.spec.resourceClaims{listed}", use.name)

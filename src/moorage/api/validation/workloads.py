@@ -1,0 +1,204 @@
+"""Workloads, disruption budgets and priority classes.
+
+Source  kubernetes, pkg/apis/apps/validation, pkg/apis/batch/validation, pkg/apis/policy/validation,
+        pkg/apis/scheduling/validation
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
+from moorage.api.core import PodTemplateSpec, ReplicationController
+from moorage.api.meta import LabelSelector
+from moorage.api.selectors import SelectorError, compile_label_selector, selector_from_map
+from moorage.api.validation.faults import (
+    Faults,
+    forbidden,
+    int32,
+    invalid,
+    label_selector,
+    nonnegative,
+    one_of,
+    required,
+    unsupported,
+)
+from moorage.api.validation.metadata import object_meta
+from moorage.api.validation.pods import pod_template_faults
+from moorage.api.workloads import (
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    JobSpec,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    StatefulSet,
+)
+
+__all__ = [
+    "budget_faults", "cron_job_faults", "daemon_set_faults", "deployment_faults", "job_faults", "priority_class_faults",
+    "replica_set_faults", "replication_controller_faults", "stateful_set_faults",
+]  # fmt: skip
+
+_PERCENT = re.compile("[0-9]+%")
+_HIGHEST_PRIORITY: Final = 1_000_000_000
+#: A cron job's jobs are named after it, with eleven characters more.
+_MAX_CRON_NAME: Final = 52
+
+
+def deployment_faults(deployment: Deployment) -> Faults:
+    """Find what is wrong with a deployment."""
+    spec = deployment.spec
+    yield from object_meta(deployment.metadata, True)
+    yield from nonnegative("spec.replicas", spec.replicas)
+    yield from _selects(spec.selector, spec.template, "deployment")
+
+
+def replica_set_faults(replica_set: ReplicaSet) -> Faults:
+    """Find what is wrong with a replica set. The texts say "deployment", as the real ones do."""
+    spec = replica_set.spec
+    yield from object_meta(replica_set.metadata, True)
+    yield from nonnegative("spec.replicas", spec.replicas)
+    yield from _selects(spec.selector, spec.template, "deployment")
+
+
+def stateful_set_faults(stateful_set: StatefulSet) -> Faults:
+    """Find what is wrong with a stateful set; its claim templates are read when its pods are made."""
+    spec = stateful_set.spec
+    yield from object_meta(stateful_set.metadata, True)
+    if spec.pod_management_policy not in {"OrderedReady", "Parallel"}:
+        yield invalid("spec.podManagementPolicy", spec.pod_management_policy, "must be 'OrderedReady' or 'Parallel'")
+    yield from nonnegative("spec.replicas", spec.replicas)
+    if spec.ordinals is not None:
+        yield from nonnegative("spec.ordinals.start", spec.ordinals.start)
+    yield from _selects(spec.selector, spec.template, "statefulset")
+
+
+def daemon_set_faults(daemon_set: DaemonSet) -> Faults:
+    """Find what is wrong with a daemon set."""
+    yield from object_meta(daemon_set.metadata, True)
+    yield from _selects(daemon_set.spec.selector, daemon_set.spec.template, "daemonset")
+
+
+def _selects(selector: LabelSelector | None, template: PodTemplateSpec, kind: str) -> Faults:
+    """Find what is wrong with a selector, a template, and the two together."""
+    if selector is None:
+        yield required("spec.selector")
+    elif not selector.match_labels and not selector.match_expressions:
+        yield invalid("spec.selector", selector, f"empty selector is invalid for {kind}")
+    else:
+        yield from label_selector("spec.selector", selector)
+        yield from _mismatch(selector, template)
+    yield from pod_template_faults("spec.template", template)
+    if template.spec.restart_policy not in {"", "Always"}:
+        yield unsupported("spec.template.spec.restartPolicy", template.spec.restart_policy, ("Always",))
+
+
+def _mismatch(selector: LabelSelector, template: PodTemplateSpec) -> Faults:
+    try:
+        matches = compile_label_selector(selector).matches(template.metadata.labels)
+    except SelectorError:
+        return  # told already, with its place
+    if not matches:
+        yield invalid("spec.template.metadata.labels", template.metadata.labels, "`selector` does not match template `labels`")
+
+
+def replication_controller_faults(controller: ReplicationController) -> Faults:
+    """Find what is wrong with a replication controller."""
+    spec = controller.spec
+    yield from object_meta(controller.metadata, True)
+    yield from nonnegative("spec.replicas", spec.replicas)
+    if not spec.selector:
+        yield required("spec.selector")
+    if spec.template is None:
+        yield required("spec.template")
+        return
+    labels = spec.template.metadata.labels
+    if not selector_from_map(spec.selector).matches(labels):
+        yield invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`")
+    yield from pod_template_faults("spec.template", spec.template)
+    if spec.template.spec.restart_policy not in {"", "Always"}:
+        yield unsupported("spec.template.spec.restartPolicy", spec.template.spec.restart_policy, ("Always",))
+
+
+# -- jobs ---------------------------------------------------------------------------------------------------------------
+
+
+def job_faults(job: Job) -> Faults:
+    """Find what is wrong with a job."""
+    yield from object_meta(job.metadata, True)
+    if len(job.metadata.name) > 63:
+        # The name becomes a label of its pods.
+        yield invalid("metadata.name", job.metadata.name, "must be no more than 63 bytes")
+    yield from _job_spec("spec", job.spec)
+
+
+def cron_job_faults(cron_job: CronJob) -> Faults:
+    """Find what is wrong with a cron job; its schedule is not parsed."""
+    yield from object_meta(cron_job.metadata, True)
+    if len(cron_job.metadata.name) > _MAX_CRON_NAME:
+        yield invalid("metadata.name", cron_job.metadata.name, f"must be no more than {_MAX_CRON_NAME} characters")
+    if not cron_job.spec.schedule:
+        yield required("spec.schedule")
+    policies = ("Allow", "Forbid", "Replace")
+    yield from one_of("spec.concurrencyPolicy", cron_job.spec.concurrency_policy or None, policies)
+    yield from _job_spec("spec.jobTemplate.spec", cron_job.spec.job_template.spec)
+
+
+def _job_spec(path: str, spec: JobSpec) -> Faults:
+    yield from nonnegative(f"{path}.parallelism", spec.parallelism)
+    yield from nonnegative(f"{path}.completions", spec.completions)
+    yield from one_of(f"{path}.completionMode", spec.completion_mode or None, ("NonIndexed", "Indexed"))
+    if spec.completion_mode == "Indexed" and spec.completions is None and spec.parallelism is not None:
+        yield required(f"{path}.completions", "when completion mode is Indexed")
+    yield from label_selector(f"{path}.selector", spec.selector)
+    yield from pod_template_faults(f"{path}.template", spec.template)
+    policy = spec.template.spec.restart_policy
+    if policy not in {"OnFailure", "Never"}:
+        # Left out, the policy is Always: also the real server makes a job say it.
+        yield unsupported(f"{path}.template.spec.restartPolicy", policy, ("OnFailure", "Never"))
+
+
+# -- budgets and priorities ---------------------------------------------------------------------------------------------
+
+
+def budget_faults(budget: PodDisruptionBudget) -> Faults:
+    """Find what is wrong with a disruption budget."""
+    spec = budget.spec
+    yield from object_meta(budget.metadata, True)
+    if spec.min_available is not None and spec.max_unavailable is not None:
+        yield invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
+    yield from _number_or_percent("spec.minAvailable", spec.min_available)
+    yield from _number_or_percent("spec.maxUnavailable", spec.max_unavailable)
+    yield from label_selector("spec.selector", spec.selector)
+    policies = ("AlwaysAllow", "IfHealthyBudget")
+    yield from one_of("spec.unhealthyPodEvictionPolicy", spec.unhealthy_pod_eviction_policy, policies)
+    yield from nonnegative("status.disruptionsAllowed", budget.status.disruptions_allowed)
+
+
+def _number_or_percent(path: str, value: int | str | None) -> Faults:
+    if isinstance(value, int):
+        yield from nonnegative(path, value)
+    elif value is not None and not _PERCENT.fullmatch(value):
+        why = "a valid percent string must be a numeric string followed by an ending '%' "
+        yield invalid(path, value, f"{why}(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')")
+    elif value is not None and (len(value) > 5 or int(value[:-1]) > 100):
+        yield invalid(path, value, "must not be greater than 100%")
+
+
+def priority_class_faults(priority_class: PriorityClass) -> Faults:
+    """Find what is wrong with a priority class: numbers and names that are the system's own."""
+    metadata, value = priority_class.metadata, priority_class.value
+    yield from object_meta(metadata, False)
+    yield from int32("value", value)
+    if metadata.name.startswith("system-"):
+        own = SYSTEM_PRIORITY_CLASSES.get(metadata.name)
+        if own is None or own.value != value:
+            why = "priority class names with 'system-' prefix are reserved for system use only"
+            yield forbidden("metadata.name", why)
+    elif value > _HIGHEST_PRIORITY:
+        yield forbidden("value", f"maximum allowed value of a user defined priority is {_HIGHEST_PRIORITY}")
+    yield from one_of("preemptionPolicy", priority_class.preemption_policy, ("PreemptLowerPriority", "Never"))

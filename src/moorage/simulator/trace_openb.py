@@ -1,0 +1,188 @@
+"""The openb traces: Alibaba's GPU cluster of 2023 (cluster-trace-gpu-v2023), as nodes and pods.
+
+A line of the node list is a machine: ``sn, cpu_milli, memory_mib, gpu, model``. A line of the pod list is a task: what it
+asks for, and in the longer layout when it was made, placed and removed. A task may ask for a share of one GPU.
+
+kube-scheduler's own plugins count resources per node, not per device. So GPUs become one extended resource, thousandths
+of a GPU, summed over the node: a task that wants 460 thousandths of one device can be placed on a node where that much is
+free on two devices together. Real placements on shared devices fragment, these do not; with ``whole_gpus`` every share
+counts as a device of its own, as a plain device plugin would have it. The truth lies between the two.
+
+A machine's model is a node label; the models a task accepts are required node affinity. The class of service is kept as
+a label and means nothing to the scheduler.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from moorage.api.core import (
+    Affinity,
+    Container,
+    Node,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    NodeStatus,
+    Pod,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
+from moorage.api.meta import ObjectMeta, ResourceList
+from moorage.api.names import check_dns1123_subdomain, check_label_value
+from moorage.errors import InputError
+from moorage.simulator.files import Source, open_sources
+from moorage.simulator.naming import stable_uid
+from moorage.simulator.tables import Row, read_rows
+from moorage.simulator.trace import Arrival, Trace
+
+__all__ = ["GPU_MILLI", "GPU_MODEL", "MAX_PODS", "QOS", "WHOLE_GPU", "read_openb", "read_openb_sources"]
+
+#: Thousandths of GPUs, over all devices of a node.
+GPU_MILLI: Final = "alibabacloud.com/gpu-milli"
+#: Whole devices, with ``whole_gpus``.
+WHOLE_GPU: Final = "nvidia.com/gpu"
+#: The label of a node that names the model of its GPUs.
+GPU_MODEL: Final = "alibabacloud.com/gpu-card-model"
+#: The label of a pod that names its class of service.
+QOS: Final = "alibabacloud.com/qosClass"
+#: How many pods a node takes. The trace does not say; this is the kubelet's default.
+MAX_PODS: Final = 110
+
+_NODE_COLUMNS: Final = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
+_SHORT: Final = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli")
+_LONG: Final = (*_SHORT, "gpu_spec", "qos", "pod_phase", "creation_time", "deletion_time", "scheduled_time")
+_NAMESPACE: Final = "default"
+
+
+def read_openb(nodes_path: str, pods_path: str, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
+    """Return the trace that a node list and a pod list make, from files that may be compressed.
+
+    Raises  InputError, naming file and line, for anything that is not as the layouts have it
+    """
+    nodes, pods = (_only(path) for path in (nodes_path, pods_path))
+    return read_openb_sources(nodes, pods, whole_gpus=whole_gpus, max_pods=max_pods)
+
+
+def read_openb_sources(nodes: Source, pods: Source, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
+    """Return the trace that the contents of two files make; see ``read_openb``."""
+    machines = tuple(_read_nodes(nodes, whole_gpus, max_pods))
+    arrivals = list(_read_pods(pods, whole_gpus))
+    arrivals.sort(key=lambda arrival: arrival.time_s)  # stable: the file decides among equals
+    return Trace(machines, tuple(arrivals))
+
+
+def _only(path: str) -> Source:
+    found = list(open_sources([path]))
+    if len(found) != 1:
+        raise InputError(f"{path}: expected one file, found a directory")
+    return found[0]
+
+
+# -- nodes --------------------------------------------------------------------------------------------------------------
+
+
+def _read_nodes(source: Source, whole_gpus: bool, max_pods: int) -> Iterator[Node]:
+    seen: dict[str, str] = {}
+    for row in read_rows(source, [_NODE_COLUMNS]):
+        name = _name(row, "sn", seen)
+        amounts: ResourceList = {
+            "cpu": f"{row.integer('cpu_milli')}m",
+            "memory": f"{row.integer('memory_mib')}Mi",
+            "pods": str(max_pods),
+        }
+        gpus = row.integer("gpu")
+        labels = {"kubernetes.io/hostname": name}
+        if gpus:
+            amounts[WHOLE_GPU if whole_gpus else GPU_MILLI] = str(gpus if whole_gpus else gpus * 1000)
+        if row.text("model"):
+            labels[GPU_MODEL] = _label(row, "model", row.text("model"))
+        yield Node(
+            metadata=ObjectMeta(name=name, uid=stable_uid("Node", "", name), labels=labels),
+            status=NodeStatus(capacity=amounts, allocatable=amounts),
+        )
+
+
+# -- pods ---------------------------------------------------------------------------------------------------------------
+
+
+def _read_pods(source: Source, whole_gpus: bool) -> Iterator[Arrival]:
+    seen: dict[str, str] = {}
+    specs: dict[tuple[object, ...], PodSpec] = {}
+    for row in read_rows(source, [_SHORT, _LONG]):
+        name = _name(row, "name", seen)
+        long = row.has("qos")
+        models = _models(row) if long else ()
+        asked = (row.integer("cpu_milli"), row.integer("memory_mib"), _gpu_milli(row), row.integer("num_gpu"), models)
+        if asked not in specs:
+            specs[asked] = _spec(*asked, whole_gpus)
+        qos = {QOS: _label(row, "qos", row.text("qos"))} if long and row.text("qos") else {}
+        metadata = ObjectMeta(name=name, namespace=_NAMESPACE, uid=stable_uid("Pod", _NAMESPACE, name), labels=qos)
+        pod = Pod(metadata=metadata, spec=specs[asked], status=PodStatus(phase="Pending"))
+        yield Arrival(row.number("creation_time"), pod, _duration_s(row)) if long else Arrival(0.0, pod)
+
+
+def _gpu_milli(row: Row) -> int:
+    """Return the share of each GPU that a task asks for; tasks without GPUs ask for none of it."""
+    devices, share = row.integer("num_gpu"), row.integer("gpu_milli")
+    if share > 1000:
+        raise row.refused("gpu_milli", "expected at most 1000, a whole GPU")
+    if bool(devices) != bool(share):
+        raise row.refused("gpu_milli", f"expected {'some' if devices else 'none'} with num_gpu {devices}")
+    return share
+
+
+def _models(row: Row) -> tuple[str, ...]:
+    listed = row.text("gpu_spec")
+    return tuple(_label(row, "gpu_spec", model) for model in listed.split("|")) if listed else ()
+
+
+def _duration_s(row: Row) -> float | None:
+    """Return how long a task ran, or, where it never did, how long it was wanted; None where it was never removed."""
+    created, removed = row.number("creation_time"), row.optional_number("deletion_time")
+    placed = row.optional_number("scheduled_time")
+    if placed is not None and placed < created:
+        raise row.refused("scheduled_time", "expected no less than creation_time")
+    if removed is None:
+        return None
+    begun = created if placed is None else placed
+    if removed < begun:
+        raise row.refused("deletion_time", "expected no less than creation_time and scheduled_time")
+    return removed - begun
+
+
+def _spec(cpu_milli: int, memory_mib: int, gpu_milli: int, gpus: int, models: tuple[str, ...], whole_gpus: bool) -> PodSpec:
+    requests: ResourceList = {"cpu": f"{cpu_milli}m", "memory": f"{memory_mib}Mi"}
+    limits: ResourceList = {}
+    if gpus:
+        limits = {WHOLE_GPU: str(gpus)} if whole_gpus else {GPU_MILLI: str(gpus * gpu_milli)}
+    container = Container(name="task", resources=ResourceRequirements(requests={**requests, **limits}, limits=limits))
+    return PodSpec(containers=(container,), restart_policy="Never", affinity=_on_models(models) if models else None)
+
+
+def _on_models(models: tuple[str, ...]) -> Affinity:
+    accepted = NodeSelectorRequirement(key=GPU_MODEL, operator="In", values=models)
+    required = NodeSelector(node_selector_terms=(NodeSelectorTerm(match_expressions=(accepted,)),))
+    return Affinity(node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=required))
+
+
+# -- names --------------------------------------------------------------------------------------------------------------
+
+
+def _name(row: Row, column: str, seen: dict[str, str]) -> str:
+    name = row.text(column)
+    if check_dns1123_subdomain(name):
+        raise row.refused(column, "expected a name of lower-case letters, digits, '-' and '.'")
+    if name in seen:
+        raise row.refused(column, f"expected a name of its own, this is that of {seen[name]}")
+    seen[name] = row.where
+    return name
+
+
+def _label(row: Row, column: str, text: str) -> str:
+    if not text or check_label_value(text):
+        raise row.refused(column, "expected what a label can hold")
+    return text

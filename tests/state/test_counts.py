@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,8 @@ from moorage.api.meta import LabelSelector, LabelSelectorRequirement
 from moorage.api.selectors import EVERYTHING, NOTHING, compile_label_selector, selector_from_map
 from moorage.state.cluster import Cluster
 from moorage.state.columns import RowSpace
-from moorage.state.counts import HeldTerm, MatchTerm, PodCounts, PodMatcher
+from moorage.state.counts import MatchTerm, PodCounts, PodMatcher
+from moorage.state.labels import LabelColumns
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
 LABELS = [{}, {"app": "web"}, {"app": "db"}, {"app": "web", "tier": "front"}, {"tier": "front"}]
@@ -87,7 +89,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("place"), st.integers(0, 7), st.integers(0, 3), pods),
         st.tuples(st.just("delete"), st.integers(0, 7)),
-        st.tuples(st.just("node comes"), st.integers(0, 3)),
+        st.tuples(st.just("node comes"), st.integers(0, 3), st.sampled_from([{}, {"zone": "a"}, {"zone": "b", "rack": ""}])),
         st.tuples(st.just("node goes"), st.integers(0, 3)),
         st.tuples(st.just("ask"), matchers),
     ),
@@ -104,27 +106,43 @@ def carry_out(cluster, history):
                 cluster.place(pod, f"n{node}")
             case ("delete", number):
                 cluster.remove_pod(str(number))
-            case ("node comes", node):
-                cluster.set_node(a_node(f"n{node}"))
+            case ("node comes", node, labels):
+                cluster.set_node(a_node(f"n{node}", labels))
             case ("node goes", node):
                 cluster.remove_node(f"n{node}")
             case ("ask", matcher):
                 cluster.table.pod_counts.of(matcher)
+                cluster.table.pod_counts.by_domain(matcher, "zone")
 
 
 def copied(pod):
     return type(pod)(pod.pod)
 
 
+def recounted(cluster, key, selects):
+    """The number of selected pods for each value of a label, pod by pod; values without any left out."""
+    found = Counter()
+    for node, on_row in zip(cluster.table.nodes, cluster.table.pods, strict=True):
+        if key in node.labels:
+            found[node.labels[key]] += sum(selects(pod) for pod in on_row.values())
+    return +found
+
+
+def by_value(cluster, key, per_domain):
+    return +Counter(dict(zip(cluster.table.labels.column(key).values, per_domain.tolist(), strict=True)))
+
+
 @given(steps, st.lists(matchers, min_size=1, max_size=4))
 @settings(max_examples=150, deadline=None)
 def test_counts_equal_a_recount(history, asked):
     cluster = Cluster()
-    counts = cluster.table.pod_counts = PodCounts(cluster.table.space, capacity=3)
+    counts = cluster.table.pod_counts = PodCounts(cluster.table.space, cluster.table.labels, capacity=3)
     carry_out(cluster, history)
     for matcher in asked * 2:
         recount = [sum(matcher.matches(pod) for pod in on_row.values()) for on_row in cluster.table.pods]
         assert counts.of(matcher).tolist() == recount
+        for key in ("zone", "rack"):
+            assert by_value(cluster, key, counts.by_domain(matcher, key)) == recounted(cluster, key, matcher.matches)
         assert len(counts) <= 3
 
 
@@ -134,15 +152,28 @@ def test_held_terms_equal_a_scan_of_all_pods(history, asker):
     cluster = Cluster()
     carry_out(cluster, history)
     labels = NAMESPACES[asker.namespace]
-    scan = {}
-    for row, on_row in enumerate(cluster.table.pods):
-        for pod in on_row.values():
-            for term in pod.required_anti_affinity:
-                if term.matches(asker, labels):
-                    scan.setdefault(HeldTerm(term), np.zeros(len(cluster.table), dtype=int))[row] += 1
+    held_by = [pod.required_anti_affinity for on_row in cluster.table.pods for pod in on_row.values()]
+    selecting = {term for terms in held_by for term in terms if term.matches(asker, labels)}
     found = list(cluster.table.required_anti_affinity.selecting(asker, labels))
-    assert {held: counts.tolist() for held, counts in found} == {held: counts.tolist() for held, counts in scan.items()}
-    assert len(found) == len(scan)
+    assert {held.term for held, _ in found} == selecting
+    assert len(found) == len(selecting)
+    for held, holders in found:
+        term = held.term
+        recount = recounted(cluster, "zone", lambda pod, term=term: pod.required_anti_affinity.count(term))
+        assert by_value(cluster, "zone", holders) == recount
+
+
+@given(steps)
+@settings(max_examples=50, deadline=None)
+def test_label_columns_know_their_population(history):
+    cluster = Cluster()
+    cluster.table.labels.column("zone")
+    carry_out(cluster, history)
+    for key in ("zone", "rack"):
+        column = cluster.table.labels.column(key)
+        held = Counter(node.labels.get(key) for node in cluster.table.nodes)
+        assert +Counter(dict(zip(column.values, column.population.tolist(), strict=True))) == held
+        assert column.is_everywhere is (held[None] == 0)
 
 
 @given(steps)
@@ -160,7 +191,7 @@ def test_nothing_is_left_when_all_is_gone(history):
 
 
 def test_the_matcher_dropped_is_the_one_not_asked_about_for_longest():
-    counts = PodCounts(RowSpace(), capacity=2)
+    counts = PodCounts(RowSpace(), LabelColumns(RowSpace()), capacity=2)
     web, db, front = (PodMatcher((MatchTerm(None, selector_from_map(labels)),)) for labels in LABELS[1:4])
     for matcher in (web, db, web, front):
         counts.of(matcher)

@@ -43,10 +43,13 @@ def test_sums_are_nobody_elses():
 def test_rows():
     cluster = a_cluster(NODES)
     nodes = cluster.snapshot.nodes
-    assert rows_with_labels(nodes, ["zone", "rack"]).tolist() == [False, True, False, False]
-    assert rows_with_labels(nodes, []).all()
     assert domain_ids(nodes, "zone")[2] == 0
-    assert nodes.one(3).domain("zone") == nodes.one(0).domain("zone") != 0
+    assert rows_with_labels(nodes, ["zone", "rack"]).tolist() == [False, True, False, False]
+    assert rows_with_labels(nodes, []) is None
+    assert rows_with_labels(nodes.only(np.array([True, False, False, True])), ["zone"]).tolist() == [True, True]
+    cluster.remove_node("n2")
+    assert rows_with_labels(nodes, ["zone"]) is None
+    assert nodes.one(2).domain("zone") == nodes.one(0).domain("zone") != 0
     assert nodes.one(0).domain("rack") == 0
 
 

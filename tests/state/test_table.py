@@ -82,6 +82,10 @@ def described(table: NodeTable) -> dict[str, object]:
     def by_name(values):
         return dict(zip(names, np.asarray(values).tolist(), strict=True))
 
+    def by_value(held, counts):
+        values = table.labels.column(held.term.topology_key).values
+        return {value: count for value, count in zip(values, counts.tolist(), strict=True) if count}
+
     return {
         "nodes": {node.name: node for node in table.nodes},
         "rows": {name: names[row] for name, row in table.row_of.items()},
@@ -101,7 +105,7 @@ def described(table: NodeTable) -> dict[str, object]:
         "features": {name: table.features.values[table.features.ids[row]] for row, name in enumerate(names)},
         "images": {image: (size, {names[row] for row in rows}) for image, (size, rows) in table.images.items()},
         "matching": [by_name(table.pod_counts.of(matcher)) for matcher in MATCHERS],
-        "terms": {kind: {held: by_name(counts) for held, counts in getattr(table, kind)} for kind in KINDS},
+        "terms": {kind: {held: by_value(held, counts) for held, counts in getattr(table, kind)} for kind in KINDS},
         "ports": {
             (*wanted, address): {names[row]: count for row, count in holders.items()}
             for wanted, by_address in table.host_ports.items()
@@ -118,7 +122,7 @@ def internals(table: NodeTable) -> dict[str, object]:
         "changes": (table.changes.position, table.changes.layout, table.changes.images),
         "classes": {key: dict(label_class.rows) for key, label_class in counts._classes.items()},
         "places": {place: set(at) for place, at in counts._classes_at.items()},
-        "totals": {kind: dict(getattr(table, kind)._totals) for kind in KINDS},
+        "totals": {kind: {held: of.total for held, of in getattr(table, kind)._held.items()} for kind in KINDS},
         "filed": {kind: {at: set(items) for at, items in getattr(table, kind)._filed._filed.items()} for kind in KINDS},
         "arrival": table.arrival.view.tolist(),
     }

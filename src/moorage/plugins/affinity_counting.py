@@ -14,15 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import MatchTerm, PodMatcher
-from moorage.state.domains import domain_ids, domain_sums
+from moorage.state.domains import domain_ids, rows_with_labels
 from moorage.state.pod_info import AffinityTerm, PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
@@ -77,14 +76,12 @@ class Neighbours:
 
     def near_wanted(self, nodes: NodeView) -> BoolArray:
         """Say for each row whether its domains hold the pods that the pod wants to be near."""
-        near = ~nodes.false()
-        labelled = near.copy()
-        for key, counts in self.wanted.items():
-            ids = domain_ids(nodes, key)
-            near &= counts[ids] > 0
-            labelled &= ids != 0
+        near = np.ones(len(nodes), dtype=bool)
         if self.first_of_its_kind and not any(counts.any() for counts in self.wanted.values()):
-            return labelled
+            labelled = rows_with_labels(nodes, self.wanted)
+            return near if labelled is None else labelled
+        for key, counts in self.wanted.items():
+            near &= (counts > 0).take(domain_ids(nodes, key))
         return near
 
     def shifted(self, other: PodInfo, pod: PodInfo, node: NodeInfo, by: int) -> Neighbours:
@@ -110,7 +107,7 @@ def _moved(counts: DomainCounts, keys: Iterable[str], node: NodeInfo, nodes: Nod
         domain = node.domain(key)
         if domain:
             held = changed.get(key)
-            changed[key] = domain_sums(nodes, key, nodes.false()) if held is None else held.copy()
+            changed[key] = np.zeros(len(nodes.label(key).values), dtype=np.int64) if held is None else held.copy()
             changed[key][domain] += by
     return changed
 
@@ -125,8 +122,9 @@ def count_neighbours(pod: PodInfo, snapshot: Snapshot) -> Neighbours | None:
     anti_affinity = tuple(resolved(term, snapshot) for term in pod.required_anti_affinity)
     wanted: DomainCounts = {}
     if affinity:
-        counts = nodes.pods_matching(PodMatcher(tuple(term.match for term in affinity)))
-        wanted = {key: domain_sums(nodes, key, counts) for key in dict.fromkeys(term.topology_key for term in affinity)}
+        matcher = PodMatcher(tuple(term.match for term in affinity))
+        keys = dict.fromkeys(term.topology_key for term in affinity)
+        wanted = {key: nodes.table.pod_counts.by_domain(matcher, key) for key in keys}
     return Neighbours(
         snapshot, affinity, anti_affinity, matches_all(affinity, pod), wanted, _refused(anti_affinity, nodes), refusing
     )
@@ -134,19 +132,18 @@ def count_neighbours(pod: PodInfo, snapshot: Snapshot) -> Neighbours | None:
 
 def _refused(terms: Iterable[ResolvedTerm], nodes: NodeView) -> DomainCounts:
     found: dict[str, IntArray] = {}
-    for term in terms:
-        sums = domain_sums(nodes, term.topology_key, nodes.pods_matching(PodMatcher((term.match,))))
-        held = found.get(term.topology_key)
-        found[term.topology_key] = sums if held is None else held + sums
+    for match, key in terms:
+        counts = nodes.table.pod_counts.by_domain(PodMatcher((match,)), key)
+        found[key] = found[key] + counts if key in found else counts
     return found
 
 
 def _refusing(pod: PodInfo, snapshot: Snapshot) -> DomainCounts:
     """Count the anti-affinity terms of placed pods that take the pod; keys only where some domain has any."""
-    per_key: dict[str, npt.NDArray[np.integer[Any]]] = {}
+    found: dict[str, IntArray] = {}
     labels = snapshot.namespace_labels(pod.namespace)
-    for held, counts in snapshot.table.required_anti_affinity.selecting(pod, labels):
-        before = per_key.get(held.term.topology_key)
-        per_key[held.term.topology_key] = counts if before is None else before + counts
-    sums = {key: domain_sums(snapshot.nodes, key, counts) for key, counts in per_key.items()}
-    return {key: counts for key, counts in sums.items() if counts.any()}
+    for held, holders in snapshot.table.required_anti_affinity.selecting(pod, labels):
+        key = held.term.topology_key
+        if holders.any():
+            found[key] = found[key] + holders if key in found else holders
+    return found

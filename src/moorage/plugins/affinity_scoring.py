@@ -16,8 +16,8 @@ import numpy as np
 from moorage.plugins.affinity_counting import resolved
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
-from moorage.state.counts import Counts, PodMatcher
-from moorage.state.domains import domain_ids, domain_sums
+from moorage.state.counts import PodMatcher
+from moorage.state.domains import domain_ids
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
@@ -30,11 +30,11 @@ Pulls = Mapping[str, IntArray]
 
 
 class _Pull(NamedTuple):
-    """So many pods on each row pull, each by ``weight``, towards the row's domain."""
+    """So many pods in each domain of a topology pull, each by ``weight``, towards it."""
 
     topology_key: str
     weight: int
-    pods: Counts
+    pods: IntArray
 
 
 def weigh_neighbours(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Pulls | None:
@@ -42,21 +42,19 @@ def weigh_neighbours(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Pull
 
     ``hard_weight`` is what a placed pod's required affinity to the incoming one counts for.
     """
-    nodes = snapshot.nodes
-    per_key: dict[str, IntArray] = {}
-    for pull in (*_own_pulls(pod, snapshot), *_pulls_of_others(pod, snapshot, hard_weight)):
-        if not bool((pull.pods * (domain_ids(nodes, pull.topology_key) != 0)).any()):
-            continue
-        rows = per_key.setdefault(pull.topology_key, nodes.zeros())
-        rows += pull.weight * pull.pods.astype(np.int64)
-    return {key: domain_sums(nodes, key, rows) for key, rows in per_key.items()} or None
+    pulls: dict[str, IntArray] = {}
+    for key, weight, pods in (*_own_pulls(pod, snapshot), *_pulls_of_others(pod, snapshot, hard_weight)):
+        if pods.any():
+            pulls[key] = weight * pods + pulls.get(key, 0)
+    return pulls or None
 
 
 def _own_pulls(pod: PodInfo, snapshot: Snapshot) -> Iterator[_Pull]:
+    counts = snapshot.table.pod_counts
     for sign, terms in ((1, pod.preferred_affinity), (-1, pod.preferred_anti_affinity)):
         for weight, term in terms:
             match, key = resolved(term, snapshot)
-            yield _Pull(key, sign * weight, snapshot.nodes.pods_matching(PodMatcher((match,))))
+            yield _Pull(key, sign * weight, counts.by_domain(PodMatcher((match,)), key))
 
 
 def _pulls_of_others(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Iterator[_Pull]:
@@ -75,7 +73,7 @@ def score_pulls(pulls: Pulls, nodes: NodeView) -> IntArray:
     """Return the raw score of each row, shape (rows,)."""
     scores = nodes.zeros()
     for key, worth in pulls.items():
-        scores += worth[domain_ids(nodes, key)]
+        scores += worth.take(domain_ids(nodes, key))
     return scores
 
 

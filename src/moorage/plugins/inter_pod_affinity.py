@@ -98,7 +98,8 @@ class InterPodAffinity:
         for counts_by_key, reason in ((state.refused, REASON_ANTI_AFFINITY), (state.refusing, REASON_EXISTING)):
             closed = nodes.false()
             for key, counts in counts_by_key.items():
-                closed |= (counts > 0)[domain_ids(nodes, key)]
+                if counts.any():
+                    closed |= (counts > 0).take(domain_ids(nodes, key))
             closed &= open_rows
             if closed.any():
                 yield Reject(closed, reason)

@@ -36,7 +36,6 @@ from moorage.plugins.spread_counting import Spread, count_spreads
 from moorage.plugins.spread_scoring import HOSTNAME, SpreadPreference, normalize_spread, prefer_spread, score_spread
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
-from moorage.state.domains import domain_ids
 from moorage.state.node_matching import required_node_affinity
 from moorage.state.pod_info import PodInfo
 from moorage.state.spread_constraint import SpreadConstraint, compile_spread_constraint
@@ -164,9 +163,12 @@ class PodTopologySpread:
         """Judge constraint by constraint: the first that a node fails is its reason."""
         unlabelled, skewed = nodes.false(), nodes.false()
         for spread in spreads:
-            ids = domain_ids(nodes, spread.constraint.topology_key)
-            unlabelled |= (ids == 0) & ~skewed
-            skewed |= spread.crowded()[ids] & ~unlabelled
+            column = nodes.label(spread.constraint.topology_key)
+            if not column.is_everywhere:
+                unlabelled |= (nodes.ids(column) == 0) & ~skewed
+            crowded = spread.crowded()
+            if crowded.any():
+                skewed |= crowded.take(nodes.ids(column)) & ~unlabelled
         if unlabelled.any():
             yield Reject(unlabelled, REASON_LABEL, unresolvable=True)
         if skewed.any():

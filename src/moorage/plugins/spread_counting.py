@@ -14,15 +14,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from moorage.state.columns import BoolArray, IntArray
-from moorage.state.counts import Counts, MatchTerm, PodMatcher
+from moorage.state.counts import MatchTerm, PodMatcher
 from moorage.state.domains import domain_sums, domains_with, rows_with_labels
-from moorage.state.node_matching import required_node_affinity_rows
+from moorage.state.node_matching import required_node_affinity
 from moorage.state.pod_info import PodInfo
 from moorage.state.spread_constraint import SpreadConstraint
 from moorage.state.taint_matching import DO_NOT_SCHEDULE, rows_tolerated
 from moorage.state.view import NodeView
 
-__all__ = ["Spread", "count_spreads", "counted_rows", "matching_pods"]
+__all__ = ["Spread", "count_spreads", "counted_rows", "matcher_of", "pods_by_domain"]
 
 #: What upstream starts its search for the least count from.
 _NO_LEAST = 2**31 - 1
@@ -32,21 +32,23 @@ _NO_LEAST = 2**31 - 1
 class Spread:
     """One constraint, and the pods it counts.
 
-    ``rows`` (rows,) are the nodes that count, ``domains`` (values,) the domains that have such a node, ``counts`` (values,)
-    the matching pods in each. ``own`` is 1 if the constraint matches the pod to be placed.
+    ``rows`` (rows,) are the nodes that count, None if all do; ``domains`` (values,) the domains that have such a node;
+    ``counts`` (values,) the matching pods in each. ``own`` is 1 if the constraint matches the pod to be placed.
     """
 
     constraint: SpreadConstraint
-    rows: BoolArray
+    rows: BoolArray | None
     domains: BoolArray
     counts: IntArray
     own: int
 
     def crowded(self) -> BoolArray:
-        """Say for each domain whether one more pod there would exceed ``maxSkew``; shape (values,)."""
+        """Say for each domain whether one more pod there would exceed ``maxSkew``; shape (values,), False for id 0."""
         held = self.counts[self.domains]
         least = int(held.min(initial=_NO_LEAST)) if len(held) >= self.constraint.min_domains else 0
-        return self.counts + self.own - least > self.constraint.max_skew
+        crowded: BoolArray = self.counts > self.constraint.max_skew + least - self.own
+        crowded[0] = False
+        return crowded
 
     def shifted(self, other: PodInfo, row: int, domain: int, by: int) -> Spread:
         """Return the counts with ``other`` come to (+1) or gone from (-1) a row.
@@ -54,7 +56,7 @@ class Spread:
         As upstream does, this asks the selector alone: a pod that was not counted because it is being deleted, or because
         the selector is empty, is taken off all the same.
         """
-        if not self.rows[row] or not self.constraint.selector.matches(other.labels):
+        if (self.rows is not None and not self.rows[row]) or not self.constraint.selector.matches(other.labels):
             return self
         counts = self.counts.copy()
         counts[domain] += by
@@ -69,7 +71,7 @@ def count_spreads(pod: PodInfo, nodes: NodeView, constraints: Sequence[SpreadCon
             constraint,
             rows,
             domains_with(nodes, constraint.topology_key, rows),
-            domain_sums(nodes, constraint.topology_key, matching_pods(pod, nodes, constraint), rows),
+            pods_by_domain(pod, nodes, constraint, rows),
             int(constraint.selector.matches(pod.labels)),
         )
         for constraint, rows in counted_rows(pod, nodes, constraints, labelled, numeric)
@@ -77,25 +79,42 @@ def count_spreads(pod: PodInfo, nodes: NodeView, constraints: Sequence[SpreadCon
 
 
 def counted_rows(
-    pod: PodInfo, nodes: NodeView, constraints: Sequence[SpreadConstraint], among: BoolArray, numeric: bool
-) -> Iterator[tuple[SpreadConstraint, BoolArray]]:
-    """Yield each constraint with the rows, ``among`` those given, that its inclusion policies let count."""
-    taken = bearable = among
-    if any(constraint.honors_affinity for constraint in constraints):
-        taken = required_node_affinity_rows(pod, nodes)
+    pod: PodInfo, nodes: NodeView, constraints: Sequence[SpreadConstraint], among: BoolArray | None, numeric: bool
+) -> Iterator[tuple[SpreadConstraint, BoolArray | None]]:
+    """Yield each constraint with the rows, ``among`` those given, that its inclusion policies let count; None means all."""
+    taken = bearable = None
+    affinity = required_node_affinity(pod)
+    if (affinity.labels or affinity.matcher) and any(constraint.honors_affinity for constraint in constraints):
+        taken = affinity.rows(nodes)
     if any(constraint.honors_taints for constraint in constraints):
         bearable = rows_tolerated(pod, nodes, DO_NOT_SCHEDULE, numeric)
     for constraint in constraints:
         rows = among
         if constraint.honors_affinity:
-            rows = rows & taken
+            rows = _both(rows, taken)
         if constraint.honors_taints:
-            rows = rows & bearable
+            rows = _both(rows, bearable)
         yield constraint, rows
 
 
-def matching_pods(pod: PodInfo, nodes: NodeView, constraint: SpreadConstraint) -> Counts:
-    """Return how many live pods of the pod's namespace the constraint matches on each row. An empty selector counts none."""
+def _both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other
+
+
+def pods_by_domain(pod: PodInfo, nodes: NodeView, constraint: SpreadConstraint, rows: BoolArray | None) -> IntArray:
+    """Count the pods that the constraint matches in each domain, on all rows or those of a mask; shape (values,)."""
+    matcher, key = matcher_of(pod, constraint), constraint.topology_key
+    if matcher is None:
+        return np.zeros(len(nodes.label(key).values), dtype=np.int64)
+    if rows is None:
+        return nodes.table.pod_counts.by_domain(matcher, key)
+    return domain_sums(nodes, key, nodes.pods_matching(matcher), rows)
+
+
+def matcher_of(pod: PodInfo, constraint: SpreadConstraint) -> PodMatcher | None:
+    """Return what finds the pods that the constraint counts, live ones of the pod's namespace; None if that is nobody."""
     if constraint.selector.is_empty:
-        return np.zeros(len(nodes), dtype=np.int32)
-    return nodes.pods_matching(PodMatcher((MatchTerm(frozenset([pod.namespace]), constraint.selector),), live_only=True))
+        return None
+    return PodMatcher((MatchTerm(frozenset([pod.namespace]), constraint.selector),), live_only=True)

@@ -12,14 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from moorage.plugins.spread_counting import counted_rows, matching_pods
+from moorage.plugins.spread_counting import counted_rows, matcher_of, pods_by_domain
 from moorage.state.columns import BoolArray, IntArray
-from moorage.state.domains import domain_ids, rows_with_labels
-from moorage.state.labels import Ids
+from moorage.state.counts import Counts, PodMatcher
+from moorage.state.domains import domain_ids, domains_with, rows_with_labels
 from moorage.state.pod_info import PodInfo
 from moorage.state.spread_constraint import SpreadConstraint
 from moorage.state.view import NodeView
@@ -32,20 +33,27 @@ _SET_ASIDE = -1
 _MAX_SCORE = 100
 
 
+_Floats = npt.NDArray[np.floating[Any]]
+
+
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """One constraint: the weight of a pod, and the pods in each domain, shape (values,). Host names have no ``counts``."""
+    """One constraint: what each domain costs, shape (values,), 0 for id 0.
 
-    constraint: SpreadConstraint
+    Host names have no ``costs``: there a node costs ``weight`` for each pod that ``matcher`` finds on it, and ``more``.
+    """
+
+    topology_key: str
+    costs: _Floats | None
     weight: float
-    counts: IntArray | None
+    more: float
+    matcher: PodMatcher | None
 
 
 @dataclass(frozen=True, slots=True)
 class SpreadPreference:
     """What Score needs. ``all_labels``: nodes without all the labels are set aside."""
 
-    pod: PodInfo
     weighed: tuple[Weighed, ...]
     all_labels: bool
 
@@ -59,48 +67,66 @@ def prefer_spread(
     """
     nodes = feasible.snapshot.nodes
     keys = [constraint.topology_key for constraint in constraints]
-    among = rows_with_labels(nodes, keys) if all_labels else np.ones(len(nodes), dtype=bool)
-    scored = rows_with_labels(feasible, keys) if all_labels else np.ones(len(feasible), dtype=bool)
+    among = rows_with_labels(nodes, keys) if all_labels else None
+    scored = rows_with_labels(feasible, keys) if all_labels else None
     weighed: list[Weighed] = []
     for constraint, rows in counted_rows(pod, nodes, constraints, among, numeric):
-        key = constraint.topology_key
+        key, more, matcher = constraint.topology_key, float(constraint.max_skew - 1), matcher_of(pod, constraint)
         if key == HOSTNAME:
-            weighed.append(Weighed(constraint, _weight(int(np.count_nonzero(scored))), None))
+            size = len(feasible) if scored is None else int(np.count_nonzero(scored))
+            weighed.append(Weighed(key, None, _weight(size), more, matcher))
             continue
-        values = len(nodes.label(key).values)
-        found = np.bincount(_folded(feasible, key)[scored], minlength=values)
-        per_row = matching_pods(pod, nodes, constraint) * rows
-        counts = np.bincount(_folded(nodes, key), weights=per_row, minlength=values).astype(np.int64)
-        weighed.append(Weighed(constraint, _weight(int(np.count_nonzero(found))), counts))
-    return SpreadPreference(pod, tuple(weighed), all_labels)
+        counts = pods_by_domain(pod, nodes, constraint, rows)
+        if not all_labels and matcher is not None:
+            _add_unlabelled(counts, nodes, key, nodes.pods_matching(matcher), rows)
+        weight = _weight(_domains(feasible, key, scored))
+        costs: _Floats = counts * weight + more
+        costs[0] = 0.0
+        weighed.append(Weighed(key, costs, weight, more, matcher))
+    return SpreadPreference(tuple(weighed), all_labels)
 
 
 def _weight(domains: int) -> float:
     return log(domains + 2)
 
 
-def _folded(nodes: NodeView, key: str) -> Ids:
-    """Return the domain of each row, where having no label and having it with an empty value are one domain."""
-    ids = domain_ids(nodes, key)
-    empty = nodes.label(key).find("")
-    return ids if empty < 0 else np.where(ids == 0, np.int32(empty), ids)
+def _domains(feasible: NodeView, key: str, scored: BoolArray | None) -> int:
+    """Return how many domains the scored nodes have; where they may lack the label, that and an empty value are one."""
+    held = domains_with(feasible, key, scored)
+    column = feasible.label(key)
+    if scored is not None or column.is_everywhere or domain_ids(feasible, key).all():
+        return int(np.count_nonzero(held))
+    empty = column.find("")
+    return int(np.count_nonzero(held)) + (empty < 0 or not held[empty])
+
+
+def _add_unlabelled(counts: IntArray, nodes: NodeView, key: str, pods: Counts, rows: BoolArray | None) -> None:
+    """Count pods on nodes without the label where the label is empty, if any node has it so."""
+    column = nodes.label(key)
+    empty = column.find("")
+    if empty >= 0 and not column.is_everywhere:
+        lacking = domain_ids(nodes, key) == 0
+        counts[empty] += int(pods[lacking if rows is None else lacking & rows].sum())
 
 
 def score_spread(preference: SpreadPreference, nodes: NodeView) -> IntArray:
     """Return the raw score of each row: the less, the better; ``_SET_ASIDE`` for nodes that are not to be scored."""
-    total = np.zeros(len(nodes), dtype=np.float64)
-    labelled = np.ones(len(nodes), dtype=bool)
-    for one in preference.weighed:
-        ids = domain_ids(nodes, one.constraint.topology_key)
-        there = np.not_equal(ids, 0)
-        counts = matching_pods(preference.pod, nodes, one.constraint) if one.counts is None else one.counts[ids]
-        total += np.where(there, counts * one.weight + float(one.constraint.max_skew - 1), 0.0)
-        labelled &= there
-    scores = _rounded(total)
-    return np.where(labelled, scores, _SET_ASIDE) if preference.all_labels else scores
+    costs = [_costs(one, nodes) for one in preference.weighed]
+    scores = _rounded(costs[0] if len(costs) == 1 else sum(costs, start=np.zeros(len(nodes))))
+    labelled = rows_with_labels(nodes, [one.topology_key for one in preference.weighed]) if preference.all_labels else None
+    return scores if labelled is None else np.where(labelled, scores, _SET_ASIDE)
 
 
-def _rounded(scores: npt.NDArray[np.float64]) -> IntArray:
+def _costs(one: Weighed, nodes: NodeView) -> _Floats:
+    column = nodes.label(one.topology_key)
+    if one.costs is not None:
+        return one.costs.take(nodes.ids(column))
+    found = nodes.zeros() if one.matcher is None else nodes.pods_matching(one.matcher)
+    costs: _Floats = found * one.weight + one.more
+    return costs if column.is_everywhere else np.where(nodes.ids(column) == 0, 0.0, costs)
+
+
+def _rounded(scores: _Floats) -> IntArray:
     """Round to the nearest integer, halves up; scores are not negative."""
     down = np.floor(scores)
     return (down + (scores - down >= 0.5)).astype(np.int64)
@@ -108,10 +134,13 @@ def _rounded(scores: npt.NDArray[np.float64]) -> IntArray:
 
 def normalize_spread(scores: IntArray) -> IntArray:
     """Turn raw scores, where less is better, into 0-100: the worst node keeps ``100 * least / most``, the best gets 100."""
-    kept: BoolArray = scores != _SET_ASIDE
-    if not kept.any():
+    kept: BoolArray | None = None
+    ranked = scores
+    if scores.min(initial=0) == _SET_ASIDE:
+        kept = scores != _SET_ASIDE
+        ranked = scores[kept]
+    if not len(ranked):
         return np.zeros_like(scores)
-    least, most = int(scores[kept].min()), int(scores[kept].max())
-    if most == 0:
-        return np.where(kept, _MAX_SCORE, 0)
-    return np.where(kept, _MAX_SCORE * (most + least - scores) // most, 0)
+    least, most = int(ranked.min()), int(ranked.max())
+    shares = np.full_like(scores, _MAX_SCORE) if most == 0 else _MAX_SCORE * (most + least - scores) // most
+    return shares if kept is None else np.where(kept, shares, 0)

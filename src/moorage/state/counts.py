@@ -1,7 +1,8 @@
 """Pods counted by who would select them, and the affinity terms that placed pods hold.
 
-Rules about other pods never look at pods. They ask how many on each row a matcher selects (``PodCounts``) or how many on
-each row hold a term that selects a given pod (``HeldTerms``); both are columns that move by one when a pod comes or goes.
+Rules about other pods never look at pods. They ask how many a matcher selects, on each row or in each topology domain
+(``PodCounts``), or how many in each domain hold a term that selects a given pod (``HeldTerms``). All these counts move by one
+when a pod comes or goes.
 
 Neither compares all with all: matchers and terms are filed by a label they insist on, and placed pods by the labels they
 carry (see ``selector_index``), so a pod that comes meets only what might select it.
@@ -16,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.api.selectors import Selector
-from moorage.state.columns import Column, RowSpace
+from moorage.state.columns import Column, IntArray, RowSpace
+from moorage.state.labels import LabelColumns, Tally
 from moorage.state.pod_info import AffinityTerm, PodInfo
 from moorage.state.selector_index import Place, SelectorIndex, places, places_of_pod
 
@@ -50,6 +52,21 @@ class PodMatcher(NamedTuple):
         return all(term.matches(pod.namespace, pod.labels) for term in self.terms)
 
 
+class _Counted:
+    """The pods that one matcher selects: on each row, and in each domain of the topologies that were asked about."""
+
+    __slots__ = ("column", "domains")
+
+    def __init__(self, column: Column) -> None:
+        self.column = column
+        self.domains: dict[str, Tally] = {}
+
+    def shift(self, row: int, by: int, labels: LabelColumns) -> None:
+        self.column.data[row] += by
+        for key, tally in self.domains.items():
+            tally.add(int(labels.column(key).ids[row]), by)
+
+
 class _LabelClass:
     """Placed pods that no selector can tell apart: where they are, and which matchers count them."""
 
@@ -59,7 +76,7 @@ class _LabelClass:
         self.namespace, labels, self.terminating = key
         self.labels = dict(labels)
         self.rows: dict[int, int] = {}
-        self.counted_by: dict[PodMatcher, Column] = {}
+        self.counted_by: dict[PodMatcher, _Counted] = {}
 
     def suits(self, matcher: PodMatcher) -> bool:
         if self.terminating and matcher.live_only:
@@ -68,15 +85,19 @@ class _LabelClass:
 
 
 class PodCounts:
-    """How many pods on each row a matcher selects, kept current for every matcher that was asked about."""
+    """How many pods a matcher selects, kept current for every matcher that was asked about.
 
-    def __init__(self, space: RowSpace, capacity: int = 4096) -> None:
+    A pod is to be taken off before the labels of its row change, and put on again after.
+    """
+
+    def __init__(self, space: RowSpace, labels: LabelColumns, capacity: int = 4096) -> None:
         """Keep at most ``capacity`` matchers; the one that was not asked about for the longest time goes first."""
         self._space = space
+        self._labels = labels
         self._capacity = capacity
         self._classes: dict[LabelClassKey, _LabelClass] = {}
         self._classes_at: dict[Place, dict[LabelClassKey, _LabelClass]] = {}
-        self._matchers: dict[PodMatcher, Column] = {}
+        self._matchers: dict[PodMatcher, _Counted] = {}
         self._filed = SelectorIndex[PodMatcher]()
         self._keeping = False
         self._emptied: list[LabelClassKey] = []
@@ -87,11 +108,25 @@ class PodCounts:
 
     def of(self, matcher: PodMatcher) -> Counts:
         """Return the number of matching pods on each row, shape (rows,), int32. Read-only for callers."""
-        column = self._matchers.pop(matcher, None)
-        if column is None:
-            column = self._count(matcher)
-        self._matchers[matcher] = column  # the order of the dict is the order in which they were last asked about
-        return column.view
+        return self._counted(matcher).column.view
+
+    def by_domain(self, matcher: PodMatcher, key: str) -> IntArray:
+        """Return the number of matching pods for each value of label ``key``, shape (values,), 0 for id 0. A fresh array."""
+        counted = self._counted(matcher)
+        labels = self._labels.column(key)
+        tally = counted.domains.get(key)
+        if tally is None:
+            tally = counted.domains[key] = Tally(np.bincount(labels.ids, weights=counted.column.view).astype(np.int64))
+        counts = tally.copy(len(labels.values))
+        counts[0] = 0
+        return counts
+
+    def _counted(self, matcher: PodMatcher) -> _Counted:
+        counted = self._matchers.pop(matcher, None)
+        if counted is None:
+            counted = self._count(matcher)
+        self._matchers[matcher] = counted  # the order of the dict is the order in which they were last asked about
+        return counted
 
     def add(self, row: int, pod: PodInfo) -> None:
         key = pod.label_class
@@ -99,14 +134,14 @@ class PodCounts:
         if label_class is None:
             label_class = self._open(key)
         label_class.rows[row] = label_class.rows.get(row, 0) + 1
-        for column in label_class.counted_by.values():
-            column.data[row] += 1
+        for counted in label_class.counted_by.values():
+            counted.shift(row, 1, self._labels)
 
     def remove(self, row: int, pod: PodInfo) -> None:
         """Undo one ``add`` of a pod with these labels on this row."""
         label_class = self._classes[pod.label_class]
-        for column in label_class.counted_by.values():
-            column.data[row] -= 1
+        for counted in label_class.counted_by.values():
+            counted.shift(row, -1, self._labels)
         label_class.rows[row] -= 1
         if not label_class.rows[row]:
             del label_class.rows[row]
@@ -165,16 +200,16 @@ class PodCounts:
 
     # -- matchers -----------------------------------------------------------------------------------------------------
 
-    def _count(self, matcher: PodMatcher) -> Column:
+    def _count(self, matcher: PodMatcher) -> _Counted:
         if len(self._matchers) >= self._capacity:
             self._drop(next(iter(self._matchers)))
         self._filed.add(matcher, *_filed_under(matcher))
-        column = self._space.column(np.int32)
+        counted = _Counted(self._space.column(np.int32))
         for label_class in self._suiting(matcher):
-            label_class.counted_by[matcher] = column
+            label_class.counted_by[matcher] = counted
             for row, count in label_class.rows.items():
-                column.data[row] += count
-        return column
+                counted.column.data[row] += count
+        return counted
 
     def _drop(self, matcher: PodMatcher) -> None:
         for label_class in self._suiting(matcher):
@@ -195,46 +230,63 @@ class HeldTerm(NamedTuple):
     weight: int = 0
 
 
-class HeldTerms:
-    """How many pods on each row hold a term, for one kind of term (required anti-affinity, preferred affinity …)."""
+class _Holders:
+    __slots__ = ("domains", "total")
 
-    def __init__(self, space: RowSpace) -> None:
-        self._space = space
-        self._columns: dict[HeldTerm, Column] = {}
-        self._totals: dict[HeldTerm, int] = {}
+    def __init__(self) -> None:
+        self.total = 0
+        self.domains = Tally()
+
+
+class HeldTerms:
+    """How many pods hold a term, in each domain of its topology, for one kind of term (required anti-affinity, …).
+
+    A pod is to be taken off before the labels of its row change, and put on again after.
+    """
+
+    def __init__(self, labels: LabelColumns) -> None:
+        self._labels = labels
+        self._held: dict[HeldTerm, _Holders] = {}
         self._filed = SelectorIndex[HeldTerm]()
         self._keeping = False
         self._emptied: list[HeldTerm] = []
 
     def __len__(self) -> int:
-        return len(self._columns) if not self._emptied else sum(map(bool, self._totals.values()))
+        """The number of distinct terms that placed pods hold."""
+        return len(self._held) if not self._emptied else sum(bool(holders.total) for holders in self._held.values())
 
-    def __iter__(self) -> Iterator[tuple[HeldTerm, Counts]]:
-        """Yield each distinct term that at least one placed pod holds, with its holders on each row, shape (rows,)."""
-        for held, column in self._columns.items():
-            if self._totals[held]:
-                yield held, column.view
+    def __iter__(self) -> Iterator[tuple[HeldTerm, IntArray]]:
+        """Yield each distinct term that at least one placed pod holds, with its holders in each domain, as ``selecting``."""
+        for held, holders in self._held.items():
+            if holders.total:
+                yield held, self._in_domains(held)
 
-    def selecting(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> Iterator[tuple[HeldTerm, Counts]]:
-        """Yield the terms that select ``pod``, whose namespace has these labels, with their holders on each row."""
+    def selecting(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> Iterator[tuple[HeldTerm, IntArray]]:
+        """Yield the terms that select ``pod``, whose namespace has these labels, with their holders in each domain.
+
+        Holders come for each value of the label ``topology_key``, shape (values,), 0 for id 0; a fresh array.
+        """
         for held in self._filed.candidates(pod.namespace, pod.labels):
-            if self._totals[held] and held.term.matches(pod, namespace_labels):
-                yield held, self._columns[held].view
+            if self._held[held].total and held.term.matches(pod, namespace_labels):
+                yield held, self._in_domains(held)
+
+    def _in_domains(self, held: HeldTerm) -> IntArray:
+        counts = self._held[held].domains.copy(len(self._labels.column(held.term.topology_key).values))
+        counts[0] = 0
+        return counts
 
     def add(self, row: int, held: HeldTerm) -> None:
-        column = self._columns.get(held)
-        if column is None:
-            column = self._columns[held] = self._space.column(np.int32)
-            self._totals[held] = 0
+        holders = self._held.get(held)
+        if holders is None:
+            holders = self._held[held] = _Holders()
             self._filed.add(held, *_namespaces_and_selector(held.term))
-        column.data[row] += 1
-        self._totals[held] += 1
+        self._shift(holders, row, held, 1)
 
     def remove(self, row: int, held: HeldTerm) -> None:
         """Undo one ``add``."""
-        self._totals[held] -= 1
-        self._columns[held].data[row] -= 1
-        if not self._totals[held]:
+        holders = self._held[held]
+        self._shift(holders, row, held, -1)
+        if not holders.total:
             self._emptied.append(held)
             if not self._keeping:
                 self._drop_emptied()
@@ -248,9 +300,14 @@ class HeldTerms:
     def _drop_emptied(self) -> None:
         while self._emptied:
             held = self._emptied.pop()
-            if held in self._totals and not self._totals[held]:
-                del self._totals[held], self._columns[held]
+            holders = self._held.get(held)
+            if holders is not None and not holders.total:
+                del self._held[held]
                 self._filed.remove(held, *_namespaces_and_selector(held.term))
+
+    def _shift(self, holders: _Holders, row: int, held: HeldTerm, by: int) -> None:
+        holders.total += by
+        holders.domains.add(int(self._labels.column(held.term.topology_key).ids[row]), by)
 
 
 def _namespaces_and_selector(term: AffinityTerm) -> tuple[frozenset[str] | None, Selector]:

@@ -1,10 +1,13 @@
-"""Topology domains: rows that share the value of a node label, and sums over them.
+"""Topology domains: rows that share the value of a node label, and counts over them.
 
 A domain is the id of a label value (``nodes.label(key)``), so what is known of domains is an array with one entry for each
-value the label has or had; id 0 is "no such label" and is no domain.
+value the label has or had; id 0 is "no such label" and is no domain. Where all rows count, pods by domain are at hand
+(``NodeTable.pod_counts.by_domain``); these functions are for where only some do. A mask of None means all rows.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +24,8 @@ def domain_ids(nodes: NodeView, key: str) -> Ids:
     return nodes.ids(nodes.label(key))
 
 
-def domain_sums(nodes: NodeView, key: str, per_row: npt.NDArray[np.generic], rows: BoolArray | None = None) -> IntArray:
-    """Sum a column over each domain, over all rows or those of a mask; shape (values,), 0 for id 0. A fresh array.
-
-    Exact while sums stay under 2**53.
-    """
+def domain_sums(nodes: NodeView, key: str, per_row: npt.NDArray[np.integer], rows: BoolArray | None = None) -> IntArray:
+    """Sum a column over each domain; shape (values,), 0 for id 0. A fresh array. Exact while sums stay under 2**53."""
     column = nodes.label(key)
     weights = per_row if rows is None else per_row * rows
     sums = np.bincount(nodes.ids(column), weights=weights, minlength=len(column.values)).astype(np.int64)
@@ -33,18 +33,24 @@ def domain_sums(nodes: NodeView, key: str, per_row: npt.NDArray[np.generic], row
     return sums
 
 
-def domains_with(nodes: NodeView, key: str, rows: BoolArray) -> BoolArray:
-    """Say for each domain whether a row of the mask is in it; shape (values,), False for id 0."""
+def domains_with(nodes: NodeView, key: str, rows: BoolArray | None = None) -> BoolArray:
+    """Say for each domain whether the view has a row of it; shape (values,), False for id 0."""
     column = nodes.label(key)
-    held = np.zeros(len(column.values), dtype=bool)
-    held[nodes.ids(column)[rows]] = True
+    if rows is None and nodes.is_whole:
+        held: BoolArray = column.population > 0
+    else:
+        ids = nodes.ids(column)
+        held = np.zeros(len(column.values), dtype=bool)
+        held[ids if rows is None else ids[rows]] = True
     held[0] = False
     return held
 
 
-def rows_with_labels(nodes: NodeView, keys: list[str]) -> BoolArray:
-    """Say for each row whether its node has every one of these labels."""
-    mask = np.ones(len(nodes), dtype=bool)
+def rows_with_labels(nodes: NodeView, keys: Iterable[str]) -> BoolArray | None:
+    """Say for each row whether its node has every one of these labels; None if every node of the table has."""
+    mask: BoolArray | None = None
     for key in keys:
-        mask &= np.not_equal(domain_ids(nodes, key), 0)
+        if not nodes.label(key).is_everywhere:
+            there = np.not_equal(domain_ids(nodes, key), 0)
+            mask = there if mask is None else mask & there
     return mask

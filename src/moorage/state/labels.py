@@ -12,9 +12,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from moorage.state.columns import BoolArray, Column, RowSpace
+from moorage.state.columns import BoolArray, Column, IntArray, RowSpace
 
-__all__ = ["Ids", "InternedColumn", "LabelColumns"]
+__all__ = ["Ids", "InternedColumn", "LabelColumn", "LabelColumns", "Tally"]
 
 Ids = npt.NDArray[np.int32]
 T = TypeVar("T", bound=Hashable)
@@ -66,41 +66,99 @@ class InternedColumn(Generic[T]):
         return answers.take(ids)
 
 
+class Tally:
+    """How many of something there are for each id of a growing set of ids."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self, counts: IntArray | None = None) -> None:
+        self._counts = np.zeros(8, dtype=np.int64) if counts is None else counts
+
+    def add(self, at: int, by: int) -> None:
+        if at >= len(self._counts):
+            room = np.zeros(max(2 * len(self._counts), at + 1) - len(self._counts), dtype=np.int64)
+            self._counts = np.concatenate([self._counts, room])
+        self._counts[at] += by
+
+    def of(self, at: int) -> int:
+        return int(self._counts[at]) if at < len(self._counts) else 0
+
+    def copy(self, size: int) -> IntArray:
+        """Return the counts of the ids below ``size``, which no id that was counted may reach; a fresh array."""
+        counts = np.zeros(size, dtype=np.int64)
+        known = self._counts[:size]
+        counts[: len(known)] = known
+        return counts
+
+
+class LabelColumn(InternedColumn[str | None]):
+    """The column of one label key. It knows how many rows hold each value, so topology domains need not be searched for."""
+
+    __slots__ = ("_population",)
+
+    def __init__(self, space: RowSpace) -> None:
+        super().__init__(space, None)
+        self._population = Tally()
+
+    @property
+    def is_everywhere(self) -> bool:
+        """True when every row has the label."""
+        return self._population.of(0) == 0
+
+    @property
+    def population(self) -> IntArray:
+        """How many rows hold each of ``values``; a fresh array."""
+        return self._population.copy(len(self.values))
+
+    def come(self, row: int, value: str | None) -> None:
+        """Fill in a row that is new."""
+        self.set(row, value)
+        self._population.add(self.intern(value), 1)
+
+    def change(self, row: int, value: str | None) -> None:
+        self._population.add(int(self.ids[row]), -1)
+        self.come(row, value)
+
+    def go(self, value: str | None) -> None:
+        """Forget a row that held ``value``; the column itself is the space's to move."""
+        self._population.add(self.intern(value), -1)
+
+
 class LabelColumns:
     """The nodes' labels, one interned column per key that anybody asked about."""
 
     def __init__(self, space: RowSpace) -> None:
         self._space = space
-        self._columns: dict[str, InternedColumn[str | None]] = {}
+        self._columns: dict[str, LabelColumn] = {}
         self._labels: list[Mapping[str, str]] = []
 
     def of(self, row: int) -> Mapping[str, str]:
         return self._labels[row]
 
-    def column(self, key: str) -> InternedColumn[str | None]:
+    def column(self, key: str) -> LabelColumn:
         """Return the column of ``key``; made from the labels of all rows the first time."""
         column = self._columns.get(key)
         if column is None:
-            column = self._columns[key] = InternedColumn[str | None](self._space, None)
+            column = self._columns[key] = LabelColumn(self._space)
             for row, labels in enumerate(self._labels):
-                column.set(row, labels.get(key))
+                column.come(row, labels.get(key))
         return column
 
     def append(self, labels: Mapping[str, str]) -> None:
         self._labels.append(labels)
-        self._fill(len(self._labels) - 1)
+        row = len(self._labels) - 1
+        for key, column in self._columns.items():
+            column.come(row, labels.get(key))
 
     def replace(self, row: int, labels: Mapping[str, str]) -> None:
         self._labels[row] = labels
-        self._fill(row)
+        for key, column in self._columns.items():
+            column.change(row, labels.get(key))
 
     def remove(self, row: int) -> None:
         """Forget a row's labels; the last row's move into its place (the columns themselves are moved by the space)."""
+        for key, column in self._columns.items():
+            column.go(self._labels[row].get(key))
         last = self._labels.pop()
         if row < len(self._labels):
             self._labels[row] = last
-
-    def _fill(self, row: int) -> None:
-        labels = self._labels[row]
-        for key, column in self._columns.items():
-            column.set(row, labels.get(key))

@@ -7,7 +7,7 @@ row that changed, so that a cache can re-judge just those.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import blake2b
 from typing import NamedTuple
@@ -92,11 +92,11 @@ class NodeTable:
         self.nonzero_cpu = space.column()
         self.nonzero_memory = space.column()
         self.images: dict[str, ImageHolders] = {}
-        self.pod_counts = PodCounts(space)
-        self.required_affinity = HeldTerms(space)
-        self.required_anti_affinity = HeldTerms(space)
-        self.preferred_affinity = HeldTerms(space)
-        self.preferred_anti_affinity = HeldTerms(space)
+        self.pod_counts = PodCounts(space, self.labels)
+        self.required_affinity = HeldTerms(self.labels)
+        self.required_anti_affinity = HeldTerms(self.labels)
+        self.preferred_affinity = HeldTerms(self.labels)
+        self.preferred_anti_affinity = HeldTerms(self.labels)
         #: (protocol, port) → address → row → holders
         self.host_ports: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
         self.volume_use = VolumeUse()
@@ -151,12 +151,21 @@ class NodeTable:
         if node.status.images or self.nodes[row].status.images:
             self.changes.images += 1
         self._drop_images(row, self.nodes[row])
+        if node.labels != self.nodes[row].labels:
+            self._relabel(row, node.labels)
         self.nodes[row] = node
-        self.labels.replace(row, node.labels)
         for column in self._allocatable.values():
             column.data[row] = 0
         self._describe(row, node)
         return row
+
+    def _relabel(self, row: int, labels: Mapping[str, str]) -> None:
+        """Change a row's labels. Pods are counted by domain, so those on it are counted again."""
+        for pod in self.pods[row].values():
+            self._uncount(row, pod)
+        self.labels.replace(row, labels)
+        for pod in self.pods[row].values():
+            self._count(row, pod)
 
     def remove_node(self, name: str) -> list[PodInfo]:
         """Drop a node; returns the pods that were on it, which the table no longer counts."""
@@ -228,19 +237,25 @@ class NodeTable:
         """Account a pod on a row. Its UID must be new to the row."""
         self.pods[row][pod.uid] = pod
         self._account(row, pod, 1)
-        self.pod_counts.add(row, pod)
+        self._count(row, pod)
         if pod.volumes is not None:
             self.volume_use.add(row, pod)
-        for terms, held in _held_terms(self, pod):
-            terms.add(row, held)
 
     def remove_pod(self, row: int, pod: PodInfo) -> None:
         """Undo ``add_pod`` for the very info that was added."""
         del self.pods[row][pod.uid]
         self._account(row, pod, -1)
-        self.pod_counts.remove(row, pod)
+        self._uncount(row, pod)
         if pod.volumes is not None:
             self.volume_use.remove(row, pod)
+
+    def _count(self, row: int, pod: PodInfo) -> None:
+        self.pod_counts.add(row, pod)
+        for terms, held in _held_terms(self, pod):
+            terms.add(row, held)
+
+    def _uncount(self, row: int, pod: PodInfo) -> None:
+        self.pod_counts.remove(row, pod)
         for terms, held in _held_terms(self, pod):
             terms.remove(row, held)
 

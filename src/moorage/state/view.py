@@ -15,7 +15,7 @@ import numpy.typing as npt
 from moorage.api.core import Node, Taint
 from moorage.state.columns import BoolArray, Column, IntArray
 from moorage.state.counts import Counts, PodMatcher
-from moorage.state.labels import Ids, InternedColumn
+from moorage.state.labels import Ids, InternedColumn, LabelColumn
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import ImageHolders, NodeTable
 
@@ -123,7 +123,7 @@ class NodeView:
         """Declared feature sets, interned like taints."""
         return self.table.features
 
-    def label(self, key: str) -> InternedColumn[str | None]:
+    def label(self, key: str) -> LabelColumn:
         """The column of one label key; id 0 is "absent"."""
         return self.table.labels.column(key)
 

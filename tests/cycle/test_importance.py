@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from math import inf
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.cycle.importance import by_importance, earliest_start, started
+from moorage.cycle.importance import NOT_STARTED, by_importance, earliest_start, started
 from moorage.testing.builders import a_pod
 
 EARLY, LATE = "2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"
@@ -39,7 +37,7 @@ def matters_more(one, other):
     """The comparison as kube-scheduler makes it; a pod that has not started reads the clock when it is compared."""
     if one.priority != other.priority:
         return one.priority > other.priority
-    return started(one) < started(other) or started(one) == started(other) == inf
+    return started(one) < started(other) or started(one) == started(other) == NOT_STARTED
 
 
 def sorted_by_insertion(pods):
@@ -72,8 +70,9 @@ def test_earliest_start(pods, start):
     assert earliest_start(pods) == started(runs("x", 0, start))
 
 
-def test_times_are_seconds_since_1970_wherever_this_runs():
-    assert started(runs("a", 0, "1970-01-01T00:00:10Z")) == 10
-    assert started(runs("a", 0, "1970-01-01T00:00:10.5Z")) == 10.5
-    assert started(runs("a", 0, "1970-01-01T00:00:10")) == 10
-    assert started(runs("a")) == inf
+def test_times_are_microseconds_since_1970_wherever_this_runs():
+    assert started(runs("a", 0, "1970-01-01T00:00:10Z")) == 10_000_000
+    assert started(runs("a", 0, "1970-01-01T00:00:10.5Z")) == 10_500_000
+    assert started(runs("a", 0, "1970-01-01T00:00:10")) == 10_000_000
+    assert started(runs("a", 0, "2026-01-01T00:00:00.000001Z")) - started(runs("a", 0, "2026-01-01T00:00:00Z")) == 1
+    assert started(runs("a")) == NOT_STARTED

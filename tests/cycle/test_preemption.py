@@ -1,4 +1,4 @@
-"""Preemption finds the nodes that can help, the least victims on each, and the node where it does the least harm."""
+"""Preemption finds the nodes that can help, and chooses the one where it does the least harm."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.cycle.attempt import FailedAttempt
 from moorage.cycle.disruption import Budgets
-from moorage.cycle.preemption import NO_VICTIMS, NOT_HELPFUL, Candidate, Victims, choose, find_candidates, select_victims
-from moorage.framework.profile import make_profile
-from moorage.framework.running import run_filter, run_pre_filter
-from moorage.framework.verdict_table import Verdicts, fit_error
-from moorage.framework.verdicts import Code, Status
+from moorage.cycle.preemption import NOT_HELPFUL, Candidate, choose, find_candidates
+from moorage.cycle.ranking import Ranking
+from moorage.cycle.reprieve import Victims
+from moorage.framework.verdict_table import fit_error
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_ports import NodePorts
 from moorage.plugins.node_resources_fit import NodeResourcesFit
+from moorage.testing.attempts import failed_attempt
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
-RULES = (NodeAffinity, NodePorts, NodeResourcesFit)
 NO_BUDGETS = Budgets([])
 
 
@@ -51,127 +49,12 @@ def budget(allowed, **labels):
     return msgspec.convert(document, PodDisruptionBudget)
 
 
-def attempt(cluster, pod, nominated: Mapping[str, list] = {}):
-    """The pod's failed attempt, with three rules to judge by."""
-    points = {"preFilter": [], "filter": []}
-    for rule in RULES:
-        for point, method in (("preFilter", "pre_filter"), ("filter", "filter")):
-            if hasattr(rule, method):
-                points[point].append(rule.name)
-    profile = make_profile("default", {rule.name: rule() for rule in RULES}, points, {})
-    snapshot = cluster.snapshot
-    found = run_pre_filter(profile, pod, snapshot)
-    verdicts = Verdicts(len(snapshot.table))
-    run_filter(profile, found, pod, snapshot.nodes, verdicts)
-    return FailedAttempt(profile, found, pod, snapshot, verdicts, nominated)
-
-
-def victims_on(cluster, pod, budgets=(), nominated: Mapping[str, list] = {}, row=0):
-    with attempt(cluster, pod, nominated).what_if(row) as what_if:
-        return select_victims(pod, what_if, Budgets(budgets))
+def attempt(cluster, pod, nominated: Mapping[str, list] = {}, others=()):
+    return failed_attempt([NodeAffinity(), NodePorts(), NodeResourcesFit(), *others], pod, cluster.snapshot, nominated)
 
 
 def names(pods):
     return " ".join(pod.name for pod in pods)
-
-
-# -- victims on one node ------------------------------------------------------------------------------------------------
-
-ONE_NODE = {  # pods on a node with 4 CPUs; what the pod of priority 10 wants; who has to go
-    "the one that is there": ([wants(4, 1, "a")], wants(1, 10), "a"),
-    "the least important": ([wants(2, 1, "a"), wants(2, 2, "b")], wants(2, 10), "a"),
-    "the one that started last": ([wants(2, 1, "a", start=1), wants(2, 1, "b", start=2)], wants(2, 10), "b"),
-    "not one that could stay": ([wants(3, 1, "a"), wants(1, 2, "b")], wants(3, 10), "a"),
-    "several": ([wants(1, 1, "a"), wants(2, 2, "b"), wants(1, 3, "c")], wants(3, 10), "b a"),
-    "a big one that matters more goes where a small one can stay": ([wants(3, 5, "a"), wants(1, 1, "b")], wants(2, 10), "a"),
-    "only those of lower priority": ([wants(2, 10, "a"), wants(2, 9, "b")], wants(2, 10), "b"),
-    "for a port": ([wants(1, 1, "a", ports=[80]), wants(1, 0, "b")], wants(1, 10, ports=[80]), "a"),
-    "for room and a port": ([wants(2, 2, "a", ports=[80]), wants(2, 1, "b")], wants(4, 10, ports=[80]), "a b"),
-}
-
-
-@pytest.mark.parametrize(("there", "pod", "victims"), ONE_NODE.values(), ids=ONE_NODE)
-def test_who_has_to_go(there, pod, victims):
-    answer = victims_on(a_cluster([node("n")], {"n": there}), pod)
-    assert names(answer.pods) == victims
-    assert answer.violations == 0
-
-
-NOBODY_LESSER = Status(Code.UNRESOLVABLE, "", (NO_VICTIMS,))
-
-
-def full(code):
-    return Status(code, "NodeResourcesFit", ("Insufficient cpu",))
-
-
-NOBODY = {  # pods on a node with 4 CPUs, the pod, why not
-    "nobody is there": ([], wants(5, 10), NOBODY_LESSER),
-    "all matter as much or more": (
-        [wants(2, 10, "a"), wants(2, 11, "b")],
-        wants(1, 10),
-        NOBODY_LESSER,
-    ),
-    "it would not fit without them": (
-        [wants(3, 10, "a"), wants(1, 1, "b")],
-        wants(2, 10),
-        full(Code.UNSCHEDULABLE),
-    ),
-    "the node could never hold it": (
-        [wants(1, 1, "a")],
-        wants(5, 10),
-        full(Code.UNRESOLVABLE),
-    ),
-}
-
-
-@pytest.mark.parametrize(("there", "pod", "why_not"), NOBODY.values(), ids=NOBODY)
-def test_nobody_can_help(there, pod, why_not):
-    assert victims_on(a_cluster([node("n")], {"n": there}), pod) == why_not
-
-
-A, B, C = wants(1, 1, "a", 1, {"app": "a"}), wants(1, 2, "b", 1, {"app": "b"}), wants(2, 3, "c", 1, {"app": "c"})
-
-BUDGETED = {  # budgets, CPUs wanted, victims, how many of them exceed
-    "no budget: the least important": ([], 1, "a", 0),
-    "the one within its budget, though it matters more": ([budget(0, app="a")], 1, "b", 0),
-    "one that its budget allows": ([budget(1, app="a")], 1, "a", 0),
-    "all exceed": ([budget(0, app=app) for app in "abc"], 1, "a", 1),
-    "exceeding ones go when they must": ([budget(0, app="a")], 4, "c b a", 1),
-    "victims of both kinds by importance": ([budget(0, app="a"), budget(-1, app="b")], 4, "c b a", 2),
-    "put back before those that matter more": ([budget(0, app="a"), budget(0, app="b")], 2, "c", 0),
-    "the exceeding one stays where it can": ([budget(0, app="b")], 3, "c a", 0),
-}
-
-
-@pytest.mark.parametrize(("budgets", "cpu", "victims", "violations"), BUDGETED.values(), ids=BUDGETED)
-def test_budgets(budgets, cpu, victims, violations):
-    answer = victims_on(a_cluster([node("n")], {"n": [A, B, C]}), wants(cpu, 10), budgets)
-    assert (names(answer.pods), answer.violations) == (victims, violations)
-
-
-def test_a_port_that_two_claim_is_free_once_one_of_them_is_gone():
-    there = [wants(1, 20, "a", ports=[80]), wants(1, 1, "b", ports=[80])]
-    assert names(victims_on(a_cluster([node("n")], {"n": there}), wants(1, 10, ports=[80])).pods) == "b"
-
-
-NOMINATED = {  # CPUs wanted, priority of a pod nominated to the node that wants 2 CPUs, who has to go
-    "one of higher priority keeps its room": (2, 11, "b a"),
-    "one of the same priority too": (2, 10, "b a"),
-    "one of lower priority does not": (2, 9, "a"),
-}
-
-
-@pytest.mark.parametrize(("cpu", "priority", "victims"), NOMINATED.values(), ids=NOMINATED)
-def test_room_for_nominated_pods(cpu, priority, victims):
-    cluster = a_cluster([node("n")], {"n": [wants(2, 1, "a"), wants(2, 2, "b")]})
-    answer = victims_on(cluster, wants(cpu, 10), nominated={"n": [wants(2, priority, "other")]})
-    assert names(answer.pods) == victims
-
-
-def test_the_pods_own_nomination_does_not_stand_against_it():
-    pod = wants(4, 10)
-    cluster = a_cluster([node("n")], {"n": [wants(1, 1, "a")]})
-    assert names(victims_on(cluster, pod, nominated={"n": [pod]}).pods) == "a"
 
 
 # -- the choice ---------------------------------------------------------------------------------------------------------
@@ -213,7 +96,7 @@ def test_of_equals_the_first():
 
 
 def search(cluster, pod, percentage=10, absolute=100, budgets=NO_BUDGETS, nominated: Mapping[str, list] = {}):
-    return find_candidates(attempt(cluster, pod, nominated), budgets, percentage, absolute)
+    return find_candidates(attempt(cluster, pod, nominated), budgets, percentage, absolute, Ranking())
 
 
 def test_only_nodes_that_evicting_might_open_are_tried():
@@ -292,7 +175,7 @@ def test_a_node_that_needs_no_victim_is_a_contradiction():
     cluster = crowd(2)
     tried = attempt(cluster, wants(1, 10))
     cluster.table.update_node(node("n1", cpu=8))
-    found = find_candidates(tried, NO_BUDGETS, 10, 100)
+    found = find_candidates(tried, NO_BUDGETS, 10, 100, Ranking())
     assert found.errors == ['expected at least one victim pod on node "n1"']
     assert [candidate.row for candidate in found.candidates] == [0]
 
@@ -421,3 +304,32 @@ def test_victims_are_lesser_and_enough_and_none_too_many(cluster, want, priority
             real.table.remove_pod(row, victim)
         for victim in victims:
             real.table.add_pod(row, victim)
+
+
+class Watcher:
+    """Passes every node, but might look at pods: nodes have to be tried one by one for its sake."""
+
+    name = "Watcher"
+
+    def filter(self, state, nodes):
+        return ()
+
+
+nominations = st.dictionaries(st.sampled_from(["n0", "n1", "n2", "gone"]), st.lists(plain_pods, min_size=1, max_size=2))
+
+
+@given(clusters.map(named), st.integers(1, 6), st.sampled_from([0, 5, 6, 9]), budgets, nominations, st.integers(1, 4))
+@settings(max_examples=150, deadline=None)
+def test_the_search_finds_the_same_many_nodes_at_once_or_one_by_one(cluster, want, priority, allowed, nominated, enough):
+    real = built(cluster)
+    limits = Budgets([budget(count, app=app) for app, count in allowed.items()])
+    waiting = {
+        name: [wants(p.cpu, p.priority, f"{name}-{at}") for at, p in enumerate(pods)] for name, pods in nominated.items()
+    }
+    pod = wants(want, priority)
+    fast, slow = (
+        find_candidates(attempt(real, pod, waiting, others), limits, 0, enough, Ranking()) for others in ((), (Watcher(),))
+    )
+    assert (fast.candidates, fast.errors) == (slow.candidates, slow.errors)
+    if not fast.candidates:
+        assert fast.verdicts.histogram() == slow.verdicts.histogram()

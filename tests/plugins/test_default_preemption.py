@@ -132,27 +132,28 @@ def outcome_with(rule, *placed):
     names = [f"n{at}" for at in range(len(placed))]
     cluster = a_cluster(map(node, names), dict(zip(names, placed, strict=True)))
     plugins = {p.name: p for p in (rule, NodeResourcesFit(), DefaultPreemption())}
-    points = {"preFilter": ["NodeResourcesFit"], "filter": [rule.name, "NodeResourcesFit"], "postFilter": ["DefaultPreemption"]}
+    points = {point: [rule.name, "NodeResourcesFit"] for point in ("preFilter", "filter")}
+    points["postFilter"] = ["DefaultPreemption"]
     return Cycle().decide(make_profile("default", plugins, points, {}), wants(2, 10), cluster.snapshot).post_filter
 
 
 def test_a_node_that_needs_no_victim_is_an_error_unless_another_helps():
-    class Fickle:
-        """Says no the first time, and yes ever after."""
+    class Forgetful:
+        """Is told that a pod goes, and forgets that it comes back."""
 
-        name = "Fickle"
+        name = "Forgetful"
 
-        def __init__(self):
-            self.seen = set()
+        def pre_filter(self, pod, snapshot):
+            return "full"
+
+        def remove_pod(self, state, pod, other, one):
+            return "free"
 
         def filter_node(self, state, one):
-            if one.name in self.seen:
-                return None
-            self.seen.add(one.name)
-            return Hold.because("not yet")
+            return Hold.because("full") if state == "full" else None
 
     def outcome(*placed):
-        return outcome_with(Fickle(), *placed)
+        return outcome_with(Forgetful(), *placed)
 
     text = 'expected at least one victim pod on node "{}"'
     assert outcome([wants(1, 1, "a")]) == PostFilterResult(Code.ERROR, (f"preemption: {text.format('n0')}",))
@@ -166,6 +167,9 @@ def test_a_node_that_cannot_be_judged_is_an_error_unless_another_helps():
         """Cannot make sense of the first node once nobody is on it."""
 
         name = "Lost"
+
+        def pre_filter(self, pod, snapshot):
+            return None
 
         def filter(self, state, nodes):
             yield Reject(nodes.named(["n0"]) & (nodes.pod_count == 0), "no such claim", error=True)

@@ -1,25 +1,33 @@
-"""What-ifs: Filter run over one node as it would be with some pods gone and others come.
+"""What-ifs: Filter run over nodes as they would be with some pods gone and others come.
 
 The node table itself is changed for the length of the block and put back afterwards; plugins whose PreFilter state hangs on
 other pods are told of each move. Preemption asks through this, and so does Filter where pods are nominated to a node.
+
+Within one what-if most rules need to be asked but once: a taint is there whoever else is on the node. And where every rule
+that is at work reads no more of pods than sums, many nodes are tried at once, with their columns moved instead of their pods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from types import TracebackType
 
 import numpy as np
+import numpy.typing as npt
 
-from moorage.framework.profile import Profile
+from moorage.framework.points import Depends
+from moorage.framework.profile import Profile, Step
 from moorage.framework.running import PreFiltered, run_filter, shifted
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Status
 from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["FailedAttempt", "Nominated", "OneNode", "contenders", "judge_with_nominated"]
+__all__ = ["FailedAttempt", "ManyNodes", "Nominated", "OneNode", "contenders", "judge_with_nominated"]
 
 #: Node name → pods nominated to it, most important first.
 Nominated = Mapping[str, Sequence[PodInfo]]
@@ -31,17 +39,23 @@ def contenders(nominated: Iterable[PodInfo], pod: PodInfo) -> list[PodInfo]:
 
 
 class OneNode:
-    """One node with pods moved on and off it, until the block ends."""
+    """One node with pods moved on and off it, until the block ends.
+
+    ``rest`` is the profile without the Filter plugins that look at no pods: once the pod has fitted, they need not be asked
+    again. Without it all are asked every time.
+    """
 
     def __init__(
-        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, row: int, nominated: Sequence[PodInfo]
-    ) -> None:
+        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, row: int, nominated: Sequence[PodInfo],
+        rest: Profile | None = None,
+    ) -> None:  # fmt: skip
         self._profile = profile
         self._found = found
         self._pod = pod
         self._snapshot = snapshot
         self._row = row
         self._nominated = contenders(nominated, pod)
+        self._rest = rest
         self._block = snapshot.table.what_if(row)
 
     def __enter__(self) -> OneNode:
@@ -73,16 +87,71 @@ class OneNode:
                 for other in self._nominated:
                     if other.uid not in present:
                         crowded.add(other)
-                status = crowded._judge()
+                status = crowded.refused_by()
             if status is not None:
                 return status
-        return self._judge()
+        status = self._judge()
+        if status is None and self._rest is not None:
+            self._profile = self._rest
+        return status
 
     def _judge(self) -> Status | None:
         verdicts = Verdicts(len(self._snapshot.table))
         view = NodeView(self._snapshot, np.array([self._row], dtype=np.intp))
         run_filter(self._profile, self._found, self._pod, view, verdicts)
         return verdicts.status(self._row)
+
+
+class ManyNodes:
+    """Several nodes with sums over their pods changed, until the block ends. The pods themselves stay where they are.
+
+    ``sums`` are the columns that may change: the number of pods, then each resource's requests.
+    """
+
+    def __init__(
+        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, rows: npt.NDArray[np.intp], rest: Profile
+    ) -> None:
+        self._profile = profile
+        self._found = found
+        self._pod = pod
+        self._snapshot = snapshot
+        self._rows = rows
+        self._rest = rest
+        table = snapshot.table
+        self.resources = table.resources_requested
+        self._sums = [table.pod_count, *map(table.requested, self.resources)]
+        self._before: list[IntArray] = []
+
+    def __enter__(self) -> ManyNodes:
+        self._before = [column.data[self._rows] for column in self._sums]
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for column, before in zip(self._sums, self._before, strict=True):
+            column.data[self._rows] = before
+
+    def shift(self, at: npt.NDArray[np.intp], amounts: IntArray) -> None:
+        """Add to the sums of some of the nodes.
+
+        Shapes  at (n,): positions among the rows, no two alike; amounts (n, 1 + resources)
+        """
+        rows = self._rows[at]
+        for column, amount in zip(self._sums, amounts.T, strict=True):
+            column.data[rows] += amount
+
+    def verdicts(self, at: npt.NDArray[np.intp]) -> Verdicts:
+        """Filter some of the nodes as they are now."""
+        return self._filtered(self._profile, at)
+
+    def fits(self, at: npt.NDArray[np.intp]) -> BoolArray:
+        """Say of some of the nodes, on which the pod has fitted before, whether it still does; shape of ``at``."""
+        still: BoolArray = self._filtered(self._rest, at).ids[self._rows[at]] == 0
+        return still
+
+    def _filtered(self, profile: Profile, at: npt.NDArray[np.intp]) -> Verdicts:
+        verdicts = Verdicts(len(self._snapshot.table))
+        run_filter(profile, self._found, self._pod, NodeView(self._snapshot, self._rows[at]), verdicts)
+        return verdicts
 
 
 def judge_with_nominated(
@@ -111,8 +180,33 @@ class FailedAttempt:
 
     def what_if(self, row: int) -> OneNode:
         """Open a what-if on one row; use it as a context manager."""
-        return OneNode(self._profile, self.found, self.pod, self.snapshot, row, self.nominated(row))
+        return OneNode(self._profile, self.found, self.pod, self.snapshot, row, self.nominated(row), self._rest)
+
+    def what_ifs(self, rows: npt.NDArray[np.intp]) -> ManyNodes | None:
+        """Open what-ifs on many rows at once, none of them ``contended``; None where a rule has to see the pods themselves."""
+        for step in self._rest.at("filter"):
+            if step.name not in self.found.skipped and not getattr(step.plugin, "sums_only", False):
+                return None
+        return ManyNodes(self._profile, self.found, self.pod, self.snapshot, rows, self._rest)
 
     def nominated(self, row: int) -> tuple[PodInfo, ...]:
         """Pods nominated to the row's node, most important first."""
         return tuple(self._nominated.get(self.snapshot.table.nodes[row].name, ()))
+
+    @cached_property
+    def contended(self) -> frozenset[int]:
+        """Rows with nominated pods that the pod has to leave room for."""
+        row_of = self.snapshot.table.row_of
+        return frozenset(
+            row_of[name] for name, pods in self._nominated.items() if name in row_of and contenders(pods, self.pod)
+        )
+
+    @cached_property
+    def _rest(self) -> Profile:
+        """The profile without Filter plugins that look at no pods."""
+        looking = tuple(step for step in self._profile.at("filter") if _looks_at_pods(step))
+        return replace(self._profile, steps={**self._profile.steps, "filter": looking})
+
+
+def _looks_at_pods(step: Step) -> bool:
+    return getattr(step.plugin, "depends", Depends.CLUSTER) is not Depends.NODES

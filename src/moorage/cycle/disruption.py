@@ -28,6 +28,10 @@ class Budgets:
             if not selector.is_empty and not selector.matches_nothing:
                 self._in_namespace.setdefault(budget.metadata.namespace, []).append((selector, budget))
 
+    def __bool__(self) -> bool:
+        """False if there is no budget that could match a pod."""
+        return bool(self._in_namespace)
+
     def split(self, pods: Iterable[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
         """Say which pods would exceed a budget if they went one after the other in this order: ``(those, the others)``.
 

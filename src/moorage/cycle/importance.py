@@ -7,13 +7,17 @@ kube-scheduler reads the clock twice and finds the one it looks at first older, 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from math import inf
+from typing import Final
 
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["by_importance", "earliest_start", "started"]
+__all__ = ["NOT_STARTED", "by_importance", "earliest_start", "started"]
+
+#: When pods started that have not: later than any other.
+NOT_STARTED: Final = 2**63 - 1
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def by_importance(pods: Iterable[PodInfo]) -> list[PodInfo]:
@@ -25,12 +29,12 @@ def by_importance(pods: Iterable[PodInfo]) -> list[PodInfo]:
     keyed = []
     for at, pod in enumerate(pods):
         start = started(pod)
-        keyed.append((-pod.priority, start, at if start < inf else -at, pod))
+        keyed.append((-pod.priority, start, at if start < NOT_STARTED else -at, pod))
     keyed.sort(key=lambda entry: entry[:3])
     return [pod for *_, pod in keyed]
 
 
-def earliest_start(pods: Iterable[PodInfo]) -> float:
+def earliest_start(pods: Iterable[PodInfo]) -> int:
     """Return when the first of the pods with the highest priority started, as ``started`` does; at least one pod is needed.
 
     Source  scheduler/util/utils.go, GetEarliestPodStartTime
@@ -39,13 +43,13 @@ def earliest_start(pods: Iterable[PodInfo]) -> float:
     return start
 
 
-def started(pod: PodInfo) -> float:
-    """Return when the pod started, in seconds since 1970; infinity if it has not."""
+def started(pod: PodInfo) -> int:
+    """Return when the pod started, in microseconds since 1970; ``NOT_STARTED`` if it has not."""
     text = pod.status.start_time
-    return inf if text is None else _instant(text)
+    return NOT_STARTED if text is None else _instant(text)
 
 
 @lru_cache(maxsize=65_536)
-def _instant(text: str) -> float:
+def _instant(text: str) -> int:
     moment = datetime.fromisoformat(text)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    return ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)

@@ -1,45 +1,41 @@
 """Preemption: which pods of lower priority would have to go, and where, for a pod that fits nowhere?
 
-On each node that might help, all pods of lower priority are taken away in a what-if. If the pod fits then, they are put back
-one at a time, the most important first, as long as it still fits: those that cannot be are the victims there. Of all such nodes
-the one where the least harm is done is chosen. Nothing is changed here; the answer is a value.
+Nodes that might help are tried in what-ifs (see ``moorage.cycle.reprieve``) until there are enough candidates. Of these the one
+where the least harm is done is chosen. Nothing is changed here; the answer is a value.
 
-Source  kube-scheduler 1.36, framework/preemption/preemption.go and plugins/defaultpreemption/default_preemption.go
+Source  kube-scheduler 1.36, framework/preemption/preemption.go
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from moorage.cycle.disruption import Budgets
-from moorage.cycle.importance import by_importance, earliest_start
-from moorage.framework.points import Attempt, WhatIf
+from moorage.cycle.importance import earliest_start
+from moorage.cycle.ranking import Ranking
+from moorage.cycle.reprieve import Victims, select_victims, select_victims_everywhere
+from moorage.framework.points import Attempt
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status
-from moorage.state.pod_info import PodInfo
 
-__all__ = ["NOT_HELPFUL", "NO_VICTIMS", "Candidate", "Search", "Victims", "choose", "find_candidates", "select_victims"]
+__all__ = ["NOT_HELPFUL", "Candidate", "Search", "choose", "find_candidates"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
-NOT_HELPFUL = "Preemption is not helpful for scheduling"
-NO_VICTIMS = "No preemption victims found for incoming pod"
-_NOBODY_HAS_TO_GO = 'expected at least one victim pod on node "{}"'
+NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
+_NOBODY_HAS_TO_GO: Final = 'expected at least one victim pod on node "{}"'
 
 #: Added to each priority before they are summed, so that fewer victims of a negative priority never look worse than more.
-_LIFT = 2**31
+_LIFT: Final = 2**31
+#: Nodes tried at once, at least.
+_BATCH: Final = 256
 
-
-class Victims(NamedTuple):
-    """Pods that have to go, the most important first, and how many of them exceed a disruption budget."""
-
-    pods: tuple[PodInfo, ...]
-    violations: int = 0
+_Rows = npt.NDArray[np.intp]
 
 
 class Candidate(NamedTuple):
@@ -57,45 +53,50 @@ class Search:
     """
 
     verdicts: Verdicts
-    candidates: list[Candidate] = field(default_factory=list)
-    errors: list[str] = field(default_factory=list)
+    candidates: list[Candidate]
+    errors: list[str]
 
 
-def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolute: int) -> Search:
+def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolute: int, ranking: Ranking) -> Search:
     """Try the nodes that Filter refused for reasons that evicting might lift, until there are enough candidates.
 
     Enough is ``percentage`` of those nodes, at least ``absolute``, one of them within all budgets. kube-scheduler starts
     anywhere; here the search starts with the node that came first, or where there are more nodes than have to be found, at
     a place that hangs on the pod's UID alone.
     """
-    verdicts = Verdicts(len(attempt.verdicts))
-    verdicts.refuse(np.arange(len(verdicts)), Status(Code.UNRESOLVABLE, "", (NOT_HELPFUL,)))
-    search = Search(verdicts)
     rows = attempt.verdicts.rows_with(Code.UNSCHEDULABLE)
-    rows = rows[np.argsort(attempt.snapshot.table.arrival.view[rows])]
+    rows = rows[np.argsort(attempt.snapshot.table.arrival.view[rows], kind="stable")]
     wanted = min(len(rows), max(len(rows) * percentage // 100, absolute))
     within: list[Candidate] = []
     beyond: list[Candidate] = []
-    for row in map(int, _turned(rows, wanted, attempt.pod.uid)):
-        with attempt.what_if(row) as node:
-            victims = select_victims(attempt.pod, node, budgets)
+    errors: list[str] = []
+    rows_of: dict[int, tuple[Status, list[int]]] = {}
+    for row, victims in _tried(attempt, _turned(rows, wanted, attempt.pod.uid), max(wanted, _BATCH), budgets, ranking):
         if isinstance(victims, Status):
-            verdicts.refuse(row, victims)
+            rows_of.setdefault(id(victims), (victims, []))[1].append(row)
             if victims.code is Code.ERROR:
-                search.errors.append(victims.message)
+                errors.append(victims.message)
         elif not victims.pods:
-            search.errors.append(_NOBODY_HAS_TO_GO.format(attempt.snapshot.table.nodes[row].name))
+            errors.append(_NOBODY_HAS_TO_GO.format(attempt.snapshot.table.nodes[row].name))
         else:
             found = beyond if victims.violations else within
             if len(found) < wanted:
                 found.append(Candidate(row, victims))
             if within and len(within) + len(beyond) >= wanted:
                 break
-    search.candidates.extend([*within, *beyond])
-    return search
+    return Search(_explained(len(attempt.verdicts), rows_of.values()), [*within, *beyond], errors)
 
 
-def _turned(rows: npt.NDArray[np.intp], wanted: int, uid: str) -> npt.NDArray[np.intp]:
+def _explained(rows: int, refused: Iterable[tuple[Status, list[int]]]) -> Verdicts:
+    """Return a status for each row: why it is no candidate."""
+    verdicts = Verdicts(rows)
+    verdicts.refuse(np.arange(rows), Status(Code.UNRESOLVABLE, "", (NOT_HELPFUL,)))
+    for status, of_rows in refused:
+        verdicts.refuse(np.array(of_rows), status)
+    return verdicts
+
+
+def _turned(rows: _Rows, wanted: int, uid: str) -> _Rows:
     """Return the rows, starting elsewhere for each pod where not all have to be tried."""
     if wanted >= len(rows):
         return rows
@@ -103,56 +104,71 @@ def _turned(rows: npt.NDArray[np.intp], wanted: int, uid: str) -> npt.NDArray[np
     return np.concatenate([rows[start:], rows[:start]])
 
 
-def select_victims(pod: PodInfo, node: WhatIf, budgets: Budgets) -> Victims | Status:
-    """Return the pods on a node that have to go for ``pod``, or why nothing there helps.
+def _tried(
+    attempt: Attempt, rows: _Rows, batch: int, budgets: Budgets, ranking: Ranking
+) -> Iterator[tuple[int, Victims | Status]]:
+    """Yield each row with its victims or the reason why it does not help, in the order of ``rows``.
 
-    None of them could be spared without evicting one that is more important, or that a budget protects, instead. The what-if is
-    left with the victims gone.
-    Source  plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode
+    Rows are tried many at once where that is possible; ``batch`` at first, then more, since few were of use.
     """
-    lower = [other for other in node.node.pods if other.priority < pod.priority]
-    if not lower:
-        return Status(Code.UNRESOLVABLE, "", (NO_VICTIMS,))
-    for other in lower:
-        node.remove(other)
-    refused = node.refused_by()
-    if refused is not None:
-        return refused
-    exceeding, others = budgets.split(by_importance(lower))
-    costly = _not_spared(node, exceeding)
-    victims = [*costly, *_not_spared(node, others)]
-    if exceeding and others:
-        victims = by_importance(victims)
-    return Victims(tuple(victims), len(costly))
+    start = 0
+    while start < len(rows):
+        chunk: _Rows = rows[start : start + batch]
+        start, batch = start + batch, 4 * batch
+        together = chunk if not attempt.contended else chunk[[row not in attempt.contended for row in chunk.tolist()]]
+        many = attempt.what_ifs(together) if len(together) else None
+        answers: dict[int, Victims | Status] = {}
+        if many is not None:
+            ranked = ranking.of(attempt.snapshot.table, together.tolist())
+            with many as nodes:
+                found = select_victims_everywhere(attempt.pod, nodes, ranked, together, budgets)
+            answers = dict(zip(together.tolist(), found, strict=True))
+        for row in chunk.tolist():
+            yield row, answers[row] if row in answers else _on_one_node(attempt, row, budgets)
 
 
-def _not_spared(node: WhatIf, pods: Sequence[PodInfo]) -> list[PodInfo]:
-    """Put the pods back in turn; return those beside which there is no room, and leave them off."""
-    left_off: list[PodInfo] = []
-    for other in pods:
-        node.add(other)
-        if node.refused_by() is not None:
-            node.remove(other)
-            left_off.append(other)
-    return left_off
+def _on_one_node(attempt: Attempt, row: int, budgets: Budgets) -> Victims | Status:
+    with attempt.what_if(row) as node:
+        return select_victims(attempt.pod, node, budgets)
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate:
     """Return the candidate that does the least harm; there must be one. Of equals the first.
 
-    Harm is measured by: budgets exceeded; the highest priority among the victims; the sum of their priorities; their
-    number; how long the most important of them have run.
     Source  framework/preemption/preemption.go, pickOneNodeForPreemption
     """
-    return min(candidates, key=_harm)
+    left = candidates
+    for harm in _HARMS:
+        amounts = [harm(candidate.victims) for candidate in left]
+        least = min(amounts)
+        left = [candidate for candidate, amount in zip(left, amounts, strict=True) if amount == least]
+        if len(left) == 1:
+            break
+    return left[0]
 
 
-def _harm(candidate: Candidate) -> tuple[int, int, int, int, float]:
-    pods, violations = candidate.victims
-    return (
-        violations,
-        pods[0].priority,
-        sum(pod.priority + _LIFT for pod in pods),
-        len(pods),
-        -earliest_start(pods),
-    )
+def _budgets_exceeded(victims: Victims) -> int:
+    return victims.violations
+
+
+def _highest_priority(victims: Victims) -> int:
+    return victims.pods[0].priority
+
+
+def _sum_of_priorities(victims: Victims) -> int:
+    return sum(pod.priority + _LIFT for pod in victims.pods)
+
+
+def _number(victims: Victims) -> int:
+    return len(victims.pods)
+
+
+def _time_run(victims: Victims) -> int:
+    """How long the most important of them have run, up to an arbitrary now."""
+    return -earliest_start(victims.pods)
+
+
+#: What counts as harm, the gravest first.
+_HARMS: Final[tuple[Callable[[Victims], int], ...]] = (
+    _budgets_exceeded, _highest_priority, _sum_of_priorities, _number, _time_run,
+)  # fmt: skip

@@ -32,7 +32,8 @@ the state that holds then (a new one: the old must stay good). A plugin that has
 
 A plugin that judges columns may offer ``filter_node`` or ``score_node`` as well, with the same answers: they are asked where a
 single row has changed. One whose ``normalize`` looks at nothing but a row's own raw score and the highest of all may say so
-with ``scales_by_highest = True``.
+with ``scales_by_highest = True``. One whose Filter reads nothing of the pods on a node but their number and what they request
+in sum (``pod_count``, ``requested``) may say so with ``sums_only = True``: preemption then tries many nodes at once.
 
 Optional besides: ``wakes_on()`` yields the events after which a pod that the plugin turned down is worth another try
 (without it: any event); ``sign(pod)`` returns everything the plugin reads of a pod, so that pods with equal signatures
@@ -47,11 +48,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
+
 from moorage.framework.effects import Effect
 from moorage.framework.events import Wake
 from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status, Wait
 from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
+from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
@@ -63,7 +67,7 @@ __all__ = [
     "POINTS", "AnyPlugin", "Attempt", "BindPlugin", "Depends", "FilterNodePlugin", "FilterPlugin", "NormalizePlugin",
     "PermitPlugin", "Plugin", "PostBindPlugin", "PostFilterPlugin", "PostFilterResult", "PreBindPlugin", "PreEnqueuePlugin",
     "PreFilterPlugin", "PreScorePlugin", "QueueSortPlugin", "ReservePlugin", "ScoreNodePlugin", "ScorePlugin", "Signature",
-    "SortableQueued", "WhatIfPlugin", "points_of",
+    "SortableQueued", "WhatIf", "WhatIfPlugin", "WhatIfs", "points_of",
 ]  # fmt: skip
 
 #: What a plugin reads of a pod, by a name shared between plugins that read the same.
@@ -166,8 +170,15 @@ class Attempt(Protocol):
     def what_if(self, row: int) -> WhatIf:
         """Open a what-if on one row; use it as a context manager."""
 
+    def what_ifs(self, rows: npt.NDArray[np.intp]) -> WhatIfs | None:
+        """Open what-ifs on many rows at once, none of them ``contended``; None where a rule has to see the pods themselves."""
+
     def nominated(self, row: int) -> tuple[PodInfo, ...]:
         """Pods nominated to the row's node, most important first."""
+
+    @property
+    def contended(self) -> frozenset[int]:
+        """Rows with nominated pods that the pod has to leave room for."""
 
 
 class WhatIf(Protocol):
@@ -185,6 +196,25 @@ class WhatIf(Protocol):
 
         The status names the plugin that said no; its code is ERROR if that plugin could not judge the node.
         """
+
+
+class WhatIfs(Protocol):
+    """Many nodes with the sums over their pods changed, until the block ends. ``at`` are positions among the rows."""
+
+    def __enter__(self) -> WhatIfs: ...
+    def __exit__(self, *exc: object) -> None: ...
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The resources that are summed."""
+
+    def shift(self, at: npt.NDArray[np.intp], amounts: IntArray) -> None:
+        """Add to the sums of these nodes: a row of amounts each, the number of pods first, then one for each resource."""
+
+    def verdicts(self, at: npt.NDArray[np.intp]) -> Verdicts:
+        """Run Filter on these nodes as they are now."""
+
+    def fits(self, at: npt.NDArray[np.intp]) -> BoolArray:
+        """Say of nodes on which the pod has fitted before whether it still does; shape of ``at``."""
 
 
 @runtime_checkable

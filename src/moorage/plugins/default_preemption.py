@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cycle.disruption import Budgets
 from moorage.cycle.preemption import Search, choose, find_candidates
+from moorage.cycle.ranking import Ranking
 from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
@@ -71,6 +72,7 @@ class DefaultPreemption:
         self._args = args or DefaultPreemptionArgs()
         self._gates = FeatureGates()
         self._handle: Handle | None = None
+        self._ranking = Ranking()
 
     def attach(self, handle: Handle) -> None:
         self._gates = handle.gates
@@ -91,8 +93,9 @@ class DefaultPreemption:
         if why_not:
             return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {why_not}",))
         budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values())
+        args = self._args
         search = find_candidates(
-            attempt, budgets, self._args.min_candidate_nodes_percentage, self._args.min_candidate_nodes_absolute
+            attempt, budgets, args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute, self._ranking
         )
         if not search.candidates:
             return _nothing_helps(search)

@@ -99,6 +99,7 @@ class NodeResourcesFit:
     name = "NodeResourcesFit"
     Args = NodeResourcesFitArgs
     depends = Depends.ROW
+    sums_only = True
 
     def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
         args = args or NodeResourcesFitArgs()

@@ -118,6 +118,11 @@ class NodeTable:
         """What the pods on each row request, in the same units."""
         return self._resource(self._requested, resource)
 
+    @property
+    def resources_requested(self) -> tuple[str, ...]:
+        """Every resource that ``requested`` was ever asked for or a pod has requested; new ones come last."""
+        return tuple(self._requested)
+
     def _resource(self, columns: dict[str, Column], resource: str) -> Column:
         column = columns.get(resource)
         if column is None:

@@ -1,0 +1,68 @@
+"""The pods of each row, the most important first, as arrays: worked out once and kept until the row changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from moorage.cycle.importance import by_importance
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
+
+__all__ = ["RankedPods", "Ranking"]
+
+
+class RankedPods(NamedTuple):
+    """Pods of one row, the most important first.
+
+    ``facts`` has a row for each: its priority, then what it adds to the node's sums (see ``WhatIfs``): 1 for the pod itself,
+    and what it requests of each resource.
+    """
+
+    pods: tuple[PodInfo, ...]
+    facts: IntArray
+
+
+class Ranking:
+    """Keeps what it worked out about a table, and follows the table's changes."""
+
+    def __init__(self) -> None:
+        self._table: NodeTable | None = None
+        self._resources: tuple[str, ...] = ()
+        self._layout = 0
+        self._position = 0
+        self._kept: dict[int, RankedPods] = {}
+
+    def of(self, table: NodeTable, rows: Iterable[int]) -> list[RankedPods]:
+        """Return the ranked pods of each row."""
+        self._follow(table)
+        kept = self._kept
+        ranked: list[RankedPods] = []
+        for row in rows:
+            known = kept.get(row)
+            if known is None:
+                known = kept[row] = _ranked(table, row, self._resources)
+            ranked.append(known)
+        return ranked
+
+    def _follow(self, table: NodeTable) -> None:
+        """Forget the rows that changed since the last time."""
+        changes = table.changes
+        resources = table.resources_requested
+        changed = changes.since(self._position) if table is self._table else None
+        if changed is None or changes.layout != self._layout or resources != self._resources:
+            self._kept.clear()
+        else:
+            for row in changed:
+                self._kept.pop(row, None)
+        self._table, self._resources = table, resources
+        self._layout, self._position = changes.layout, changes.position
+
+
+def _ranked(table: NodeTable, row: int, resources: tuple[str, ...]) -> RankedPods:
+    pods = by_importance(table.pods[row].values())
+    facts = [(pod.priority, 1, *(pod.requests.get(name, 0) for name in resources)) for pod in pods]
+    return RankedPods(tuple(pods), np.array(facts, dtype=np.int64).reshape(len(pods), 2 + len(resources)))

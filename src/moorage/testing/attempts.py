@@ -1,0 +1,30 @@
+"""A failed attempt, as PostFilter plugins get to see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from moorage.cycle.attempt import FailedAttempt, Nominated
+from moorage.framework.points import points_of
+from moorage.framework.profile import make_profile
+from moorage.framework.running import run_filter, run_pre_filter
+from moorage.framework.verdict_table import Verdicts
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["failed_attempt"]
+
+
+def failed_attempt(rules: Iterable[Any], pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None) -> FailedAttempt:
+    """Return what PostFilter would be handed for a pod, with these plugins to judge by, in this order.
+
+    Nodes that would take the pod are left as they are: they have no status. PreFilter must not turn the pod down.
+    """
+    plugins = {rule.name: rule for rule in rules}
+    points = {point: [name for name, rule in plugins.items() if point in points_of(rule)] for point in ("preFilter", "filter")}
+    profile = make_profile("default", plugins, points, {})
+    found = run_pre_filter(profile, pod, snapshot)
+    verdicts = Verdicts(len(snapshot.table))
+    run_filter(profile, found, pod, snapshot.nodes, verdicts)
+    return FailedAttempt(profile, found, pod, snapshot, verdicts, nominated or {})

@@ -1,0 +1,294 @@
+"""Who has to go on a node, and who can stay; on one node as on many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moorage.api.workloads import PodDisruptionBudget
+from moorage.cycle.disruption import Budgets
+from moorage.cycle.ranking import Ranking
+from moorage.cycle.reprieve import NOBODY_LESSER, select_victims, select_victims_everywhere
+from moorage.framework.points import Depends
+from moorage.framework.verdicts import Code, Reject, Status
+from moorage.plugins.node_affinity import NodeAffinity
+from moorage.plugins.node_ports import NodePorts
+from moorage.plugins.node_resources_fit import NodeResourcesFit
+from moorage.testing.attempts import failed_attempt
+from moorage.testing.builders import a_cluster, a_node, a_pod
+
+
+def wants(cpu, priority=0, name="pod", start=None, labels=None, ports=(), gpu=0, **spec):
+    """A pod that requests ``cpu`` and started at minute ``start``."""
+    requests = {"cpu": str(cpu), "example.com/gpu": gpu}
+    container = {
+        "name": "c",
+        "resources": {"requests": {name: amount for name, amount in requests.items() if amount not in {"0", 0}}},
+        "ports": [{"hostPort": port, "containerPort": port, "protocol": "TCP"} for port in ports],
+    }
+    status = {} if start is None else {"startTime": f"2026-01-01T00:{start:02}:00Z"}
+    return a_pod(name, labels, priority=priority, status=status, containers=[container], **spec)
+
+
+def node(name, cpu=4, pods=10, gpu=0):
+    return a_node(name, {"name": name}, allocatable={"cpu": str(cpu), "pods": pods, "example.com/gpu": gpu})
+
+
+def budget(allowed, **labels):
+    document = {
+        "metadata": {"name": f"budget-{labels}", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": labels}},
+        "status": {"disruptionsAllowed": allowed},
+    }
+    return msgspec.convert(document, PodDisruptionBudget)
+
+
+def attempt(cluster, pod, nominated: Mapping[str, list] = {}):
+    return failed_attempt([NodeAffinity(), NodePorts(), NodeResourcesFit()], pod, cluster.snapshot, nominated)
+
+
+def names(pods):
+    return " ".join(pod.name for pod in pods)
+
+
+def victims_on(cluster, pod, budgets=(), nominated: Mapping[str, list] = {}, row=0):
+    with attempt(cluster, pod, nominated).what_if(row) as what_if:
+        return select_victims(pod, what_if, Budgets(budgets))
+
+
+# -- victims on one node ------------------------------------------------------------------------------------------------
+
+ONE_NODE = {  # pods on a node with 4 CPUs; what the pod of priority 10 wants; who has to go
+    "the one that is there": ([wants(4, 1, "a")], wants(1, 10), "a"),
+    "the least important": ([wants(2, 1, "a"), wants(2, 2, "b")], wants(2, 10), "a"),
+    "the one that started last": ([wants(2, 1, "a", start=1), wants(2, 1, "b", start=2)], wants(2, 10), "b"),
+    "not one that could stay": ([wants(3, 1, "a"), wants(1, 2, "b")], wants(3, 10), "a"),
+    "several": ([wants(1, 1, "a"), wants(2, 2, "b"), wants(1, 3, "c")], wants(3, 10), "b a"),
+    "a big one that matters more goes where a small one can stay": ([wants(3, 5, "a"), wants(1, 1, "b")], wants(2, 10), "a"),
+    "only those of lower priority": ([wants(2, 10, "a"), wants(2, 9, "b")], wants(2, 10), "b"),
+    "for a port": ([wants(1, 1, "a", ports=[80]), wants(1, 0, "b")], wants(1, 10, ports=[80]), "a"),
+    "for room and a port": ([wants(2, 2, "a", ports=[80]), wants(2, 1, "b")], wants(4, 10, ports=[80]), "a b"),
+}
+
+
+@pytest.mark.parametrize(("there", "pod", "victims"), ONE_NODE.values(), ids=ONE_NODE)
+def test_who_has_to_go(there, pod, victims):
+    answer = victims_on(a_cluster([node("n")], {"n": there}), pod)
+    assert names(answer.pods) == victims
+    assert answer.violations == 0
+
+
+def full(code):
+    return Status(code, "NodeResourcesFit", ("Insufficient cpu",))
+
+
+NOBODY = {  # pods on a node with 4 CPUs, the pod, why not
+    "nobody is there": ([], wants(5, 10), NOBODY_LESSER),
+    "all matter as much or more": (
+        [wants(2, 10, "a"), wants(2, 11, "b")],
+        wants(1, 10),
+        NOBODY_LESSER,
+    ),
+    "it would not fit without them": (
+        [wants(3, 10, "a"), wants(1, 1, "b")],
+        wants(2, 10),
+        full(Code.UNSCHEDULABLE),
+    ),
+    "the node could never hold it": (
+        [wants(1, 1, "a")],
+        wants(5, 10),
+        full(Code.UNRESOLVABLE),
+    ),
+}
+
+
+@pytest.mark.parametrize(("there", "pod", "why_not"), NOBODY.values(), ids=NOBODY)
+def test_nobody_can_help(there, pod, why_not):
+    assert victims_on(a_cluster([node("n")], {"n": there}), pod) == why_not
+
+
+A, B, C = wants(1, 1, "a", 1, {"app": "a"}), wants(1, 2, "b", 1, {"app": "b"}), wants(2, 3, "c", 1, {"app": "c"})
+
+BUDGETED = {  # budgets, CPUs wanted, victims, how many of them exceed
+    "no budget: the least important": ([], 1, "a", 0),
+    "the one within its budget, though it matters more": ([budget(0, app="a")], 1, "b", 0),
+    "one that its budget allows": ([budget(1, app="a")], 1, "a", 0),
+    "all exceed": ([budget(0, app=app) for app in "abc"], 1, "a", 1),
+    "exceeding ones go when they must": ([budget(0, app="a")], 4, "c b a", 1),
+    "victims of both kinds by importance": ([budget(0, app="a"), budget(-1, app="b")], 4, "c b a", 2),
+    "put back before those that matter more": ([budget(0, app="a"), budget(0, app="b")], 2, "c", 0),
+    "the exceeding one stays where it can": ([budget(0, app="b")], 3, "c a", 0),
+}
+
+
+@pytest.mark.parametrize(("budgets", "cpu", "victims", "violations"), BUDGETED.values(), ids=BUDGETED)
+def test_budgets(budgets, cpu, victims, violations):
+    answer = victims_on(a_cluster([node("n")], {"n": [A, B, C]}), wants(cpu, 10), budgets)
+    assert (names(answer.pods), answer.violations) == (victims, violations)
+
+
+def test_a_port_that_two_claim_is_free_once_one_of_them_is_gone():
+    there = [wants(1, 20, "a", ports=[80]), wants(1, 1, "b", ports=[80])]
+    assert names(victims_on(a_cluster([node("n")], {"n": there}), wants(1, 10, ports=[80])).pods) == "b"
+
+
+NOMINATED = {  # CPUs wanted, priority of a pod nominated to the node that wants 2 CPUs, who has to go
+    "one of higher priority keeps its room": (2, 11, "b a"),
+    "one of the same priority too": (2, 10, "b a"),
+    "one of lower priority does not": (2, 9, "a"),
+}
+
+
+@pytest.mark.parametrize(("cpu", "priority", "victims"), NOMINATED.values(), ids=NOMINATED)
+def test_room_for_nominated_pods(cpu, priority, victims):
+    cluster = a_cluster([node("n")], {"n": [wants(2, 1, "a"), wants(2, 2, "b")]})
+    answer = victims_on(cluster, wants(cpu, 10), nominated={"n": [wants(2, priority, "other")]})
+    assert names(answer.pods) == victims
+
+
+def test_the_pods_own_nomination_does_not_stand_against_it():
+    pod = wants(4, 10)
+    cluster = a_cluster([node("n")], {"n": [wants(1, 1, "a")]})
+    assert names(victims_on(cluster, pod, nominated={"n": [pod]}).pods) == "a"
+
+
+# -- many nodes at once -------------------------------------------------------------------------------------------------
+
+requests = st.builds(
+    lambda cpu, gpu, priority, start, app: {"cpu": cpu, "gpu": gpu, "priority": priority, "start": start, "labels": app},
+    st.integers(0, 3),
+    st.sampled_from([0, 0, 1]),
+    st.sampled_from([-3, 0, 5, 7]),
+    st.sampled_from([None, 1, 2]),
+    st.sampled_from([{}, {"app": "a"}, {"app": "b"}]),
+)
+crowds = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 5), st.lists(requests, max_size=6)), min_size=1, max_size=6)
+budgets = st.lists(st.builds(budget, st.integers(-1, 2), app=st.sampled_from(["a", "b"])), max_size=2)
+
+
+def built(crowd):
+    nodes = [node(f"n{at}", cpu, pods, gpu=2) for at, (cpu, pods, _) in enumerate(crowd)]
+    placed = {
+        f"n{at}": [wants(name=f"n{at}p{i}", **facts) for i, facts in enumerate(there)] for at, (*_, there) in enumerate(crowd)
+    }
+    return a_cluster(nodes, placed)
+
+
+def sums(table):
+    return [table.requested(name).view.tolist() for name in table.resources_requested], table.pod_count.view.tolist()
+
+
+@given(crowds, requests, budgets, st.data())
+@settings(max_examples=300, deadline=None)
+def test_many_nodes_at_once_answer_as_each_by_itself(crowd, facts, limits, data):
+    cluster = built(crowd)
+    table = cluster.table
+    narrowed = data.draw(st.sampled_from([{}, {"nodeSelector": {"name": "n0"}}]))
+    pod = wants(**{**facts, "priority": data.draw(st.sampled_from([0, 6, 9]))}, **narrowed)
+    rows = np.array(data.draw(st.lists(st.sampled_from(range(len(crowd))), unique=True, min_size=1)))
+    failed = attempt(cluster, pod)
+    before = sums(table)
+    with failed.what_ifs(rows) as many:
+        together = select_victims_everywhere(pod, many, Ranking().of(table, rows.tolist()), rows, Budgets(limits))
+    assert sums(table) == before
+    for row, answer in zip(rows.tolist(), together, strict=True):
+        with failed.what_if(row) as one:
+            assert select_victims(pod, one, Budgets(limits)) == answer
+
+
+def test_rules_that_look_at_pods_are_asked_about_one_node_at_a_time():
+    cluster = a_cluster([node("n")], {"n": [wants(4, 1, "a")]})
+    rows = np.array([0])
+    assert attempt(cluster, wants(1, 10)).what_ifs(rows) is not None
+    assert attempt(cluster, wants(1, 10, ports=[80])).what_ifs(rows) is None
+
+
+def test_the_table_is_put_back_when_a_rule_breaks():
+    class Broken:
+        name = "Broken"
+        sums_only = True
+
+        def filter(self, state, nodes):
+            if not nodes.pod_count.any():
+                raise RuntimeError
+            yield Reject(nodes.pod_count > 0, "crowded")
+
+    cluster = a_cluster([node("n")], {"n": [wants(4, 1, "a")]})
+    failed = failed_attempt([Broken()], wants(1, 10), cluster.snapshot)
+    rows = np.array([0])
+    ranked = Ranking().of(cluster.table, [0])
+    with pytest.raises(Exception, match="Broken failed in filter"), failed.what_ifs(rows) as many:
+        select_victims_everywhere(wants(1, 10), many, ranked, rows, Budgets([]))
+    assert cluster.table.pod_count.view.tolist() == [1]
+    assert cluster.table.requested("cpu").view.tolist() == [4000]
+
+
+def test_rules_that_look_at_no_pods_are_asked_until_the_pod_fits_once():
+    class Counted:
+        """Passes every node, and counts how often it was asked."""
+
+        name = "Counted"
+        asked = 0
+
+        def __init__(self, depends):
+            self.depends = depends
+
+        def filter(self, state, nodes):
+            self.asked += 1
+            return ()
+
+    asked = {}
+    for depends in Depends:
+        rule = Counted(depends)
+        cluster = a_cluster([node("n")], {"n": [wants(1, 1, name) for name in "abcd"]})
+        failed = failed_attempt([rule, NodeResourcesFit()], wants(4, 10), cluster.snapshot)
+        rule.asked = 0
+        with failed.what_if(0) as one:
+            select_victims(wants(4, 10), one, Budgets([]))
+        asked[depends] = rule.asked
+    assert asked == {Depends.NODES: 1, Depends.ROW: 5, Depends.CLUSTER: 5}
+
+
+# -- what is kept of a row ------------------------------------------------------------------------------------------------
+
+
+def said(ranking, cluster):
+    """What a ranking says of every row, in values."""
+    rows = range(len(cluster.table))
+    return [(ranked.pods, ranked.facts.tolist()) for ranked in ranking.of(cluster.table, rows)]
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from(["place", "gone", "node", "node gone", "ask"]), st.integers(0, 3), requests), max_size=12
+)
+
+
+@given(steps)
+@settings(max_examples=150, deadline=None)
+def test_what_is_kept_of_a_row_follows_its_changes(steps):
+    cluster = a_cluster([node("n0"), node("n1")])
+    kept = Ranking()
+    for at, (what, number, facts) in enumerate(steps):
+        if what == "place":
+            cluster.place(wants(name=f"p{at % 4}", **facts), f"n{number}")
+        elif what == "gone":
+            cluster.remove_pod(f"default/p{number}")
+        elif what == "node":
+            cluster.set_node(node(f"n{number}"))
+        elif what == "node gone":
+            cluster.remove_node(f"n{number}")
+        else:
+            cluster.table.requested(f"example.com/r{number}")
+        assert said(kept, cluster) == said(Ranking(), cluster)
+
+
+def test_what_is_kept_is_that_of_one_table():
+    kept = Ranking()
+    assert [ranked.pods for ranked in kept.of(a_cluster([node("n")]).table, [0])] == [()]
+    pod = wants(1)
+    assert [ranked.pods for ranked in kept.of(a_cluster([node("n")], {"n": [pod]}).table, [0])] == [(pod,)]

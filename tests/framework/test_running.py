@@ -107,6 +107,22 @@ def test_rows_that_share_some_reasons_only_keep_their_own():
     }
 
 
+@pytest.mark.parametrize("count", [2, 61, 62, 63, 70])
+def test_however_many_reasons_there_are_each_row_keeps_its_own(count):
+    class Choosy:
+        name = "Choosy"
+
+        def filter(self, state, nodes):
+            for number in range(count):
+                yield Reject(nodes.named(["a"] if number % 2 else ["a", "b"]), f"reason {number}", nodes.named(["b"]))
+
+    even = tuple(f"reason {number}" for number in range(0, count, 2))
+    assert verdicts_of(Choosy()) == {
+        "a": Status(Code.UNSCHEDULABLE, "Choosy", tuple(f"reason {number}" for number in range(count))),
+        "b": Status(Code.UNRESOLVABLE, "Choosy", even),
+    }
+
+
 def test_a_plugin_that_judges_one_by_one_is_asked_only_about_nodes_that_are_left():
     one = RefusesOne("One", ["b"], "no")
     verdicts_of(Refuses("First", ["a"], "no a"), one)

@@ -82,9 +82,8 @@ def described(table: NodeTable) -> dict[str, object]:
     def by_name(values):
         return dict(zip(names, np.asarray(values).tolist(), strict=True))
 
-    def by_value(held, counts):
-        values = table.labels.column(held.term.topology_key).values
-        return {value: count for value, count in zip(values, counts.tolist(), strict=True) if count}
+    def by_value(key, counts):
+        return {value: count for value, count in zip(table.labels.column(key).values, counts.tolist(), strict=True) if count}
 
     return {
         "nodes": {node.name: node for node in table.nodes},
@@ -105,7 +104,11 @@ def described(table: NodeTable) -> dict[str, object]:
         "features": {name: table.features.values[table.features.ids[row]] for row, name in enumerate(names)},
         "images": {image: (size, {names[row] for row in rows}) for image, (size, rows) in table.images.items()},
         "matching": [by_name(table.pod_counts.of(matcher)) for matcher in MATCHERS],
-        "terms": {kind: {held: by_value(held, counts) for held, counts in getattr(table, kind)} for kind in KINDS},
+        "matching in zones": [by_value("zone", table.pod_counts.by_domain(matcher, "zone")) for matcher in MATCHERS],
+        "nodes in zones": by_value("zone", table.labels.column("zone").population),
+        "terms": {
+            kind: {held: by_value(held.term.topology_key, counts) for held, counts in getattr(table, kind)} for kind in KINDS
+        },
         "ports": {
             (*wanted, address): {names[row]: count for row, count in holders.items()}
             for wanted, by_address in table.host_ports.items()

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from moorage.framework.points import Depends
 from moorage.framework.profile import Profile, Step
-from moorage.framework.running import PreFiltered, run_filter, shifted
+from moorage.framework.running import PreFiltered, drained, run_filter, shifted
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Status
 from moorage.state.cluster import Snapshot
@@ -141,17 +141,19 @@ class ManyNodes:
 
     def verdicts(self, at: npt.NDArray[np.intp]) -> Verdicts:
         """Filter some of the nodes as they are now."""
-        return self._filtered(self._profile, at)
+        verdicts = Verdicts(len(self._snapshot.table))
+        run_filter(self._profile, self._found, self._pod, NodeView(self._snapshot, self._rows[at]), verdicts)
+        return verdicts
 
     def fits(self, at: npt.NDArray[np.intp]) -> BoolArray:
         """Say of some of the nodes, on which the pod has fitted before, whether it still does; shape of ``at``."""
-        still: BoolArray = self._filtered(self._rest, at).ids[self._rows[at]] == 0
-        return still
-
-    def _filtered(self, profile: Profile, at: npt.NDArray[np.intp]) -> Verdicts:
-        verdicts = Verdicts(len(self._snapshot.table))
-        run_filter(profile, self._found, self._pod, NodeView(self._snapshot, self._rows[at]), verdicts)
-        return verdicts
+        view = NodeView(self._snapshot, self._rows[at])
+        fitting = np.ones(len(at), dtype=bool)
+        for step in self._rest.at("filter"):
+            if step.name not in self._found.skipped:
+                for reject in drained(step, self._found.state_of(step, self._pod), view):
+                    fitting &= ~reject.rows
+        return fitting
 
 
 def judge_with_nominated(

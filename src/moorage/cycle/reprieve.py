@@ -128,15 +128,17 @@ class _Lesser:
 
     def victims(self, nodes: _Indices, gone: BoolArray, exceeding: BoolArray | None) -> list[Victims]:
         """Return the victims on each of the nodes; ``gone`` and ``exceeding`` say of each pod whether it is one."""
-        left = gone.tolist()
-        over = [False] * len(left) if exceeding is None else exceeding.tolist()
-        found: list[Victims] = []
-        for first, end in zip(self.first[nodes].tolist(), self.end[nodes].tolist(), strict=True):
-            here = range(first, end)
-            costly = [self.pods[at] for at in here if left[at] and over[at]]
-            others = [self.pods[at] for at in here if left[at] and not over[at]]
-            found.append(_victims(costly, others, 0 < sum(over[first:end]) < end - first))
-        return found
+        bounds = zip(self.first[nodes].tolist(), self.end[nodes].tolist(), strict=True)
+        if exceeding is not None:
+            return [self._victims_among(range(first, end), gone, exceeding) for first, end in bounds]
+        before = [0, *np.cumsum(gone).tolist()]
+        pods = [self.pods[at] for at in np.flatnonzero(gone).tolist()]
+        return [Victims(tuple(pods[before[first] : before[end]])) for first, end in bounds]
+
+    def _victims_among(self, here: range, gone: BoolArray, exceeding: BoolArray) -> Victims:
+        costly = [self.pods[at] for at in here if gone[at] and exceeding[at]]
+        others = [self.pods[at] for at in here if gone[at] and not exceeding[at]]
+        return _victims(costly, others, 0 < sum(exceeding[at] for at in here) < len(here))
 
 
 def _exceeding(lesser: _Lesser, helped: _Indices, budgets: Budgets) -> BoolArray | None:

@@ -9,10 +9,11 @@ that is at work reads no more of pods than sums, many nodes are tried at once, w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from types import TracebackType
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,8 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["FailedAttempt", "ManyNodes", "Nominated", "OneNode", "contenders", "judge_with_nominated"]
+
+T = TypeVar("T")
 
 #: Node name → pods nominated to it, most important first.
 Nominated = Mapping[str, Sequence[PodInfo]]
@@ -56,6 +59,7 @@ class OneNode:
         self._row = row
         self._nominated = contenders(nominated, pod)
         self._rest = rest
+        self._view = NodeView(snapshot, np.array([row], dtype=np.intp))
         self._block = snapshot.table.what_if(row)
 
     def __enter__(self) -> OneNode:
@@ -81,24 +85,36 @@ class OneNode:
 
     def refused_by(self) -> Status | None:
         """Filter the node as it is now: with the nominated pods that count on it, then without. None if it fits."""
-        if self._nominated:
-            with OneNode(self._profile, self._found, self._pod, self._snapshot, self._row, ()) as crowded:
-                present = self._snapshot.table.pods[self._row]
-                for other in self._nominated:
-                    if other.uid not in present:
-                        crowded.add(other)
-                status = crowded.refused_by()
-            if status is not None:
-                return status
-        status = self._judge()
+        status = self._crowded(OneNode.refused_by) or self._judge()
         if status is None and self._rest is not None:
             self._profile = self._rest
         return status
 
+    def fits(self) -> bool:
+        """Say whether ``refused_by`` would be None; faster."""
+        if self._crowded(lambda node: not node.fits()):
+            return False
+        for step in self._profile.at("filter"):
+            if step.name not in self._found.skipped:
+                for reject in drained(step, self._found.state_of(step, self._pod), self._view):
+                    if reject.rows[0]:
+                        return False
+        return True
+
+    def _crowded(self, ask: Callable[[OneNode], T]) -> T | None:
+        """Ask something with the nominated pods that count on the node put on it; None if there are none."""
+        if not self._nominated:
+            return None
+        with OneNode(self._profile, self._found, self._pod, self._snapshot, self._row, ()) as crowded:
+            present = self._snapshot.table.pods[self._row]
+            for other in self._nominated:
+                if other.uid not in present:
+                    crowded.add(other)
+            return ask(crowded)
+
     def _judge(self) -> Status | None:
         verdicts = Verdicts(len(self._snapshot.table))
-        view = NodeView(self._snapshot, np.array([self._row], dtype=np.intp))
-        run_filter(self._profile, self._found, self._pod, view, verdicts)
+        run_filter(self._profile, self._found, self._pod, self._view, verdicts)
         return verdicts.status(self._row)
 
 
@@ -182,7 +198,7 @@ class FailedAttempt:
 
     def what_if(self, row: int) -> OneNode:
         """Open a what-if on one row; use it as a context manager."""
-        return OneNode(self._profile, self.found, self.pod, self.snapshot, row, self.nominated(row), self._rest)
+        return OneNode(self._moving, self.found, self.pod, self.snapshot, row, self.nominated(row), self._rest)
 
     def what_ifs(self, rows: npt.NDArray[np.intp]) -> ManyNodes | None:
         """Open what-ifs on many rows at once, none of them ``contended``; None where a rule has to see the pods themselves."""
@@ -204,10 +220,20 @@ class FailedAttempt:
         )
 
     @cached_property
+    def _moving(self) -> Profile:
+        """The profile with those PreFilter plugins only that have to be told when pods move."""
+        told = tuple(step for step in self._profile.at("preFilter") if step.name in self.found.states and _is_told(step))
+        return replace(self._profile, steps={**self._profile.steps, "preFilter": told})
+
+    @cached_property
     def _rest(self) -> Profile:
-        """The profile without Filter plugins that look at no pods."""
+        """The same without Filter plugins that look at no pods."""
         looking = tuple(step for step in self._profile.at("filter") if _looks_at_pods(step))
-        return replace(self._profile, steps={**self._profile.steps, "filter": looking})
+        return replace(self._moving, steps={**self._moving.steps, "filter": looking})
+
+
+def _is_told(step: Step) -> bool:
+    return any(getattr(step.plugin, method, None) is not None for method in ("add_pod", "remove_pod"))
 
 
 def _looks_at_pods(step: Step) -> bool:

@@ -65,7 +65,7 @@ def _not_spared(node: WhatIf, pods: Sequence[PodInfo]) -> list[PodInfo]:
     left_off: list[PodInfo] = []
     for other in pods:
         node.add(other)
-        if node.refused_by() is not None:
+        if not node.fits():
             node.remove(other)
             left_off.append(other)
     return left_off

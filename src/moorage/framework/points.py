@@ -197,6 +197,9 @@ class WhatIf(Protocol):
         The status names the plugin that said no; its code is ERROR if that plugin could not judge the node.
         """
 
+    def fits(self) -> bool:
+        """Say whether ``refused_by`` would be None; faster."""
+
 
 class WhatIfs(Protocol):
     """Many nodes with the sums over their pods changed, until the block ends. ``at`` are positions among the rows."""

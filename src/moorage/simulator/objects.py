@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
@@ -77,10 +78,15 @@ def _open(data: bytes | msgspec.Raw, envelope: _Envelope, where: str, implied: _
     for index, item in enumerate(envelope.items):
         at = f"{where}: items[{index}]"
         opening = _OPENING.match(item)
-        if opening is not None and not opening[2].endswith(b"List"):
-            yield Found(str(opening[1], "utf-8", "replace"), str(opening[2], "utf-8", "replace"), item, at)
-        else:
+        if opening is None or opening[2].endswith(b"List"):
             yield from _open_item(item, at, inside, depth + 1)
+        else:
+            yield Found(*_named(opening[1], opening[2]), item, at)
+
+
+@lru_cache(maxsize=256)
+def _named(api_version: bytes, kind: bytes) -> tuple[str, str]:
+    return api_version.decode(errors="replace"), kind.decode(errors="replace")
 
 
 def _open_item(item: msgspec.Raw, where: str, implied: _Head | None, depth: int) -> Iterator[Found]:

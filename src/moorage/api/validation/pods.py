@@ -21,7 +21,7 @@ from moorage.api.core import (
     ResourceRequirements,
     Volume,
 )
-from moorage.api.names import check_dns1123_subdomain, check_qualified_name
+from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
 from moorage.api.validation.affinity import affinity, spread_constraints, tolerations
 from moorage.api.validation.faults import (
     Faults,
@@ -35,7 +35,7 @@ from moorage.api.validation.faults import (
     required,
     unsupported,
 )
-from moorage.api.validation.metadata import annotation_faults, object_meta
+from moorage.api.validation.metadata import MAX_ANNOTATIONS, annotation_faults, object_meta
 from moorage.api.validation.resources import container_resources, pod_resources
 
 __all__ = ["PodValidator", "pod_faults", "pod_spec_faults", "pod_template_faults"]
@@ -68,6 +68,8 @@ class PodValidator:
 
     def __init__(self) -> None:
         self._sound: set[bytes] = set()
+        self._sound_keys: set[str] = set()
+        self._sound_nodes: set[str] = {""}
         self._encode = msgspec.msgpack.Encoder().encode
 
     def __call__(self, pod: Pod) -> Faults:
@@ -96,20 +98,43 @@ class PodValidator:
                 spec.host_network,
             )
         )
-        if shape not in self._sound:
-            faults = list(pod_faults(pod))
-            if not faults:
-                self._sound.add(shape)
-            return iter(faults)
-        return self._of_its_own(pod)
+        if shape in self._sound:
+            return iter(()) if self._is_plain(pod) else self._of_its_own(pod)
+        faults = list(pod_faults(pod))
+        if not faults:
+            self._sound.add(shape)
+            self._sound_keys.update(metadata.annotations)
+            self._sound_nodes.add(spec.node_name)
+        return iter(faults)
 
-    @staticmethod
-    def _of_its_own(pod: Pod) -> Faults:
-        yield from named("metadata.name", pod.metadata.name, check_dns1123_subdomain)
-        yield from annotation_faults("metadata.annotations", pod.metadata.annotations)
-        if pod.spec.node_name:
-            yield from named("spec.nodeName", pod.spec.node_name, check_dns1123_subdomain)
-        yield from _volumes("spec.volumes", pod.spec.volumes)
+    def _is_plain(self, pod: Pod) -> bool:
+        """Return True where what a copy has of its own is quickly seen to be sound. False asks for a closer look."""
+        metadata, spec = pod.metadata, pod.spec
+        if check_dns1123_subdomain(metadata.name) or spec.node_name not in self._sound_nodes:
+            return False
+        noted = metadata.annotations
+        if noted and (not noted.keys() <= self._sound_keys or len("".join((*noted, *noted.values()))) > MAX_ANNOTATIONS // 4):
+            return False
+        names = [volume.name for volume in spec.volumes]
+        return len(set(names)) == len(names) and not any(map(check_dns1123_label, names)) and not _claims_nothing(spec)
+
+    def _of_its_own(self, pod: Pod) -> Faults:
+        """Find what is wrong with the parts of a pod that its shape does not hold."""
+        faults = [
+            *named("metadata.name", pod.metadata.name, check_dns1123_subdomain),
+            *annotation_faults("metadata.annotations", pod.metadata.annotations),
+            *(named("spec.nodeName", pod.spec.node_name, check_dns1123_subdomain) if pod.spec.node_name else ()),
+            *_volumes("spec.volumes", pod.spec.volumes),
+        ]
+        if not faults:
+            self._sound_keys.update(pod.metadata.annotations)
+            self._sound_nodes.add(pod.spec.node_name)
+        return iter(faults)
+
+
+def _claims_nothing(spec: PodSpec) -> bool:
+    """Return True if a volume is a claim without a name."""
+    return any(v.persistent_volume_claim is not None and not v.persistent_volume_claim.claim_name for v in spec.volumes)
 
 
 def pod_spec_faults(path: str, spec: PodSpec, *, is_pod: bool = False) -> Faults:

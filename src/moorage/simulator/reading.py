@@ -24,6 +24,8 @@ from moorage.api.defaults import (
     default_node,
     default_pod,
     default_replication_controller,
+    default_resource_claim,
+    default_resource_claim_template,
 )
 from moorage.api.meta import ObjectMeta
 from moorage.api.validation import PodValidator, validate
@@ -49,6 +51,8 @@ _DEFAULTING: dict[str, Callable[[Any], Any]] = {
     "namespaces": default_namespace,
     "limit_ranges": default_limit_range,
     "replication_controllers": default_replication_controller,
+    "resource_claims": default_resource_claim,
+    "resource_claim_templates": default_resource_claim_template,
 }
 
 

@@ -1,0 +1,43 @@
+"""The active queue: pods that may be tried now, the QueueSort plugin's first choice on top.
+
+Pods that the plugin ranks alike are popped in the order they came or came back.
+
+Source  kube-scheduler, backend/queue/active_queue.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from moorage.queue.heap import LazyHeap
+from moorage.queue.queued import QueuedPod
+
+__all__ = ["ActiveQueue", "SortKey"]
+
+#: What QueueSort makes of a queued pod; the least is popped first.
+SortKey = Callable[[QueuedPod], Any]
+
+
+class ActiveQueue:
+    """Ready pods."""
+
+    def __init__(self, sort_key: SortKey) -> None:
+        self._sort_key = sort_key
+        self._heap: LazyHeap[QueuedPod] = LazyHeap()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        return iter(self._heap)
+
+    def push(self, queued: QueuedPod) -> None:
+        """Add a pod, or rank it anew after it changed."""
+        self._heap.push(queued.pod.uid, self._sort_key(queued), queued.order, queued)
+
+    def discard(self, queued: QueuedPod) -> None:
+        self._heap.discard(queued.pod.uid)
+
+    def pop(self) -> QueuedPod | None:
+        return self._heap.pop()

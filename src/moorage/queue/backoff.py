@@ -1,0 +1,95 @@
+"""The backoff queue: pods that failed and wait a little before they are tried again.
+
+A pod waits 1 s after its first failure, then twice as long each time, 10 s at most. Failures are counted in two ways: how often
+plugins turned the pod down, and how many errors it met in a row; after an error the second count decides. Pods that met an
+error wait in a queue of their own, because nobody may pop them early: the wait is there to spare the API server.
+
+Time is cut into windows of one second. With ``pop_early`` (the gate SchedulerPopFromBackoffQ) a backoff ends with the window it
+falls in, and pods of one window are ranked as the active queue ranks them, so that popping early respects priority.
+
+Source  kube-scheduler, backend/queue/backoff_queue.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import floor
+
+from moorage.queue.active import SortKey
+from moorage.queue.heap import LazyHeap
+from moorage.queue.queued import QueuedPod
+
+__all__ = ["BackoffQueue"]
+
+#: Doubling stops mattering long before this many failures, and floats stay finite.
+_MAX_DOUBLINGS = 62
+
+
+class BackoffQueue:
+    """Pods in backoff. ``max_s`` of 0 switches backoff off."""
+
+    def __init__(self, sort_key: SortKey, initial_s: float, max_s: float, pop_early: bool) -> None:
+        self._sort_key = sort_key
+        self._initial_s = initial_s
+        self._max_s = max_s
+        self._pop_early = pop_early
+        self._rejected: LazyHeap[QueuedPod] = LazyHeap()
+        self._errored: LazyHeap[QueuedPod] = LazyHeap()
+
+    def __len__(self) -> int:
+        return len(self._rejected) + len(self._errored)
+
+    def __iter__(self) -> Iterator[QueuedPod]:
+        yield from self._rejected
+        yield from self._errored
+
+    def delay_s(self, failures: int) -> float:
+        """Return how long a pod waits after that many failures."""
+        if failures <= 0:
+            return 0.0
+        return min(self._initial_s * 2.0 ** min(failures - 1, _MAX_DOUBLINGS), self._max_s)
+
+    def until(self, queued: QueuedPod) -> float:
+        """Return when the pod's backoff ends; minus infinity if it has none to serve."""
+        failures = queued.consecutive_errors or queued.unschedulable_count
+        if self._max_s == 0 or failures == 0:
+            return float("-inf")
+        if queued.backoff_until is None:
+            ends = queued.timestamp + self.delay_s(failures)
+            queued.backoff_until = floor(ends) if self._pop_early else ends
+        return queued.backoff_until
+
+    def holds(self, queued: QueuedPod, now: float) -> bool:
+        """Say whether the pod must still wait. The end of its backoff, or all of that window, still counts as waiting."""
+        return self.until(queued) >= (floor(now) if self._pop_early else now)
+
+    def push(self, queued: QueuedPod) -> None:
+        """Add a pod, or rank it anew after it changed."""
+        ends = self.until(queued)
+        if not queued.unschedulable_plugins and not queued.pending_plugins:
+            self._errored.push(queued.pod.uid, ends, queued.order, queued)
+        elif self._pop_early:
+            self._rejected.push(queued.pod.uid, (ends, self._sort_key(queued)), queued.order, queued)
+        else:
+            self._rejected.push(queued.pod.uid, ends, queued.order, queued)
+
+    def discard(self, queued: QueuedPod) -> None:
+        if not self._rejected.discard(queued.pod.uid):
+            self._errored.discard(queued.pod.uid)
+
+    def pop_completed(self, now: float) -> Iterator[QueuedPod]:
+        """Take out the pods whose backoff was over when the second of ``now`` began."""
+        second = floor(now)
+        for heap in (self._rejected, self._errored):
+            while (first := heap.peek()) is not None and self.until(first) < second:
+                heap.pop()
+                yield first
+
+    def pop_early(self) -> QueuedPod | None:
+        """Take out the pod whose turn is next though its backoff is not over; never one that met an error."""
+        return self._rejected.pop() if self._pop_early else None
+
+    def next_completion(self) -> float | None:
+        """Return the first whole second at which a pod will have served its backoff; None if there are no pods."""
+        firsts = [first for heap in (self._rejected, self._errored) if (first := heap.peek()) is not None]
+        return min((floor(self.until(first)) + 1.0 for first in firsts), default=None)

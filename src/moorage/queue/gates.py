@@ -1,0 +1,76 @@
+"""PreEnqueue: who may not even wait for a turn yet.
+
+A gated pod remembers which plugin gates it. That plugin is asked first the next time, because as long as it says no there is no
+point in asking the others.
+
+Source  kube-scheduler, backend/queue/scheduling_queue.go, runPreEnqueuePlugins
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from moorage.errors import PluginError
+from moorage.framework.events import Wake
+from moorage.framework.profile import Profile
+from moorage.framework.verdicts import Hold
+from moorage.queue.hints import wakes_of
+from moorage.queue.queued import QueuedPod
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["Gates", "QueueProfile"]
+
+PreEnqueue = Callable[[PodInfo], Hold | None]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProfile:
+    """What the queue needs of a profile.
+
+    ``pre_enqueue``  PreEnqueue plugins with their names, in running order
+    ``wakes``        plugin → what wakes pods that it turned down
+    """
+
+    pre_enqueue: tuple[tuple[str, PreEnqueue], ...] = ()
+    wakes: Mapping[str, tuple[Wake, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, profile: Profile) -> QueueProfile:
+        gates = tuple((step.name, step.call) for step in profile.at("preEnqueue"))
+        wakes = {name: found for name, plugin in profile.plugins.items() if (found := wakes_of(plugin))}
+        return cls(gates, wakes)
+
+
+class Gates:
+    """The PreEnqueue plugins of all profiles, by scheduler name."""
+
+    def __init__(self, profiles: Mapping[str, QueueProfile], on_fault: Callable[[PluginError], None]) -> None:
+        self._plugins = {name: profile.pre_enqueue for name, profile in profiles.items()}
+        self._on_fault = on_fault
+
+    def serve(self, scheduler_name: str) -> bool:
+        """Say whether there is a profile of that name."""
+        return scheduler_name in self._plugins
+
+    def hold(self, queued: QueuedPod) -> bool:
+        """Ask the plugins, and note on the pod who gates it now, if anybody does."""
+        plugins = self._plugins[queued.profile]
+        if queued.gated_by:
+            plugins = tuple(sorted(plugins, key=lambda plugin: plugin[0] != queued.gated_by))
+        for name, pre_enqueue in plugins:
+            hold = self._ask(name, pre_enqueue, queued.pod)
+            if hold is not None:
+                queued.gated_by, queued.gate = name, hold
+                queued.unschedulable_plugins |= {name}
+                return True
+        queued.gated_by, queued.gate = "", None
+        return False
+
+    def _ask(self, name: str, pre_enqueue: PreEnqueue, pod: PodInfo) -> Hold | None:
+        try:
+            return pre_enqueue(pod)
+        except Exception as error:
+            found = f"{type(error).__name__}: {error}"
+            self._on_fault(PluginError(name, f"failed in preEnqueue for pod {pod.key}: {found}; the pod stays gated"))
+            return Hold.because(found)

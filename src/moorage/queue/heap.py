@@ -1,0 +1,84 @@
+"""A heap that can let go of any member: the entry stays behind, empty, and is skipped when it comes up.
+
+Empty entries are cleared out once they outnumber the full ones, so that churn costs no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from typing import Any, Generic, TypeVar
+
+__all__ = ["LazyHeap"]
+
+T = TypeVar("T")
+
+_SLACK = 64
+
+
+class LazyHeap(Generic[T]):
+    """Members by name, the least key first; equal keys by ``order``, and then as they were pushed."""
+
+    def __init__(self) -> None:
+        #: ``[key, order, serial number, item, name]``; the item is None once the member was let go.
+        self._heap: list[list[Any]] = []
+        self._entries: dict[str, list[Any]] = {}
+        self._serial = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[T]:
+        """Yield the members in the order they would be popped."""
+        for entry in sorted(self._entries.values(), key=lambda e: e[:3]):
+            yield entry[3]
+
+    def push(self, name: str, key: Any, order: int, item: T) -> None:
+        """Add a member, or give one a new key."""
+        held = self._entries.get(name)
+        if held is not None:
+            held[3] = None
+        self._serial += 1
+        entry = [key, order, self._serial, item, name]
+        self._entries[name] = entry
+        heappush(self._heap, entry)
+        if held is not None:
+            self._clear_out()
+
+    def discard(self, name: str) -> bool:
+        """Let go of a member. Returns whether there was one."""
+        entry = self._entries.pop(name, None)
+        if entry is None:
+            return False
+        entry[3] = None
+        self._clear_out()
+        return True
+
+    def peek(self) -> T | None:
+        """Return the first member, or None if there is none."""
+        heap = self._heap
+        while heap:
+            first: T | None = heap[0][3]
+            if first is not None:
+                return first
+            heappop(heap)
+        return None
+
+    def pop(self) -> T | None:
+        """Take the first member out, or return None if there is none."""
+        heap = self._heap
+        while heap:
+            entry = heappop(heap)
+            first: T | None = entry[3]
+            if first is not None:
+                del self._entries[entry[4]]
+                return first
+        return None
+
+    def _clear_out(self) -> None:
+        if len(self._heap) > 2 * len(self._entries) + _SLACK:
+            self._heap = list(self._entries.values())
+            heapify(self._heap)

@@ -1,0 +1,135 @@
+"""Queueing hints: which pods an event gives another chance.
+
+A plugin says which events can change its mind, each with an optional closer look (``Wake``). Only the plugins that turned a pod
+down are asked about it. Whether any plugin cares for an event at all is worked out once for each kind of event.
+
+Source  kube-scheduler, backend/queue/scheduling_queue.go, isPodWorthRequeuing; scheduler.go, buildQueueingHintMap
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+from moorage.errors import PluginError
+from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Hint, Resource, Wake
+from moorage.framework.points import AnyPlugin, points_of
+from moorage.queue.queued import QueuedPod
+from moorage.queue.unschedulable import Rejecter
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["Hints", "Interest", "Outcome", "is_for_everyone", "wakes_of"]
+
+#: Only plugins that run at these points can turn a pod down in a way that an event can mend.
+_REJECTING_POINTS = frozenset({"preEnqueue", "preFilter", "filter", "reserve", "permit"})
+
+
+class Outcome(Enum):
+    """What an event means for a pod."""
+
+    SKIP = "it stays where it is"
+    AFTER_BACKOFF = "it is tried again once its backoff is over"
+    AT_ONCE = "it is tried again without backoff"
+
+
+def wakes_of(plugin: AnyPlugin) -> tuple[Wake, ...]:
+    """Return what wakes pods that ``plugin`` turned down: what it says, or any event; nothing if it turns no pod down."""
+    if _REJECTING_POINTS.isdisjoint(points_of(plugin)):
+        return ()
+    wakes_on: Callable[[], Iterable[Wake]] | None = getattr(plugin, "wakes_on", None)
+    return (Wake(ANY_EVENT),) if wakes_on is None else tuple(wakes_on())
+
+
+def is_for_everyone(event: ClusterEvent) -> bool:
+    """Say whether an event moves every parked pod, whoever turned it down."""
+    return event.resource is Resource.ANY and event.action == Action.ALL
+
+
+class Interest:
+    """Who cares for one kind of event: scheduler name → plugin → its hints, None among them meaning a plain yes."""
+
+    __slots__ = ("hints_of", "rejecters")
+
+    def __init__(self, hints_of: Mapping[str, Mapping[str, tuple[Hint | None, ...]]]) -> None:
+        self.hints_of = hints_of
+        self.rejecters: tuple[Rejecter, ...] = tuple((profile, name) for profile in hints_of for name in hints_of[profile])
+
+
+class Hints:
+    """The wakes of all plugins. ``wakes``: scheduler name → plugin → wakes, in the order the plugins are asked."""
+
+    def __init__(self, wakes: Mapping[str, Mapping[str, Iterable[Wake]]], on_fault: Callable[[PluginError], None]) -> None:
+        self._wakes = {
+            profile: {name: _with_taints(tuple(of_plugin)) for name, of_plugin in by_plugin.items()}
+            for profile, by_plugin in wakes.items()
+        }
+        self._on_fault = on_fault
+        self._interest: dict[tuple[Resource, Action], Interest | None] = {}
+
+    def interest(self, event: ClusterEvent) -> Interest | None:
+        """Return who cares for an event that is not for everyone; None if nobody does."""
+        kind = (event.resource, event.action)
+        try:
+            return self._interest[kind]
+        except KeyError:
+            return self._interest.setdefault(kind, self._find_interest(event))
+
+    def _find_interest(self, event: ClusterEvent) -> Interest | None:
+        hints_of: dict[str, dict[str, tuple[Hint | None, ...]]] = {}
+        for profile, by_plugin in self._wakes.items():
+            for name, wakes in by_plugin.items():
+                hints = tuple(wake.when for wake in wakes if wake.event.covers(event))
+                if hints:
+                    hints_of.setdefault(profile, {})[name] = hints
+        return Interest(hints_of) if hints_of else None
+
+    def outcome(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Outcome:
+        """Ask the plugins that turned the pod down. An event for everyone with a pod in ``new`` is for that pod alone."""
+        if not queued.unschedulable_plugins and not queued.pending_plugins:
+            return Outcome.AFTER_BACKOFF
+        if is_for_everyone(event):
+            meant = new is None or (isinstance(new, PodInfo) and new.uid == queued.pod.uid)
+            return Outcome.AFTER_BACKOFF if meant else Outcome.SKIP
+        interest = self.interest(event)
+        if interest is None:
+            return Outcome.SKIP
+        pending = queued.pending_plugins
+        outcome = Outcome.SKIP
+        for plugin, hints in interest.hints_of.get(queued.profile, {}).items():
+            if plugin in pending:
+                if self._says_yes(plugin, hints, queued.pod, event, old, new):
+                    return Outcome.AT_ONCE
+            elif outcome is Outcome.SKIP and plugin in queued.unschedulable_plugins:
+                said = self._says_yes(plugin, hints, queued.pod, event, old, new)
+                if said and not pending:
+                    return Outcome.AFTER_BACKOFF
+                outcome = Outcome.AFTER_BACKOFF if said else Outcome.SKIP
+        return outcome
+
+    def _says_yes(
+        self, plugin: str, hints: tuple[Hint | None, ...], pod: PodInfo, event: ClusterEvent, old: Any, new: Any
+    ) -> bool:
+        for hint in hints:
+            if hint is None:
+                return True
+            try:
+                if hint(pod, old, new):
+                    return True
+            except Exception as error:
+                found = f"failed in a queueing hint for pod {pod.key} on {event}: {type(error).__name__}: {error}"
+                self._on_fault(PluginError(plugin, f"{found}; the pod is tried again"))
+                return True
+        return False
+
+
+def _with_taints(wakes: tuple[Wake, ...]) -> tuple[Wake, ...]:
+    """Let a plugin that waits for new nodes hear of changed taints too: a node may be added unready and turn usable later.
+
+    Source  scheduler.go, buildQueueingHintMap (kubernetes issue 109437)
+    """
+    on_nodes = [wake.event.action for wake in wakes if wake.event.resource is Resource.NODE]
+    hears_added = any(Action.ADD in action for action in on_nodes)
+    if not hears_added or any(Action.UPDATE_NODE_TAINT in action for action in on_nodes):
+        return wakes
+    return (*wakes, Wake(ClusterEvent(Resource.NODE, Action.UPDATE_NODE_TAINT)))

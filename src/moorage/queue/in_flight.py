@@ -1,0 +1,75 @@
+"""What happens in the cluster while pods are being tried.
+
+A pod's attempt is judged against one moment. Something that came later may have made room for it, so events are written to a
+log as long as any pod is in flight, and a pod that comes back reads what was written since it was popped. The log forgets what
+happened before the oldest attempt that is still going on.
+
+Source  kube-scheduler, backend/queue/active_queue.go, inFlightEvents
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, NamedTuple
+
+from moorage.framework.events import ClusterEvent
+
+__all__ = ["Happening", "InFlight"]
+
+
+class Happening(NamedTuple):
+    """An event and the object it is about, before and after."""
+
+    event: ClusterEvent
+    old: Any = None
+    new: Any = None
+
+
+class InFlight:
+    """Attempts going on, and the log of events since the oldest of them began."""
+
+    def __init__(self) -> None:
+        self._log: list[Happening] = []
+        #: Number of events ever dropped from the front of the log.
+        self._dropped = 0
+        self._begun_at: dict[str, int] = {}
+        #: Attempts in the order they began; those that ended are removed when they come to the front.
+        self._order: deque[tuple[str, int]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._begun_at)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._begun_at
+
+    @property
+    def logged(self) -> int:
+        """Number of events in the log."""
+        return len(self._log)
+
+    def begin(self, uid: str) -> None:
+        """An attempt begins; the pod must not be in flight already."""
+        at = self._dropped + len(self._log)
+        self._begun_at[uid] = at
+        self._order.append((uid, at))
+
+    def record(self, event: ClusterEvent, old: Any, new: Any) -> None:
+        """Note an event, if anybody will want to know."""
+        if self._begun_at:
+            self._log.append(Happening(event, old, new))
+
+    def since(self, uid: str) -> list[Happening]:
+        """Return what happened since the pod was popped, oldest first."""
+        return self._log[self._begun_at[uid] - self._dropped :]
+
+    def end(self, uid: str) -> None:
+        """The attempt is over; nothing happens if it was over already."""
+        if self._begun_at.pop(uid, None) is None:
+            return
+        order = self._order
+        while order and self._begun_at.get(order[0][0]) != order[0][1]:
+            order.popleft()
+        oldest = order[0][1] if order else self._dropped + len(self._log)
+        if oldest > self._dropped:
+            del self._log[: oldest - self._dropped]
+            self._dropped = oldest

@@ -1,0 +1,46 @@
+"""A heap that lets go of members agrees with a sorted list, and does not hoard."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.queue.heap import LazyHeap
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("push"), st.sampled_from("abcdefg"), st.integers(0, 5)),
+        st.tuples(st.just("discard"), st.sampled_from("abcdefg"), st.just(0)),
+        st.tuples(st.just("pop"), st.just(""), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@given(STEPS)
+def test_it_pops_what_a_sorted_list_would(steps):
+    heap, plain, serial = LazyHeap(), {}, 0
+    for what, name, key in steps:
+        if what == "push":
+            serial += 1
+            heap.push(name, key, key % 2, f"{name}{serial}")
+            plain[name] = (key, serial, f"{name}{serial}")
+        elif what == "discard":
+            assert heap.discard(name) is (plain.pop(name, None) is not None)
+        else:
+            first = min(plain.items(), key=lambda item: item[1], default=None)
+            assert heap.peek() == heap.pop() if first is None else heap.pop() == plain.pop(first[0])[2]
+        assert list(heap) == [item for _, _, item in sorted(plain.values())]
+        assert len(heap) == len(plain)
+        assert all((name in heap) is (name in plain) for name in "abcdefg")
+
+
+def test_members_that_come_and_go_leave_nothing_behind():
+    heap = LazyHeap()
+    heap.push("first", 0, 0, "first")
+    for number in range(5000):
+        heap.push("again", number, 0, "again")
+        heap.push(f"p{number}", number, 0, "p")
+        heap.discard(f"p{number}")
+    assert len(heap._heap) < 200
+    assert [heap.pop(), heap.pop(), heap.pop()] == ["first", "again", None]

@@ -1,0 +1,474 @@
+"""The scheduling queue: every pod that is to be placed, in exactly one place, and whose turn it is.
+
+    active         ready; the QueueSort plugin's first choice is popped next
+    backoff        failed a moment ago; becomes active when its backoff is over
+    unschedulable  turned down by plugins; waits for an event that one of them cares for
+    gated          held back by a PreEnqueue plugin; never tried until that plugin lets it go
+    in flight      popped; comes back with ``requeue`` or leaves with ``done``
+
+Nothing here reads a clock: every call that depends on time is told ``now``, in seconds that never go back. Equal calls lead to
+equal states.
+
+Pods that waited five minutes are tried again without an event, gated ones included (their plugin is asked again). 1.36.2 leaves
+those out, which could strand a preemptor for good; later releases mended it.
+
+Source  kube-scheduler, backend/queue/scheduling_queue.go; for gated pods kubernetes pull requests 139162, 139330, 139331
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from math import floor
+from typing import Any, Final
+
+from moorage.errors import PluginError, StateError
+from moorage.framework.events import Action, ClusterEvent, Resource
+from moorage.framework.features import FeatureGates
+from moorage.queue.active import ActiveQueue, SortKey
+from moorage.queue.backoff import BackoffQueue
+from moorage.queue.events_of import ASSIGNED_POD_DELETE, pod_changes
+from moorage.queue.gates import Gates, QueueProfile
+from moorage.queue.hints import Hints, Outcome, is_for_everyone
+from moorage.queue.in_flight import Happening, InFlight
+from moorage.queue.nominator import Nominator
+from moorage.queue.queued import Pending, Place, QueuedPod
+from moorage.queue.unschedulable import Unschedulable
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["FORCE_ACTIVATE", "UNSCHEDULABLE_TIMEOUT", "SchedulingQueue"]
+
+#: Parked pods are looked through for those that waited too long this often.
+SCAN_INTERVAL_S: Final = 30.0
+
+FORCE_ACTIVATE: Final = ClusterEvent(Resource.ANY, Action.ALL, "ForceActivate")
+UNSCHEDULABLE_TIMEOUT: Final = ClusterEvent(Resource.ANY, Action.ALL, "UnschedulableTimeout")
+_POD_ADDED: Final = str(ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD))
+_POD_UPDATED: Final = str(ClusterEvent(Resource.UNSCHEDULED_POD, Action.UPDATE_OTHER))
+_ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
+_BACKOFF_COMPLETE: Final = "BackoffComplete"
+_POPPED_EARLY: Final = "PopFromBackoffQ"
+
+_DEFAULT_GATES: Final = FeatureGates()
+
+
+class SchedulingQueue:
+    """See the module's text.
+
+    ``sort_key``   the QueueSort plugin's; all profiles share one
+    ``profiles``   by scheduler name
+    ``on_fault``   told of every plugin that raised here; the pod stays gated, or is tried again
+    ``start``      when the scheduler started; scans for pods that waited too long count from then
+    ``incoming``   how many pods came to each place by each event, as ``queue_incoming_pods_total`` counts them
+    """
+
+    def __init__(
+        self,
+        sort_key: SortKey,
+        profiles: Mapping[str, QueueProfile],
+        *,
+        on_fault: Callable[[PluginError], None],
+        initial_backoff_s: float = 1.0,
+        max_backoff_s: float = 10.0,
+        max_unschedulable_s: float = 300.0,
+        gates: FeatureGates = _DEFAULT_GATES,
+        start: float = 0.0,
+    ) -> None:
+        self._max_unschedulable_s = max_unschedulable_s
+        self._features = gates
+        self._pop_from_backoff = gates["SchedulerPopFromBackoffQ"]
+        self._pods: dict[str, QueuedPod] = {}
+        self._active = ActiveQueue(sort_key)
+        self._backoff = BackoffQueue(sort_key, initial_backoff_s, max_backoff_s, self._pop_from_backoff)
+        self._parked = Unschedulable()
+        self._in_flight = InFlight()
+        self._gates = Gates(profiles, on_fault)
+        self._hints = Hints({name: profile.wakes for name, profile in profiles.items()}, on_fault)
+        self._nominator = Nominator()
+        self._nominated: dict[str, tuple[PodInfo, ...]] | None = None
+        self._order = 0
+        self._start = start
+        self._next_scan = start
+        self.incoming: dict[tuple[str, str], int] = {}
+
+    # -- pods come, change and go -------------------------------------------------------------------------------------
+
+    def add(self, pod: PodInfo, now: float) -> Place:
+        """Take in a pod that is to be placed. One that is here already is updated instead.
+
+        Raises  StateError if no profile has the pod's scheduler name
+        """
+        known = self._pods.get(pod.uid)
+        if known is not None:
+            known.deleted = False
+            return self.update(known.pod, pod, now)
+        return self._to_active(self._enter(pod, now), _POD_ADDED, now)
+
+    def update(self, old: PodInfo, new: PodInfo, now: float) -> Place:
+        """Follow a change of a pod that is not assumed. One that is not here is taken in.
+
+        A parked pod moves if a plugin that turned it down likes what changed. If the pod gave up a nomination, pods of its
+        priority or below may take the room that was kept for it.
+        """
+        if old.uid != new.uid:
+            self.delete(old, now)
+            return self.add(new, now)
+        queued = self._pods.get(new.uid)
+        if queued is None:
+            return self._to_active(self._enter(new, now), _POD_UPDATED, now)
+        if not _is_repeat(old, new):
+            self._follow(queued, old, new, now)
+            given_up = old.status.nominated_node_name
+            if given_up and given_up != new.status.nominated_node_name:
+                self._room_given_up(old, now)
+        return queued.place
+
+    def delete(self, pod: PodInfo, now: float, *, bound: bool = False) -> QueuedPod | None:
+        """Drop a pod that was deleted, or ``bound`` by somebody. Returns what was known of it.
+
+        A pod in flight stays so until its attempt ends, but will not come back. If room was kept for the pod, others of its
+        priority or below may take it; a pod that was assumed here before it was bound has no such room any more.
+        """
+        kept_room = self._forget_nomination(pod.uid)
+        queued = self._pods.get(pod.uid)
+        if queued is not None and queued.place is Place.IN_FLIGHT:
+            queued.deleted = True
+        elif queued is not None:
+            self._take_out(queued)
+            del self._pods[pod.uid]
+        if kept_room or (pod.status.nominated_node_name and not bound):
+            self._room_given_up(pod, now)
+        return queued
+
+    def _follow(self, queued: QueuedPod, old: PodInfo, new: PodInfo, now: float) -> None:
+        queued.pod = new
+        self._nominated = None
+        changes = pod_changes(old, new, self._features)
+        if queued.place is Place.IN_FLIGHT:
+            for event in changes:
+                self._in_flight.record(event, old, new)
+            return
+        self._nominator.update(old, new)
+        if queued.place is Place.ACTIVE:
+            self._active.push(queued)
+        elif queued.place is Place.BACKOFF:
+            self._backoff.push(queued)
+        else:
+            for event in changes:
+                outcome = self._hints.outcome(queued, event, old, new)
+                if outcome is not Outcome.SKIP:
+                    self._parked.discard(queued)
+                    self._move(queued, outcome, str(event), now)
+                    if not queued.parked:
+                        return
+
+    def _room_given_up(self, pod: PodInfo, now: float) -> None:
+        self.event(ASSIGNED_POD_DELETE, pod, None, now, only=lambda other: other.priority <= pod.priority)
+
+    # -- attempts -----------------------------------------------------------------------------------------------------
+
+    def pop(self, now: float) -> QueuedPod | None:
+        """Return the pod whose turn it is, or None. End its attempt with ``done`` or ``requeue``.
+
+        While no pod is ready, one in backoff because plugins turned it down may go early (gate SchedulerPopFromBackoffQ).
+        """
+        self.tick(now)
+        queued = self._active.pop()
+        if queued is None:
+            queued = self._backoff.pop_early()
+            if queued is None:
+                return None
+            self._count("active", _POPPED_EARLY)
+        queued.attempts += 1
+        queued.place = Place.IN_FLIGHT
+        self._in_flight.begin(queued.pod.uid)
+        return queued
+
+    def done(self, uid: str) -> None:
+        """The pod's attempt is over and it needs no other: it is bound, being bound, gone, or not ours to place."""
+        self._in_flight.end(uid)
+        queued = self._pods.get(uid)
+        if queued is not None and queued.place is Place.IN_FLIGHT:
+            self._forget_nomination(uid)
+            del self._pods[uid]
+
+    def requeue(
+        self, queued: QueuedPod, now: float, *, rejected_by: Iterable[str] = (), pending_on: Iterable[str] = ()
+    ) -> Place | None:
+        """Take a pod back after a failed attempt. Returns where it went; None if it was deleted meanwhile.
+
+        ``rejected_by`` and ``pending_on``: plugins that turned it down; neither means an error, and another try after backoff.
+        A pod that failed after ``done`` (in binding) may come back too, if the caller knows that it still exists unbound, and
+        has set ``queued.pod`` to its newest version.
+
+        Raises  StateError if the pod is waiting here already
+        """
+        uid = queued.pod.uid
+        held = self._pods.get(uid)
+        if held is not None and (held is not queued or held.place is not Place.IN_FLIGHT):
+            raise StateError(f"pod {queued.pod.key} ({uid}) came back from an attempt, but it is {held.place.value} already")
+        if queued.deleted:
+            self.done(uid)
+            return None
+        _note_failure(queued, frozenset(rejected_by), frozenset(pending_on))
+        queued.timestamp = now
+        queued.order = self._next_order()
+        missed = self._in_flight.since(uid) if held is not None else None
+        outcome = self._outcome_of_attempt(queued, missed)
+        self._in_flight.end(uid)
+        self._pods[uid] = queued
+        return self._move(queued, outcome, _ATTEMPT_FAILED, now)
+
+    def _outcome_of_attempt(self, queued: QueuedPod, missed: list[Happening] | None) -> Outcome:
+        """Judge by what happened during the attempt; None: nobody took notes, so anything may have."""
+        if missed is None or not queued.rejecters:
+            return Outcome.AFTER_BACKOFF
+        outcome = Outcome.SKIP
+        for event, old, new in missed:
+            found = self._hints.outcome(queued, event, old, new)
+            if found is Outcome.AT_ONCE:
+                return found
+            if found is Outcome.AFTER_BACKOFF:
+                outcome = found
+                if not queued.pending_plugins:
+                    break
+        return outcome
+
+    # -- what moves waiting pods --------------------------------------------------------------------------------------
+
+    def event(self, event: ClusterEvent, old: Any, new: Any, now: float, only: Callable[[PodInfo], bool] | None = None) -> int:
+        """Give parked pods another chance if plugins that turned them down care for this. Returns how many moved.
+
+        Pods come as ``PodInfo``, other objects as they are; ``old`` is None for additions, ``new`` for deletions. ``only``
+        narrows down which parked pods may move; pods in flight hear of the event all the same.
+        """
+        if not len(self._parked) and not len(self._in_flight):
+            return 0
+        if is_for_everyone(event):
+            parked = list(self._parked)
+        else:
+            interest = self._hints.interest(event)
+            if interest is None:
+                return 0
+            parked = self._parked.rejected_by(interest.rejecters)
+        moved = self._wake(parked, event, old, new, now, only) if parked else 0
+        self._in_flight.record(event, old, new)
+        return moved
+
+    def _wake(
+        self, parked: list[QueuedPod], event: ClusterEvent, old: Any, new: Any, now: float,
+        only: Callable[[PodInfo], bool] | None,
+    ) -> int:  # fmt: skip
+        moved = 0
+        label = str(event)
+        for queued in parked:
+            if only is not None and not only(queued.pod):
+                continue
+            outcome = self._hints.outcome(queued, event, old, new)
+            if outcome is Outcome.SKIP or not queued.parked:  # a plugin may have activated it just now
+                continue
+            self._parked.discard(queued)
+            self._move(queued, outcome, label, now)
+            moved += not queued.parked
+        return moved
+
+    def activate(self, pods: Iterable[PodInfo], now: float) -> None:
+        """Make waiting pods ready at once, unless they are gated; those in flight are tried again when they come back."""
+        for pod in pods:
+            queued = self._pods.get(pod.uid)
+            if queued is None or queued.place is Place.ACTIVE:
+                continue
+            if queued.place is Place.IN_FLIGHT:
+                self._in_flight.record(FORCE_ACTIVATE, None, pod)
+                continue
+            from_backoff = queued.place is Place.BACKOFF
+            self._take_out(queued)
+            self._to_active(queued, FORCE_ACTIVATE.label, now, from_backoff=from_backoff)
+
+    def tick(self, now: float) -> None:
+        """Do what time alone demands: end backoffs, and retry pods that have been parked for too long."""
+        if len(self._backoff):
+            for queued in self._backoff.pop_completed(now):
+                self._to_active(queued, _BACKOFF_COMPLETE, now, from_backoff=True)
+        if now >= self._next_scan:
+            scan = self._start + SCAN_INTERVAL_S * floor((now - self._start) / SCAN_INTERVAL_S)
+            self._next_scan = scan + SCAN_INTERVAL_S
+            self._retry_older(scan, now)
+
+    def _retry_older(self, scan: float, now: float) -> None:
+        retried = False
+        while (queued := self._parked.oldest()) is not None and queued.waiting_since < scan - self._max_unschedulable_s:
+            self._parked.discard(queued)
+            queued.flushed_at = scan
+            self._move(queued, Outcome.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, now)
+            queued.was_flushed = not queued.parked
+            retried = True
+        if retried:
+            self._in_flight.record(UNSCHEDULABLE_TIMEOUT, None, None)
+
+    def next_deadline(self, now: float) -> float | None:
+        """Return when ``tick`` may next have something to do (``now`` if it has already), or None if only events can help."""
+        times = [t for t in (self._backoff.next_completion(), self.next_retry()) if t is not None]
+        return max(now, min(times)) if times else None
+
+    def next_retry(self) -> float | None:
+        """Return when the first parked pod will have waited too long, on the grid of scans; None if none is parked."""
+        oldest = self._parked.oldest()
+        if oldest is None:
+            return None
+        scans = floor((oldest.waiting_since + self._max_unschedulable_s - self._start) / SCAN_INTERVAL_S) + 1
+        return self._start + SCAN_INTERVAL_S * scans
+
+    # -- nominations --------------------------------------------------------------------------------------------------
+
+    def nominate(self, pod: PodInfo, node: str | None) -> None:
+        """Keep room for a pod on a node. "" ends its nomination; None goes by what the API says. Pods not here are ignored."""
+        queued = self._pods.get(pod.uid)
+        if queued is None or queued.deleted:
+            self._forget_nomination(pod.uid)
+            return
+        self._nominator.nominate(pod, node)
+        self._nominated = None
+
+    def end_nomination(self, uid: str) -> None:
+        """The pod is assumed on a node, which keeps the room from now on."""
+        self._forget_nomination(uid)
+
+    def nomination(self, uid: str) -> str | None:
+        """Return the node that a pod is nominated to."""
+        return self._nominator.node_of(uid)
+
+    @property
+    def nominated(self) -> Mapping[str, tuple[PodInfo, ...]]:
+        """Node name → pods nominated to it, the most important first, the first nominated before others of its priority."""
+        if self._nominated is None:
+            self._nominated = {
+                node: tuple(sorted((self._pods[uid].pod for uid in self._nominator.on(node)), key=lambda pod: -pod.priority))
+                for node in self._nominator.nodes()
+            }
+        return self._nominated
+
+    def _forget_nomination(self, uid: str) -> bool:
+        if self._nominator.node_of(uid) is None:
+            return False
+        self._nominator.forget(uid)
+        self._nominated = None
+        return True
+
+    # -- looking in ---------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Count pods in all places, those in flight among them."""
+        return len(self._pods)
+
+    def get(self, uid: str) -> QueuedPod | None:
+        return self._pods.get(uid)
+
+    def counts(self) -> dict[Place, int]:
+        """Return how many pods are in each place."""
+        parked, gated = len(self._parked), self._parked.gated
+        return {
+            Place.ACTIVE: len(self._active),
+            Place.BACKOFF: len(self._backoff),
+            Place.UNSCHEDULABLE: parked - gated,
+            Place.GATED: gated,
+            Place.IN_FLIGHT: len(self._in_flight),
+        }
+
+    @property
+    def logged_events(self) -> int:
+        """Number of events kept for pods in flight; none are kept while there are no such pods."""
+        return self._in_flight.logged
+
+    def pending(self) -> tuple[Pending, ...]:
+        """Return every pod with where it is and why: active ones in the order they would be popped, then the others."""
+        flying = (queued for queued in self._pods.values() if queued.place is Place.IN_FLIGHT and not queued.deleted)
+        return tuple(self._line(queued) for queued in (*self._active, *self._backoff, *self._parked, *flying))
+
+    def _line(self, queued: QueuedPod) -> Pending:
+        until = self._backoff.until(queued) if queued.place is Place.BACKOFF else None
+        reasons = queued.gate.reasons if queued.gate is not None else ()
+        plugins = tuple(sorted(queued.rejecters))
+        return Pending(queued.pod, queued.place, queued.timestamp, queued.attempts, plugins, reasons, until)
+
+    # -- from place to place ------------------------------------------------------------------------------------------
+
+    def _enter(self, pod: PodInfo, now: float) -> QueuedPod:
+        if not self._gates.serve(pod.spec.scheduler_name):
+            raise StateError(f"pod {pod.key} asks for scheduler {pod.spec.scheduler_name}, which no profile here serves")
+        queued = self._pods[pod.uid] = QueuedPod(pod, now, self._next_order())
+        return queued
+
+    def _next_order(self) -> int:
+        self._order += 1
+        return self._order
+
+    def _take_out(self, queued: QueuedPod) -> None:
+        """Remove a waiting pod from the place it is in."""
+        if queued.place is Place.ACTIVE:
+            self._active.discard(queued)
+        elif queued.place is Place.BACKOFF:
+            self._backoff.discard(queued)
+        else:
+            self._parked.discard(queued)
+
+    def _move(self, queued: QueuedPod, outcome: Outcome, label: str, now: float) -> Place:
+        """Put a pod that is in no place where ``outcome`` says."""
+        if outcome is Outcome.SKIP:
+            return self._park(queued, label)
+        if outcome is Outcome.AFTER_BACKOFF and self._backoff.holds(queued, now):
+            return self._to_backoff(queued, label)
+        return self._to_active(queued, label, now)
+
+    def _to_active(self, queued: QueuedPod, label: str, now: float, *, from_backoff: bool = False) -> Place:
+        """Make a pod ready, unless PreEnqueue holds it back. Whoever was let into backoff need not be asked again."""
+        if not (from_backoff and self._pop_from_backoff) and self._gates.hold(queued):
+            return self._park(queued, label)
+        if queued.initial_attempt is None:
+            queued.initial_attempt = now
+        queued.place = Place.ACTIVE
+        self._active.push(queued)
+        self._count("active", label)
+        if label in (_POD_ADDED, _POD_UPDATED) and (
+            queued.pod.status.nominated_node_name or self._nominator.node_of(queued.pod.uid) is not None
+        ):
+            self._nominator.nominate(queued.pod, None)
+            self._nominated = None
+        return Place.ACTIVE
+
+    def _to_backoff(self, queued: QueuedPod, label: str) -> Place:
+        if self._pop_from_backoff and self._gates.hold(queued):
+            return self._park(queued, label)
+        queued.place = Place.BACKOFF
+        self._backoff.push(queued)
+        self._count("backoff", label)
+        return Place.BACKOFF
+
+    def _park(self, queued: QueuedPod, label: str) -> Place:
+        if not queued.parked:
+            self._count("unschedulable", label)
+        queued.place = Place.GATED if queued.gated else Place.UNSCHEDULABLE
+        self._parked.add(queued)
+        return queued.place
+
+    def _count(self, queue: str, label: str) -> None:
+        kind = (queue, label)
+        self.incoming[kind] = self.incoming.get(kind, 0) + 1
+
+
+def _note_failure(queued: QueuedPod, rejected_by: frozenset[str], pending_on: frozenset[str]) -> None:
+    if rejected_by or pending_on:
+        queued.unschedulable_count += 1
+        queued.consecutive_errors = 0
+    else:
+        queued.consecutive_errors += 1
+    queued.unschedulable_plugins = rejected_by
+    queued.pending_plugins = pending_on
+    queued.gated_by, queued.gate = "", None
+    queued.backoff_until = None
+    queued.was_flushed = False
+
+
+def _is_repeat(old: PodInfo, new: PodInfo) -> bool:
+    """Say whether an update carries nothing new: the same stored version twice."""
+    version = new.metadata.resource_version
+    return version != "" and version == old.metadata.resource_version

@@ -193,7 +193,8 @@ specs = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200)
+@pytest.mark.slow
+@settings(max_examples=100)
 @given(spec=specs)
 def test_defaulting_twice_changes_nothing_and_keeps_the_object(spec):
     once = default_pod(pod(spec))

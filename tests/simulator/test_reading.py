@@ -259,6 +259,7 @@ def test_files_end_to_end(tmp_path: Path):
 DAMAGE = json.dumps(a_list(POD, NODE), indent=1).encode()
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(cut=st.integers(0, len(DAMAGE)), noise=st.binary(max_size=4))
 def test_damaged_bytes_are_read_or_refused_never_worse(cut, noise):
@@ -269,6 +270,7 @@ def test_damaged_bytes_are_read_or_refused_never_worse(cut, noise):
             assert str(error).startswith("a.yaml")  # noqa: PT017
 
 
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_cluster_in_every_process(tmp_path: Path):
     (tmp_path / "a.json").write_text(
         json.dumps(a_list(named(POD, "p", namespace="x"), {**POD, "metadata": {"generateName": "g-"}}))

@@ -498,6 +498,7 @@ def test_expanding_twice_adds_nothing():
     assert expand(once, cron_jobs=False).pods == once.pods
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(keep=st.sets(st.integers(0, 12)), replicas=st.integers(0, 6))
 def test_what_is_missing_is_made_again_and_nothing_else(keep, replicas):
@@ -509,6 +510,7 @@ def test_what_is_missing_is_made_again_and_nothing_else(keep, replicas):
     assert len({one.name for one in pods}) == replicas
 
 
+@pytest.mark.slow
 def test_every_process_makes_the_same_pods(tmp_path: Path):
     (tmp_path / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": ALL}))
     code = (

@@ -447,6 +447,7 @@ specs = st.fixed_dictionaries(
         st.tuples(specs, st.sampled_from(["x", "y", "Z"]), st.sampled_from([{}, {"a": "b"}, {"a b": ""}])), max_size=6
     )
 )
+@pytest.mark.slow
 def test_checking_shapes_once_finds_what_checking_each_pod_finds(pods):
     validator = PodValidator()
     for spec, name, noted in pods:

@@ -14,8 +14,11 @@ from moorage.api.defaults import (
     default_node,
     default_pod,
     default_replication_controller,
+    default_resource_claim,
+    default_resource_claim_template,
     quantity_of_nano,
 )
+from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.api.quantity import parse
 
 
@@ -251,3 +254,24 @@ def test_limit_ranges_complete_their_defaults():
     assert container.default_request == {"cpu": "1", "memory": "4Gi", "ephemeral-storage": "1Gi"}
     assert whole.default == {}
     assert default_limit_range(stored) is stored
+
+
+DEVICE_REQUESTS = {  # what is asked → mode, count
+    "nothing said": ({}, "ExactCount", 1),
+    "none": ({"count": 0}, "ExactCount", 1),
+    "empty mode": ({"allocationMode": "", "count": 3}, "ExactCount", 3),
+    "all": ({"allocationMode": "All", "count": 0}, "All", 0),
+}
+
+
+@pytest.mark.parametrize(("asked", "mode", "count"), DEVICE_REQUESTS.values(), ids=DEVICE_REQUESTS)
+def test_device_requests_count_one(asked, mode, count):
+    exactly = {"name": "a", "exactly": {"deviceClassName": "gpu", **asked}}
+    choice = {"name": "b", "firstAvailable": [{"name": "x", "deviceClassName": "gpu", **asked}]}
+    spec = {"devices": {"requests": [exactly, choice]}}
+    stored = default_resource_claim(msgspec.convert({"spec": spec}, ResourceClaim))
+    held = [stored.spec.devices.requests[0].exactly, stored.spec.devices.requests[1].first_available[0]]
+    assert [(one.allocation_mode, one.count) for one in held] == [(mode, count)] * 2
+    assert default_resource_claim(stored) is stored
+    template = default_resource_claim_template(msgspec.convert({"spec": {"spec": spec}}, ResourceClaimTemplate))
+    assert template.spec.spec == stored.spec

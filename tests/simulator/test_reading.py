@@ -57,6 +57,7 @@ SHAPES = {  # what is given → names of pods and nodes
     "a list of several kinds": (a_list(POD, NODE), ["web"], ["n1"]),
     "an empty list": (a_list(), [], []),
     "a list without items": ({"apiVersion": "v1", "kind": "List", "items": None}, [], []),
+    "a typed list without items": ({"apiVersion": "v1", "kind": "PodList"}, [], []),
     "a typed list": (a_list(bare(POD), kind="PodList"), ["web"], []),
     "a typed list whose items say their kind": (a_list(POD, kind="PodList"), ["web"], []),
     "lists in lists": (a_list(a_list(POD), a_list(a_list(NODE))), ["web"], ["n1"]),
@@ -73,9 +74,7 @@ def test_shapes(given, pods, nodes, form):
         "yaml stream": lambda: "# comment\n---\n" + yaml.safe_dump(given) + "---\n---\n# nothing\n",
     }[form]()
     cluster = take(text)
-    if given == SHAPES["a list without items"][0]:
-        assert cluster.pods == cluster.nodes == ()
-        return
+    assert cluster.report.unused == ()
     assert [pod.name for pod in cluster.pods] == pods
     assert [node.name for node in cluster.nodes] == nodes
 
@@ -181,6 +180,11 @@ REFUSED = {  # content → what the message says
         '{"apiVersion": "v1", "kind": "List", "items": [null]}',
         "a.yaml: items[0]: expected a Kubernetes",
     ),
+    "items of another kind": (
+        '{"apiVersion": "v1", "kind": "List", "items": {"a": 1}}',
+        "a.yaml:1: List: items: expected a list",
+    ),
+    "items of a typed list": ("apiVersion: v1\nkind: PodList\nitems: abc\n", "a.yaml:1: PodList: items: expected a list"),
     "no name": ({**POD, "metadata": {}}, "a.yaml: Pod: metadata.name: Required value: name or generateName is required"),
     "a wrong type": (
         a_list(POD, {**NODE, "spec": {"unschedulable": "no"}}),
@@ -245,6 +249,11 @@ def test_all_faults_are_told_at_once_up_to_a_limit():
     message = refused(a_list(*broken)).splitlines()
     assert len(message) == 21
     assert message[-1] == "and maybe more; these are the first"
+
+
+def test_messages_show_values_but_not_at_any_length():
+    (line,) = refused(named(POD, "x" * 1_000_000)).splitlines()[:1]
+    assert len(line) == 400
 
 
 def test_files_end_to_end(tmp_path: Path):

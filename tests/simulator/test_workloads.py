@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from moorage.api.core import Pod
 from moorage.errors import InputError
+from moorage.simulator import templates
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.files import Source
-from moorage.simulator.jobs import parse_indexes
+from moorage.simulator.jobs import Indexes, parse_indexes
 from moorage.simulator.naming import SAFE_ALPHABET
 from moorage.simulator.owners import controller_of
 from moorage.simulator.reading import read_sources
@@ -394,18 +395,51 @@ def test_jobs_mark_their_pods():
 
 
 INDEXES = {
-    "": set(),
-    "1": {1},
-    "1,3-5,7": {1, 3, 4, 5, 7},
-    "8-12": {8, 9},
-    "x,2-,-3,4-y,6": {2, 6},
-    "0-99999999999999999": set(range(10)),
+    "": (),
+    "1": ((1, 1),),
+    "1,3-5,7": ((1, 1), (3, 5), (7, 7)),
+    "3,1-2": ((1, 3),),
+    "1-5,2-3": ((1, 5),),
+    "8-12": ((8, 9),),
+    "x,2-,-3,4-y,6": ((2, 2), (6, 6)),
+    "5-3": (),
+    "0-99999999999999999": ((0, 9),),
 }
 
 
-@pytest.mark.parametrize(("text", "expected"), INDEXES.items())
-def test_index_lists(text, expected):
-    assert parse_indexes(text, 10) == expected
+@pytest.mark.parametrize(("text", "spans"), INDEXES.items())
+def test_index_lists(text, spans):
+    assert parse_indexes(text, 10).spans == spans
+
+
+@settings(max_examples=100)
+@given(numbers=st.lists(st.integers(0, 30)), end=st.integers(0, 30))
+def test_index_spans_are_sets(numbers, end):
+    found = Indexes().with_numbers(numbers)
+    assert len(found) == len(set(numbers))
+    assert list(found.free_below(end)) == [number for number in range(end) if number not in numbers]
+
+
+HUGE = 2_000_000_000
+TOO_MANY = {
+    "replica set": made("ReplicaSet", {"replicas": HUGE, "selector": SELECTOR, "template": TEMPLATE}),
+    "deployment": made("Deployment", {"replicas": HUGE, "selector": SELECTOR, "template": TEMPLATE}),
+    "stateful set": made("StatefulSet", {"replicas": HUGE, "selector": SELECTOR, "template": TEMPLATE}),
+    "job": made("Job", {"parallelism": HUGE, "completions": HUGE, "completionMode": "Indexed", "template": TEMPLATE}),
+}
+
+
+@pytest.mark.parametrize("workload", TOO_MANY.values(), ids=TOO_MANY)
+def test_more_pods_than_any_cluster_holds_are_refused(workload, monkeypatch):
+    monkeypatch.setattr(templates, "MAX_PODS", 100)
+    with pytest.raises(InputError, match="there would be more than 100, which is the most to be simulated"):
+        expanded(workload)
+
+
+def test_numbers_of_an_indexed_job_are_not_all_written_down():
+    status = {"completedIndexes": f"0-{HUGE - 2}"}
+    (last,) = new_pods(job(status, completions=HUGE, parallelism=5, completionMode="Indexed"))
+    assert last.name.startswith(f"j-{HUGE - 1}-")
 
 
 def cron(**spec: object) -> dict:

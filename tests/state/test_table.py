@@ -220,7 +220,7 @@ def clusters(draw):
 
 
 @given(cluster=clusters(), pod=pods(st.just("new")), row=st.integers(0, 1))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_pod_that_comes_and_goes_changes_nothing(cluster, pod, row):
     table = cluster.table
     before = described(table), {**internals(table), "changes": None}
@@ -231,7 +231,7 @@ def test_a_pod_that_comes_and_goes_changes_nothing(cluster, pod, row):
 
 
 @given(cluster=clusters(), row=st.integers(0, 1), fresh=st.lists(pods(), max_size=4), data=st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_what_if_leaves_no_trace(cluster, row, fresh, data):
     table = cluster.table
     described(table)

@@ -34,13 +34,22 @@ from moorage.api.core import (
     Volume,
     WeightedPodAffinityTerm,
 )
+from moorage.api.devices import (
+    DeviceRequest,
+    DeviceSubRequest,
+    ExactDeviceRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimTemplate,
+)
 from moorage.api.meta import LabelSelector, LabelSelectorRequirement, ResourceList, Value
 from moorage.api.names import is_hugepage_resource, is_native_resource
 from moorage.api.quantity import NANO_PER_UNIT, parse
 
 __all__ = [
     "default_container", "default_limit_range", "default_namespace", "default_node", "default_pod", "default_pod_spec",
-    "default_replication_controller", "merge_label_keys", "quantity_of_nano",
+    "default_replication_controller", "default_resource_claim", "default_resource_claim_template", "merge_label_keys",
+    "quantity_of_nano",
 ]  # fmt: skip
 
 _T = TypeVar("_T")
@@ -303,6 +312,36 @@ def _limit_item(item: LimitRangeItem) -> LimitRangeItem:
         return item
     default = {**item.max, **item.default}
     return _changed(item, default=default, default_request={**item.min, **default, **item.default_request})
+
+
+def default_resource_claim(claim: ResourceClaim) -> ResourceClaim:
+    """Return the claim with how many devices each request is for: one, unless it says otherwise.
+
+    Source  kubernetes, pkg/apis/resource/v1/defaults.go
+    """
+    return _changed(claim, spec=_claim_spec(claim.spec))
+
+
+def default_resource_claim_template(template: ResourceClaimTemplate) -> ResourceClaimTemplate:
+    """Return the template with the defaults of the claims that are made from it."""
+    return _changed(template, spec=_changed(template.spec, spec=_claim_spec(template.spec.spec)))
+
+
+def _claim_spec(spec: ResourceClaimSpec) -> ResourceClaimSpec:
+    return _changed(spec, devices=_changed(spec.devices, requests=_map(spec.devices.requests, _device_request)))
+
+
+def _device_request(request: DeviceRequest) -> DeviceRequest:
+    exactly = request.exactly and _counted(request.exactly)
+    return _changed(request, exactly=exactly, first_available=_map(request.first_available, _counted))
+
+
+_Asked = TypeVar("_Asked", ExactDeviceRequest, DeviceSubRequest)
+
+
+def _counted(asked: _Asked) -> _Asked:
+    mode = asked.allocation_mode or "ExactCount"
+    return _changed(asked, allocation_mode=mode, count=(asked.count or 1) if mode == "ExactCount" else asked.count)
 
 
 # -- keeping what does not change ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 from moorage.api.meta import Value
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["BindPod", "Call", "Effect", "Evict", "Write"]
+__all__ = ["BindPod", "Call", "Effect", "Evict", "Until", "Write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,4 +52,18 @@ class Call:
     what: str = ""
 
 
-Effect = BindPod | Evict | Write | Call
+@dataclass(frozen=True, slots=True)
+class Until:
+    """Go on once ``is_met`` says yes; others bring that about, and it only reads the snapshot.
+
+    It is asked at once and then each second, or whenever facts come in; if it raises, the binding cycle fails with that text,
+    and after ``timeout_s`` seconds with ``what: context deadline exceeded``. A simulation that plays none of those others
+    takes it as met.
+    """
+
+    is_met: Callable[[], bool]
+    timeout_s: float
+    what: str
+
+
+Effect = BindPod | Evict | Write | Call | Until

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from moorage.framework.registry import Registry
 from moorage.plugins.default_binder import DefaultBinder
@@ -18,11 +17,14 @@ from moorage.plugins.node_ports import NodePorts
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.node_unschedulable import NodeUnschedulable
+from moorage.plugins.node_volume_limits import NodeVolumeLimits
 from moorage.plugins.pod_topology_spread import PodTopologySpread
 from moorage.plugins.priority_sort import PrioritySort
 from moorage.plugins.scheduling_gates import SchedulingGates
 from moorage.plugins.taint_toleration import TaintToleration
-from moorage.plugins.volume_binding_args import VolumeBindingArgs
+from moorage.plugins.volume_binding import VolumeBinding
+from moorage.plugins.volume_restrictions import VolumeRestrictions
+from moorage.plugins.volume_zone import VolumeZone
 
 __all__ = ["BUILTIN", "builtin_registry"]
 
@@ -40,16 +42,17 @@ BUILTIN: tuple[Any, ...] = (
     NodeResourcesBalancedAllocation,
     NodeResourcesFit,
     NodeUnschedulable,
+    NodeVolumeLimits,
     PodTopologySpread,
     PrioritySort,
     SchedulingGates,
     TaintToleration,
+    VolumeBinding,
+    VolumeRestrictions,
+    VolumeZone,
 )
-
-#: Arguments of plugins that a configuration may name though there is no class of theirs here.
-_ARGS: Final[Mapping[str, type[Any]]] = {"VolumeBinding": VolumeBindingArgs}
 
 
 def builtin_registry() -> Registry:
     """Return a registry of all that ships."""
-    return Registry(BUILTIN, _ARGS)
+    return Registry(BUILTIN)

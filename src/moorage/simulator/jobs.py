@@ -7,6 +7,7 @@ Source  kubernetes, pkg/controller/job/job_controller.go, manageJob, and indexed
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
@@ -19,7 +20,7 @@ from moorage.api.workloads import Job
 from moorage.simulator.owners import Claimed, compiled, is_active, owner_reference
 from moorage.simulator.templates import Mould
 
-__all__ = ["is_finished", "missing_pods", "parse_indexes"]
+__all__ = ["Indexes", "is_finished", "missing_pods", "parse_indexes"]
 
 _OURS: Final = "kubernetes.io/job-controller"
 _INDEX: Final = "batch.kubernetes.io/job-completion-index"
@@ -65,7 +66,7 @@ def _wanted(job: Job, held: Iterable[Pod], active: int) -> int:
     """Return how many pods should be active."""
     completions, parallelism = _completions(job), _parallelism(job)
     if job.spec.completion_mode == "Indexed":
-        succeeded = len(_succeeded_indexes(job, held))
+        succeeded = len(_succeeded(job, held))
     else:
         succeeded = max(job.status.succeeded, sum(pod.status.phase == "Succeeded" for pod in held))
     if completions is None:
@@ -73,16 +74,17 @@ def _wanted(job: Job, held: Iterable[Pod], active: int) -> int:
     return max(0, min(completions - succeeded, parallelism))
 
 
-def _succeeded_indexes(job: Job, held: Iterable[Pod]) -> set[int]:
-    done = {index for pod in held if pod.status.phase == "Succeeded" and (index := _index_of(pod)) is not None}
-    return done | parse_indexes(job.status.completed_indexes, _completions(job) or 0)
+def _succeeded(job: Job, held: Iterable[Pod]) -> Indexes:
+    done = (index for pod in held if pod.status.phase == "Succeeded" and (index := _index_of(pod)) is not None)
+    return parse_indexes(job.status.completed_indexes, _completions(job) or 0).with_numbers(done)
 
 
 def _free_indexes(job: Job, held: Iterable[Pod]) -> Iterator[int]:
     completions = _completions(job) or 0
     running = {_index_of(pod) for pod in held if is_active(pod)}
-    ended = _succeeded_indexes(job, held) | parse_indexes(job.status.failed_indexes, completions)
-    return (index for index in range(completions) if index not in running and index not in ended)
+    succeeded, failed = _succeeded(job, held), parse_indexes(job.status.failed_indexes, completions)
+    free = succeeded.with_spans(failed.spans).free_below(completions)
+    return (index for index in free if index not in running)
 
 
 def _index_of(pod: Pod) -> int | None:
@@ -90,15 +92,47 @@ def _index_of(pod: Pod) -> int | None:
     return parse_int64(text)
 
 
-def parse_indexes(text: str, completions: int) -> set[int]:
+@dataclass(frozen=True, slots=True)
+class Indexes:
+    """Numbers as spans, first and last included; sorted and apart. A job may have more numbers than fit a set."""
+
+    spans: tuple[tuple[int, int], ...] = ()
+
+    def __len__(self) -> int:
+        return sum(last - first + 1 for first, last in self.spans)
+
+    def with_numbers(self, numbers: Iterable[int]) -> Indexes:
+        """Return these numbers and others."""
+        return self.with_spans((number, number) for number in numbers)
+
+    def with_spans(self, spans: Iterable[tuple[int, int]]) -> Indexes:
+        """Return these numbers and those of other spans."""
+        merged: list[tuple[int, int]] = []
+        for first, last in sorted([*self.spans, *spans]):
+            if merged and first <= merged[-1][1] + 1:
+                merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
+            else:
+                merged.append((first, last))
+        return Indexes(tuple(merged))
+
+    def free_below(self, end: int) -> Iterator[int]:
+        """Yield the numbers from 0 to below ``end`` that are not among these."""
+        start = 0
+        for first, last in self.spans:
+            yield from range(start, min(first, end))
+            start = last + 1
+        yield from range(start, end)
+
+
+def parse_indexes(text: str, completions: int) -> Indexes:
     """Return the numbers that ``1,3-5,7`` stands for, those below ``completions``; parts that make no sense are skipped."""
-    found: set[int] = set()
+    spans = []
     for part in text.split(",") if text else ():
         low, _, high = part.partition("-")
         first, last = parse_int64(low), parse_int64(high or low)
-        if first is not None and last is not None:
-            found.update(range(max(0, first), min(last, completions - 1) + 1))
-    return found
+        if first is not None and last is not None and max(0, first) <= min(last, completions - 1):
+            spans.append((max(0, first), min(last, completions - 1)))
+    return Indexes().with_spans(spans)
 
 
 def _selecting(job: Job) -> Job:

@@ -18,6 +18,7 @@ from moorage.api.documents import read_documents
 from moorage.api.encodings import to_utf8
 from moorage.errors import InputError
 from moorage.simulator.files import Source
+from moorage.simulator.kinds import find_kind
 
 __all__ = ["MAX_LIST_DEPTH", "Found", "Payload", "find_objects"]
 
@@ -70,12 +71,12 @@ def find_objects(source: Source) -> Iterator[Found]:
 
 def _open(data: bytes | msgspec.Raw, envelope: _Envelope, where: str, implied: _Head | None, depth: int) -> Iterator[Found]:
     head = _completed(envelope, implied, where)
-    if not _is_list(head.kind) or envelope.items is None:
+    if not _is_list(head.kind) or (envelope.items is None and not _holds_known_items(head)):
         yield Found(head.api_version or "", head.kind or "", data, where)
         return
     inside = _item_head(head)
     _refuse_depth(depth, where)
-    for index, item in enumerate(envelope.items):
+    for index, item in enumerate(envelope.items or ()):
         at = f"{where}: items[{index}]"
         opening = _OPENING.match(item)
         if opening is None or opening[2].endswith(b"List"):
@@ -109,12 +110,14 @@ def _open_plain(data: Any, where: str, implied: _Head | None, depth: int) -> Ite
             )
     head = _completed(_Head(api_version=data.get("apiVersion"), kind=data.get("kind")), implied, where)
     items = data.get("items")
-    if not _is_list(head.kind) or not isinstance(items, list):
+    if not _is_list(head.kind) or (not isinstance(items, list) and not _holds_known_items(head)):
         yield Found(head.api_version or "", head.kind or "", data, where)
         return
+    if not isinstance(items, list | None):
+        raise InputError(f"{where}: {head.kind}: items: expected a list of objects")
     inside = _item_head(head)
     _refuse_depth(depth, where)
-    for index, item in enumerate(items):
+    for index, item in enumerate(items or ()):
         yield from _open_plain(item, f"{where}: items[{index}]", inside, depth + 1)
 
 
@@ -135,6 +138,12 @@ def _completed(head: _Head, implied: _Head | None, where: str) -> _Head:
 
 def _is_list(kind: str | None) -> bool:
     return kind is not None and kind.endswith("List")
+
+
+def _holds_known_items(head: _Head) -> bool:
+    """Return True for lists that are lists beyond doubt. Some kinds only have a name that ends like one."""
+    kind = (head.kind or "").removesuffix("List")
+    return not kind or find_kind(head.api_version or "", kind) is not None
 
 
 def _item_head(head: _Head) -> _Head | None:

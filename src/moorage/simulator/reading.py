@@ -24,6 +24,8 @@ from moorage.api.defaults import (
     default_node,
     default_pod,
     default_replication_controller,
+    default_resource_claim,
+    default_resource_claim_template,
 )
 from moorage.api.meta import ObjectMeta
 from moorage.api.validation import PodValidator, validate
@@ -39,6 +41,8 @@ __all__ = ["MAX_FAULTS", "read", "read_sources"]
 
 #: How many faults are told at once.
 MAX_FAULTS: Final = 20
+#: Values are shown in messages, but not at any length.
+_MAX_LINE = 400
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind.slot: msgspec.json.Decoder(kind.type) for kind in KINDS}
 
 _DEFAULTING: dict[str, Callable[[Any], Any]] = {
@@ -47,6 +51,8 @@ _DEFAULTING: dict[str, Callable[[Any], Any]] = {
     "namespaces": default_namespace,
     "limit_ranges": default_limit_range,
     "replication_controllers": default_replication_controller,
+    "resource_claims": default_resource_claim,
+    "resource_claim_templates": default_resource_claim_template,
 }
 
 
@@ -112,9 +118,9 @@ class _Reader:
         try:
             self._keep(kind, _decode(found.payload, kind, found.where), found.where)
         except InputError as error:
-            self.faults.append(str(error))
+            self.faults += (_shortened(line) for line in str(error).splitlines())
             if len(self.faults) >= MAX_FAULTS:
-                raise InputError("\n".join([*self.faults, "and maybe more; these are the first"])) from None
+                raise InputError("\n".join([*self.faults[:MAX_FAULTS], "and maybe more; these are the first"])) from None
 
     def _keep(self, kind: Kind, given: Any, where: str) -> None:
         held = self.objects[kind.slot]
@@ -198,6 +204,10 @@ def _identified(given: Any, kind: Kind, where: str, count: int) -> Any:
         name = generated_name(metadata.generate_name, kind.name, namespace, str(count))
     uid = metadata.uid or stable_uid(kind.name, namespace, name)
     return replace(given, metadata=replace(metadata, name=name, namespace=namespace, uid=uid))
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 1]}…"
 
 
 def _title(kind: Kind, metadata: ObjectMeta) -> str:

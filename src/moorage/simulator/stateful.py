@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from moorage.api.core import ClaimSource, Pod, Volume
 from moorage.api.decode import decode
 from moorage.api.defaults import default_pod
+from moorage.api.integers import parse_int64
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import StatefulSet
 from moorage.simulator.naming import stable_uid
@@ -37,10 +38,16 @@ class StatefulPods:
         title = f"StatefulSet {metadata.namespace}/{metadata.name}"
         owner = owner_reference("apps/v1", "StatefulSet", metadata)
         first = spec.ordinals.start if spec.ordinals else 0
-        names = {f"{metadata.name}-{number}": number for number in range(first, first + _count(spec.replicas))}
+        numbers = range(first, first + _count(spec.replicas))
+
+        def is_ours(pod: Pod) -> bool:
+            base, _, ending = pod.name.rpartition("-")
+            number = parse_int64(ending)
+            return base == metadata.name and number in numbers and ending == str(number)
+
         held = self._claimed.of("StatefulSet", metadata)
         selector = compiled(spec.selector, title)
-        held = [*held, *self._claimed.adopt(owner, metadata.namespace, selector, lambda pod: pod.name in names)]
+        held = [*held, *self._claimed.adopt(owner, metadata.namespace, selector, is_ours)]
         there = {pod.name for pod in held}
         templates = [
             decode(template, PersistentVolumeClaim, f"{title}: spec.volumeClaimTemplates[{index}]")
@@ -49,7 +56,8 @@ class StatefulPods:
         labels = {**spec.template.metadata.labels, "controller-revision-hash": template_hash(spec.template)}
         template = replace(spec.template, metadata=replace(spec.template.metadata, labels=labels))
         mould = Mould(template, metadata.namespace, owner, self._taken)
-        for name, number in names.items():
+        for number in numbers:
+            name = f"{metadata.name}-{number}"
             claims = [_numbered(claim, stateful_set, number) for claim in templates]
             self.claims += claims
             if name in there:

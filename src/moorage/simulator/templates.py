@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import count
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -17,10 +18,13 @@ from msgspec.structs import replace
 from moorage.api.core import Pod, PodStatus, PodTemplateSpec
 from moorage.api.defaults import default_pod
 from moorage.api.meta import ObjectMeta, OwnerReference
+from moorage.errors import InputError
 from moorage.simulator.naming import generated_name, stable_suffix, stable_uid
 
-__all__ = ["Mould", "names_of", "template_hash"]
+__all__ = ["MAX_PODS", "Mould", "names_of", "template_hash"]
 
+#: Several times what Kubernetes is built for; a slip of the finger in ``replicas`` goes far beyond.
+MAX_PODS: Final = 500_000
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -50,8 +54,14 @@ class Mould:
         )
 
     def named(self, name: str, labels: dict[str, str] | None = None) -> Pod:
-        """Return a pod of this name, with labels added to the template's."""
+        """Return a pod of this name, with labels added to the template's.
+
+        Raises  InputError if there would be more pods than any cluster holds
+        """
         self._taken.add((self._namespace, name))
+        if len(self._taken) > MAX_PODS:
+            asks = f"{self.owner.kind} {self._namespace}/{self.owner.name}"
+            raise InputError(f"{asks}: with its pods there would be more than {MAX_PODS}, which is the most to be simulated")
         metadata = self._pod.metadata
         uid = stable_uid("Pod", self._namespace, name)
         held = replace(metadata, name=name, uid=uid, labels={**metadata.labels, **labels} if labels else metadata.labels)

@@ -1,0 +1,191 @@
+"""NodeVolumeLimits: keep a pod off nodes that cannot take as many volumes of a CSI driver as it would need there.
+
+Reads     the pod's claims and disks of its own, and what volumes those are; the limits of CSINodes; volumes of the pods on
+          each node, and attachments that outlive their pods. A volume that several pods share counts once
+Rejects   nodes at their limit (evicting pods might help); every node, while a claim is missing
+Wakes on  a CSINode added, or one that raised a limit; a pod with volumes gone; the pod's claim added; a volume detached
+Source    kube-scheduler 1.36, plugins/nodevolumelimits/csi.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from moorage.api.core import Volume
+from moorage.api.storage import CSIDriver, CSINode, VolumeAttachment
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends, Signature
+from moorage.framework.registry import Handle
+from moorage.framework.verdicts import SKIP, Reject, Skip
+from moorage.plugins.volumes.attached import AttachedVolumes
+from moorage.plugins.volumes.claims import stands_on_claim
+from moorage.plugins.volumes.csi_migration import MigrationError, translated_inline
+from moorage.plugins.volumes.csi_nodes import NO_LIMIT, CsiFacts, CsiNodes
+from moorage.plugins.volumes.csi_volumes import CsiVolume, Needed, needed_volumes
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.labels import InternedColumn
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["NodeVolumeLimits"]
+
+# kube-scheduler's own texts, kept word for word: people search their events for them.
+TOO_MANY: Final = "node(s) exceed max volume count"
+NOT_INSTALLED: Final = "{} CSI driver is not installed on the node"
+
+
+class Wanted(NamedTuple):
+    """The volumes one pod needs, on nodes that run CSI drivers and on those that do not."""
+
+    with_csi: Needed
+    without: Needed
+
+
+class NodeVolumeLimits:
+    """See the module's description."""
+
+    name = "NodeVolumeLimits"
+    depends = Depends.ROW
+
+    def __init__(self) -> None:
+        self._nodes = CsiNodes()
+        self._attached = AttachedVolumes()
+        self._gates = FeatureGates()
+
+    def attach(self, handle: Handle) -> None:
+        self._gates = handle.gates
+
+    def sign(self, pod: PodInfo) -> Signature | None:
+        """Pods with volumes that matter are judged each for itself."""
+        return {} if pod.volumes is None else None
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Wanted | Skip:
+        if not _counts(pod):
+            return SKIP
+        return Wanted(needed_volumes(pod, snapshot, migrated=True), needed_volumes(pod, snapshot, migrated=False))
+
+    def filter(self, wanted: Wanted, nodes: NodeView) -> Iterator[Reject]:
+        column = self._nodes.follow(nodes.snapshot)
+        ids = nodes.ids(column)
+        open_rows = np.ones(len(nodes), dtype=bool)
+        for rows, needed in ((ids != 0, wanted.with_csi), (ids == 0, wanted.without)):
+            if needed.fault:
+                yield Reject(rows, needed.fault, error=True)
+            elif needed.missing:
+                yield Reject(rows, needed.missing, unresolvable=True)
+            elif self._gates["VolumeLimitScaling"]:
+                for reject in _not_installed(needed.volumes, column, rows, nodes):
+                    open_rows &= ~reject.rows
+                    yield reject
+        if wanted.with_csi.volumes:
+            yield from self._over_limit(wanted.with_csi.volumes, column, open_rows, nodes)
+
+    def _over_limit(
+        self, volumes: tuple[CsiVolume, ...], column: InternedColumn[CsiFacts | None], open_rows: BoolArray, nodes: NodeView
+    ) -> Iterator[Reject]:
+        """Yield those of the open rows that would hold too many, and those whose volumes make no sense."""
+        ids = nodes.ids(column)
+        open_rows = open_rows & column.spread(ids, _has_limits)
+        if not open_rows.any():
+            return
+        self._attached.follow(nodes.snapshot)
+        for fault in dict.fromkeys(self._attached.faults.values()):
+            rows = open_rows & nodes.holding([row for row, found in self._attached.faults.items() if found == fault])
+            open_rows &= ~rows
+            yield Reject(rows, fault, error=True)
+        too_many = nodes.false()
+        for driver in dict.fromkeys(volume.driver for volume in volumes):
+            limit = column.spread(ids, _limit_of(driver), np.int64)
+            added = self._added([volume for volume in volumes if volume.driver == driver], nodes)
+            held = self._attached.counts(driver)
+            too_many |= (added > 0) & ((0 if held is None else nodes.take(held)) + added > limit)
+        yield Reject(too_many & open_rows, TOO_MANY)
+
+    def _added(self, volumes: list[CsiVolume], nodes: NodeView) -> IntArray:
+        """Count for each row the volumes that no pod there holds yet."""
+        added = nodes.zeros() + len(volumes)
+        for volume in volumes:
+            rows = self._attached.rows_holding(volume)
+            if rows:
+                added -= nodes.holding(rows)
+        return added
+
+    def wakes_on(self) -> Iterator[Wake]:
+        yield Wake(ClusterEvent(Resource.CSI_NODE, Action.ADD))
+        yield Wake(ClusterEvent(Resource.CSI_NODE, Action.UPDATE), raises_a_limit)
+        yield Wake(ClusterEvent(Resource.POD, Action.DELETE), held_volumes)
+        yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), stands_on_claim)
+        yield Wake(ClusterEvent(Resource.VOLUME_ATTACHMENT, Action.DELETE), may_use_the_room)
+
+
+def _counts(pod: PodInfo) -> bool:
+    return pod.volumes is not None and bool(pod.volumes.claims or pod.volumes.inline)
+
+
+def _has_limits(facts: CsiFacts | None) -> bool:
+    return facts is not None and facts.has_limits
+
+
+def _limit_of(driver: str) -> Callable[[CsiFacts | None], int]:
+    return lambda facts: NO_LIMIT if facts is None else facts.limit(driver)
+
+
+def _has_driver(driver: str) -> Callable[[CsiFacts | None], bool]:
+    return lambda facts: facts is not None and facts.has(driver)
+
+
+def _not_installed(
+    volumes: tuple[CsiVolume, ...], column: InternedColumn[CsiFacts | None], rows: BoolArray, nodes: NodeView
+) -> Iterator[Reject]:
+    """Yield the rows, of those given, that lack a driver which its CSIDriver insists on."""
+    ids = nodes.ids(column)
+    for driver in dict.fromkeys(volume.driver for volume in volumes):
+        about = nodes.snapshot.objects(CSIDriver).get(driver)
+        if about is not None and about.spec.prevent_pod_scheduling_if_missing:
+            installed = column.spread(ids, _has_driver(driver))
+            yield Reject(rows & ~installed, NOT_INSTALLED.format(driver))
+            rows = rows & installed
+
+
+# -- hints --------------------------------------------------------------------------------------------------------------
+
+
+def raises_a_limit(pod: PodInfo, old: CSINode, new: CSINode) -> bool:
+    """Say whether a node takes more volumes of some driver than before. As in kube-scheduler, no limit counts as 0 here."""
+    del pod
+    before = _limits(old)
+    return any(limit > before.get(driver, 0) for driver, limit in _limits(new).items())
+
+
+def _limits(node: CSINode) -> dict[str, int]:
+    return {d.name: (d.allocatable.count or 0) if d.allocatable is not None else 0 for d in node.spec.drivers}
+
+
+def held_volumes(pod: PodInfo, gone: PodInfo, new: object = None) -> bool:
+    """Say whether a pod that is gone was on its way to a node, or there, with volumes that count."""
+    del pod, new
+    return _counts(gone) and bool(gone.spec.node_name or gone.status.nominated_node_name)
+
+
+def may_use_the_room(pod: PodInfo, gone: VolumeAttachment, new: object = None) -> bool:
+    """Say whether a volume that was detached makes room for one of the pod's: any claim's, or a disk of the same driver."""
+    del new
+    if pod.volumes is None:
+        return False
+    return any(not use.ephemeral for use in pod.volumes.claims) or any(
+        _is_served_by(gone.spec.attacher, volume) for volume in pod.volumes.inline
+    )
+
+
+def _is_served_by(driver: str, volume: Volume) -> bool:
+    """Say whether a disk's driver is this one; where that cannot be told, yes."""
+    try:
+        known = translated_inline(volume)
+    except MigrationError:
+        return True
+    return known is not None and known.driver == driver

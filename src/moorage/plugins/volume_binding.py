@@ -1,0 +1,229 @@
+"""VolumeBinding: keep a pod to nodes that reach its volumes, or where volumes can be found or made, and have them bound there.
+
+Reads     the pod's claims, their volumes and classes; node affinity of volumes; CSIStorageCapacity of drivers that keep count
+Rejects   nodes that do not reach a bound volume, or where a claim that waits for its node finds none and none can be made; the
+          pod, while a claim is missing, lost, going or should have been bound. Eviction never helps
+Scores    with gate StorageCapacityScoring: nodes by how full the storage would be, along the argument ``shape``
+Reserves  the volumes and claims, so that no other pod is promised them; PreBind writes both down and waits for the controller
+Wakes on  nodes and their labels; claims, volumes, classes, CSINodes, drivers and capacities that come or change
+Source    kube-scheduler 1.36, plugins/volumebinding
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from moorage.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from moorage.errors import AttemptError
+from moorage.framework.effects import Effect, Until, Write
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends, Signature
+from moorage.framework.registry import Handle
+from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
+from moorage.plugins.scoring_strategies import utilization_table
+from moorage.plugins.volume_binding_args import VolumeBindingArgs
+from moorage.plugins.volumes.assumed import Assumed
+from moorage.plugins.volumes.capacity_score import capacity_scores
+from moorage.plugins.volumes.claims import SELECTED_NODE, stands_on_claim
+from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
+from moorage.plugins.volumes.findings import Findings, Wanted, find
+from moorage.plugins.volumes.matching import MatchingError, VolumeShelf
+from moorage.plugins.volumes.pod_claims import ClassError, PodClaims, claims_of, unusable
+from moorage.plugins.volumes.promises import BrokenPromiseError, Promise, are_kept, for_node, pointed_at
+from moorage.plugins.volumes.provisioning import Provisioner, volume_limit
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["VolumeBinding"]
+
+# kube-scheduler's own texts, kept word for word: people search their events for them.
+UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
+UNREACHABLE: Final = "node(s) didn't match PersistentVolume's node affinity"
+UNMATCHED: Final = "node(s) didn't find available persistent volumes to bind"
+NO_ROOM: Final = "node(s) did not have enough free storage"
+LOST: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What Filter and Reserve go by: the claims, and the snapshot they were found in."""
+
+    snapshot: Snapshot
+    wanted: Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """What was promised to one pod on its node."""
+
+    found: tuple[Promise[PersistentVolume], ...]
+    made: tuple[Promise[PersistentVolumeClaim], ...]
+
+
+class VolumeBinding:
+    """See the module's description."""
+
+    name = "VolumeBinding"
+    Args = VolumeBindingArgs
+    depends = Depends.ROW
+
+    def __init__(self, args: VolumeBindingArgs | None = None) -> None:
+        self._args = args or VolumeBindingArgs()
+        self._gates = FeatureGates()
+        self._nodes = CsiNodes()
+        self._volumes = Assumed(PersistentVolume)
+        self._claims = Assumed(PersistentVolumeClaim)
+        self._shelf = VolumeShelf(self._volumes)
+        self._provisioner = Provisioner()
+        self._reserved: dict[str, Reserved] = {}
+
+    def attach(self, handle: Handle) -> None:
+        self._gates = handle.gates
+
+    def sign(self, pod: PodInfo) -> Signature | None:
+        """Pods with volumes that matter are judged each for itself."""
+        return {} if pod.volumes is None else None
+
+    # -- Filter -----------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Asked | Skip | Hold:
+        if pod.volumes is None or not pod.volumes.claims:
+            return SKIP
+        why = unusable(pod, snapshot)
+        if why is not None:
+            return Hold.because(why, unresolvable=True)
+        try:
+            claims = claims_of(pod, snapshot, self._claims)
+        except ClassError as error:
+            raise AttemptError(self.name, f'running PreFilter plugin "{self.name}": {error}') from error
+        if claims.immediate:
+            return Hold.because(UNBOUND_IMMEDIATE, unresolvable=True)
+        return Asked(snapshot, self._wanted(claims, snapshot))
+
+    def _wanted(self, claims: PodClaims, snapshot: Snapshot) -> Wanted:
+        bound = tuple((claim, self._volumes.get(snapshot, claim.spec.volume_name)) for claim in claims.bound)
+        selected = tuple(claim for claim in claims.delayed if SELECTED_NODE in claim.metadata.annotations)
+        free = [claim for claim in claims.delayed if SELECTED_NODE not in claim.metadata.annotations]
+        try:
+            return Wanted(bound, selected, self._shelf.search(free, snapshot) if free else None)
+        except MatchingError as error:
+            return Wanted(bound, selected, fault=str(error))
+
+    def _find(self, asked: Asked, nodes: NodeView) -> Findings:
+        return find(asked.wanted, nodes, lambda: self._nodes.follow(asked.snapshot), self._provisioner)
+
+    def filter(self, asked: Asked, nodes: NodeView) -> Iterator[Reject]:
+        found = self._find(asked, nodes)
+        for rows, fault in found.faults:
+            yield Reject(rows, fault, error=True)
+        reasons = (
+            (found.unreachable, UNREACHABLE), (found.unmatched, UNMATCHED), (found.no_room, NO_ROOM), (found.lost, LOST),
+        )  # fmt: skip
+        for rows, reason in reasons:
+            if rows.any():
+                yield Reject(rows, reason, unresolvable=True)
+
+    # -- Score ------------------------------------------------------------------------------------------------------------
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Asked | Skip:
+        del feasible
+        if not self._gates["StorageCapacityScoring"]:
+            return SKIP
+        asked = self.pre_filter(pod, snapshot)
+        return asked if isinstance(asked, Asked) else Asked(snapshot, Wanted())
+
+    def score(self, asked: Asked, nodes: NodeView) -> IntArray:
+        shape = self._args.completed(self._gates).shape or ()
+        return capacity_scores(self._find(asked, nodes), utilization_table(shape), len(nodes))
+
+    # -- Reserve and PreBind ----------------------------------------------------------------------------------------------
+
+    def reserve(self, asked: Asked | None, pod: PodInfo, node: str) -> None:
+        if asked is None or asked.wanted.is_all_bound:
+            return
+        snapshot = asked.snapshot
+        found = self._find(asked, NodeView(snapshot, np.array([snapshot.table.row_of[node]], dtype=np.intp)))
+        share = next(iter(found.shares), None)
+        if share is None:
+            return
+        volumes = [(pointed_at(volume, claim), claim.key) for claim, volume in share.match.bindings]
+        claims = [for_node(claim, node) for claim in {claim.key: claim for claim in share.to_make}.values()]
+        self._reserved[pod.uid] = Reserved(
+            tuple(Promise(self._volumes.assume(snapshot, v.name, v, pod.uid), v, key) for v, key in volumes),
+            tuple(Promise(self._claims.assume(snapshot, c.key, c, pod.uid), c, c.key) for c in claims),
+        )
+
+    def unreserve(self, asked: Asked | None, pod: PodInfo, node: str) -> None:
+        del asked, node
+        self._reserved.pop(pod.uid, None)
+        self._volumes.release(pod.uid)
+        self._claims.release(pod.uid)
+
+    def pre_bind(self, asked: Asked | None, pod: PodInfo, node: str) -> Iterable[Effect]:
+        reserved = self._reserved.pop(pod.uid, None)
+        if asked is None or reserved is None:
+            return ()
+        snapshot = asked.snapshot
+
+        def is_bound() -> bool:
+            try:
+                return are_kept(snapshot, node, reserved.found, reserved.made)
+            except BrokenPromiseError as broken:
+                raise AttemptError(self.name, f"binding volumes: {broken}") from broken
+
+        writes: list[Effect] = [Write(promise.obj) for promise in reserved.found if promise.changes_anything]
+        writes += [Write(promise.obj) for promise in reserved.made if promise.changes_anything]
+        return (*writes, Until(is_bound, self._args.bind_timeout_seconds, "binding volumes"))
+
+    # -- events -----------------------------------------------------------------------------------------------------------
+
+    def wakes_on(self) -> Iterator[Wake]:
+        either = Action.ADD | Action.UPDATE
+        yield Wake(ClusterEvent(Resource.STORAGE_CLASS, either), allows_other_places)
+        yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, either), stands_on_claim)
+        yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME, either))
+        yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL))
+        yield Wake(ClusterEvent(Resource.CSI_NODE, either), hands_over_other_plugins)
+        yield Wake(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), stops_counting)
+        yield Wake(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, either), has_more_room)
+
+
+def allows_other_places(pod: PodInfo, old: StorageClass | None, new: StorageClass) -> bool:
+    """Say whether a class is new, or makes volumes in other places than before."""
+    del pod
+    return old is None or old.allowed_topologies != new.allowed_topologies
+
+
+def hands_over_other_plugins(pod: PodInfo, old: CSINode | None, new: CSINode) -> bool:
+    """Say whether CSI drivers are new on a node, or serve the volumes of other in-tree plugins than before."""
+    del pod
+    return old is None or CsiFacts.of(old).migrated != CsiFacts.of(new).migrated
+
+
+def stops_counting(pod: PodInfo, old: CSIDriver, new: CSIDriver) -> bool:
+    """Say whether a driver of one of the pod's own volumes no longer keeps count of its room."""
+    drivers = {str(volume.csi.get("driver")) for volume in pod.spec.volumes if volume.csi is not None}
+    return new.name in drivers and bool(old.spec.storage_capacity) and not new.spec.storage_capacity
+
+
+def has_more_room(pod: PodInfo, old: CSIStorageCapacity | None, new: CSIStorageCapacity) -> bool:
+    """Say whether larger volumes can be made than before."""
+    del pod
+    if old is None:
+        return True
+    before, after = volume_limit(old), volume_limit(new)
+    return after is not None and (before is None or after > before)

@@ -1,0 +1,116 @@
+"""VolumeRestrictions: keep a pod off nodes where a disk it needs is held, and away while a claim for one pod is in use.
+
+Reads     disks that pods name themselves (GCE, AWS EBS, iSCSI, Ceph RBD); claims with access mode ReadWriteOncePod
+Rejects   nodes that hold a clashing disk; every node while another pod uses the claim. Evicting the holder would help
+Wakes on  a node added; a pod of the namespace gone that held the disk or the claim; a claim added that the pod names
+Source    kube-scheduler 1.36, plugins/volumerestrictions/volume_restrictions.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from moorage.api.storage import PersistentVolumeClaim
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.points import Depends, Signature
+from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
+from moorage.plugins.volumes.claims import claim_not_found, names_claim
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+from moorage.state.pod_volumes import Disk
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = ["VolumeRestrictions"]
+
+# kube-scheduler's own texts, kept word for word: people search their events for them.
+DISK_TAKEN: Final = "node(s) had no available disk"
+CLAIM_TAKEN: Final = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+
+_FOR_ONE_POD: Final = "ReadWriteOncePod"
+
+
+class Wanted(NamedTuple):
+    """What one pod must not share: its disks, and the names of its claims for one pod; ``uses`` counts who uses those."""
+
+    disks: tuple[Disk, ...]
+    claims: frozenset[str]
+    uses: int
+
+
+class VolumeRestrictions:
+    """See the module's description."""
+
+    name = "VolumeRestrictions"
+    depends = Depends.ROW
+
+    def sign(self, pod: PodInfo) -> Signature | None:
+        """Pods with volumes that matter are judged each for itself."""
+        return {} if pod.volumes is None else None
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Wanted | Skip | Hold:
+        if pod.volumes is None:
+            return SKIP
+        claims = snapshot.objects(PersistentVolumeClaim)
+        alone: dict[str, str] = {}
+        for use in pod.volumes.claims:
+            if use.ephemeral:
+                continue
+            claim = claims.get(use.key)
+            if claim is None:
+                return Hold.because(claim_not_found(use.name), unresolvable=True)
+            if _FOR_ONE_POD in claim.spec.access_modes:
+                alone[use.name] = use.key
+        uses = sum(snapshot.table.volume_use.is_claim_used(key) for key in alone.values())
+        return Wanted(pod.volumes.disks, frozenset(alone), uses) if pod.volumes.disks or uses else SKIP
+
+    def add_pod(self, wanted: Wanted, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Wanted:
+        del pod, node
+        return wanted._replace(uses=wanted.uses + _uses(wanted, other))
+
+    def remove_pod(self, wanted: Wanted, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Wanted:
+        del pod, node
+        return wanted._replace(uses=wanted.uses - _uses(wanted, other))
+
+    def filter(self, wanted: Wanted, nodes: NodeView) -> Iterator[Reject]:
+        taken = nodes.false()
+        for disk in wanted.disks:
+            rows = nodes.table.volume_use.rows_clashing(disk)
+            if rows:
+                taken |= nodes.holding(rows)
+        yield Reject(taken, DISK_TAKEN)
+        if wanted.uses > 0:
+            yield Reject(~taken, CLAIM_TAKEN)
+
+    def wakes_on(self) -> Iterator[Wake]:
+        yield Wake(ClusterEvent(Resource.POD, Action.DELETE), frees)
+        yield Wake(ClusterEvent(Resource.NODE, Action.ADD))
+        yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), names_claim)
+
+
+def _uses(wanted: Wanted, other: PodInfo) -> int:
+    """Count the volumes of another pod that stand on a wanted claim. As in kube-scheduler, its namespace is not looked at."""
+    if other.volumes is None:
+        return 0
+    return sum(not use.ephemeral and use.name in wanted.claims for use in other.volumes.claims)
+
+
+def frees(pod: PodInfo, gone: PodInfo, new: object = None) -> bool:
+    """Say whether a pod that is gone held a disk or a claim that ``pod`` wants.
+
+    As in kube-scheduler, a holder in another namespace is passed over, although disks know no namespaces.
+    """
+    del new
+    if gone.namespace != pod.namespace or pod.volumes is None or gone.volumes is None:
+        return False
+    if any(clash(wanted, held) for wanted in pod.volumes.disks for held in gone.volumes.disks):
+        return True
+    claims = {use.name for use in gone.volumes.claims if not use.ephemeral}
+    return any(use.name in claims for use in pod.volumes.claims if not use.ephemeral)
+
+
+def clash(wanted: Disk, held: Disk) -> bool:
+    """Say whether a disk cannot be mounted beside one that is held."""
+    return wanted.key == held.key and not (wanted.read_only and held.read_only)

@@ -1,0 +1,221 @@
+"""In-tree volumes, and the CSI drivers that took them over: what a volume is called there, and where it can be reached from.
+
+Volumes of the old built-in kinds are served by CSI drivers today. A driver knows them by another name (the handle) and finds
+them by another node label. Five kinds are translated when nodes are chosen; Azure files and vSphere disks only count as kinds
+that could be.
+
+Source  csi-translation-lib: translate.go and plugins/{aws_ebs,azure_disk,gce_pd,openstack_cinder,portworx,in_tree_volume}.go
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from msgspec.structs import replace
+
+from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Volume
+from moorage.api.storage import PersistentVolume, PersistentVolumeSpec
+from moorage.errors import InputError
+
+__all__ = [
+    "MigratedVolume", "MigrationError", "driver_of", "in_tree_plugin", "is_in_tree_plugin", "translated", "translated_inline",
+]  # fmt: skip
+
+
+class MigrationError(InputError):
+    """An in-tree volume that its CSI driver cannot serve; the texts are csi-translation-lib's."""
+
+
+class MigratedVolume(NamedTuple):
+    """A volume as its CSI driver knows it. ``affinity`` says which nodes reach it; None: all."""
+
+    driver: str
+    handle: str
+    affinity: NodeSelector | None = None
+
+
+_GCE: Final = "kubernetes.io/gce-pd"
+_AWS: Final = "kubernetes.io/aws-ebs"
+_CINDER: Final = "kubernetes.io/cinder"
+_AZURE_DISK: Final = "kubernetes.io/azure-disk"
+_PORTWORX: Final = "kubernetes.io/portworx-volume"
+
+#: Field of a volume's source → the in-tree plugin that served it.
+_PLUGIN_OF: Final[Mapping[str, str]] = {
+    "gce_persistent_disk": _GCE,
+    "aws_elastic_block_store": _AWS,
+    "cinder": _CINDER,
+    "azure_disk": _AZURE_DISK,
+    "azure_file": "kubernetes.io/azure-file",
+    "vsphere_volume": "kubernetes.io/vsphere-volume",
+    "portworx_volume": _PORTWORX,
+}
+_FIELD_OF: Final = {plugin: field for field, plugin in _PLUGIN_OF.items()}
+#: In-tree plugin → the driver that serves its volumes now, for those that are translated.
+_DRIVER_OF: Final[Mapping[str, str]] = {
+    _GCE: "pd.csi.storage.gke.io",
+    _AWS: "ebs.csi.aws.com",
+    _CINDER: "cinder.csi.openstack.org",
+    _AZURE_DISK: "disk.csi.azure.com",
+    _PORTWORX: "pxd.portworx.com",
+}
+#: In-tree plugin → the node label that its driver's zones go by.
+_ZONE_LABEL_OF: Final[Mapping[str, str]] = {
+    _GCE: "topology.gke.io/zone",
+    _AWS: "topology.ebs.csi.aws.com/zone",
+    _CINDER: "topology.cinder.csi.openstack.org/zone",
+}
+
+_ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+_BETA_ZONE, _BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
+_BETWEEN_ZONES: Final = "__"
+_UNSPECIFIED: Final = "UNSPECIFIED"
+_EBS_VOLUME: Final = re.compile(r"vol-[^/]*")
+
+
+def in_tree_plugin(source: PersistentVolumeSpec | Volume) -> str | None:
+    """Return the in-tree plugin of a volume, if it is of a kind that CSI drivers have taken over."""
+    return next((plugin for field, plugin in _PLUGIN_OF.items() if getattr(source, field) is not None), None)
+
+
+def is_in_tree_plugin(provisioner: str) -> bool:
+    """Say whether a storage class's provisioner is one of those plugins."""
+    return provisioner in _FIELD_OF
+
+
+def driver_of(plugin: str) -> str | None:
+    """Return the driver that serves an in-tree plugin's volumes; None if they are not translated."""
+    return _DRIVER_OF.get(plugin)
+
+
+def translated(volume: PersistentVolume) -> MigratedVolume | None:
+    """Return an in-tree volume as its driver knows it; None for volumes that are not translated.
+
+    Raises  MigrationError if the driver cannot serve it
+    """
+    plugin = in_tree_plugin(volume.spec)
+    driver = None if plugin is None else driver_of(plugin)
+    if plugin is None or driver is None:
+        return None
+    source = getattr(volume.spec, _FIELD_OF[plugin])
+    handle = _gce_handle(source, volume.metadata.labels) if plugin == _GCE else _handle(plugin, source)
+    affinity = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
+    if plugin in _ZONE_LABEL_OF:
+        affinity = _translated_affinity(affinity, volume.metadata.labels, _ZONE_LABEL_OF[plugin])
+    return MigratedVolume(driver, handle, affinity)
+
+
+def translated_inline(volume: Volume) -> MigratedVolume | None:
+    """Return a disk that a pod names itself as its driver knows it; None if it is not translated.
+
+    Raises  MigrationError if the driver cannot serve it
+    """
+    plugin = in_tree_plugin(volume)
+    driver = None if plugin is None else driver_of(plugin)
+    if plugin is None or driver is None:
+        return None
+    source = getattr(volume, _FIELD_OF[plugin])
+    return MigratedVolume(driver, _gce_handle(source, {}) if plugin == _GCE else _handle(plugin, source))
+
+
+# -- handles ------------------------------------------------------------------------------------------------------------
+
+
+def _handle(plugin: str, source: Mapping[str, Any]) -> str:
+    if plugin == _AZURE_DISK:
+        kind = str(source.get("kind") or "Shared")
+        if kind.lower() != "managed":
+            raise MigrationError(f"kind({kind}) is not supported in csi migration")
+        return str(source.get("diskURI") or "")
+    volume_id = str(source.get("volumeID") or "")
+    return _ebs_volume_id(volume_id) if plugin == _AWS else volume_id
+
+
+def _ebs_volume_id(text: str) -> str:
+    """Return ``vol-…`` of ``aws://zone/vol-…``, or what is no such address as it stands."""
+    if not text.startswith("aws://"):
+        return text
+    try:
+        volume_id = unquote(urlsplit(text).path).strip("/")
+    except ValueError as error:
+        raise MigrationError(
+            f"failed to translate Kubernetes ID to EBS Volume ID Invalid disk name ({text}): {error}"
+        ) from error
+    if not _EBS_VOLUME.fullmatch(volume_id):
+        raise MigrationError(f"failed to translate Kubernetes ID to EBS Volume ID Invalid format for AWS volume ({text})")
+    return volume_id
+
+
+def _gce_handle(source: Mapping[str, Any], labels: Mapping[str, str]) -> str:
+    disk = str(source.get("pdName") or "")
+    zones = (labels.get(_BETA_ZONE) or labels.get(_ZONE, "")).split(_BETWEEN_ZONES)
+    if len(zones) > 1:
+        return f"projects/{_UNSPECIFIED}/regions/{_gce_region(zones)}/disks/{disk}"
+    return f"projects/{_UNSPECIFIED}/zones/{zones[0] or _UNSPECIFIED}/disks/{disk}"
+
+
+def _gce_region(zones: Iterable[str]) -> str:
+    regions: dict[str, None] = {}
+    for zone in zones:
+        parts = zone.split("-")
+        if len(parts) != 3:
+            raise MigrationError(
+                "failed to get region from zones: zone in unexpected format, "
+                f"expected: {{locale}}-{{region}}-{{zone}}, got: {zone}"
+            )
+        regions["-".join(parts[:2])] = None
+    if len(regions) != 1:
+        shown = " ".join(f"{region}:{{}}" for region in sorted(regions))
+        raise MigrationError(f"failed to get region from zones: multiple or no regions gotten from zones, got: map[{shown}]")
+    return next(iter(regions))
+
+
+# -- where from ---------------------------------------------------------------------------------------------------------
+
+
+def _translated_affinity(affinity: NodeSelector | None, labels: Mapping[str, str], zone_key: str) -> NodeSelector | None:
+    """Return a volume's node affinity with zones by the driver's label; zones from labels are added if it has none itself.
+
+    Regions of the label of old are asked for by the label of today, because newer nodes have no other.
+    """
+    terms = affinity.node_selector_terms if affinity is not None else ()
+    zone, region = _labels_in_use(terms, labels)
+    if _has_values(terms, zone):
+        terms = _renamed(terms, zone, zone_key)
+    elif zone in labels:
+        zones = sorted({part.strip() for part in labels[zone].split(_BETWEEN_ZONES)} - {""})
+        if zones:
+            added = NodeSelectorRequirement(key=zone_key, operator="In", values=tuple(zones))
+            terms = tuple(
+                replace(term, match_expressions=(*term.match_expressions, added)) for term in terms or (NodeSelectorTerm(),)
+            )
+    if region == _BETA_REGION and _has_values(terms, region):
+        terms = _renamed(terms, region, _REGION)
+    return NodeSelector(node_selector_terms=terms) if terms or affinity is not None else None
+
+
+def _labels_in_use(terms: Iterable[NodeSelectorTerm], labels: Mapping[str, str]) -> tuple[str, str]:
+    """Return the labels for zone and region that the volume goes by: its affinity's, else its own, else today's."""
+    asked = {one.key for term in terms for one in term.match_expressions}
+    for keys in (asked, labels):
+        if _ZONE in keys:
+            return _ZONE, _REGION
+        if _BETA_ZONE in keys:
+            return _BETA_ZONE, _BETA_REGION
+    return _ZONE, _REGION
+
+
+def _has_values(terms: Iterable[NodeSelectorTerm], key: str) -> bool:
+    return any(one.key == key and one.values for term in terms for one in term.match_expressions)
+
+
+def _renamed(terms: Iterable[NodeSelectorTerm], old: str, new: str) -> tuple[NodeSelectorTerm, ...]:
+    return tuple(
+        replace(
+            term, match_expressions=tuple(replace(one, key=new) if one.key == old else one for one in term.match_expressions)
+        )
+        for term in terms
+    )

@@ -1,0 +1,69 @@
+"""What CSI drivers say about nodes, as a column: limits, and which in-tree plugins a node has handed over.
+
+Nodes of one kind say the same, so each distinct saying is judged once.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from moorage.api.storage import CSINode
+from moorage.state.cluster import Snapshot
+from moorage.state.labels import InternedColumn
+from moorage.state.table import NodeTable
+
+__all__ = ["NO_LIMIT", "CsiFacts", "CsiNodes"]
+
+#: More volumes than any node holds.
+NO_LIMIT: Final = 2**62
+
+_MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+
+
+class CsiFacts(NamedTuple):
+    """``drivers``: each driver on the node and how many of its volumes the node takes; None for any number."""
+
+    drivers: tuple[tuple[str, int | None], ...] = ()
+    migrated: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, node: CSINode) -> CsiFacts:
+        drivers = {d.name: d.allocatable.count if d.allocatable is not None else None for d in node.spec.drivers}
+        annotation = node.metadata.annotations.get(_MIGRATED_PLUGINS, "")
+        return cls(tuple(drivers.items()), frozenset(annotation.split(",")) if annotation else frozenset())
+
+    @property
+    def has_limits(self) -> bool:
+        return any(limit is not None for _, limit in self.drivers)
+
+    def has(self, driver: str) -> bool:
+        return any(name == driver for name, _ in self.drivers)
+
+    def limit(self, driver: str) -> int:
+        return next((limit for name, limit in self.drivers if name == driver and limit is not None), NO_LIMIT)
+
+
+class CsiNodes:
+    """The facts of every row; None where no CSINode goes by the node's name."""
+
+    def __init__(self) -> None:
+        self._table: NodeTable | None = None
+        self._layout = -1
+        self._position = 0
+        self._column: InternedColumn[CsiFacts | None]
+
+    def follow(self, snapshot: Snapshot) -> InternedColumn[CsiFacts | None]:
+        """Return the column, brought up to date."""
+        table, journal = snapshot.table, snapshot.changes_of(CSINode)
+        changed = journal.since(self._position)
+        if table is not self._table or table.changes.layout != self._layout or changed is None:
+            self._table, self._layout = table, table.changes.layout
+            self._column = InternedColumn(table.space, None)
+            changed = list(snapshot.objects(CSINode))
+        for name in changed:
+            row = table.row_of.get(name)
+            if row is not None:
+                node = snapshot.objects(CSINode).get(name)
+                self._column.set(row, None if node is None else CsiFacts.of(node))
+        self._position = journal.position
+        return self._column

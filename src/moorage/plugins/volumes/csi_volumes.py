@@ -1,0 +1,114 @@
+"""Which CSI volumes a pod needs, as drivers count them: a shared volume is one, whoever names it.
+
+A claim that has no volume yet counts as one of its own with the driver that will make it. In-tree volumes count with the driver
+that took them over, on nodes that run CSI drivers at all.
+
+Source  kube-scheduler 1.36, plugins/nodevolumelimits/csi.go, filterAttachableVolumes and what it calls
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.plugins.volumes.claims import claim_not_found, class_of_claim, is_owned_by, not_owned
+from moorage.plugins.volumes.csi_migration import (
+    MigrationError,
+    driver_of,
+    in_tree_plugin,
+    is_in_tree_plugin,
+    translated,
+    translated_inline,
+)
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["CsiVolume", "Needed", "needed_volumes"]
+
+
+class CsiVolume(NamedTuple):
+    """A volume by its driver and handle; one that is still to be made by the claim (``namespace/name``) it is for."""
+
+    driver: str
+    handle: str
+    claim: str = ""
+
+
+class Needed(NamedTuple):
+    """The distinct volumes of a pod, in its order; or why it cannot have them.
+
+    ``missing``  a claim that is not there: the pod has to wait for it
+    ``fault``    what makes no sense: an error
+    """
+
+    volumes: tuple[CsiVolume, ...] = ()
+    missing: str = ""
+    fault: str = ""
+
+
+def needed_volumes(pod: PodInfo, snapshot: Snapshot, *, migrated: bool, placed: bool = False) -> Needed:
+    """Return the volumes that ``pod`` would hold on a node.
+
+    ``migrated``  the node runs CSI drivers, which serve in-tree volumes too
+    ``placed``    the pod is on a node already: claims that are gone are passed over
+    """
+    found: dict[CsiVolume, None] = {}
+    if pod.volumes is None:
+        return Needed()
+    claims = snapshot.objects(PersistentVolumeClaim)
+    for use in pod.volumes.claims:
+        if not use.name:
+            return Needed(fault="PersistentVolumeClaim had no name")
+        claim = claims.get(use.key)
+        if claim is None:
+            if placed:
+                continue
+            return Needed(missing=f"looking up PVC {use.key}: {claim_not_found(use.name)}")
+        if use.ephemeral and not is_owned_by(claim, pod):
+            return Needed(fault=not_owned(claim, pod))
+        volume = _volume_of(claim, snapshot, migrated=migrated)
+        if volume is not None:
+            found[volume] = None
+    try:
+        found |= dict.fromkeys(_inline(pod) if migrated else ())
+    except MigrationError as error:
+        return Needed(fault=str(error))
+    return Needed(tuple(found))
+
+
+def _inline(pod: PodInfo) -> Iterator[CsiVolume]:
+    for volume in pod.volumes.inline if pod.volumes is not None else ():
+        try:
+            known = translated_inline(volume)
+        except MigrationError as error:
+            raise MigrationError(f"converting volume({volume.name}) from inline to csi: {error}") from error
+        if known is not None:
+            yield CsiVolume(known.driver, known.handle)
+
+
+def _volume_of(claim: PersistentVolumeClaim, snapshot: Snapshot, *, migrated: bool) -> CsiVolume | None:
+    volume = snapshot.objects(PersistentVolume).get(claim.spec.volume_name) if claim.spec.volume_name else None
+    if volume is None:
+        return _volume_to_be_made(claim, snapshot, migrated=migrated)
+    csi = volume.spec.csi
+    if csi is not None:
+        return CsiVolume(csi.driver, csi.volume_handle) if csi.driver and csi.volume_handle else None
+    if not migrated or in_tree_plugin(volume.spec) is None:
+        return None
+    try:
+        known = translated(volume)
+    except MigrationError:
+        return None
+    return CsiVolume(known.driver, known.handle) if known is not None and known.handle else None
+
+
+def _volume_to_be_made(claim: PersistentVolumeClaim, snapshot: Snapshot, *, migrated: bool) -> CsiVolume | None:
+    """Return the volume that the claim's class will make; None where that is not known or not counted."""
+    storage_class = snapshot.objects(StorageClass).get(class_of_claim(claim))
+    if storage_class is None:
+        return None
+    driver: str | None = storage_class.provisioner
+    if is_in_tree_plugin(storage_class.provisioner):
+        driver = driver_of(storage_class.provisioner) if migrated else None
+    return CsiVolume(driver, "", claim.key) if driver else None

@@ -1,0 +1,63 @@
+"""Objects of a kind filed where they are looked for, with what is asked of each worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Generic, TypeVar
+
+from moorage.api.meta import Value
+from moorage.state.cluster import Snapshot
+from moorage.state.journal import Journal
+
+__all__ = ["Filed"]
+
+K = TypeVar("K", bound=Value)
+V = TypeVar("V")
+_NONE: Mapping[str, Any] = {}
+
+
+class Filed(Generic[K, V]):
+    """Keeps up with a snapshot by its journal: what did not change is not looked at again.
+
+    ``place`` says where an object is filed (None: nowhere), ``derive`` what is kept of it there. Under one place things stand
+    in the order they came to it.
+    """
+
+    def __init__(self, kind: type[K], place: Callable[[K], Hashable | None], derive: Callable[[K], V]) -> None:
+        self._kind = kind
+        self._place = place
+        self._derive = derive
+        self._journal: Journal | None = None
+        self._position = 0
+        self._at: dict[Hashable, dict[str, V]] = {}
+        self._place_of: dict[str, Hashable] = {}
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Bring the files up to date. Call before ``at``."""
+        journal = snapshot.changes_of(self._kind)
+        changed = journal.since(self._position) if journal is self._journal else None
+        objects = snapshot.objects(self._kind)
+        if changed is None:
+            self._journal = journal
+            self._at.clear()
+            self._place_of.clear()
+            changed = list(objects)
+        self._position = journal.position
+        for key in dict.fromkeys(changed):
+            self._refile(key, objects.get(key))
+
+    def at(self, place: Hashable) -> Mapping[str, V]:
+        """Return what is filed at a place, by the objects' keys."""
+        return self._at.get(place, _NONE)
+
+    def _refile(self, key: str, obj: K | None) -> None:
+        before = self._place_of.get(key)
+        after = None if obj is None else self._place(obj)
+        if before is not None and before != after:
+            there = self._at[before]
+            del there[key], self._place_of[key]
+            if not there:
+                del self._at[before]
+        if obj is not None and after is not None:
+            self._place_of[key] = after
+            self._at.setdefault(after, {})[key] = self._derive(obj)

@@ -1,0 +1,117 @@
+"""From which nodes could a volume be made for a claim: by the class's allowed topologies, and by the room drivers report.
+
+Source  kube-scheduler 1.36, plugins/volumebinding/binder.go, checkVolumeProvisions and hasEnoughCapacity;
+        core/v1/helper/helpers.go, MatchTopologySelectorTerms
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from moorage.api.node_selectors import NodeTerm
+from moorage.api.quantity import value
+from moorage.api.requirements import Requirement, SelectorError, requirement_faults
+from moorage.api.selectors import NOTHING, Selector, compile_label_selector
+from moorage.api.storage import CSIDriver, CSIStorageCapacity, PersistentVolumeClaim, StorageClass, TopologySelectorTerm
+from moorage.plugins.volumes.claims import class_of_claim, requested_bytes
+from moorage.plugins.volumes.filed import Filed
+from moorage.plugins.volumes.reach import first_taking
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.node_matching import rows_matching_term
+from moorage.state.view import NodeView
+
+__all__ = ["Provisioner", "Provisioning", "volume_limit"]
+
+#: Named by classes whose volumes are made by hand.
+NOT_SUPPORTED: Final = "kubernetes.io/no-provisioner"
+
+
+class Provisioning(NamedTuple):
+    """Where a volume could be made for one claim. Arrays have one entry a row of the view.
+
+    ``possible``  the class makes volumes that this row could reach
+    ``has_room``  and there is room for one of the size
+    ``capacity``  the bytes that are left where it would be made; -1 where nobody keeps count
+    """
+
+    claim: PersistentVolumeClaim
+    possible: BoolArray
+    has_room: BoolArray
+    capacity: IntArray
+
+
+class _Room(NamedTuple):
+    """What a CSIStorageCapacity says: for which nodes, up to which size of volume (None: unknown), and how much in all."""
+
+    nodes: Selector
+    limit: int | None
+    capacity: int
+
+    @classmethod
+    def of(cls, room: CSIStorageCapacity) -> _Room:
+        try:
+            nodes = compile_label_selector(room.node_topology)
+        except SelectorError:
+            nodes = NOTHING
+        return cls(nodes, volume_limit(room), value(room.capacity) if room.capacity is not None else 0)
+
+
+def volume_limit(room: CSIStorageCapacity) -> int | None:
+    """Return the largest volume there is room for, in bytes; None if that is not known. The maximum size tells more exactly."""
+    limit = room.capacity if room.maximum_volume_size is None else room.maximum_volume_size
+    return None if limit is None else value(limit)
+
+
+class Provisioner:
+    """Judges claims for which a volume would have to be made."""
+
+    def __init__(self) -> None:
+        self._rooms = Filed[CSIStorageCapacity, _Room](CSIStorageCapacity, lambda room: room.storage_class_name, _Room.of)
+
+    def judge(self, claim: PersistentVolumeClaim, nodes: NodeView) -> Provisioning:
+        """Return where a volume could be made for the claim. Its class has to be there."""
+        storage_class = nodes.snapshot.objects(StorageClass)[class_of_claim(claim)]
+        unknown = nodes.zeros() - 1
+        if storage_class.provisioner in {"", NOT_SUPPORTED}:
+            return Provisioning(claim, nodes.false(), nodes.false(), unknown)
+        possible = _rows_allowed(storage_class.allowed_topologies, nodes)
+        if "storage" not in claim.spec.resources.requests or not _keeps_count(storage_class.provisioner, nodes.snapshot):
+            return Provisioning(claim, possible, np.ones(len(nodes), dtype=bool), unknown)
+        self._rooms.follow(nodes.snapshot)
+        size = requested_bytes(claim)
+        rooms = [room for room in self._rooms.at(storage_class.name).values() if room.limit is not None and room.limit >= size]
+        which = first_taking([room.nodes for room in rooms], nodes)
+        capacities = np.array([*(room.capacity for room in rooms), -1], dtype=np.int64)
+        return Provisioning(claim, possible, which >= 0, capacities[which])
+
+
+def _keeps_count(provisioner: str, snapshot: Snapshot) -> bool:
+    driver = snapshot.objects(CSIDriver).get(provisioner)
+    return driver is not None and bool(driver.spec.storage_capacity)
+
+
+def _rows_allowed(terms: tuple[TopologySelectorTerm, ...], nodes: NodeView) -> BoolArray:
+    """Say for each row whether any of the terms takes it. No terms take all; a term that asks for nothing takes none."""
+    if not terms:
+        return np.ones(len(nodes), dtype=bool)
+    allowed = nodes.false()
+    for term in _compiled(terms):
+        allowed |= rows_matching_term(term, nodes)
+    return allowed
+
+
+@lru_cache(maxsize=1024)
+def _compiled(terms: tuple[TopologySelectorTerm, ...]) -> tuple[NodeTerm, ...]:
+    asked = ([(one.key, one.values) for one in term.match_label_expressions] for term in terms)
+    return tuple(
+        NodeTerm(tuple(Requirement(key, "In", values) for key, values in term)) for term in asked if term and not _faulty(term)
+    )
+
+
+def _faulty(asked: Iterable[tuple[str, tuple[str, ...]]]) -> bool:
+    return any(requirement_faults(key, "In", values) for key, values in asked)

@@ -1,0 +1,100 @@
+"""Claims, volumes and what CSI drivers say, in a few words, for tests. As in ``builders``, what is given reads like a manifest.
+
+a_claim("data", storageClassName="fast")           waits for a volume
+a_bound_claim("data", "pv-1")                      has one
+a_volume("pv-1", size="10Gi", nodeAffinity=on_hosts("n1"))
+a_pod(volumes=standing_on("data"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from moorage.api.meta import Value
+from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.plugins.volumes.claims import BIND_COMPLETED
+from moorage.state.cluster import Cluster
+
+__all__ = [
+    "a_bound_claim", "a_claim", "a_class", "a_csi_node", "a_volume", "on_hosts", "on_nodes_labelled", "standing_on",
+    "with_objects",
+]  # fmt: skip
+
+
+def a_claim(
+    name: str = "claim",
+    *,
+    namespace: str = "default",
+    size: str = "1Gi",
+    metadata: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> PersistentVolumeClaim:
+    """Return a claim of this size. Its UID is ``namespace/name`` unless ``metadata`` says another."""
+    named = {"name": name, "namespace": namespace, "uid": f"{namespace}/{name}", **(metadata or {})}
+    asked = {"resources": {"requests": {"storage": size}}, "accessModes": ["ReadWriteOnce"], **spec}
+    return msgspec.convert({"metadata": named, "spec": asked, "status": dict(status or {})}, PersistentVolumeClaim)
+
+
+def a_bound_claim(name: str, volume: str, **rest: Any) -> PersistentVolumeClaim:
+    """Return a claim that has its volume for good."""
+    metadata = dict(rest.pop("metadata", {}))
+    metadata["annotations"] = {BIND_COMPLETED: "yes", **metadata.get("annotations", {})}
+    return a_claim(name, volumeName=volume, metadata=metadata, **rest)
+
+
+def a_volume(
+    name: str = "volume",
+    labels: Mapping[str, str] | None = None,
+    *,
+    size: str = "1Gi",
+    phase: str = "Available",
+    metadata: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> PersistentVolume:
+    """Return a volume of this size that is free to be claimed, unless told otherwise."""
+    named = {"name": name, "labels": dict(labels or {}), **(metadata or {})}
+    offered = {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], **spec}
+    return msgspec.convert({"metadata": named, "spec": offered, "status": {"phase": phase}}, PersistentVolume)
+
+
+def a_class(name: str = "fast", **fields: Any) -> StorageClass:
+    """Return a class whose volumes are made, by the driver ``csi.example.com``, where the first pod goes that needs them."""
+    ways = {"provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer", **fields}
+    return msgspec.convert({"metadata": {"name": name}, **ways}, StorageClass)
+
+
+def a_csi_node(name: str = "node", limits: Mapping[str, int | None] | None = None, *, migrated: Iterable[str] = ()) -> CSINode:
+    """Return what drivers say of a node: how many volumes each takes there, and which in-tree plugins they serve."""
+    drivers = [
+        {"name": driver, **({} if limit is None else {"allocatable": {"count": limit}})}
+        for driver, limit in (limits or {}).items()
+    ]
+    annotations = {"storage.alpha.kubernetes.io/migrated-plugins": ",".join(migrated)}
+    return msgspec.convert({"metadata": {"name": name, "annotations": annotations}, "spec": {"drivers": drivers}}, CSINode)
+
+
+def on_nodes_labelled(key: str, *values: str) -> dict[str, Any]:
+    """Return the node affinity of a volume that is reached from nodes with one of these values of a label."""
+    asked = {"key": key, "operator": "In", "values": list(values)}
+    return {"required": {"nodeSelectorTerms": [{"matchExpressions": [asked]}]}}
+
+
+def on_hosts(*names: str) -> dict[str, Any]:
+    """Return the node affinity of a volume that is local to these hosts, by their label ``kubernetes.io/hostname``."""
+    return on_nodes_labelled("kubernetes.io/hostname", *names)
+
+
+def standing_on(*claims: str) -> list[dict[str, Any]]:
+    """Return the volumes of a pod that uses these claims."""
+    return [{"name": f"v{at}", "persistentVolumeClaim": {"claimName": claim}} for at, claim in enumerate(claims)]
+
+
+def with_objects(cluster: Cluster, *objects: Value) -> Cluster:
+    """Add objects to a cluster and return it."""
+    for obj in objects:
+        cluster.set_object(obj)
+    return cluster

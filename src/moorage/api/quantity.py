@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 from moorage.api.integers import INT64_MAX, parse_int64
 from moorage.errors import InputError
 
-__all__ = ["QuantityError", "canonical", "is_negative", "milli_value", "parse", "sign", "value"]
+__all__ = ["QuantityError", "canonical", "decimal_parts", "is_negative", "milli_value", "parse", "sign", "value"]
 
 NANO_PER_UNIT: Final = 10**9
 NANO_PER_MILLI: Final = 10**6
@@ -58,6 +58,8 @@ class _Amount(NamedTuple):
     exponent: int
     format: _Format
     text: str = ""
+    #: Go keeps it as a big decimal, not as 64 bits and a power of ten.
+    big: bool = False
 
 
 def parse(q: str | int | float) -> int:
@@ -97,6 +99,12 @@ def canonical(q: str | int | float) -> str:
     The family of suffixes stays the one that was given, unless binary suffixes would lose precision.
     """
     return _canonical_text(q) if isinstance(q, str) else _print(_amount(q))
+
+
+def decimal_parts(q: str | int | float) -> tuple[int, int, bool]:
+    """Return (mantissa, exponent of ten, whether Go keeps it as a big decimal), for arithmetic that shows how Go does it."""
+    amount = _amount(q)
+    return amount.mantissa, amount.exponent, amount.big
 
 
 def _whole(nano: int, step: int) -> int:
@@ -183,7 +191,7 @@ def _read_binary(text: str, mantissa: int, integer: str, places: str, power: int
     rounded = _round_to_nano(exact, -len(places), _Format.BINARY)
     ceiling = INT64_MAX * 10**-rounded.exponent
     if abs(rounded.mantissa) > ceiling:
-        return _Amount(INT64_MAX if mantissa > 0 else -INT64_MAX, 0, _Format.BINARY)
+        return _Amount(INT64_MAX if mantissa > 0 else -INT64_MAX, 0, _Format.BINARY, big=True)
     if 0 < abs(rounded.mantissa) < 10**-rounded.exponent:
         return rounded._replace(format=_Format.DECIMAL)
     return rounded
@@ -192,13 +200,13 @@ def _read_binary(text: str, mantissa: int, integer: str, places: str, power: int
 def _round_to_nano(mantissa: int, exponent: int, family: _Format) -> _Amount:
     """Drop what is finer than a nano-unit, away from zero."""
     if exponent >= -9:
-        return _Amount(mantissa, exponent, family)
+        return _Amount(mantissa, exponent, family, big=True)
     drop = -9 - exponent
     if drop > MAX_TEXT:  # far below one nano-unit, whatever the digits
-        return _Amount((mantissa > 0) - (mantissa < 0), -9, family)
+        return _Amount((mantissa > 0) - (mantissa < 0), -9, family, big=True)
     step = 10**drop
     whole = -(-abs(mantissa) // step)
-    return _Amount(whole if mantissa >= 0 else -whole, -9, family)
+    return _Amount(whole if mantissa >= 0 else -whole, -9, family, big=True)
 
 
 def _refused(q: object, why: str) -> QuantityError:

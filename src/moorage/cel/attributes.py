@@ -1,0 +1,86 @@
+"""Paths into values: ``a.b``, ``a["b"]``, ``a[0]``, ``a.?b``, ``has(a.b)``.
+
+Once a step of a path is optional, so is what comes out: missing parts end in "no value", not in an error.
+
+Source  cel-go: interpreter/attributes.go
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from moorage.cel.faults import EvalError
+from moorage.cel.frame import Frame, Run
+from moorage.cel.values import NONE, Map, Optional, Value, show, type_name
+
+__all__ = ["Qualifier", "attribute"]
+
+
+class Qualifier(NamedTuple):
+    """One step: a ``key`` that is known, or one to be worked out (``run``). ``optional``: it may lead nowhere."""
+
+    key: Value
+    run: Run | None = None
+    optional: bool = False
+
+
+def attribute(root: Run, qualifiers: tuple[Qualifier, ...], *, test: bool, cost: int) -> Run:
+    """Return the value at the end of a path; with ``test``, whether the last step leads anywhere."""
+
+    def run(frame: Frame) -> Value:
+        value = root(frame)
+        optional = isinstance(value, Optional)
+        if optional:
+            if not value.has_value:
+                frame.spend(cost)
+                return False if test else value
+            value = value.held
+        last = len(qualifiers) - 1
+        for at, qualifier in enumerate(qualifiers):
+            key = qualifier.key if qualifier.run is None else qualifier.run(frame)
+            testing = test and at == last
+            optional = optional or qualifier.optional
+            found, present = _step(value, key, lenient=optional or testing)
+            if present or testing:
+                frame.spend(1)
+            if testing:
+                return present
+            if not present:
+                frame.spend(cost)
+                return NONE
+            value = found
+        frame.spend(cost)
+        return Optional(value) if optional else value
+
+    return run
+
+
+def _step(value: Value, key: Value, *, lenient: bool) -> tuple[Value, bool]:
+    """Return what a key leads to, and whether it leads anywhere.
+
+    Raises  EvalError if it does not, and is not ``lenient``; or for an index that is none
+    """
+    if isinstance(value, Map):
+        found, present = value.find(key)
+        if not present and not lenient:
+            raise EvalError(f"no such key: {show(key)}")
+        return found, present
+    if isinstance(value, tuple | list):
+        index = _index(key)
+        if 0 <= index < len(value):
+            return value[index], True
+        if not lenient:
+            raise EvalError(f"index out of bounds: {show(key)}")
+        return None, False
+    if not lenient:
+        raise EvalError(f"no such key: {show(key)}")
+    return None, False
+
+
+def _index(key: Value) -> int:
+    """Return a whole number as an index, be it an int, a uint or a double."""
+    if isinstance(key, int) and not isinstance(key, bool):
+        return int(key)
+    if isinstance(key, float) and key.is_integer():
+        return int(key)
+    raise EvalError(f"unsupported index type '{type_name(key)}' in list")

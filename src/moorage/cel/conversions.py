@@ -1,0 +1,161 @@
+"""From one type to another: ``int("7")``, ``string(1.5)``, ``type(x)``, ``dyn(x)``; and ``size``.
+
+Source  cel-go: common/types, the ConvertToType methods
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Final
+
+from moorage.cel.declarations import Cost
+from moorage.cel.faults import EvalError
+from moorage.cel.kinds import BOOL, BYTES, DOUBLE, INT, NULL, QUANTITY, SEMVER, STRING, UINT, Type
+from moorage.cel.operators import checked_int, checked_uint
+from moorage.cel.quantities import Quantity
+from moorage.cel.semver import Semver
+from moorage.cel.values import INT_MAX, INT_MIN, UINT_MAX, Growing, GrowingMap, Map, Optional, TypeValue, UInt, Value
+
+__all__ = ["CONVERSIONS", "FUNCTIONS", "TYPE_NAMES"]
+
+#: Functions whose value is worked out beforehand where the operand is a constant.
+CONVERSIONS: Final = frozenset(["bool", "bytes", "double", "dyn", "int", "string", "type", "uint"])
+
+_INT = re.compile(r"[-+]?[0-9]+")
+_UINT = re.compile(r"[0-9]+")
+_DOUBLE = re.compile(r"[-+]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[-+]?[0-9]+)?|inf(?:inity)?|nan)", re.IGNORECASE)
+_TRUE: Final = frozenset(["1", "t", "T", "TRUE", "true", "True"])
+_FALSE: Final = frozenset(["0", "f", "F", "FALSE", "false", "False"])
+
+
+def _failed(source: str, to: str) -> EvalError:
+    return EvalError(f"type conversion error from '{source}' to '{to}'")
+
+
+def _to_int(value: Value) -> int:
+    if isinstance(value, str):
+        if not _INT.fullmatch(value) or len(value) > 20 or not INT_MIN <= int(value) <= INT_MAX:
+            raise _failed("string", "int")
+        return int(value)
+    if isinstance(value, float):
+        if math.isnan(value) or not -(2.0**63) < value < 2.0**63:
+            raise EvalError("integer overflow")
+        return int(value)
+    return checked_int(int(value))
+
+
+def _to_uint(value: Value) -> UInt:
+    if isinstance(value, str):
+        if not _UINT.fullmatch(value) or len(value) > 20 or int(value) > UINT_MAX:
+            raise _failed("string", "uint")
+        return UInt(int(value))
+    if isinstance(value, float):
+        if math.isnan(value) or not 0 <= value < 2.0**64:
+            raise EvalError("unsigned integer overflow")
+        return UInt(int(value))
+    return checked_uint(int(value))
+
+
+def _to_double(value: Value) -> float:
+    if isinstance(value, str):
+        if not _DOUBLE.fullmatch(value):
+            raise _failed("string", "double")
+        found = float(value)
+        if math.isinf(found) and "inf" not in value.lower():
+            raise _failed("string", "double")
+        return found
+    return float(value)
+
+
+def _to_bool(value: Value) -> bool:
+    if isinstance(value, bool):
+        return value
+    if value in _TRUE or value in _FALSE:
+        return value in _TRUE
+    raise _failed("string", "bool")
+
+
+def _to_bytes(value: Value) -> bytes:
+    return value.encode() if isinstance(value, str) else bytes(value)
+
+
+def to_string(value: Value) -> str:
+    """Return a value as ``string()`` gives it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            raise EvalError("invalid UTF-8 in bytes, cannot convert to string") from None
+    return _double_text(value) if isinstance(value, float) else str(value)
+
+
+def _double_text(value: float) -> str:
+    """Return a double as Go's ``%g`` prints it: the shortest digits, with an exponent below 1e-4 and from 1e6 on."""
+    if math.isnan(value) or math.isinf(value):
+        return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
+    if value == 0:
+        return "-0" if math.copysign(1.0, value) < 0 else "0"
+    mantissa, _, exponent = f"{value:.17e}".partition("e")
+    for digits in range(17):
+        if float(f"{value:.{digits}e}") == value:
+            mantissa, _, exponent = f"{value:.{digits}e}".partition("e")
+            break
+    power = int(exponent)
+    if -4 <= power < 6:
+        places = max(0, len(mantissa.lstrip("-").replace(".", "")) - 1 - power)
+        return f"{value:.{places}f}"
+    return f"{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
+
+
+_LIST: Final = Type("list")
+_MAP: Final = Type("map")
+_TYPE: Final = Type("type")
+_OPTIONAL: Final = Type("opaque", "optional_type")
+_TYPES: Final[dict[Any, Type]] = {
+    bool: BOOL, int: INT, UInt: UINT, float: DOUBLE, str: STRING, bytes: BYTES, type(None): NULL, tuple: _LIST, list: _LIST,
+    Growing: _LIST, Map: _MAP, GrowingMap: _MAP, TypeValue: _TYPE, Optional: _OPTIONAL, Quantity: QUANTITY, Semver: SEMVER,
+}  # fmt: skip
+
+#: Names that stand for types.
+TYPE_NAMES: Final = {
+    "bool": BOOL, "bytes": BYTES, "double": DOUBLE, "int": INT, "list": _LIST, "map": _MAP, "null_type": NULL, "string": STRING,
+    "type": _TYPE, "uint": UINT, "optional_type": _OPTIONAL, "kubernetes.Quantity": QUANTITY, "kubernetes.Semver": SEMVER,
+}  # fmt: skip
+
+
+def _type_value(value: Value) -> TypeValue:
+    return TypeValue(_TYPES[type(value)])
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+def _length(value: Value) -> int:
+    return len(value)
+
+
+def _text_cost(args: list[Value], result: Value) -> int:
+    del result
+    return math.ceil(len(args[0]) * 0.1)
+
+
+FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
+    ("type", "A -> type<A>", _type_value, None),
+    ("dyn", "A -> dyn", _same, None),
+    ("bool", "bool -> bool", _to_bool, None),
+    ("bool", "string -> bool", _to_bool, None),
+    ("bytes", "bytes -> bytes", _to_bytes, None),
+    ("bytes", "string -> bytes", _to_bytes, _text_cost),
+    *(("double", f"{source} -> double", _to_double, None) for source in ("double", "int", "string", "uint")),
+    *(("int", f"{source} -> int", _to_int, None) for source in ("int", "double", "string", "uint")),
+    *(("uint", f"{source} -> uint", _to_uint, None) for source in ("uint", "double", "int", "string")),
+    *(("string", f"{source} -> string", to_string, None) for source in ("string", "bool")),
+    ("string", "bytes -> string", to_string, _text_cost),
+    *(("string", f"{source} -> string", to_string, None) for source in ("double", "int", "uint")),
+    *(("size", f"{source} -> int", _length, None) for source in ("bytes", "list<A>", "map<A, B>", "string")),
+    *(("size", f"{source} . -> int", _length, None) for source in ("bytes", "list<A>", "map<A, B>", "string")),
+]

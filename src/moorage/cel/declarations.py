@@ -1,0 +1,100 @@
+"""Which functions there are, and with which types of operands.
+
+A function has overloads. The checker finds those that fit; where the types are known just one does, and that one runs. Where an
+operand is dynamic, the overloads that may fit are tried at run time by what the operands turn out to be.
+
+Source  cel-go: common/decls/decls.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from moorage.cel.kinds import Type, typed
+from moorage.cel.quantities import Quantity
+from moorage.cel.semver import Semver
+from moorage.cel.values import Map, Optional, TypeValue, UInt, Value
+
+__all__ = ["Cost", "Function", "Functions", "Overload", "accepts", "functions_of"]
+
+#: What a call costs, given its operands and its result.
+Cost = Callable[[list[Value], Value], int]
+
+
+class Overload(NamedTuple):
+    """``run`` is None for operators, which the planner knows itself. ``cost`` None: 1."""
+
+    name: str
+    args: tuple[Type, ...]
+    result: Type
+    member: bool
+    run: Callable[..., Value] | None = None
+    cost: Cost | None = None
+
+
+@dataclass(slots=True)
+class Function:
+    name: str
+    overloads: list[Overload] = field(default_factory=list)
+
+
+Functions = Mapping[str, Function]
+
+
+def functions_of(*libraries: Iterable[tuple[str, str, Any, Cost | None]]) -> dict[str, Function]:
+    """Collect functions from libraries of ``(name, signature, run, cost)``.
+
+    A signature reads ``string, int -> string``; for a method what it is called on stands first, before a dot:
+    ``string . int -> string``.
+    """
+    found: dict[str, Function] = {}
+    for library in libraries:
+        for name, signature, run, cost in library:
+            function = found.setdefault(name, Function(name))
+            function.overloads.append(_overload(name, signature, run, cost))
+    return found
+
+
+def _overload(name: str, signature: str, run: Any, cost: Cost | None) -> Overload:
+    given, _, result = signature.partition("->")
+    target, dot, rest = given.partition(" .")
+    texts = [*([target] if dot else []), *_split(rest if dot else given)]
+    return Overload(f"{name}: {signature}", tuple(map(typed, texts)), typed(result), bool(dot), run, cost)
+
+
+def _split(text: str) -> list[str]:
+    """Split at the commas that stand outside of brackets."""
+    parts, depth, start = [], 0, 0
+    for at, char in enumerate(text):
+        depth += (char == "<") - (char == ">")
+        if char == "," and not depth:
+            parts.append(text[start:at])
+            start = at + 1
+    parts.append(text[start:])
+    return [part for part in parts if part.strip()]
+
+
+_CLASSES: Mapping[str, type[Any] | tuple[type[Any], ...]] = {
+    "bytes": bytes, "double": float, "string": str, "list": (tuple, list), "map": Map, "opaque": Optional, "type": TypeValue,
+}  # fmt: skip
+_EXACT: Mapping[str, type[Any]] = {"int": int, "bool": bool, "uint": UInt, "null": type(None)}
+_STRUCTS: Mapping[str, type[Any]] = {"kubernetes.Quantity": Quantity, "kubernetes.Semver": Semver}
+
+
+def accepts(wanted: Type, value: Value) -> bool:
+    """Say whether an operand is of the type an overload wants, as far as that is looked at when it runs."""
+    kind = wanted.kind
+    if kind in {"dyn", "any", "param", "error"}:
+        return True
+    if kind in _EXACT:
+        return type(value) is _EXACT[kind]
+    if not isinstance(value, _STRUCTS[wanted.name] if kind == "struct" else _CLASSES[kind]):
+        return False
+    if wanted.kind == "list" and value:
+        return accepts(wanted.params[0], value[0])
+    if wanted.kind == "map" and len(value):
+        key, held = next(value.items())
+        return accepts(wanted.params[0], key) and accepts(wanted.params[1], held)
+    return True

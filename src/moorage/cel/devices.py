@@ -1,0 +1,141 @@
+"""Selectors: expressions over one device that say whether it will do.
+
+``device.driver``, ``device.allowMultipleAllocations``, ``device.attributes["domain"].name`` and
+``device.capacity["domain"].name`` are what an expression sees. A domain that the device knows nothing
+of is an empty map, not an error.
+
+Source  dynamic-resource-allocation/cel/compile.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from moorage.cel.faults import CompileError, EvalError
+from moorage.cel.kinds import ANY, BOOL, DYN, QUANTITY, STRING, Type, map_of
+from moorage.cel.program import Program, compile_expression
+from moorage.cel.quantities import Quantity
+from moorage.cel.semver import SemverError, parse_semver
+from moorage.cel.values import EMPTY_MAP, Map, Value, type_name
+
+__all__ = ["DeviceFacts", "Selector", "Version", "compile_selector", "device_variables"]
+
+_DEVICE: Final = Type("struct", "kubernetes.DRADevice")
+
+
+class Version(NamedTuple):
+    """A version as text, to be read when an expression is asked about the device."""
+
+    text: str
+
+
+class DeviceFacts(NamedTuple):
+    """A device as expressions see it. ``attributes``: name → bool, int, str, ``Version``, or a tuple of them; None if it has no
+    value that is known. ``capacity``: name → quantity as text. Names without a domain belong to the driver.
+    """
+
+    driver: str
+    attributes: Mapping[str, Value]
+    capacity: Mapping[str, str | int | float]
+    multiple_allocations: bool = False
+
+
+class Selector:
+    """A compiled selector."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def matches(self, variables: Mapping[str, Value]) -> bool:
+        """Say whether the selector takes a device; ``variables`` are what ``device_variables`` made of it.
+
+        Raises  EvalError, CostLimitError; the text is kube-scheduler's
+        """
+        value = self._program.evaluate(variables)
+        if not isinstance(value, bool):
+            raise EvalError(f"CEL result of type {type_name(value)} could not be converted to bool: {_why_no_bool(value)}")
+        return value
+
+
+def _why_no_bool(value: Value) -> str:
+    """Say that a value is no bool, as Go words it for each type."""
+    match type_name(value):
+        case "int" | "uint" as name:
+            return f"unsupported type conversion from '{name}' to bool"
+        case "string":
+            return "unsupported native conversion from string to 'bool'"
+        case "double" | "bytes" as name:
+            return f"type conversion error from {name.title()} to 'bool'"
+        case "list" | "map" as name:
+            return f"type conversion error from {name} to 'bool'"
+        case name:
+            return f"type conversion error from '{name.rpartition('.')[2]}' to 'bool'"
+
+
+@lru_cache(maxsize=1024)
+def compile_selector(expression: str, list_attributes: bool = False) -> Selector:
+    """Compile a selector; ``list_attributes`` says whether attributes may be lists (gate ``DRAListTypeAttributes``).
+
+    Raises  CompileError with kube-scheduler's text
+    """
+    attribute = DYN if list_attributes else ANY
+    fields = {
+        "driver": STRING,
+        "allowMultipleAllocations": BOOL,
+        "attributes": map_of(STRING, map_of(STRING, attribute)),
+        "capacity": map_of(STRING, map_of(STRING, QUANTITY)),
+    }
+    program = compile_expression(expression, {"device": _DEVICE}, {_DEVICE.name: fields})
+    if program.type not in ((BOOL, ANY, DYN) if list_attributes else (BOOL, ANY)):
+        raise CompileError(f"must evaluate to bool or the unknown type, not {program.type}")
+    return Selector(program)
+
+
+def device_variables(device: DeviceFacts, list_attributes: bool = False) -> Mapping[str, Value]:
+    """Return a device as the variables of an expression.
+
+    Raises  EvalError for an attribute that has no value or one that cannot be read
+    """
+    attributes: dict[str, dict[str, Value]] = {}
+    for name, value in device.attributes.items():
+        domain, name_there = _qualified(name, device.driver)
+        attributes.setdefault(domain, {})[name_there] = _attribute(name, value, list_attributes)
+    capacity: dict[str, dict[str, Value]] = {}
+    for name, amount in device.capacity.items():
+        domain, name_there = _qualified(name, device.driver)
+        capacity.setdefault(domain, {})[name_there] = Quantity.parse(amount)
+    facts = {
+        "driver": device.driver,
+        "allowMultipleAllocations": device.multiple_allocations,
+        "attributes": _by_domain(attributes),
+        "capacity": _by_domain(capacity),
+    }
+    return {"device": Map(facts.items())}
+
+
+def _qualified(name: str, driver: str) -> tuple[str, str]:
+    domain, slash, name_there = name.partition("/")
+    return (domain, name_there) if slash else (driver, name)
+
+
+def _by_domain(found: Mapping[str, Mapping[str, Value]]) -> Map:
+    return Map(((domain, Map(named.items())) for domain, named in found.items()), default=EMPTY_MAP)
+
+
+def _attribute(name: str, value: Value, list_attributes: bool) -> Value:
+    if value is None or (isinstance(value, tuple) and not isinstance(value, Version) and not list_attributes):
+        raise EvalError(f"attribute {name}: unsupported attribute value")
+    if isinstance(value, Version):
+        return _version(name, value)
+    if isinstance(value, tuple):
+        return tuple([_version(name, v) if isinstance(v, Version) else v for v in value])
+    return value
+
+
+def _version(name: str, version: Version) -> Value:
+    try:
+        return parse_semver(version.text)
+    except SemverError as error:
+        raise EvalError(f"attribute {name}: parse semantic version: {error}") from None

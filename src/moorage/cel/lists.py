@@ -1,0 +1,205 @@
+"""Functions on lists and maps: order, sums, sets, cutting, sorting.
+
+Source  apiserver/pkg/cel/library/lists.go, cost.go; cel-go: ext/lists.go, ext/sets.go, ext/comprehensions.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cmp_to_key
+from itertools import pairwise
+from typing import Any, Final
+
+from moorage.cel.declarations import Cost
+from moorage.cel.faults import EvalError
+from moorage.cel.operators import BINARY, contains
+from moorage.cel.values import Map, UInt, Value, bounded, compare, equal, no_such_overload
+
+__all__ = ["FUNCTIONS"]
+
+_COMPARABLE: Final = ("int", "uint", "double", "bool", "string", "bytes")
+_ZERO: Final[dict[str, Value]] = {"int": 0, "uint": UInt(0), "double": 0.0}
+_add = BINARY["_+_"]
+
+
+def _is_sorted(values: list[Value]) -> bool:
+    return all(compare(one, other) <= 0 for one, other in pairwise(values))
+
+
+def _summed(zero: Value) -> Callable[[list[Value]], Value]:
+    def run(values: list[Value]) -> Value:
+        total = zero
+        for value in values:
+            total = _add(total, value)
+        return total
+
+    return run
+
+
+def _best(name: str, worse: int) -> Callable[[list[Value]], Value]:
+    """Return a function for the first element that no other beats; ``worse`` is how it compares to one that does."""
+
+    def run(values: list[Value]) -> Value:
+        if not values:
+            raise EvalError(f"{name} called on empty list")
+        best = values[0]
+        for value in values[1:]:
+            if compare(best, value) == worse:
+                best = value
+        return best
+
+    return run
+
+
+def _position(values: list[Value], wanted: Value, order: Any) -> int:
+    return next((at for at in order if _is_equal(values[at], wanted)), -1)
+
+
+def _is_equal(one: Value, other: Value) -> bool:
+    try:
+        return equal(one, other)
+    except EvalError:
+        return False
+
+
+def _index_of(values: list[Value], wanted: Value) -> int:
+    return _position(values, wanted, range(len(values)))
+
+
+def _last_index_of(values: list[Value], wanted: Value) -> int:
+    return _position(values, wanted, range(len(values) - 1, -1, -1))
+
+
+def _slice(values: list[Value], start: int, end: int) -> list[Value]:
+    if start < 0 or end < 0:
+        raise EvalError(f"cannot slice({start}, {end}), negative indexes not supported")
+    if start > end:
+        raise EvalError(f"cannot slice({start}, {end}), start index must be less than or equal to end index")
+    if len(values) < end:
+        raise EvalError(f"cannot slice({start}, {end}), list is length {len(values)}")
+    return list(values[start:end])
+
+
+def _flatten(values: list[Value], depth: int = 1) -> list[Value]:
+    if depth < 0:
+        raise EvalError("level must be non-negative")
+    found: list[Value] = []
+    for value in values:
+        if isinstance(value, tuple | list) and depth > 0:
+            found += _flatten(list(value), depth - 1)
+        else:
+            found.append(value)
+        bounded(len(found))
+    return found
+
+
+def _range(count: int) -> list[Value]:
+    bounded(count)
+    return list(range(count))
+
+
+def _distinct(values: list[Value]) -> list[Value]:
+    found: list[Value] = []
+    for value in values:
+        if not contains(value, found):
+            found.append(value)
+    return found
+
+
+def _sorted(values: list[Value]) -> list[Value]:
+    return _sorted_by(values, values)
+
+
+def _sorted_by(values: list[Value], keys: list[Value]) -> list[Value]:
+    if not values:
+        return values
+    if len({type(key) for key in keys}) > 1:
+        raise EvalError("list elements must have the same type")
+
+    def by_key(one: int, other: int) -> int:
+        return compare(keys[one], keys[other])
+
+    return [values[at] for at in sorted(range(len(keys)), key=cmp_to_key(by_key))]
+
+
+def _sets_contains(values: list[Value], wanted: list[Value]) -> bool:
+    return all(contains(value, values) for value in wanted)
+
+
+def _sets_equivalent(one: list[Value], other: list[Value]) -> bool:
+    return _sets_contains(one, other) and _sets_contains(other, one)
+
+
+def _sets_intersects(one: list[Value], other: list[Value]) -> bool:
+    return any(contains(value, other) for value in one)
+
+
+def _inserted(into: Map, key: Value, value: Value) -> Map:
+    return into.with_entry(key, value)
+
+
+def _merged(into: Map, entries: Value) -> Map:
+    if not isinstance(entries, Map):
+        raise no_such_overload()
+    for key, value in entries.items():
+        into = into.with_entry(key, value)
+    return into
+
+
+def _reversed(values: list[Value]) -> list[Value]:
+    return list(values[::-1])
+
+
+# -- costs ----------------------------------------------------------------------------------------------------------------
+
+
+def _walked(args: list[Value], result: Value) -> int:
+    del result
+    return sum(_traversal(value) for value in args[0])
+
+
+def _traversal(value: Value) -> int:
+    if isinstance(value, str | bytes):
+        return int(len(value) * 0.1)
+    if isinstance(value, tuple | list):
+        return sum(map(_traversal, value))
+    if isinstance(value, Map):
+        return sum(_traversal(key) + _traversal(held) for key, held in value.items())
+    return 1
+
+
+def _output(args: list[Value], result: Value) -> int:
+    del args
+    return 11 + len(result)
+
+
+def _crossed(args: list[Value], result: Value) -> int:
+    del result
+    return 1 + len(args[0]) * len(args[1])
+
+
+def _pairwise(args: list[Value], result: Value) -> int:
+    return 11 + len(result) + len(args[0]) ** 2
+
+
+FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
+    *(("isSorted", f"list<{t}> . -> bool", _is_sorted, _walked) for t in _COMPARABLE),
+    *(("sum", f"list<{t}> . -> {t}", _summed(_ZERO[t]), _walked) for t in _ZERO),
+    *(("max", f"list<{t}> . -> {t}", _best("max", -1), _walked) for t in _COMPARABLE),
+    *(("min", f"list<{t}> . -> {t}", _best("min", 1), _walked) for t in _COMPARABLE),
+    ("indexOf", "list<A> . A -> int", _index_of, _walked),
+    ("lastIndexOf", "list<A> . A -> int", _last_index_of, _walked),
+    ("slice", "list<T> . int, int -> list<T>", _slice, _output),
+    ("flatten", "list<list<T>> . -> list<T>", _flatten, _output),
+    ("flatten", "list<dyn> . int -> list<dyn>", _flatten, _output),
+    ("lists.range", "int -> list<int>", _range, _output),
+    ("reverse", "list<T> . -> list<T>", _reversed, _output),
+    ("distinct", "list<T> . -> list<T>", _distinct, _pairwise),
+    *(("sort", f"list<{t}> . -> list<{t}>", _sorted, _pairwise) for t in _COMPARABLE),
+    *(("@sortByAssociatedKeys", f"list<T> . list<{t}> -> list<T>", _sorted_by, _pairwise) for t in _COMPARABLE),
+    ("sets.contains", "list<T>, list<T> -> bool", _sets_contains, _crossed),
+    ("sets.equivalent", "list<T>, list<T> -> bool", _sets_equivalent, lambda args, result: 2 * _crossed(args, result) - 1),
+    ("sets.intersects", "list<T>, list<T> -> bool", _sets_intersects, _crossed),
+    ("cel.@mapInsert", "map<K, V>, K, V -> map<K, V>", _inserted, None),
+    ("cel.@mapInsert", "map<K, V>, map<K, V> -> map<K, V>", _merged, None),
+]

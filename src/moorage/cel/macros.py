@@ -1,0 +1,216 @@
+"""Macros: ``has``, ``all``, ``exists``, ``map``, ``filter`` … are rewritten into plainer nodes before anything is checked.
+
+A walk over a list or map becomes a ``Fold``. Where names or arguments do not fit a macro, the call stays a call.
+
+Source  cel-go: parser/macro.go, cel/library.go (optionals), ext/comprehensions.go, ext/bindings.go, ext/lists.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from moorage.cel.faults import SourceError
+from moorage.cel.syntax import Call, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Select
+
+__all__ = ["ACCUMULATOR", "expand"]
+
+ACCUMULATOR: Final = "@result"
+#: The name cel-go used before; no variable may take it.
+_OLD_ACCUMULATOR: Final = "__result__"
+_UNUSED: Final = "#unused"
+
+
+def expand(call: Call) -> Expr:
+    """Return what a call stands for: the call itself unless it is a macro.
+
+    Raises  SourceError if it is one and its arguments make no sense
+    """
+    macro = _MACROS.get((call.function, len(call.args), call.target is not None))
+    return call if macro is None else macro(call)
+
+
+def _accu(at: int) -> Expr:
+    return Ident(at, ACCUMULATOR)
+
+
+def _variable(arg: Expr, text: str) -> str:
+    if not isinstance(arg, Ident):
+        raise SourceError(arg.at, text)
+    if arg.name in {ACCUMULATOR, _OLD_ACCUMULATOR}:
+        raise SourceError(arg.at, "iteration variable overwrites accumulator variable")
+    return arg.name
+
+
+def _target(call: Call) -> Expr:
+    assert call.target is not None
+    return call.target
+
+
+def _has(call: Call) -> Expr:
+    arg = call.args[0]
+    if not isinstance(arg, Select):
+        raise SourceError(arg.at, "invalid argument to has() macro")
+    return Select(call.at, arg.operand, arg.field, test=True)
+
+
+# -- quantifiers, over elements or over (key or index, value) ------------------------------------------------------------------
+
+
+def _variables(call: Call, count: int, text: str) -> tuple[str, ...]:
+    names = tuple([_variable(arg, text) for arg in call.args[:count]])
+    if len(set(names)) < len(names):
+        raise SourceError(call.args[1].at, f"duplicate variable name: {names[0]}")
+    return names
+
+
+def _all(count: int) -> Callable[[Call], Expr]:
+    def made(call: Call) -> Expr:
+        at = call.at
+        names = _variables(call, count, "argument must be a simple name")
+        condition = Call(at, "@not_strictly_false", [_accu(at)])
+        step = Call(at, "_&&_", [_accu(at), call.args[count]])
+        return Fold(at, _target(call), names, ACCUMULATOR, Literal(at, True), condition, step, _accu(at))
+
+    return made
+
+
+def _exists(count: int) -> Callable[[Call], Expr]:
+    def made(call: Call) -> Expr:
+        at = call.at
+        names = _variables(call, count, "argument must be a simple name")
+        condition = Call(at, "@not_strictly_false", [Call(at, "!_", [_accu(at)])])
+        step = Call(at, "_||_", [_accu(at), call.args[count]])
+        return Fold(at, _target(call), names, ACCUMULATOR, Literal(at, False), condition, step, _accu(at))
+
+    return made
+
+
+def _exists_one(count: int) -> Callable[[Call], Expr]:
+    def made(call: Call) -> Expr:
+        at = call.at
+        names = _variables(call, count, "argument must be a simple name")
+        more = Call(at, "_+_", [_accu(at), Literal(at, 1)])
+        step = Call(at, "_?_:_", [call.args[count], more, _accu(at)])
+        result = Call(at, "_==_", [_accu(at), Literal(at, 1)])
+        return Fold(at, _target(call), names, ACCUMULATOR, Literal(at, 0), Literal(at, True), step, result)
+
+    return made
+
+
+# -- transformations --------------------------------------------------------------------------------------------------------
+
+
+def _transform(
+    count: int, start: Callable[[int], Expr], add: Callable[[int, tuple[str, ...], Expr], Expr]
+) -> Callable[[Call], Expr]:
+    """A macro that collects a value for each element, or for those that a predicate before it takes."""
+
+    def made(call: Call) -> Expr:
+        at = call.at
+        names = _variables(call, count, "argument is not an identifier")
+        step = add(at, names, call.args[-1])
+        if len(call.args) == count + 2:
+            step = Call(at, "_?_:_", [call.args[count], step, _accu(at)])
+        return Fold(at, _target(call), names, ACCUMULATOR, start(at), Literal(at, True), step, _accu(at))
+
+    return made
+
+
+def _into_list(at: int, names: tuple[str, ...], value: Expr) -> Expr:
+    del names
+    return Call(at, "_+_", [_accu(at), ListExpr(at, [value])])
+
+
+def _into_map(at: int, names: tuple[str, ...], value: Expr) -> Expr:
+    return Call(at, "cel.@mapInsert", [_accu(at), Ident(at, names[0]), value])
+
+
+def _entry_into_map(at: int, names: tuple[str, ...], value: Expr) -> Expr:
+    del names
+    return Call(at, "cel.@mapInsert", [_accu(at), value])
+
+
+def _filter(call: Call) -> Expr:
+    at = call.at
+    names = _variables(call, 1, "argument is not an identifier")
+    step = Call(at, "_?_:_", [call.args[1], _into_list(at, names, call.args[0]), _accu(at)])
+    return Fold(at, _target(call), names, ACCUMULATOR, ListExpr(at, []), Literal(at, True), step, _accu(at))
+
+
+# -- bindings and optionals -------------------------------------------------------------------------------------------------
+
+
+def _bound(at: int, name: str, value: Expr, body: Expr) -> Expr:
+    """``body`` with a name for ``value``: a walk over nothing."""
+    return Fold(at, ListExpr(at, []), (_UNUSED,), name, value, Literal(at, False), Ident(at, name), body)
+
+
+def _bind(call: Call) -> Expr:
+    if not isinstance(call.target, Ident) or call.target.name != "cel":
+        return call
+    name = call.args[0]
+    if not isinstance(name, Ident):
+        raise SourceError(name.at, "cel.bind() variable names must be simple identifiers")
+    return _bound(call.at, name.name, call.args[1], call.args[2])
+
+
+def _opt_map(function: str, wrap: bool) -> Callable[[Call], Expr]:
+    def made(call: Call) -> Expr:
+        at = call.at
+        name = call.args[0]
+        if not isinstance(name, Ident):
+            raise SourceError(name.at, f"{function}() variable name must be a simple identifier")
+        body = _bound(at, name.name, Call(at, "value", [], _target(call)), call.args[1])
+        some = Call(at, "optional.of", [body]) if wrap else body
+        return Call(at, "_?_:_", [Call(at, "hasValue", [], _target(call)), some, Call(at, "optional.none", [])])
+
+    return made
+
+
+def _sort_by(call: Call) -> Expr:
+    at = call.at
+    name = call.args[0]
+    if not isinstance(name, Ident):
+        raise SourceError(name.at, "sortBy can only be applied to an identifier")
+    varies = "@__sortBy_input__"
+    keys = Fold(
+        at, Ident(at, varies), (_variable(name, ""),), ACCUMULATOR, ListExpr(at, []), Literal(at, True),
+        _into_list(at, (), call.args[1]), _accu(at),
+    )  # fmt: skip
+    return _bound(at, varies, _target(call), Call(at, "@sortByAssociatedKeys", [keys], Ident(at, varies)))
+
+
+def _empty_list(at: int) -> Expr:
+    return ListExpr(at, [])
+
+
+def _empty_map(at: int) -> Expr:
+    return MapExpr(at, [])
+
+
+#: (name, number of arguments, called on a target) → what makes of the call what it stands for.
+_MACROS: Final[dict[tuple[str, int, bool], Callable[[Call], Expr]]] = {
+    ("has", 1, False): _has,
+    ("all", 2, True): _all(1),
+    ("all", 3, True): _all(2),
+    ("exists", 2, True): _exists(1),
+    ("exists", 3, True): _exists(2),
+    ("exists_one", 2, True): _exists_one(1),
+    ("exists_one", 3, True): _exists_one(2),
+    ("existsOne", 2, True): _exists_one(1),
+    ("existsOne", 3, True): _exists_one(2),
+    ("map", 2, True): _transform(1, _empty_list, _into_list),
+    ("map", 3, True): _transform(1, _empty_list, _into_list),
+    ("filter", 2, True): _filter,
+    ("transformList", 3, True): _transform(2, _empty_list, _into_list),
+    ("transformList", 4, True): _transform(2, _empty_list, _into_list),
+    ("transformMap", 3, True): _transform(2, _empty_map, _into_map),
+    ("transformMap", 4, True): _transform(2, _empty_map, _into_map),
+    ("transformMapEntry", 3, True): _transform(2, _empty_map, _entry_into_map),
+    ("transformMapEntry", 4, True): _transform(2, _empty_map, _entry_into_map),
+    ("bind", 3, True): _bind,
+    ("optMap", 2, True): _opt_map("optMap", wrap=True),
+    ("optFlatMap", 2, True): _opt_map("optFlatMap", wrap=False),
+    ("sortBy", 2, True): _sort_by,
+}

@@ -1,0 +1,434 @@
+"""From a checked tree to something that runs: each node becomes a Python function of the frame it runs in.
+
+Running counts what it costs, as kube-scheduler counts, and stops at a limit. A value that cannot be told is an ``EvalError``;
+``&&``, ``||`` and the walks of ``all`` and ``exists`` catch it where the other side decides.
+
+Source  cel-go: interpreter/planner.go, interpretable.go, runtimecost.go, decorators.go
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+from moorage.cel.attributes import Qualifier, attribute
+from moorage.cel.conversions import CONVERSIONS, TYPE_NAMES
+from moorage.cel.declarations import Functions, Overload, accepts
+from moorage.cel.faults import EvalError, SourceError
+from moorage.cel.frame import Failed, Frame, Lazy, Run
+from moorage.cel.operators import BINARY, negate, negate_bool
+from moorage.cel.regex import RegexError, compile_regex
+from moorage.cel.strings import REGEX_FUNCTIONS
+from moorage.cel.syntax import Call, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Message, Select
+from moorage.cel.values import (
+    Growing,
+    GrowingMap,
+    Map,
+    Optional,
+    TypeValue,
+    Value,
+    go_type,
+    no_such_overload,
+    show,
+    size_of,
+    type_name,
+)
+
+__all__ = ["plan"]
+
+LIST_COST: Final = 10
+MAP_COST: Final = 30
+
+#: A constant, or what has to run. Constants cost nothing.
+Planned: TypeAlias = "Constant | Run"
+
+
+class Constant:
+    """A node whose value is known beforehand."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+
+def plan(expression: Expr, functions: Functions) -> Run:
+    """Return a function that evaluates an expression the checker had no fault to find with.
+
+    Raises  SourceError for a constant conversion or pattern that makes no sense
+    """
+    return _Planner(functions).run(expression)
+
+
+def _running(planned: Planned) -> Run:
+    if isinstance(planned, Constant):
+        value = planned.value
+        return lambda frame: value
+    return planned
+
+
+class _Planner:
+    def __init__(self, functions: Functions) -> None:
+        self._functions = functions
+        self._scopes: list[frozenset[str]] = []
+
+    def run(self, node: Expr) -> Run:
+        return _running(self.planned(node))
+
+    def planned(self, node: Expr, *, branch: bool = False) -> Planned:
+        """Plan a node. A ``branch`` of a conditional does not pay for being a name."""
+        match node:
+            case Literal():
+                return Constant(node.value)
+            case Ident():
+                return self._ident(node, branch)
+            case Select():
+                return self._attribute(node, branch)
+            case Call():
+                return self._call(node, branch)
+            case ListExpr():
+                return self._list(node)
+            case MapExpr():
+                return self._map(node)
+            case Fold():
+                return self._fold(node)
+            case Message():
+                raise SourceError(node.at, f"undeclared reference to '{node.name}' (in container '')")
+
+    # -- names and paths --------------------------------------------------------------------------------------------------
+
+    def _ident(self, node: Ident, branch: bool) -> Planned:
+        name = node.name.removeprefix(".")
+        if name in TYPE_NAMES and not any(name in scope for scope in self._scopes):
+            return Constant(TypeValue(TYPE_NAMES[name]))
+        cost = 0 if branch else 1
+
+        def run(frame: Frame) -> Value:
+            frame.spend(cost)
+            return frame.look_up(name)
+
+        return run
+
+    def _attribute(self, node: Expr, branch: bool) -> Run:
+        """A root and the way from it: ``a.b["c"][d].?e``."""
+        qualifiers: list[Qualifier] = []
+        test = False
+        while True:
+            if isinstance(node, Select):
+                qualifiers.append(Qualifier(node.field))
+                test, node = test or node.test, node.operand
+            elif isinstance(node, Call) and node.function == "_?._" and isinstance(node.args[1], Literal):
+                qualifiers.append(Qualifier(node.args[1].value, optional=True))
+                node = node.args[0]
+            elif isinstance(node, Call) and node.function in {"_[_]", "_[?_]"}:
+                qualifiers.append(self._index(node.args[1], optional=node.function == "_[?_]"))
+                node = node.args[0]
+            else:
+                break
+            if isinstance(node, Select) and node.test:  # has(…) yields a bool: the path begins anew after it
+                break
+        root = self.planned(node, branch=True) if isinstance(node, Ident) else self.planned(node)
+        return attribute(_running(root), tuple(reversed(qualifiers)), test=test, cost=0 if branch or test else 1)
+
+    def _index(self, node: Expr, *, optional: bool) -> Qualifier:
+        planned = self.planned(node, branch=True)
+        if isinstance(planned, Constant):
+            return Qualifier(planned.value, optional=optional)
+        return Qualifier(None, planned, optional)
+
+    # -- calls ------------------------------------------------------------------------------------------------------------
+
+    def _call(self, node: Call, branch: bool) -> Planned:
+        match node.function:
+            case "_&&_" | "_||_":
+                return _logical([self.run(arg) for arg in node.args], deciding=node.function == "_||_")
+            case "_?_:_":
+                return self._conditional(node)
+            case "_[_]" | "_[?_]" | "_?._":
+                return self._attribute(node, branch)
+            case "@not_strictly_false":
+                return _not_strictly_false(self.run(node.args[0]))
+            case "!_" | "-_":
+                return _unary(self.run(node.args[0]), negate_bool if node.function == "!_" else negate)
+        if node.function in BINARY:
+            return self._binary(node)
+        if node.target is not None and node.function in {"or", "orValue"}:
+            return _or_else(self.run(node.target), self.run(node.args[0]), whole=node.function == "or")
+        return self._function(node)
+
+    def _conditional(self, node: Call) -> Run:
+        condition = self.run(node.args[0])
+        yes, no = (_running(self.planned(arg, branch=True)) for arg in node.args[1:])
+
+        def run(frame: Frame) -> Value:
+            decided = condition(frame)
+            if not isinstance(decided, bool):
+                raise no_such_overload()
+            return yes(frame) if decided else no(frame)
+
+        return run
+
+    def _binary(self, node: Call) -> Run:
+        left, right = self.planned(node.args[0]), self.planned(node.args[1])
+        if node.function == "@in" and isinstance(right, Constant) and _are_primitive(right.value):
+            return _among(_running(left), right.value)
+        return _operator(node.function, _running(left), _running(right))
+
+    def _function(self, node: Call) -> Planned:
+        name = node.function.removeprefix(".")
+        function = self._functions[name]
+        overloads = [overload for overload in function.overloads if overload.name in node.overloads]
+        given = [*([node.target] if node.target is not None else []), *node.args]
+        planned = [self.planned(arg) for arg in given]
+        self._check_pattern(node, planned)
+        run = _dispatch(name, overloads, [_running(arg) for arg in planned])
+        if name in CONVERSIONS and isinstance(planned[0], Constant):
+            try:
+                return Constant(run(Frame({}, 1 << 60)))
+            except EvalError as error:
+                raise SourceError(-2, str(error)) from error
+        return run
+
+    def _check_pattern(self, node: Call, planned: list[Planned]) -> None:
+        at = REGEX_FUNCTIONS.get(node.function)
+        pattern = planned[at] if at is not None and at < len(planned) else None
+        if isinstance(pattern, Constant) and isinstance(pattern.value, str):
+            try:
+                compile_regex(pattern.value)
+            except RegexError as error:
+                if node.function == "matches":
+                    raise SourceError(node.args[-1].at, f"invalid matches argument: {error}") from error
+                raise SourceError(-2, str(error)) from error
+
+    # -- lists, maps, walks -----------------------------------------------------------------------------------------------
+
+    def _list(self, node: ListExpr) -> Planned:
+        planned = [self.planned(element) for element in node.elements]
+        if not node.optional and all(isinstance(element, Constant) for element in planned):
+            return Constant([element.value for element in planned if isinstance(element, Constant)])
+        runs = list(map(_running, planned))
+
+        def run(frame: Frame) -> Value:
+            made = []
+            for at, element in enumerate(runs):
+                value = element(frame)
+                if at in node.optional:
+                    if not isinstance(value, Optional):
+                        raise EvalError(f"cannot initialize optional list element from non-optional value {show(value)}")
+                    if not value.has_value:
+                        continue
+                    value = value.held
+                made.append(value)
+            frame.spend(LIST_COST)
+            return made
+
+        return run
+
+    def _map(self, node: MapExpr) -> Planned:
+        planned = [(self.planned(e.key), self.planned(e.value), e.optional) for e in node.entries]
+        constants = [
+            (k.value, v.value) for k, v, opt in planned if isinstance(k, Constant) and isinstance(v, Constant) and not opt
+        ]
+        if len(constants) == len(planned):
+            return Constant(Map(constants))
+        runs = [(_running(key), _running(value), optional) for key, value, optional in planned]
+
+        def run(frame: Frame) -> Value:
+            made = []
+            for key_run, value_run, optional in runs:
+                key, value = key_run(frame), value_run(frame)
+                if optional:
+                    if not isinstance(value, Optional):
+                        raise EvalError(f"cannot initialize optional entry '{show(key)}' from non-optional value {show(value)}")
+                    if not value.has_value:
+                        continue
+                    value = value.held
+                made.append((key, value))
+            frame.spend(MAP_COST)
+            return Map(made)
+
+        return run
+
+    def _fold(self, node: Fold) -> Run:
+        walked, start = self.run(node.range), self.run(node.start)
+        self._scopes.append(frozenset([node.accumulator]))
+        self._scopes.append(frozenset(node.variables))
+        condition, step = self.run(node.condition), self.run(node.step)
+        self._scopes.pop()
+        result = self.run(node.result)
+        self._scopes.pop()
+        return _walk(node, walked, _growing(node, start), condition, step, result)
+
+
+# -- what runs ------------------------------------------------------------------------------------------------------------
+
+
+def _are_primitive(values: Value) -> bool:
+    return isinstance(values, list) and all(isinstance(value, bool | int | float | str) for value in values)
+
+
+def _logical(terms: list[Run], *, deciding: bool) -> Run:
+    """Any term of the deciding value decides, even beside terms that fail."""
+
+    def run(frame: Frame) -> Value:
+        failed: EvalError | None = None
+        for term in terms:
+            try:
+                value = term(frame)
+            except EvalError as error:
+                failed = failed or error
+                continue
+            if value is deciding:
+                return deciding
+            if not isinstance(value, bool):
+                failed = failed or no_such_overload()
+        if failed is not None:
+            raise failed
+        return not deciding
+
+    return run
+
+
+def _not_strictly_false(operand: Run) -> Run:
+    def run(frame: Frame) -> Value:
+        try:
+            value = operand(frame)
+        except EvalError:
+            value = True
+        frame.spend(1)
+        return value is not False
+
+    return run
+
+
+def _unary(operand: Run, apply: Callable[[Value], Value]) -> Run:
+    def run(frame: Frame) -> Value:
+        value = operand(frame)
+        frame.spend(1)
+        return apply(value)
+
+    return run
+
+
+def _or_else(optional: Run, other: Run, *, whole: bool) -> Run:
+    def run(frame: Frame) -> Value:
+        value = optional(frame)
+        if not isinstance(value, Optional):
+            raise no_such_overload()
+        if value.has_value:
+            return value if whole else value.held
+        return other(frame)
+
+    return run
+
+
+def _among(operand: Run, values: list[Value]) -> Run:
+    """Membership in a constant list costs nothing: it is looked up."""
+    members = Map((value, True) for value in values)
+
+    def run(frame: Frame) -> Value:
+        return operand(frame) in members
+
+    return run
+
+
+def _operator(name: str, left: Run, right: Run) -> Run:
+    apply = BINARY[name]
+
+    def run(frame: Frame) -> Value:
+        one, other = left(frame), right(frame)
+        found = apply(one, other)
+        frame.spend(_operator_cost(name, one, other))
+        return found
+
+    return run
+
+
+_COMPARING: Final = frozenset(["_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"])
+
+
+def _operator_cost(name: str, one: Value, other: Value) -> int:
+    if name in _COMPARING:
+        if name in {"_==_", "_!=_"} or isinstance(one, str | bytes):
+            one_size, other_size = size_of(one), size_of(other)
+            return math.ceil(min(1 if one_size is None else one_size, 1 if other_size is None else other_size) * 0.1)
+        return 1
+    if name == "_+_" and isinstance(one, str | bytes):
+        return math.ceil((len(one) + len(other)) * 0.1)
+    if name == "@in" and isinstance(other, tuple | list):
+        return len(other)
+    return 1
+
+
+def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:
+    """Run the overload that takes the operands as they turn out."""
+
+    def run(frame: Frame) -> Value:
+        args = [operand(frame) for operand in operands]
+        for overload in overloads:
+            if all(map(accepts, overload.args, args)):
+                assert overload.run is not None
+                found = overload.run(*args)
+                frame.spend(1 if overload.cost is None else overload.cost(args, found))
+                return found
+        raise EvalError(f"no such overload: {name}({', '.join(map(type_name, args))})")
+
+    return run
+
+
+def _growing(node: Fold, start: Run) -> Run:
+    """A walk that begins with an empty list or map may add to it in place."""
+    if isinstance(node.start, ListExpr) and not node.start.elements:
+        return lambda frame: Growing()
+    if isinstance(node.start, MapExpr) and not node.start.entries:
+        return lambda frame: GrowingMap()
+    return start
+
+
+def _walk(node: Fold, walked: Run, start: Run, condition: Run, step: Run, result: Run) -> Run:
+    accumulator = node.accumulator
+
+    def run(frame: Frame) -> Value:
+        elements = _elements(walked(frame), len(node.variables))
+        outer = frame.vars
+        inner = {**outer, accumulator: Lazy(start, outer)}
+        frame.vars = inner
+        try:
+            for element in elements:
+                inner.update(zip(node.variables, element, strict=True))
+                if not _goes_on(condition, frame):
+                    break
+                inner[accumulator] = _outcome(step, frame)
+            frame.vars = {**outer, accumulator: inner[accumulator]}
+            found = result(frame)
+        finally:
+            frame.vars = outer
+        return list(found) if isinstance(found, Growing) else found
+
+    return run
+
+
+def _goes_on(condition: Run, frame: Frame) -> bool:
+    try:
+        return condition(frame) is not False
+    except EvalError:
+        return True
+
+
+def _outcome(step: Run, frame: Frame) -> Value:
+    """What a step comes to; a failure is kept, for later steps may outvote it."""
+    try:
+        return step(frame)
+    except EvalError as error:
+        return Failed(error)
+
+
+def _elements(walked: Value, variables: int) -> list[tuple[Value, ...]]:
+    if isinstance(walked, Map):
+        return list(walked.items()) if variables == 2 else [(key,) for key in walked]
+    if isinstance(walked, tuple | list):
+        return list(enumerate(walked)) if variables == 2 else [(value,) for value in walked]
+    if variables == 2:
+        raise EvalError(f"unsupported comprehension range type: {go_type(walked)}")
+    raise EvalError(f"got '{go_type(walked)}', expected iterable type")

@@ -1,0 +1,81 @@
+"""A compiled expression: from its text to something that can be asked for its value, again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Final
+
+from moorage.cel import conversions, kubernetes, lists, strings
+from moorage.cel.checker import Fields, check
+from moorage.cel.conversions import TYPE_NAMES
+from moorage.cel.declarations import Function, functions_of
+from moorage.cel.faults import CompileError, SourceError, located
+from moorage.cel.frame import Frame, Run
+from moorage.cel.kinds import DYN, Type, type_of
+from moorage.cel.operators import signatures
+from moorage.cel.parser import parse
+from moorage.cel.planner import plan
+from moorage.cel.values import Value
+
+__all__ = ["COST_LIMIT", "Program", "compile_expression"]
+
+#: What evaluating a selector may cost, in CEL's units (CELSelectorExpressionMaxCost).
+COST_LIMIT: Final = 1_000_000
+
+_PARAMETERS: Final = {"list": (DYN,), "map": (DYN, DYN), "optional_type": (DYN,)}
+
+
+@cache
+def standard_functions() -> Mapping[str, Function]:
+    """Return every function there is, by name."""
+    libraries = (conversions.FUNCTIONS, strings.FUNCTIONS, lists.FUNCTIONS, kubernetes.FUNCTIONS)
+    return functions_of(signatures(), *libraries)
+
+
+@cache
+def _type_names() -> Mapping[str, Type]:
+    return {name: type_of(t._replace(params=_PARAMETERS.get(name, ()))) for name, t in TYPE_NAMES.items()}
+
+
+class Program:
+    """``type`` is what the checker says of the value; ``evaluate`` may be asked any number of times."""
+
+    def __init__(self, source: str, of: Type, run: Run) -> None:
+        self.source = source
+        self.type = of
+        self._run = run
+
+    def evaluate(self, variables: Mapping[str, Value], cost_limit: int = COST_LIMIT) -> Value:
+        """Return the value.
+
+        Raises  EvalError if it has none, CostLimitError if finding it costs too much
+        """
+        return self.measure(variables, cost_limit)[0]
+
+    def measure(self, variables: Mapping[str, Value], cost_limit: int = COST_LIMIT) -> tuple[Value, int]:
+        """Return the value and what finding it cost."""
+        frame = Frame(variables, cost_limit)
+        return self._run(frame), frame.cost
+
+
+def compile_expression(source: str, variables: Mapping[str, Type], fields: Fields | None = None) -> Program:
+    """Compile an expression over variables of the given types; ``fields`` are those of their struct types.
+
+    Raises  CompileError with every fault found, as cel-go prints them
+    """
+    try:
+        tree = parse(source)
+    except SourceError as problem:
+        raise CompileError(f"compilation failed: {located(source, problem.at, problem.text)}") from None
+    functions = standard_functions()
+    kind, problems = check(tree, {**_type_names(), **variables}, functions, fields or {})
+    if problems:
+        shown = [located(source, p.at, p.text) for p in sorted(problems, key=lambda problem: problem.at)]
+        raise CompileError("compilation failed: " + "\n".join(shown))
+    try:
+        return Program(source, kind, plan(tree, functions))
+    except SourceError as problem:
+        if problem.at == -2:
+            raise CompileError(f"program instantiation failed: {problem.text}") from None
+        raise CompileError(f"compilation failed: {located(source, problem.at, problem.text)}") from None

@@ -1,0 +1,76 @@
+"""Quantities within expressions: sums, comparisons, and which of them are whole numbers.
+
+Amounts are exact. Go keeps a quantity as 64 bits and a power of ten where it can and as a big decimal where it cannot; which of
+them it is shows in ``asInteger``, so that is kept track of.
+
+Source  apimachinery, pkg/api/resource/quantity.go, amount.go; apiserver/pkg/cel/library/quantity.go
+"""
+
+from __future__ import annotations
+
+from moorage.api.integers import INT64_MAX
+from moorage.api.quantity import decimal_parts
+
+__all__ = ["Quantity"]
+
+
+class Quantity:
+    """``value * 10^scale``. ``big``: Go holds it as a big decimal. ``computed``: it is a sum or a difference."""
+
+    __slots__ = ("big", "computed", "scale", "value")
+
+    def __init__(self, value: int, scale: int = 0, *, big: bool = False, computed: bool = False) -> None:
+        self.value = value
+        self.scale = scale
+        self.big = big
+        self.computed = computed
+
+    @classmethod
+    def parse(cls, text: str | int | float) -> Quantity:
+        """Read a quantity.
+
+        Raises  QuantityError for a text that is none
+        """
+        value, scale, big = decimal_parts(text)
+        return cls(value, scale, big=big)
+
+    @property
+    def sign(self) -> int:
+        return (self.value > 0) - (self.value < 0)
+
+    @property
+    def as_int64(self) -> int | None:
+        """The amount as an integer of 64 bits; None where Go gives up on that."""
+        if self.big or self.scale < 0:
+            return None
+        whole = self.value * 10**self.scale if self.scale < 20 or not self.value else INT64_MAX + 1
+        return int(whole) if -INT64_MAX <= whole <= INT64_MAX else None
+
+    @property
+    def as_float(self) -> float:
+        """The amount as a double, rounded as Go's ``AsApproximateFloat64`` does: a product with a power of ten."""
+        base = float(self.value)
+        return base if self.scale == 0 else base * float(f"1e{self.scale}")
+
+    def compare(self, other: Quantity) -> int:
+        """Return -1, 0 or 1."""
+        if self.scale == other.scale:
+            return (self.value > other.value) - (self.value < other.value)
+        scale = min(self.scale, other.scale)
+        one, another = self._scaled(scale), other._scaled(scale)
+        return (one > another) - (one < another)
+
+    def add(self, other: Quantity, sign: int = 1) -> Quantity:
+        """Return the sum, or with ``sign`` -1 the difference."""
+        if not other.value:
+            return Quantity(self.value, self.scale, big=self.big or other.big, computed=True)
+        scale = other.scale if not self.value and not self.big else min(self.scale, other.scale)
+        total = self._scaled(scale) + sign * other._scaled(scale)
+        return Quantity(total, scale, big=self.big or other.big or abs(total) > INT64_MAX, computed=True)
+
+    def _scaled(self, scale: int) -> int:
+        """Return the mantissa for a scale that is not greater than the quantity's own."""
+        return int(self.value * 10 ** (self.scale - scale)) if self.value else 0
+
+    def __str__(self) -> str:
+        return f"{self.value}e{self.scale}" if self.scale else str(self.value)

@@ -1,0 +1,290 @@
+"""The values of expressions, as Python objects, and when two of them are equal or one is less.
+
+``int`` is CEL's int (64 bits, checked where it is made), ``UInt`` its uint, ``float`` its double; bool, str, bytes and None are
+what they seem; a list is a tuple or a list, a map a ``Map``. What has no counterpart in Python has a class here.
+
+Source  cel-go: common/types; apiserver/pkg/cel/quantity.go, semver.go
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, TypeAlias
+
+from moorage.cel.faults import CostLimitError, EvalError
+from moorage.cel.kinds import Type
+from moorage.cel.quantities import Quantity
+from moorage.cel.semver import Semver
+
+__all__ = [
+    "EMPTY_MAP",
+    "INT_MAX",
+    "INT_MIN",
+    "MAX_SIZE",
+    "NONE",
+    "UINT_MAX",
+    "Growing",
+    "GrowingMap",
+    "Map",
+    "Optional",
+    "TypeValue",
+    "UInt",
+    "Value",
+    "bounded",
+    "compare",
+    "equal",
+    "go_type",
+    "no_such_overload",
+    "show",
+    "size_of",
+    "type_name",
+]  # fmt: skip
+
+INT_MIN: Final = -(2**63)
+INT_MAX: Final = 2**63 - 1
+UINT_MAX: Final = 2**64 - 1
+
+#: The longest text or list that is built.
+MAX_SIZE: Final = 10_000_000
+#: Any value of an expression.
+Value: TypeAlias = Any
+
+
+class UInt(int):
+    """An unsigned integer of 64 bits."""
+
+    __slots__ = ()
+
+
+class TypeValue:
+    """A type as a value: what ``type(x)`` gives, and what names such as ``int`` stand for."""
+
+    __slots__ = ("type",)
+
+    def __init__(self, of: Type) -> None:
+        self.type = of
+
+
+class Optional:
+    """A value that may be missing; ``NONE`` is the one that is."""
+
+    __slots__ = ("has_value", "held")
+
+    def __init__(self, held: Value = None, *, has_value: bool = True) -> None:
+        self.held = held
+        self.has_value = has_value
+
+
+NONE: Final = Optional(has_value=False)
+
+
+class Map:
+    """A map. Numbers that are equal are one key, whatever their type; a bool is not a number.
+
+    ``default`` is what looking up a missing key finds (but the key is not "in" the map), None if that is an error.
+    """
+
+    __slots__ = ("_entries", "default")
+
+    def __init__(self, entries: Iterable[tuple[Value, Value]] = (), default: Value = None) -> None:
+        self._entries: dict[Value, tuple[Value, Value]] = {_key(key): (key, value) for key, value in entries}
+        self.default = default
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Value]:
+        """Yield the keys, in the order they came."""
+        for key, _ in self._entries.values():
+            yield key
+
+    def __contains__(self, key: Value) -> bool:
+        return _key(key) in self._entries
+
+    def items(self) -> Iterator[tuple[Value, Value]]:
+        yield from self._entries.values()
+
+    def find(self, key: Value) -> tuple[Value, bool]:
+        """Return what stands under a key, and whether anything does."""
+        found = self._entries.get(_key(key))
+        if found is not None:
+            return found[1], True
+        return (self.default, True) if self.default is not None else (None, False)
+
+    def with_entry(self, key: Value, value: Value) -> Map:
+        """Return a map with one entry more.
+
+        Raises  EvalError if the key is there already
+        """
+        if key in self:
+            raise EvalError(f"insert failed: key {show(key)} already exists")
+        return Map([*self.items(), (key, value)])
+
+
+class Growing(list[Any]):
+    """The list a walk builds: nobody else sees it until it is done, so adding to it need not copy it."""
+
+    __slots__ = ()
+
+
+class GrowingMap(Map):
+    """The map a walk builds."""
+
+    __slots__ = ()
+
+    def with_entry(self, key: Value, value: Value) -> Map:
+        if key in self:
+            raise EvalError(f"insert failed: key {show(key)} already exists")
+        self._entries[_key(key)] = (key, value)
+        return self
+
+
+EMPTY_MAP: Final = Map()
+
+
+def _key(key: Value) -> Value:
+    if isinstance(key, bool):
+        return (key,)
+    return key if isinstance(key, int | float | str) else (type_name(key), id(key))
+
+
+def bounded(size: int) -> None:
+    """Refuse to build what no expression within its cost limit could go on to use.
+
+    Raises  CostLimitError
+    """
+    if size > MAX_SIZE:
+        raise CostLimitError
+
+
+def no_such_overload() -> EvalError:
+    """Return what an operator or function says of operands it does not know."""
+    return EvalError("no such overload")
+
+
+_NAMES: Final[dict[type[Any], str]] = {
+    bool: "bool", int: "int", UInt: "uint", float: "double", str: "string", bytes: "bytes", type(None): "null_type",
+    tuple: "list", list: "list", Growing: "list", Map: "map", GrowingMap: "map", Optional: "optional_type", TypeValue: "type",
+    Quantity: "kubernetes.Quantity", Semver: "kubernetes.Semver",
+}  # fmt: skip
+_GO: Final = {bool: "Bool", int: "Int", UInt: "Uint", float: "Double", str: "String", bytes: "Bytes", type(None): "Null"}
+
+
+def type_name(value: Value) -> str:
+    """Return the name of a value's type as run-time messages give it."""
+    return _NAMES.get(type(value), "dyn")
+
+
+def go_type(value: Value) -> str:
+    """Return the name of the Go type that cel-go holds such a value in."""
+    if isinstance(value, Quantity):
+        return "*cel.Quantity" if value.computed else "cel.Quantity"
+    if isinstance(value, Semver):
+        return "cel.Semver"
+    if isinstance(value, Optional | TypeValue):
+        return "*types.Optional" if isinstance(value, Optional) else "*types.Type"
+    return f"types.{_GO.get(type(value), 'Val')}"
+
+
+def show(value: Value) -> str:
+    """Return a value as messages print it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "null"
+    return str(value)
+
+
+def size_of(value: Value) -> int | None:
+    """Return how many characters, bytes, elements or entries a value has; None if it has no size."""
+    return len(value) if isinstance(value, str | bytes | tuple | list | Map) else None
+
+
+_NUMBERS: Final = frozenset([int, UInt, float])
+
+
+def equal(one: Value, other: Value) -> bool:
+    """Say whether two values are equal. Values of different types are not, but numbers are compared as such.
+
+    Raises  EvalError for a quantity or a version beside something else, as cel-go has it
+    """
+    kind, its_kind = type(one), type(other)
+    if kind in _NUMBERS and its_kind in _NUMBERS:
+        return _numbers_equal(one, other)
+    if one is None or other is None:
+        return one is other
+    if isinstance(one, Quantity | Semver):
+        if type(other) is not type(one) or (isinstance(other, Quantity) and other.computed):
+            raise no_such_overload()
+        return one.compare(other) == 0  # type: ignore[arg-type]  # both are of one type
+    if isinstance(one, tuple | list):
+        return isinstance(other, tuple | list) and len(one) == len(other) and all(map(_not_unequal, one, other))
+    if isinstance(one, Map):
+        return isinstance(other, Map) and _maps_equal(one, other)
+    return kind is its_kind and (_same_held(one, other) if kind in {Optional, TypeValue} else bool(one == other))
+
+
+def _numbers_equal(one: Value, other: Value) -> bool:
+    if isinstance(one, float) or isinstance(other, float):
+        if math.isnan(one) or math.isnan(other):
+            return False
+        return _compare_numbers(one, other) == 0
+    return int(one) == int(other)
+
+
+def _not_unequal(one: Value, other: Value) -> bool:
+    """Parts that cannot be compared do not make a whole unequal."""
+    try:
+        return equal(one, other)
+    except EvalError:
+        return True
+
+
+def _maps_equal(one: Map, other: Map) -> bool:
+    if len(one) != len(other):
+        return False
+    for key, value in one.items():
+        its_value, found = other.find(key)
+        if not found or not _not_unequal(value, its_value):
+            return False
+    return True
+
+
+def _same_held(one: Value, other: Value) -> bool:
+    """Compare two optionals, or two types."""
+    if isinstance(one, TypeValue):
+        return (one.type.kind, one.type.name) == (other.type.kind, other.type.name)
+    if not one.has_value or not other.has_value:
+        return bool(one.has_value == other.has_value)
+    return equal(one.held, other.held)
+
+
+def compare(one: Value, other: Value) -> int:
+    """Return -1, 0 or 1.
+
+    Raises  EvalError for values that have no order, or none among each other
+    """
+    kind, its_kind = type(one), type(other)
+    if kind in _NUMBERS and its_kind in _NUMBERS:
+        if (kind is float and math.isnan(one)) or (its_kind is float and math.isnan(other)):
+            raise EvalError("NaN values cannot be ordered")
+        return _compare_numbers(one, other)
+    if kind is its_kind and kind in {str, bytes, bool}:
+        if kind is str:
+            one, other = one.encode(errors="surrogatepass"), other.encode(errors="surrogatepass")
+        return int(one > other) - int(one < other)
+    raise no_such_overload()
+
+
+def _compare_numbers(one: Value, other: Value) -> int:
+    """Compare as cel-go does: an integer beside a double is looked at as a double, once it is known to be in range."""
+    if isinstance(one, float) != isinstance(other, float):
+        number, real = (other, one) if isinstance(one, float) else (one, other)
+        least, most = (0, UINT_MAX) if isinstance(number, UInt) else (INT_MIN, INT_MAX)
+        if real < least or real > most:
+            order = 1 if real < least else -1
+        else:
+            order = int(float(number) > real) - int(float(number) < real)
+        return -order if isinstance(one, float) else order
+    return int(one > other) - int(one < other)

@@ -323,6 +323,17 @@ def test_a_parked_pods_own_change_can_free_it(rejected_by, change, place):
     assert world.queue.get("default/p").pod is new
 
 
+def test_a_change_that_two_events_tell_of_moves_a_pod_once():
+    world = World()
+    asking = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}
+    world.failed(**asking)
+    less = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    old = a_pod("p", **asking)
+    assert world.queue.update(old, changed(old, labels={"app": "web"}, **less), 5.0) is Place.ACTIVE
+    moves = {event: count for (_, event), count in world.queue.incoming.items() if event.startswith("UnschedulablePodUpdate")}
+    assert moves == {"UnschedulablePodUpdatePodLabel": 1}
+
+
 def test_a_repeated_update_changes_nothing():
     world = World()
     world.failed()

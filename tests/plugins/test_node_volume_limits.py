@@ -352,7 +352,7 @@ class World:
             self.cluster.remove_object(attached(f"va{at}", *self.attached.pop(at)))
         elif step == "rebind" and not self.attached:
             self.handles[claim] = f"new{at}"
-            with_objects(self.cluster, *bound(claim, f"new{at}"))
+            with_objects(self.cluster, bound(claim, f"new{at}")[1])
         elif step == "node" and name in self.cluster.table.row_of:
             for other in list(self.on(name)):
                 self.cluster.remove_pod(other.uid)

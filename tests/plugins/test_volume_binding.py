@@ -1,0 +1,549 @@
+"""Where a pod's volumes can be reached, found or made."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moorage.api.storage import CSIDriver, CSIStorageCapacity
+from moorage.errors import AttemptError
+from moorage.framework.events import Action, Resource
+from moorage.framework.verdicts import SKIP, Code, Hold, Status
+from moorage.plugins.volume_binding import VolumeBinding
+from moorage.plugins.volumes.claims import SELECTED_NODE
+from moorage.testing.asking import final_scores, refusals, wakes
+from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.checking import check_plugin
+from moorage.testing.storage import (
+    a_bound_claim,
+    a_claim,
+    a_class,
+    a_csi_node,
+    a_volume,
+    on_hosts,
+    on_nodes_labelled,
+    standing_on,
+    with_objects,
+)
+
+HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+DRIVER = "csi.example.com"
+
+
+def no(*reasons):
+    return Status(Code.UNRESOLVABLE, "VolumeBinding", reasons)
+
+
+UNREACHABLE = "node(s) didn't match PersistentVolume's node affinity"
+UNMATCHED = "node(s) didn't find available persistent volumes to bind"
+NO_ROOM = "node(s) did not have enough free storage"
+LOST = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+
+MADE = a_class("made")
+LOCAL = a_class("local", provisioner="kubernetes.io/no-provisioner")
+AT_ONCE = a_class("now", volumeBindingMode="Immediate")
+
+
+def nodes(count=3):
+    """Return nodes n0, n1, …, in the zones a and b by turns."""
+    return [a_node(f"n{at}", {HOST: f"n{at}", ZONE: "ab"[at % 2]}) for at in range(count)]
+
+
+def cluster_of(*objects, count=3):
+    return with_objects(a_cluster(nodes(count)), MADE, LOCAL, AT_ONCE, *objects)
+
+
+def refused(cluster, *claims):
+    return {
+        name: s.reasons for name, s in refusals(VolumeBinding(), a_pod(volumes=standing_on(*claims)), cluster.snapshot).items()
+    }
+
+
+# -- claims that keep the pod everywhere --------------------------------------------------------------------------------
+
+GOING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+HELD = {  # the claim, why the pod goes nowhere
+    "missing": (None, 'persistentvolumeclaim "data" not found'),
+    "lost": (
+        a_claim("data", volumeName="pv", status={"phase": "Lost"}),
+        'persistentvolumeclaim "data" bound to non-existent persistentvolume "pv"',
+    ),
+    "being deleted": (a_bound_claim("data", "pv", metadata=GOING), 'persistentvolumeclaim "data" is being deleted'),
+    "should be bound": (a_claim("data", storageClassName="now"), "pod has unbound immediate PersistentVolumeClaims"),
+    "of no class": (a_claim("data"), "pod has unbound immediate PersistentVolumeClaims"),
+    "of a class that is not there": (a_claim("data", storageClassName="x"), "pod has unbound immediate PersistentVolumeClaims"),
+    "half bound": (
+        a_claim("data", storageClassName="made", volumeName="pv"), "pod has unbound immediate PersistentVolumeClaims",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("claim", "why"), HELD.values(), ids=HELD)
+def test_a_claim_that_keeps_the_pod_everywhere(claim, why):
+    cluster = cluster_of(*([] if claim is None else [claim]))
+    assert refusals(VolumeBinding(), a_pod(volumes=standing_on("data")), cluster.snapshot) == dict.fromkeys(
+        ["n0", "n1", "n2"], no(why)
+    )
+
+
+def test_an_ephemeral_volume_waits_for_its_claim():
+    pod = a_pod("p", volumes=[{"name": "s", "ephemeral": {}}])
+    cluster = cluster_of()
+    waiting = 'waiting for ephemeral volume controller to create the persistentvolumeclaim "p-s"'
+    assert VolumeBinding().pre_filter(pod, cluster.snapshot) == Hold.because(waiting, unresolvable=True)
+    with_objects(cluster, a_claim("p-s", storageClassName="made"))
+    foreign = "PVC default/p-s was not created for pod default/p (pod is not owner)"
+    assert VolumeBinding().pre_filter(pod, cluster.snapshot) == Hold.because(foreign, unresolvable=True)
+    owned = {"ownerReferences": [{"uid": "default/p", "controller": True}]}
+    with_objects(cluster, a_claim("p-s", storageClassName="made", metadata=owned))
+    assert refusals(VolumeBinding(), pod, cluster.snapshot) == {}
+
+
+def test_a_class_that_does_not_say_when_is_an_error():
+    cluster = cluster_of(a_claim("data", storageClassName="odd"), a_class("odd", volumeBindingMode=None))
+    with pytest.raises(AttemptError) as raised:
+        VolumeBinding().pre_filter(a_pod(volumes=standing_on("data")), cluster.snapshot)
+    assert str(raised.value) == 'running PreFilter plugin "VolumeBinding": VolumeBindingMode not set for StorageClass "odd"'
+
+
+def test_pods_without_claims_are_passed_over():
+    snapshot = cluster_of().snapshot
+    for volume in ({"emptyDir": {}}, {"gcePersistentDisk": {"pdName": "d"}}):
+        pod = a_pod(volumes=[{"name": "v", **volume}])
+        assert VolumeBinding().pre_filter(pod, snapshot) is SKIP
+        assert final_scores(VolumeBinding(), pod, snapshot) is None
+    assert VolumeBinding().sign(a_pod(volumes=[{"name": "v", "emptyDir": {}}])) == {}
+    assert VolumeBinding().sign(a_pod(volumes=standing_on("data"))) is None
+
+
+# -- bound claims -------------------------------------------------------------------------------------------------------
+
+NAMED = {"required": {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n9"]}]}]}}
+BROKEN = {"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "Like", "values": ["a"]}]}]}}
+BOUND = {  # the volume's node affinity, nodes that do not reach it
+    "reached from everywhere": (None, ""),
+    "local": (on_hosts("n1"), "02"),
+    "zonal": (on_nodes_labelled(ZONE, "a"), "1"),
+    "nowhere": (on_hosts("n9"), "012"),
+    "without a requirement": ({}, ""),
+    "without a term": ({"required": {"nodeSelectorTerms": []}}, "012"),
+    "asks of fields, which volumes do not": (NAMED, ""),
+    "makes no sense": (BROKEN, "012"),
+}
+
+
+@pytest.mark.parametrize(("affinity", "elsewhere"), BOUND.values(), ids=BOUND)
+def test_a_bound_volume_has_to_be_reached(affinity, elsewhere):
+    volume = a_volume("pv", phase="Bound", **({} if affinity is None else {"nodeAffinity": affinity}))
+    cluster = cluster_of(a_bound_claim("data", "pv"), volume)
+    assert refused(cluster, "data") == {f"n{at}": (UNREACHABLE,) for at in elsewhere}
+
+
+def test_a_bound_volume_that_is_gone():
+    cluster = cluster_of(
+        a_bound_claim("data", "gone"), a_bound_claim("other", "pv"), a_volume("pv", nodeAffinity=on_hosts("n0"))
+    )
+    assert refused(cluster, "data") == dict.fromkeys(["n0", "n1", "n2"], (LOST,))
+    first_reached = {"n0": (LOST,), "n1": (UNREACHABLE,), "n2": (UNREACHABLE,)}
+    assert refused(cluster, "other", "data") == first_reached, "the first claim that fails on a node says why"
+
+
+EBS_ZONE = "topology.ebs.csi.aws.com/zone"
+ON_EBS = {"awsElasticBlockStore": {"volumeID": "vol-1"}, "nodeAffinity": on_nodes_labelled(ZONE, "a")}
+
+
+def test_a_migrated_volume_is_reached_by_its_drivers_labels():
+    there = [a_node("old", {ZONE: "a"}), a_node("moved", {EBS_ZONE: "a"}), a_node("both", {ZONE: "a"})]
+    cluster = with_objects(
+        a_cluster(there), a_bound_claim("data", "pv"), a_volume("pv", **ON_EBS),
+        a_csi_node("moved", migrated=["kubernetes.io/aws-ebs"]), a_csi_node("both", migrated=["kubernetes.io/aws-ebs"]),
+    )  # fmt: skip
+    assert refused(cluster, "data") == {"both": (UNREACHABLE,)}
+    with_objects(cluster, a_csi_node("both"))
+    assert refused(cluster, "data") == {}
+
+
+def test_a_migrated_volume_that_makes_no_sense_is_an_error_where_it_was_migrated():
+    volume = a_volume("pv", azureDisk={"diskURI": "u", "kind": "Dedicated"})
+    migrated = a_csi_node("n1", migrated=["kubernetes.io/azure-disk"])
+    cluster = cluster_of(a_bound_claim("data", "pv"), volume, migrated)
+    found = refusals(VolumeBinding(), a_pod(volumes=standing_on("data")), cluster.snapshot)
+    text = 'running "VolumeBinding" filter plugin: could not translate pv: kind(Dedicated) is not supported in csi migration'
+    assert found == {"n1": Status(Code.ERROR, "VolumeBinding", (text,))}
+
+
+# -- volumes that are there ---------------------------------------------------------------------------------------------
+
+
+def wants(name="data", **rest):
+    return a_claim(name, storageClassName="local", **rest)
+
+
+def offers(name="pv", **rest):
+    return a_volume(name, storageClassName="local", **rest)
+
+
+MINE, THEIRS = {"name": "data", "namespace": "default"}, {"name": "other", "namespace": "default"}
+OFFERS = {  # a volume that is there, suits the claim?
+    "just right": (offers(), True),
+    "larger": (offers(size="2Gi"), True),
+    "smaller": (offers(size="500Mi"), False),
+    "of another class": (a_volume("pv", storageClassName="made"), False),
+    "of no class": (a_volume("pv"), False),
+    "of the class by the annotation of old": (
+        a_volume("pv", metadata={"annotations": {"volume.beta.kubernetes.io/storage-class": "local"}}), True,
+    ),
+    "not available": (offers(phase="Pending"), False),
+    "going": (offers(metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"}), False),
+    "for blocks": (offers(volumeMode="Block"), False),
+    "for many writers": (offers(accessModes=["ReadWriteMany"]), False),
+    "for one writer and many": (offers(accessModes=["ReadWriteMany", "ReadWriteOnce"]), True),
+    "with other attributes": (offers(volumeAttributesClassName="gold"), False),
+    "promised to the claim": (offers(claimRef=MINE), True),
+    "promised to the claim, and bound": (offers(claimRef={**MINE, "uid": "default/data"}, phase="Bound"), True),
+    "promised to an earlier claim of that name": (offers(claimRef={**MINE, "uid": "old"}), False),
+    "promised to the claim, smaller": (offers(claimRef=MINE, size="500Mi"), False),
+    "promised to another": (offers(claimRef=THEIRS), False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("volume", "suits"), OFFERS.values(), ids=OFFERS)
+def test_a_volume_that_suits(volume, suits):
+    cluster = cluster_of(wants(), volume)
+    assert refused(cluster, "data") == ({} if suits else dict.fromkeys(["n0", "n1", "n2"], (UNMATCHED,)))
+
+
+SELECTORS = {"matches": ({"disk": "ssd"}, True), "does not match": ({"disk": "hdd"}, False), "everything": ({}, True)}
+
+
+@pytest.mark.parametrize(("labels", "suits"), SELECTORS.values(), ids=SELECTORS)
+def test_a_claim_may_select_volumes(labels, suits):
+    cluster = cluster_of(
+        wants(selector={"matchLabels": labels}), offers(), a_volume("ssd", {"disk": "ssd"}, storageClassName="local")
+    )
+    assert bool(refused(cluster, "data")) is not suits
+
+
+def test_a_selector_that_makes_no_sense_is_an_error():
+    broken = {"matchExpressions": [{"key": "disk", "operator": "Like"}]}
+    cluster = cluster_of(wants(selector=broken), offers(), count=1)
+    found = refusals(VolumeBinding(), a_pod(volumes=standing_on("data")), cluster.snapshot)
+    why = 'error creating internal label selector for claim: default/data: "Like" is not a valid label selector operator'
+    assert found == {"n0": Status(Code.ERROR, "VolumeBinding", (f'running "VolumeBinding" filter plugin: {why}',))}
+
+
+def test_only_nodes_that_reach_a_volume_find_it():
+    cluster = cluster_of(wants(), offers("a", nodeAffinity=on_hosts("n0")), offers("b", nodeAffinity=on_hosts("n2")))
+    assert refused(cluster, "data") == {"n1": (UNMATCHED,)}
+
+
+def test_every_claim_needs_a_volume_of_its_own():
+    here = {"nodeAffinity": on_hosts("n0")}
+    cluster = cluster_of(
+        wants("one"), wants("two"), offers("a", **here), offers("b", **here), offers("c", nodeAffinity=on_hosts("n1"))
+    )
+    assert refused(cluster, "one", "two") == {"n1": (UNMATCHED,), "n2": (UNMATCHED,)}
+
+
+def test_the_smallest_claim_chooses_first():
+    large, small = a_claim("large", size="2Gi", storageClassName="made"), a_claim("small", storageClassName="made")
+    cluster = cluster_of(large, small, a_volume("pv", size="2Gi", storageClassName="made"), counting())
+    with_objects(cluster, room("r", "1Gi", labels={}))
+    assert refused(cluster, "large", "small") == dict.fromkeys(["n0", "n1", "n2"], (NO_ROOM,)), "so a large one must be made"
+
+
+def test_a_claim_takes_the_smallest_volume():
+    cluster = cluster_of(wants("one"), wants("two", size="2Gi"), offers("large", size="2Gi"), offers("small", size="1Gi"))
+    assert refused(cluster, "one", "two") == {}
+
+
+def test_a_promised_volume_that_is_not_reached_is_not_replaced():
+    cluster = cluster_of(wants(), offers("mine", claimRef=MINE, nodeAffinity=on_hosts("n0")), offers("free"))
+    assert refused(cluster, "data") == {"n1": (UNMATCHED,), "n2": (UNMATCHED,)}
+
+
+# -- volumes that can be made -------------------------------------------------------------------------------------------
+
+
+def topology(*terms):
+    return [{"matchLabelExpressions": [{"key": key, "values": list(values)} for key, values in term.items()]} for term in terms]
+
+
+CLASSES = {  # the class, nodes for which it makes no volumes
+    "makes them anywhere": ({}, ""),
+    "makes none": ({"provisioner": "kubernetes.io/no-provisioner"}, "012"),
+    "has no provisioner": ({"provisioner": ""}, "012"),
+    "in one zone": ({"allowedTopologies": topology({ZONE: "a"})}, "1"),
+    "in either of two places": ({"allowedTopologies": topology({ZONE: "b"}, {HOST: ["n2"]})}, "0"),
+    "where both hold": ({"allowedTopologies": topology({ZONE: "a", HOST: ["n2"]})}, "01"),
+    "where nothing is asked": ({"allowedTopologies": topology({})}, "012"),
+    "where no sense is made": ({"allowedTopologies": topology({ZONE: []})}, "012"),
+}
+
+
+@pytest.mark.parametrize(("fields", "elsewhere"), CLASSES.values(), ids=CLASSES)
+def test_a_class_makes_volumes_where_it_may(fields, elsewhere):
+    cluster = cluster_of(a_claim("data", storageClassName="c"), a_class("c", **fields))
+    assert refused(cluster, "data") == {f"n{at}": (UNMATCHED,) for at in elsewhere}
+
+
+def test_what_is_not_found_is_made():
+    cluster = cluster_of(
+        a_claim("data", storageClassName="made"), a_claim("more", storageClassName="made"),
+        a_volume("pv", storageClassName="made", nodeAffinity=on_hosts("n0")),
+    )  # fmt: skip
+    assert refused(cluster, "data", "more") == {}
+
+
+def test_a_volume_that_is_being_made_is_waited_for_on_its_node():
+    selected = {"annotations": {SELECTED_NODE: "n1"}}
+    cluster = cluster_of(a_claim("data", storageClassName="made", metadata=selected), a_claim("more", storageClassName="made"))
+    assert refused(cluster, "data") == {"n0": (UNMATCHED,), "n2": (UNMATCHED,)}
+    assert refused(cluster, "data", "more") == {"n0": (UNMATCHED,), "n2": (UNMATCHED,)}
+    with_objects(cluster, a_claim("more", storageClassName="made", metadata={"annotations": {SELECTED_NODE: "n2"}}))
+    assert refused(cluster, "data", "more") == dict.fromkeys(["n0", "n1", "n2"], (UNMATCHED,))
+
+
+def room(name, capacity=None, *, of="made", labels=None, **rest):
+    selector = {} if labels is None else {"nodeTopology": {"matchLabels": labels}}
+    given = {"metadata": {"name": name, "namespace": "default"}, "storageClassName": of, **selector, **rest}
+    return msgspec.convert({**given, **({} if capacity is None else {"capacity": capacity})}, CSIStorageCapacity)
+
+
+def counting(keeps=True):
+    return msgspec.convert({"metadata": {"name": DRIVER}, "spec": {"storageCapacity": keeps}}, CSIDriver)
+
+
+ROOMS = {  # what drivers say, nodes without room
+    "nothing": ([], "012"),
+    "room everywhere": ([room("r", "1Gi", labels={})], ""),
+    "too little": ([room("r", "1023Mi", labels={})], "012"),
+    "room on one node": ([room("r", "2Gi", labels={HOST: "n1"})], "02"),
+    "room in a zone and on a node": ([room("r", "2Gi", labels={ZONE: "a"}), room("s", "2Gi", labels={HOST: "n1"})], ""),
+    "room for another class": ([room("r", "2Gi", of="local", labels={})], "012"),
+    "room that nobody reaches": ([room("r", "2Gi")], "012"),
+    "room for small ones only": ([room("r", "2Gi", labels={}, maximumVolumeSize="1Mi")], "012"),
+    "room for large ones though little is left": ([room("r", "1Mi", labels={}, maximumVolumeSize="2Gi")], ""),
+    "room of unknown size": ([room("r", labels={})], "012"),
+    "room by a larger question": (
+        [room("r", "2Gi", nodeTopology={"matchExpressions": [{"key": HOST, "operator": "NotIn", "values": ["n0"]}]})], "0",
+    ),
+    "room by a question without sense": (
+        [room("r", "2Gi", nodeTopology={"matchExpressions": [{"key": HOST, "operator": "Like"}]})], "012",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("rooms", "without"), ROOMS.values(), ids=ROOMS)
+def test_a_driver_that_keeps_count_needs_room(rooms, without):
+    cluster = cluster_of(a_claim("data", storageClassName="made"), *rooms)
+    for driver in (None, counting(keeps=False)):
+        assert refused(cluster if driver is None else with_objects(cluster, driver), "data") == {}
+    assert refused(with_objects(cluster, counting()), "data") == {f"n{at}": (NO_ROOM,) for at in without}
+
+
+def test_a_claim_without_a_size_needs_no_room():
+    cluster = cluster_of(a_claim("data", storageClassName="made", resources={}), counting())
+    assert refused(cluster, "data") == {}
+
+
+def test_several_reasons_come_in_kube_schedulers_order():
+    cluster = cluster_of(
+        a_bound_claim("far", "pv"), a_volume("pv", nodeAffinity=on_hosts("n0")), wants("none"),
+        a_claim("large", storageClassName="made"), counting(), a_bound_claim("gone", "gone"),
+    )  # fmt: skip
+    assert refused(cluster, "far", "none")["n1"] == (UNREACHABLE, UNMATCHED)
+    assert refused(cluster, "far", "large")["n1"] == (UNREACHABLE, NO_ROOM)
+    assert refused(cluster, "gone", "none")["n1"] == (UNMATCHED, LOST)
+    assert refused(cluster, "large", "none")["n1"] == (NO_ROOM,), "what fails first says why"
+    assert refused(cluster, "none", "large")["n1"] == (UNMATCHED,)
+
+
+def test_keeps_the_contract_of_plugins():
+    cluster = cluster_of(
+        a_bound_claim("bound", "pv"), a_volume("pv", nodeAffinity=on_hosts("n0", "n1")), wants("found"),
+        offers("free", nodeAffinity=on_nodes_labelled(ZONE, "a")), a_claim("made", storageClassName="made"), counting(),
+        room("r", "2Gi", labels={HOST: "n1"}),
+    )  # fmt: skip
+    pods = [
+        a_pod(volumes=standing_on(*names)) for names in (["bound"], ["found"], ["made"], ["bound", "found", "made"], ["gone"])
+    ]
+    check_plugin(VolumeBinding(), pods=pods, cluster=cluster)
+
+
+# -- events -------------------------------------------------------------------------------------------------------------
+
+CLAIM, VOLUME, CLASS = Resource.PERSISTENT_VOLUME_CLAIM, Resource.PERSISTENT_VOLUME, Resource.STORAGE_CLASS
+CSI, DRIVERS, ROOM = Resource.CSI_NODE, Resource.CSI_DRIVER, Resource.CSI_STORAGE_CAPACITY
+OTHER = Action.UPDATE_OTHER
+EBS = "kubernetes.io/aws-ebs"
+WAKES = {  # what happened, old and new; wakes?
+    "a node came": (Resource.NODE, Action.ADD, None, a_node("n"), True),
+    "a node's labels changed": (Resource.NODE, Action.UPDATE_NODE_LABEL, a_node("n"), a_node("n"), True),
+    "a node's taints changed": (Resource.NODE, Action.UPDATE_NODE_TAINT, a_node("n"), a_node("n"), False),
+    "its claim came": (CLAIM, Action.ADD, None, a_claim("data"), True),
+    "its claim changed": (CLAIM, OTHER, a_claim("data"), a_claim("data"), True),
+    "its ephemeral claim came": (CLAIM, Action.ADD, None, a_claim("pod-s"), True),
+    "another claim came": (CLAIM, Action.ADD, None, a_claim("x"), False),
+    "a claim of that name came elsewhere": (CLAIM, Action.ADD, None, a_claim("data", namespace="x"), False),
+    "a volume came": (VOLUME, Action.ADD, None, a_volume("pv"), True),
+    "a volume changed": (VOLUME, OTHER, a_volume("pv"), a_volume("pv"), True),
+    "a class came": (CLASS, Action.ADD, None, a_class("c"), True),
+    "a class serves other places": (CLASS, OTHER, a_class("c"), a_class("c", allowedTopologies=topology({ZONE: "a"})), True),
+    "a class changed otherwise": (CLASS, OTHER, a_class("c"), a_class("c", reclaimPolicy="Retain"), False),
+    "drivers came to a node": (CSI, Action.ADD, None, a_csi_node("n"), True),
+    "a plugin was handed over": (CSI, OTHER, a_csi_node("n"), a_csi_node("n", migrated=[EBS]), True),
+    "a limit rose": (CSI, OTHER, a_csi_node("n", {DRIVER: 1}), a_csi_node("n", {DRIVER: 2}), False),
+    "a driver of its own stopped counting": (DRIVERS, OTHER, counting(), counting(keeps=False), True),
+    "a driver of its own began to count": (DRIVERS, OTHER, counting(keeps=False), counting(), False),
+    "room was told of": (ROOM, Action.ADD, None, room("r", "1Gi"), True),
+    "room grew": (ROOM, OTHER, room("r", "1Gi"), room("r", "2Gi"), True),
+    "room shrank": (ROOM, OTHER, room("r", "2Gi"), room("r", "1Gi"), False),
+    "room came to be known": (ROOM, OTHER, room("r"), room("r", "1Gi"), True),
+    "room came to be unknown": (ROOM, OTHER, room("r", "1Gi"), room("r"), False),
+}
+
+
+@pytest.mark.parametrize(("resource", "action", "old", "new", "woken"), WAKES.values(), ids=WAKES)
+def test_wakes(resource, action, old, new, woken):
+    pod = a_pod(volumes=[*standing_on("data"), {"name": "s", "ephemeral": {}}, {"name": "c", "csi": {"driver": DRIVER}}])
+    assert wakes(VolumeBinding(), pod, resource, action, old, new) is woken
+
+
+def test_a_driver_of_nobodys_wakes_nobody():
+    assert not wakes(VolumeBinding(), a_pod(volumes=standing_on("data")), DRIVERS, OTHER, counting(), counting(keeps=False))
+
+
+# -- properties ---------------------------------------------------------------------------------------------------------
+
+GI = 2**30
+affinities = st.one_of(
+    st.none(),
+    st.sampled_from(["a", "b"]).map(lambda zone: on_nodes_labelled(ZONE, zone)),
+    st.lists(st.sampled_from(["n0", "n1", "n2", "n3", "n4"]), min_size=1, max_size=3).map(lambda names: on_hosts(*names)),
+    st.just({"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "Exists"}]}]}}),
+)
+volumes = st.lists(
+    st.fixed_dictionaries(
+        {
+            "size": st.sampled_from([1, 2, 3]), "class": st.sampled_from(["made", "local"]), "affinity": affinities,
+            "mode": st.sampled_from(["ReadWriteOnce", "ReadWriteMany"]), "for": st.sampled_from([None, None, "c0", "c1", "x"]),
+        }
+    ),
+    max_size=7,
+)  # fmt: skip
+claims = st.lists(
+    st.fixed_dictionaries(
+        {
+            "size": st.sampled_from([1, 2, 3]), "class": st.sampled_from(["made", "local"]),
+            "selected": st.sampled_from([None, None, None, "n0", "n1"]), "bound": st.sampled_from([None, None, 0, 1, 9]),
+        }
+    ),
+    min_size=1, max_size=3,
+)  # fmt: skip
+rooms = st.lists(st.tuples(st.sampled_from([0, 1, 2, 3]), st.sampled_from(["n0", "n1", "a", "b"])), max_size=4)
+
+
+def the_cluster(claims, volumes, rooms, allowed, count):
+    objects = [counting(), a_class("made", allowedTopologies=[] if allowed is None else topology({ZONE: allowed}))]
+    for at, claim in enumerate(claims):
+        if claim["bound"] is not None:
+            objects.append(a_bound_claim(f"c{at}", f"pv{claim['bound']}", storageClassName=claim["class"]))
+            continue
+        metadata = {} if claim["selected"] is None else {"annotations": {SELECTED_NODE: claim["selected"]}}
+        objects.append(a_claim(f"c{at}", size=f"{claim['size']}Gi", storageClassName=claim["class"], metadata=metadata))
+    for at, volume in enumerate(volumes):
+        ref = {} if volume["for"] is None else {"claimRef": {"namespace": "default", "name": volume["for"]}}
+        near = {} if volume["affinity"] is None else {"nodeAffinity": volume["affinity"]}
+        modes = {"accessModes": [volume["mode"]]}
+        objects.append(
+            a_volume(f"pv{at}", size=f"{volume['size']}Gi", storageClassName=volume["class"], **ref, **near, **modes)
+        )
+    for at, (size, where) in enumerate(rooms):
+        objects.append(room(f"r{at}", size * GI, labels={ZONE if where in "ab" else HOST: where}))
+    return cluster_of(*objects, count=count)
+
+
+def reaches(affinity, node):
+    if affinity is None:
+        return True
+    asked = affinity["required"]["nodeSelectorTerms"][0]["matchExpressions"][0]
+    return asked["operator"] == "Exists" or node.labels[asked["key"]] in asked["values"]
+
+
+def plain(claims, volumes, rooms, allowed, node):
+    """The rule for one node, straight from how it is described: bound, then selected, then found, then made."""
+    reasons = []
+    lost = False
+    for claim in claims:
+        if claim["bound"] is not None:
+            if claim["bound"] >= len(volumes):
+                lost = True
+                break
+            if not reaches(volumes[claim["bound"]]["affinity"], node):
+                reasons.append(UNREACHABLE)
+                break
+    unbound = [(at, claim) for at, claim in enumerate(claims) if claim["bound"] is None]
+    if any(claim["selected"] not in (None, node.name) for _, claim in unbound):
+        reasons.append(UNMATCHED)
+    else:
+        taken, to_make = set(), [claim for _, claim in unbound if claim["selected"]]
+        for at, claim in sorted(unbound, key=lambda one: one[1]["size"]):
+            if claim["selected"]:
+                continue
+            fits = [
+                (volume["size"], name, volume) for name, volume in enumerate(volumes)
+                if volume["class"] == claim["class"] and volume["size"] >= claim["size"] and name not in taken
+            ]  # fmt: skip
+            own = [one for one in fits if one[2]["for"] == f"c{at}"]
+            free = [one for one in fits if one[2]["for"] is None and one[2]["mode"] == "ReadWriteOnce"]
+            near = [
+                one for one in (own[:1] or sorted(free, key=lambda o: (o[0], f"pv{o[1]}"))) if reaches(one[2]["affinity"], node)
+            ]
+            if near:
+                taken.add(near[0][1])
+            else:
+                to_make.append(claim)
+        reasons += makes(to_make, rooms, allowed, node)
+    return (*reasons, LOST) if lost else tuple(reasons)
+
+
+def makes(to_make, rooms, allowed, node):
+    for claim in to_make:
+        if claim["class"] == "local" or node.labels[ZONE] != (allowed or node.labels[ZONE]):
+            return [UNMATCHED]
+        if not any(size >= claim["size"] and where in node.labels.values() for size, where in rooms):
+            return [NO_ROOM]
+    return []
+
+
+@settings(max_examples=150)
+@given(claims, volumes, rooms, st.sampled_from([None, "a", "b"]), st.sampled_from([1, 2, 5, 9, 17]), st.data())
+def test_the_table_agrees_with_the_plain_rule(claims, volumes, rooms, allowed, count, data):
+    cluster = the_cluster(claims, volumes, rooms, allowed, count)
+    part = {node.name for node in nodes(count) if data.draw(st.booleans())}
+    view = cluster.snapshot.nodes.only(cluster.snapshot.nodes.named(part))
+    pod = a_pod(volumes=standing_on(*(f"c{at}" for at in range(len(claims)))))
+    expected = {node.name: plain(claims, volumes, rooms, allowed, node) for node in nodes(count) if node.name in part}
+    found = refusals(VolumeBinding(), pod, view)
+    assert {name: status.reasons for name, status in found.items()} == {name: why for name, why in expected.items() if why}
+
+
+@settings(max_examples=80)
+@given(claims, volumes, rooms, st.sampled_from(["volume", "room", "class"]), st.data())
+def test_what_made_it_fit_wakes(claims, volumes_then, rooms_then, what, data):
+    before = the_cluster(claims, volumes_then, rooms_then, "a", 3)
+    pod, plugin = a_pod(volumes=standing_on(*(f"c{at}" for at in range(len(claims))))), VolumeBinding()
+    then = refusals(plugin, pod, before.snapshot)
+    if what == "volume":
+        new = a_volume("new", size="3Gi", storageClassName=data.draw(st.sampled_from(["made", "local"])))
+        event = (VOLUME, Action.ADD)
+    elif what == "room":
+        new, event = room("new", 3 * GI, labels={ZONE: data.draw(st.sampled_from("ab"))}), (ROOM, Action.ADD)
+    else:
+        new, event = MADE, (CLASS, OTHER)
+    old = before.set_object(new)
+    if then and refusals(plugin, pod, before.snapshot) != then:
+        assert wakes(plugin, pod, *event, old, new)

@@ -1,0 +1,105 @@
+"""Files that keep up with a snapshot, and assumptions that last as long as what they were made about."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from moorage.api.storage import PersistentVolume
+from moorage.plugins.volumes.assumed import Assumed
+from moorage.plugins.volumes.filed import Filed
+from moorage.state.journal import Journal
+from moorage.testing.builders import a_cluster
+from moorage.testing.storage import a_volume, with_objects
+
+names = st.sampled_from(["a", "b", "c"])
+changes = st.lists(st.tuples(names, st.sampled_from([None, "x", "y", ""])), max_size=15)
+
+
+def filed():
+    return Filed[PersistentVolume, str](
+        PersistentVolume, lambda volume: volume.spec.storage_class_name or None, lambda volume: volume.metadata.name.upper()
+    )
+
+
+@settings(max_examples=80)
+@given(changes, st.integers(1, 5))
+def test_files_agree_with_a_look_at_everything(changes, every):
+    cluster, files = a_cluster([]), filed()
+    for count, (name, place) in enumerate(changes):
+        volume = a_volume(name, storageClassName=place or "")
+        if place is None:
+            cluster.remove_object(volume)
+        else:
+            cluster.set_object(volume)
+        if count % every == 0:
+            files.follow(cluster.snapshot)
+    files.follow(cluster.snapshot)
+    for place in ("x", "y", ""):
+        held = {
+            name: name.upper()
+            for name, volume in cluster.snapshot.objects(PersistentVolume).items()
+            if place and volume.spec.storage_class_name == place
+        }
+        assert dict(files.at(place)) == held
+
+
+def test_files_are_made_anew_for_another_snapshot_and_after_a_long_absence(monkeypatch):
+    files = filed()
+    files.follow(with_objects(a_cluster([]), a_volume("a", storageClassName="x")).snapshot)
+    other = with_objects(a_cluster([]), a_volume("b", storageClassName="x"))
+    files.follow(other.snapshot)
+    assert dict(files.at("x")) == {"b": "B"}
+    monkeypatch.setattr(Journal, "keep", 2)
+    with_objects(other, *(a_volume(name, storageClassName="x") for name in "cdefg"))
+    other.remove_object(a_volume("b"))
+    files.follow(other.snapshot)
+    assert list(files.at("x")) == list("cdefg")
+
+
+def versions(*labels):
+    return [a_volume("pv", {"version": label}) for label in labels]
+
+
+def test_an_assumption_lasts_until_something_newer_is_seen():
+    stored, assumed_as, newer = versions("stored", "assumed", "newer")
+    cluster = with_objects(a_cluster([]), stored)
+    assumed = Assumed(PersistentVolume)
+    assert assumed.get(cluster.snapshot, "pv") is stored
+    assert assumed.assume(cluster.snapshot, "pv", assumed_as, "pod") is stored
+    assert assumed.get(cluster.snapshot, "pv") is assumed_as
+    assert dict(assumed.all(cluster.snapshot)) == {"pv": assumed_as}
+    cluster.set_object(replace(stored))
+    assert assumed.get(cluster.snapshot, "pv") is assumed_as, "the same was told again"
+    cluster.set_object(newer)
+    assert assumed.get(cluster.snapshot, "pv") is newer
+    assert not dict(assumed.all(cluster.snapshot))
+    cluster.remove_object(newer)
+    assert assumed.get(cluster.snapshot, "pv") is None
+
+
+def test_an_assumption_that_two_pods_count_on_lasts_until_both_let_go():
+    stored, assumed_as = versions("stored", "assumed")
+    cluster = with_objects(a_cluster([]), stored)
+    assumed = Assumed(PersistentVolume)
+    for owner in ("one", "two"):
+        assumed.assume(cluster.snapshot, "pv", assumed_as, owner)
+    assumed.release("one")
+    assert assumed.get(cluster.snapshot, "pv") is assumed_as
+    assumed.release("two")
+    assumed.release("two")
+    assert assumed.get(cluster.snapshot, "pv") is stored
+    assert not len(assumed)
+
+
+def test_nothing_is_assumed_where_nothing_would_change_and_what_is_outdated_goes():
+    stored, assumed_as, newer = versions("stored", "assumed", "newer")
+    cluster = with_objects(a_cluster([]), stored, a_volume("other"))
+    assumed = Assumed(PersistentVolume)
+    assumed.assume(cluster.snapshot, "pv", stored, "pod")
+    assert not len(assumed)
+    assumed.assume(cluster.snapshot, "pv", assumed_as, "pod")
+    cluster.set_object(newer)
+    assumed.assume(cluster.snapshot, "other", a_volume("other", {"new": "yes"}), "pod")
+    assert len(assumed) == 1

@@ -1,0 +1,67 @@
+"""Which rows reach a volume, worked out for many volumes at once."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moorage.api.core import NodeSelector
+from moorage.api.selectors import NOTHING, Selector, selector_from_map
+from moorage.plugins.volumes.reach import first_taking, row_classes, rows_reaching
+from moorage.testing.builders import a_cluster, a_node
+
+HOST, ZONE = "kubernetes.io/hostname", "zone"
+
+
+def a_selector(*terms):
+    asked = [
+        {"matchExpressions": [dict(zip(("key", "operator", "values"), one, strict=False)) for one in term]} for term in terms
+    ]
+    return msgspec.convert({"nodeSelectorTerms": asked}, NodeSelector)
+
+
+def some_nodes(count):
+    return a_cluster([a_node(f"n{at}", {HOST: f"n{at}", ZONE: "abc"[at % 3]}) for at in range(count)]).snapshot.nodes
+
+
+hosts = st.lists(st.integers(0, 40).map("n{}".format), max_size=3, min_size=1)
+selectors = st.one_of(
+    st.none(),
+    hosts.map(lambda names: a_selector([(HOST, "In", names)])),
+    st.sampled_from("abcd").map(lambda zone: a_selector([(ZONE, "In", [zone])])),
+    hosts.map(lambda names: a_selector([(HOST, "NotIn", names)])),
+    hosts.map(lambda names: a_selector([(HOST, "In", names)], [(ZONE, "In", ["a"])])),
+    st.just(a_selector()),
+    st.just(a_selector([(ZONE, "Like", ["a"])])),
+)
+
+
+@settings(max_examples=100)
+@given(st.lists(selectors, max_size=40, unique_by=repr), st.sampled_from([1, 7, 40]), st.data())
+def test_rows_are_grouped_by_what_they_reach(affinities, count, data):
+    nodes = some_nodes(count)
+    if data.draw(st.booleans()):
+        nodes = nodes.only(np.array([data.draw(st.booleans()) for _ in range(count)]))
+    found = {}
+    for reached, positions in row_classes(affinities, nodes):
+        for position in positions.tolist():
+            assert position not in found
+            found[position] = sorted(reached)
+    masks = [rows_reaching(affinity, nodes) for affinity in affinities]
+    assert found == {at: [index for index, mask in enumerate(masks) if mask[at]] for at in range(len(nodes))}
+
+
+labels = st.dictionaries(st.sampled_from([HOST, ZONE]), st.sampled_from(["n0", "n1", "n5", "a", "b", "x"]), max_size=2)
+takers = st.one_of(labels.map(selector_from_map), st.just(NOTHING), st.just(Selector().with_requirement(ZONE, "NotIn", ["a"])))
+
+
+@settings(max_examples=100)
+@given(st.lists(takers, max_size=8), st.sampled_from([1, 7]))
+def test_the_first_that_takes_a_row(selectors, count):
+    nodes = some_nodes(count)
+    expected = [
+        next((at for at, selector in enumerate(selectors) if selector.matches(node.labels)), -1) for node in nodes.table.nodes
+    ]
+    assert first_taking(selectors, nodes).tolist() == expected

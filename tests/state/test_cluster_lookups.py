@@ -59,3 +59,15 @@ def test_namespaces_by_label_follow_their_changes():
     assert cluster.snapshot.namespaces_selected(team_a) == {"red", "blue"}
     cluster.remove_namespace("red")
     assert cluster.snapshot.namespaces_selected(team_a) == {"blue"}
+
+
+def test_there_is_one_index_of_a_kind():
+    class Index:
+        def __init__(self, snapshot):
+            self.snapshot = snapshot
+
+    cluster = Cluster()
+    found = cluster.snapshot.index(Index)
+    assert found.snapshot is cluster.snapshot
+    assert cluster.snapshot.index(Index) is found
+    assert Cluster().snapshot.index(Index) is not found

@@ -6,7 +6,7 @@ node that was chosen, reserves, and binds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ from moorage.cycle.decision import Decision
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.cycle.ties import draw
 from moorage.errors import AttemptError, PluginError
+from moorage.framework.effects import Effect
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import Profile
 from moorage.framework.running import PreFiltered, Scores, ask, run_filter, run_pre_filter, run_score
@@ -206,17 +207,21 @@ def rate(profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot,
 def _run_post_filter(profile: Profile, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
     """Ask PostFilter plugins in turn until one helps or says that nothing will.
 
+    What those that did not help wanted done is done all the same.
+
     Source  framework/runtime/framework.go, RunPostFilterPlugins
     """
     reasons: list[str] = []
     nominated: str | None = None
+    effects: tuple[Effect, ...] = ()
     for step in profile.at("postFilter"):
         result: PostFilterResult = ask(step, "postFilter", pod, attempt)
         if result.code is Code.ERROR:
-            return PostFilterResult(Code.ERROR, result.reasons)
+            return PostFilterResult(Code.ERROR, result.reasons, effects=effects)
         if result.code in {Code.SUCCESS, Code.UNRESOLVABLE}:
-            return result
+            return replace(result, effects=(*effects, *result.effects)) if effects else result
         if result.nominated is not None:
             nominated = result.nominated
         reasons.extend(result.reasons)
-    return PostFilterResult(Code.UNSCHEDULABLE, tuple(reasons), nominated)
+        effects += result.effects
+    return PostFilterResult(Code.UNSCHEDULABLE, tuple(reasons), nominated, effects=effects)

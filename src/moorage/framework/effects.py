@@ -12,7 +12,7 @@ from typing import Any
 from moorage.api.meta import Value
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["BindPod", "Call", "Effect", "Evict", "Until", "Write"]
+__all__ = ["BindPod", "Call", "Delete", "Effect", "Evict", "Until", "Write"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,13 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete an object that the plugin made, whatever finalizers of its own it still has."""
+
+    obj: Value
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """I/O of the plugin's own: awaited on a live cluster, replaced by ``stand_in`` (no I/O, no waiting) in simulation.
 
@@ -66,4 +73,4 @@ class Until:
     what: str
 
 
-Effect = BindPod | Evict | Write | Call | Until
+Effect = BindPod | Evict | Write | Delete | Call | Until

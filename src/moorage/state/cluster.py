@@ -9,7 +9,7 @@ Pods are told apart by UID. A pod on a node that is not known yet waits aside an
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from moorage.state.view import NodeInfo, NodeView
 __all__ = ["Cluster", "Snapshot"]
 
 K = TypeVar("K", bound=Value)
+T = TypeVar("T")
 _EMPTY: Mapping[str, str] = {}
 #: Namespace selectors whose namespaces are remembered; more than any cluster has in use.
 _SELECTORS_REMEMBERED = 1024
@@ -72,6 +73,13 @@ class Snapshot:
         """Keys of the objects of a kind in the order they came, changed or went."""
         return self._cluster.changes_of(kind)
 
+    def index(self, kind: Callable[[Snapshot], T]) -> T:
+        """Return the one index of a kind over this cluster, made when it is first asked for.
+
+        All plugins of all profiles that ask get the same, so what one of them notes there the others see.
+        """
+        return self._cluster.index(kind)
+
     def pods(self) -> Iterator[PodInfo]:
         """Yield every placed or assumed pod."""
         for on_row in self.table.pods:
@@ -91,6 +99,7 @@ class Cluster:
         self._selected: dict[Selector, frozenset[str]] = {}
         self._objects: dict[type[Value], dict[str, Any]] = {}
         self._journals: dict[type[Value], Journal] = {}
+        self._indexes: dict[Any, Any] = {}
         self._services = SelectorIndex[str]()
         self._placed: dict[str, tuple[PodInfo, str]] = {}
         self._assumed: dict[str, str] = {}
@@ -237,6 +246,12 @@ class Cluster:
         if journal is None:
             journal = self._journals[kind] = Journal()
         return journal
+
+    def index(self, kind: Callable[[Snapshot], T]) -> T:
+        found: T | None = self._indexes.get(kind)
+        if found is None:
+            found = self._indexes[kind] = kind(self.snapshot)
+        return found
 
     def set_object(self, obj: Value) -> Value | None:
         """Add or replace an object of any other kind. Returns the one it replaced."""

@@ -136,12 +136,23 @@ class Cluster:
     def place(self, pod: PodInfo, node: str) -> PodInfo | None:
         """Take note that a pod is on a node, as the API says: new, confirming an assumption, moved, or changed.
 
-        Returns the info that was known before, if any.
+        Returns the info that was known before, if any; for an assumption that came true just as it was, the pod itself.
         """
+        if self._assumed.pop(pod.uid, None) == node and self._confirm(pod, node):
+            return pod
         before = self._take(pod.uid)
-        self._assumed.pop(pod.uid, None)
         self._put(pod, node)
         return before
+
+    def _confirm(self, pod: PodInfo, node: str) -> bool:
+        """Put the confirmed pod in the assumed one's place, if it is accounted just like it."""
+        assumed = self._placed[pod.uid][0]
+        row = self.table.row_of.get(node)
+        if row is None or not pod.takes_over(assumed):
+            return False
+        self._placed[pod.uid] = (pod, node)
+        self.table.pods[row][pod.uid] = pod
+        return True
 
     def assume(self, pod: PodInfo, node: str) -> None:
         """Act as if the pod were on the node already.

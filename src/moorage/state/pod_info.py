@@ -48,6 +48,28 @@ class PodInfo:
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
 
+    def takes_over(self, other: PodInfo) -> bool:
+        """Take over all that was worked out for ``other``, if nothing differs but where the pod is. Returns whether it did.
+
+        Only the identity of parts is looked at: a pod that was decoded anew never passes.
+        """
+        mine, its = self.spec, other.spec
+        same = (
+            self.labels is other.labels
+            and mine.containers is its.containers
+            and mine.init_containers is its.init_containers
+            and mine.affinity is its.affinity
+            and mine.volumes is its.volumes
+            and mine.resources is its.resources
+            and mine.overhead is its.overhead
+            and self.status.container_statuses is other.status.container_statuses
+            and self.metadata.deletion_timestamp == other.metadata.deletion_timestamp
+        )
+        if same:
+            kept = {name: value for name, value in other.__dict__.items() if name not in self.__dict__}
+            self.__dict__.update(kept)
+        return same
+
     @property
     def metadata(self) -> ObjectMeta:
         return self.pod.metadata

@@ -1,0 +1,37 @@
+"""Two groups of three on a cluster with room for four pods: one group runs, the other leaves its room to a single pod."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from group_permit import GROUP, SIZE, GroupPermit
+
+from moorage.simulator.simulate import Options, simulate
+from moorage.testing.builders import a_node, a_pod
+from moorage.testing.checking import check_plugin
+
+CONFIG = b"""
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+- plugins:
+    multiPoint:
+      enabled: [{name: GroupPermit}]
+"""
+
+
+def member(group, at):
+    return a_pod(
+        f"{group}-{at}", {GROUP: group, SIZE: "3"}, containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+    ).pod
+
+
+nodes = [a_node(f"n{at}", allocatable={"cpu": "2", "memory": "4Gi", "pods": 10}) for at in range(2)]
+pods = [member("red", at) for at in range(3)] + [member("blue", at) for at in range(3)]
+single = a_pod("single", containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}]).pod
+
+check_plugin(GroupPermit())
+run = simulate([*nodes, *pods, single], Options(config=CONFIG, plugins=(GroupPermit,)))
+for outcome in run.pods:
+    print(f"{outcome.name:7} {outcome.state:8} {outcome.node or outcome.message}")

@@ -1,0 +1,48 @@
+"""PreferLabels: score nodes by labels, with points given in the scheduler's configuration.
+
+A Score with arguments that judges the whole table: each distinct label value is looked up once, however many nodes there are.
+"""
+
+from __future__ import annotations
+
+from moorage.errors import Fault
+from moorage.framework.args import PluginArgs
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends, Signature
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["PreferLabels"]
+
+
+class PreferLabelsArgs(PluginArgs, frozen=True):
+    """``key`` is the label to look at, ``points`` what each of its values is worth, 0-100; other values are worth 0."""
+
+    key: str = "topology.kubernetes.io/zone"
+    points: dict[str, int] = {}
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        return [
+            Fault("Invalid value", f"{path}.points[{value}]", "not in valid range [0, 100]", points)
+            for value, points in self.points.items()
+            if not 0 <= points <= 100
+        ]
+
+
+class PreferLabels:
+    """Scores a node by the points of its label's value. It looks at nodes alone, so its scores can be kept."""
+
+    name = "PreferLabels"
+    Args = PreferLabelsArgs
+    depends = Depends.NODES
+
+    def __init__(self, args: PreferLabelsArgs) -> None:
+        self.args = args
+
+    def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
+        label = nodes.label(self.args.key)
+        return label.spread(nodes.ids(label), lambda value: self.args.points.get(value or "", 0), int)
+
+    def sign(self, pod: PodInfo) -> Signature:
+        return {}

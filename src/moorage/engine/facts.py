@@ -1,0 +1,65 @@
+"""What the engine is told, and what it asks to have done.
+
+Facts come in through ``Scheduler.observe``; each is true by the time it is told. Work comes out through
+``Scheduler.take_work``; whoever drives the engine does it, on a real cluster or on a simulated one, and reports with ``Done``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from moorage.api.meta import Value
+from moorage.framework.effects import Effect
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["Done", "Fact", "Gone", "Phase", "Seen", "Work"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """An object exists and looks like this: new or changed."""
+
+    obj: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """An object was deleted; this is how it looked last."""
+
+    obj: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A piece of work was finished, or failed with ``error``."""
+
+    ticket: int
+    error: str | None = None
+
+
+Fact = Seen | Gone | Done
+
+
+class Phase(Enum):
+    """What a piece of work is part of."""
+
+    PRE_BIND = "PreBind"
+    BIND = "Bind"
+    PREEMPT = "Preempt"
+    NOMINATE = "Nominate"
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Effects to be carried out in order, for one pod. ``node`` is where the pod is to go ("" clears a nomination).
+
+    PRE_BIND, BIND and PREEMPT must be answered with ``Done``; an error in any effect fails the whole. NOMINATE needs no answer:
+    its outcome shows in the pod that the engine is told of.
+    """
+
+    ticket: int
+    phase: Phase
+    pod: PodInfo
+    node: str
+    effects: tuple[Effect, ...] = ()

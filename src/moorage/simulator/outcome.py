@@ -1,0 +1,90 @@
+"""From a finished simulation to the values that reports are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from moorage.api.core import Pod
+from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, Run
+from moorage.simulator.simulation import PodRecord, Simulation, State
+from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
+
+__all__ = ["collect"]
+
+
+def collect(
+    simulation: Simulation, release: str, *, notes: Iterable[InputNote] = (), workloads: Mapping[str, str] | None = None
+) -> Run:
+    """Return what the run came to.
+
+    ``workloads`` maps a pod's UID to what people call its workload (``Deployment/web``); without an entry, a pod's
+    controlling owner is named.
+    """
+    names = workloads or {}
+    records = {**simulation.records}
+    victims = {uid: record for uid, record in simulation.victims.items() if uid not in records}
+    pods = [_pod(record, names) for record in (*records.values(), *victims.values())]
+    table = simulation.scheduler.cluster.table
+    new = {uid for uid, record in records.items() if record.state == State.PLACED}
+    return Run(
+        pods=tuple(pods),
+        nodes=tuple(_node(table, row, new) for row in sorted(range(len(table)), key=lambda r: table.nodes[r].name)),
+        notes=tuple(notes),
+        seed=simulation.scheduler.cycle.seed,
+        release=release,
+        ended_s=simulation.now,
+        attempts=sum(record.attempts for record in records.values()),
+    )
+
+
+def _pod(record: PodRecord, names: Mapping[str, str]) -> PodOutcome:
+    pod = record.pod
+    last = record.last
+    return PodOutcome(
+        namespace=pod.namespace,
+        name=pod.name,
+        state=record.state,
+        node=record.node,
+        workload=names.get(pod.uid) or _controller(pod),
+        scheduler_name=pod.spec.scheduler_name,
+        priority=pod.priority,
+        requests={name: amount for name, amount in sorted(PodInfo(pod).requests.items()) if amount},
+        arrived_s=record.arrived_s,
+        placed_s=record.placed_s,
+        attempts=record.attempts,
+        message=_message(record) if record.state == State.PENDING else "",
+        nominated=record.nominated if last is None or last.node is None else "",
+        preempted_by=record.preempted_by,
+        replaced_by=record.replaced,
+    )
+
+
+def _message(record: PodRecord) -> str:
+    if record.last is not None:
+        return record.last.message
+    gates = ", ".join(gate.name for gate in record.pod.spec.scheduling_gates)
+    return f"Scheduling is blocked due to non-empty scheduling gates: {gates}" if gates else ""
+
+
+def _controller(pod: Pod) -> str:
+    owner = next((o for o in pod.metadata.owner_references if o.controller), None)
+    return "" if owner is None else f"{owner.kind}/{owner.name}"
+
+
+def _node(table: NodeTable, row: int, new: set[str]) -> NodeOutcome:
+    node = table.nodes[row]
+    offered = {name: int(table.allocatable(name).data[row]) for name in sorted(node.status.allocatable) if name != "pods"}
+    on_it = table.pods[row].values()
+    asked: dict[str, int] = {}
+    for pod in on_it:
+        for name, amount in pod.requests.items():
+            asked[name] = asked.get(name, 0) + amount
+    return NodeOutcome(
+        name=node.name,
+        pods=len(on_it),
+        placed=sum(pod.uid in new for pod in on_it),
+        allowed_pods=int(table.allowed_pods.data[row]),
+        allocatable=offered,
+        requested={name: asked[name] for name in sorted(asked) if asked[name]},
+    )

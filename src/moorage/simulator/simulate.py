@@ -1,0 +1,102 @@
+"""One call from a cluster and a configuration to what comes of it: the library's face, and what the command uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from moorage.api.meta import Value
+from moorage.config.document import Configuration
+from moorage.config.loading import load
+from moorage.cycle.cycle import Cycle
+from moorage.engine.machine import Scheduler
+from moorage.engine.profiles import build_profiles
+from moorage.framework.features import FeatureGates
+from moorage.framework.profile import Timer
+from moorage.framework.registry import Registry
+from moorage.plugins import builtin_registry
+from moorage.report.outcome import InputNote, Run
+from moorage.simulator.outcome import collect
+from moorage.simulator.simulation import Attempt, Simulation
+
+__all__ = ["RELEASE", "Options", "prepare", "registry_with", "simulate"]
+
+#: The kube-scheduler whose decisions are made.
+RELEASE = "1.36"
+_DEFAULT_CONFIG = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How to simulate. ``config`` is the text of a KubeSchedulerConfiguration, ``where`` its name for messages.
+
+    ``plugins`` are classes beside the built-in ones; a profile runs them where the configuration enables them.
+    ``clock`` and ``timer`` measure every plugin call at every extension point, if both are given.
+    """
+
+    config: bytes | None = None
+    where: str = "the default configuration"
+    plugins: tuple[Any, ...] = ()
+    gates: FeatureGates = field(default_factory=FeatureGates)
+    seed: int = 0
+    clock: Callable[[], float] | None = None
+    timer: Timer | None = None
+
+
+def registry_with(plugins: Iterable[Any]) -> Registry:
+    """Return the built-in plugins and these.
+
+    Raises  InputError if one is no plugin or its name is taken
+    """
+    registry = builtin_registry()
+    for plugin in plugins:
+        registry.add(plugin)
+    return registry
+
+
+def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = None) -> tuple[Simulation, list[InputNote]]:
+    """Return an empty simulation with its profiles built, and notes on enabled plugins that do not exist here.
+
+    Raises  ConfigError, InputError
+    """
+    registry = registry_with(options.plugins)
+    configuration = load(options.config or _DEFAULT_CONFIG, options.where, registry, options.gates)
+    scheduler = Scheduler(_cycle(configuration, options.seed), options.gates)
+    built = build_profiles(configuration, registry, options.gates, scheduler)
+    profiles = built.profiles
+    if options.clock is not None and options.timer is not None:
+        profiles = {name: profile.timed(options.clock, options.timer) for name, profile in profiles.items()}
+    scheduler.use(
+        profiles,
+        initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
+        max_backoff_s=float(configuration.pod_max_backoff_seconds),
+    )
+    notes = [
+        InputNote("MissingPlugin", f"plugin {name} is enabled but not available; it was left out") for name in built.missing
+    ]
+    return Simulation(scheduler, on_attempt), notes
+
+
+def _cycle(configuration: Configuration, seed: int) -> Cycle:
+    return Cycle(seed=seed, percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0)
+
+
+def simulate(
+    objects: Iterable[Value],
+    options: Options = Options(),
+    *,
+    on_attempt: Callable[[Attempt], None] | None = None,
+    notes: Iterable[InputNote] = (),
+    workloads: Mapping[str, str] | None = None,
+) -> Run:
+    """Place every pending pod among ``objects`` and return what came of it.
+
+    Objects are taken as they are: apply ``moorage.api.defaults`` first where they come from a user's hand.
+
+    Raises  ConfigError, InputError
+    """
+    simulation, missing = prepare(options, on_attempt)
+    simulation.load(objects)
+    simulation.run()
+    return collect(simulation, RELEASE, notes=[*notes, *missing], workloads=workloads)

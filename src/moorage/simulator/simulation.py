@@ -1,0 +1,279 @@
+"""A cluster in virtual time: the engine's own queue, cycle and plugins, driven by events instead of a clock.
+
+The simulation is what the API server, the kubelets and time itself are to a live scheduler. It tells the engine what
+happens, does the work the engine asks for, and jumps from one moment at which something can happen to the next. Backoffs,
+hints, waits and grace periods take their time, but no wall-clock time.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from msgspec.structs import replace
+
+from moorage.api.core import Pod, PodCondition
+from moorage.api.meta import Value
+from moorage.cycle.decision import Decision
+from moorage.engine.facts import Done, Fact, Gone, Phase, Seen, Work
+from moorage.engine.machine import Scheduler
+from moorage.framework.effects import BindPod, Call, Evict, Write
+
+__all__ = ["Attempt", "PodRecord", "Simulation", "State"]
+
+#: Controllers that make a new pod when one of theirs is taken away.
+_REPLACING = {"ReplicaSet", "ReplicationController", "StatefulSet", "Job", "DaemonSet"}
+#: Controllers whose new pod has the old one's name.
+_SAME_NAME = {"StatefulSet"}
+
+
+class State:
+    """Where a pod has got to."""
+
+    PENDING = "Pending"
+    PLACED = "Placed"
+    FINISHED = "Finished"
+    PREEMPTED = "Preempted"
+
+
+@dataclass(slots=True)
+class PodRecord:
+    """What became of one pod that was to be placed. Times are seconds of simulated time."""
+
+    pod: Pod
+    arrived_s: float
+    state: str = State.PENDING
+    node: str = ""
+    placed_s: float | None = None
+    attempts: int = 0
+    last: Decision | None = None
+    nominated: str = ""
+    preempted_by: str = ""
+    replaced: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One decision, and when it was made."""
+
+    time_s: float
+    number: int
+    decision: Decision
+
+
+@dataclass
+class Simulation:
+    """Events in time order, and the pods they are about.
+
+    ``on_attempt`` is told of every decision as it is made. ``durations`` maps a pod's UID to the seconds it runs once bound;
+    pods without one run for ever.
+    """
+
+    scheduler: Scheduler
+    on_attempt: Callable[[Attempt], None] | None = None
+    durations: dict[str, float] = field(default_factory=dict)
+    now: float = 0.0
+    records: dict[str, PodRecord] = field(default_factory=dict)
+    victims: dict[str, PodRecord] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._events: list[tuple[float, int, Fact]] = []
+        self._serial = 0
+        self._pods: dict[str, Pod] = {}
+        self._seen_at: dict[str, int] = {}
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def load(self, objects: Iterable[Value]) -> None:
+        """Tell the engine of objects that exist from the start."""
+        for obj in objects:
+            self._tell(Seen(obj))
+
+    def at(self, time_s: float, fact: Fact) -> None:
+        """Let something happen later."""
+        self._serial += 1
+        heapq.heappush(self._events, (time_s, self._serial, fact))
+
+    def run(self) -> None:
+        """Go on until nothing more can happen that would change an answer."""
+        for _ in self.steps():
+            pass
+
+    def steps(self) -> Iterator[Decision]:
+        """Run, yielding each decision once its work is done."""
+        while True:
+            while self._events and self._events[0][0] <= self.now:
+                self._tell(heapq.heappop(self._events)[2])
+            decision = self.scheduler.step(self.now)
+            if decision is not None:
+                self._note(decision)
+                self._do_work()
+                yield decision
+                if not self._is_stale(decision):
+                    continue
+            elif self._do_work():
+                continue
+            elif not self._advance():
+                return
+
+    # -- one moment to the next ---------------------------------------------------------------------------------------
+
+    def _is_stale(self, decision: Decision) -> bool:
+        """Note the state a failed attempt was made in. True when the pod failed in that very state before."""
+        if decision.node is not None:
+            return False
+        before = self._seen_at.get(decision.pod.uid)
+        self._seen_at[decision.pod.uid] = self.scheduler.revision
+        return before == self.scheduler.revision and not self._events and self._is_settled()
+
+    def _is_settled(self) -> bool:
+        """True when every pending pod was tried in the state that the cluster is in now: trying again changes nothing."""
+        revision = self.scheduler.revision
+        pending = [uid for uid, record in self.records.items() if record.state is State.PENDING]
+        return all(self._seen_at.get(uid) == revision or self._is_gated(uid) for uid in pending)
+
+    def _is_gated(self, uid: str) -> bool:
+        queued = self.scheduler.queue.get(uid)
+        return queued is not None and queued.gated
+
+    def _advance(self) -> bool:
+        """Jump to the next moment at which something can happen; False if there is none."""
+        due = self.scheduler.next_deadline()
+        planned = self._events[0][0] if self._events else None
+        if planned is None and (due is None or (not any(True for _ in self.scheduler.waiting()) and self._is_settled())):
+            return False
+        self.now = max(self.now, min(t for t in (due, planned) if t is not None))
+        return True
+
+    # -- doing what the engine asks -----------------------------------------------------------------------------------
+
+    def _tell(self, fact: Fact) -> None:
+        obj = fact.obj if not isinstance(fact, Done) else None
+        if isinstance(obj, Pod):
+            uid = obj.metadata.uid
+            if isinstance(fact, Gone):
+                current = self._pods.pop(uid, None)
+                if current is None:
+                    return
+                self._ended(uid)
+            else:
+                self._pods[uid] = obj
+                if not obj.spec.node_name and uid not in self.records and obj.spec.scheduler_name in self.scheduler.profiles:
+                    self.records[uid] = PodRecord(obj, self.now)
+        self.scheduler.observe(fact, self.now)
+
+    def _do_work(self) -> bool:
+        done = False
+        for work in self.scheduler.take_work():
+            done = True
+            self._carry_out(work)
+        return done
+
+    def _carry_out(self, work: Work) -> None:
+        if work.phase is Phase.NOMINATE:
+            self._nominate(work)
+            return
+        error: str | None = None
+        for effect in work.effects:
+            try:
+                if isinstance(effect, BindPod):
+                    self._bind(effect)
+                elif isinstance(effect, Evict):
+                    self._evict(effect)
+                elif isinstance(effect, Write):
+                    self._tell(Seen(effect.obj))
+                elif isinstance(effect, Call):
+                    effect.stand_in()
+            except Exception as failed:
+                error = f"{type(failed).__name__}: {failed}"
+                break
+        self.scheduler.observe(Done(work.ticket, error), self.now)
+        self._do_work()
+
+    def _bind(self, effect: BindPod) -> None:
+        uid = effect.pod.uid
+        pod = self._pods[uid]
+        bound = replace(pod, spec=replace(pod.spec, node_name=effect.node), status=replace(pod.status, nominated_node_name=""))
+        record = self.records[uid]
+        record.state, record.node, record.placed_s = State.PLACED, effect.node, self.now
+        if uid in self.durations:
+            self.at(self.now + self.durations[uid], Gone(bound))
+        self._tell(Seen(bound))
+
+    def _nominate(self, work: Work) -> None:
+        pod = self._pods.get(work.pod.uid)
+        record = self.records.get(work.pod.uid)
+        if pod is None or pod.spec.node_name:
+            return
+        if record is not None:
+            record.nominated = work.node
+        if pod.status.nominated_node_name != work.node:
+            self._tell(Seen(replace(pod, status=replace(pod.status, nominated_node_name=work.node))))
+
+    def _evict(self, effect: Evict) -> None:
+        pod = self._pods.get(effect.victim.uid)
+        if pod is None or pod.metadata.deletion_timestamp is not None:
+            return
+        grace = pod.spec.termination_grace_period_seconds
+        condition = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=effect.message)
+        marked = replace(
+            pod,
+            metadata=replace(pod.metadata, deletion_timestamp=_timestamp(self.now)),
+            status=replace(pod.status, conditions=(*pod.status.conditions, condition)),
+        )
+        record = self.records.get(effect.victim.uid) or PodRecord(pod, 0.0, State.PLACED, pod.spec.node_name)
+        record.state, record.preempted_by = State.PREEMPTED, effect.preemptor.key
+        self.victims[effect.victim.uid] = record
+        self._tell(Seen(marked))
+        self.at(self.now + (30 if grace is None else grace), Gone(marked))
+
+    def _ended(self, uid: str) -> None:
+        record = self.records.get(uid) or self.victims.get(uid)
+        if record is None:
+            return
+        if record.state is State.PLACED:
+            record.state = State.FINISHED
+        elif record.state is State.PREEMPTED:
+            self._replace(record)
+
+    def _replace(self, record: PodRecord) -> None:
+        """Do what a victim's controller would: make a new pod in its place."""
+        owner = next((o for o in record.pod.metadata.owner_references if o.controller and o.kind in _REPLACING), None)
+        if owner is None:
+            return
+        old = record.pod
+        uid = blake2b(f"{old.metadata.uid}/replacement".encode(), digest_size=16).hexdigest()
+        name = old.name if owner.kind in _SAME_NAME else f"{old.name.rpartition('-')[0] or old.name}-{_suffix(uid)}"
+        fresh = replace(
+            old,
+            metadata=replace(old.metadata, name=name, uid=uid, deletion_timestamp=None),
+            spec=replace(old.spec, node_name=""),
+            status=type(old.status)(),
+        )
+        record.replaced = name
+        self.at(self.now, Seen(fresh))
+
+    def _note(self, decision: Decision) -> None:
+        record = self.records.get(decision.pod.uid)
+        if record is None:
+            return
+        record.attempts += 1
+        record.last = decision
+        if self.on_attempt is not None:
+            self.on_attempt(Attempt(self.now, record.attempts, decision))
+
+
+def _suffix(uid: str) -> str:
+    """Five characters as Kubernetes would make them, from the hexadecimal digits of ``uid``."""
+    alphabet = "bcdfghjklmnpqrstvwxz2456789"
+    return "".join(alphabet[int(uid[i : i + 2], 16) % len(alphabet)] for i in range(0, 10, 2))
+
+
+def _timestamp(seconds: float) -> str:
+    """Simulated time as the API writes times: seconds since the run began, on the day that Unix time began."""
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return f"1970-01-{1 + days % 28:02}T{hour:02}:{minute:02}:{second:02}Z"

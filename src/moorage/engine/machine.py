@@ -38,7 +38,6 @@ from moorage.state.pod_info import PodInfo
 __all__ = ["Scheduler"]
 
 
-
 class Scheduler:
     """Queue, cluster and cycle for a set of profiles.
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from moorage.report.events import EventLog
 from moorage.report.outcome import PodOutcome, Run
 
 __all__ = ["API_VERSION", "as_data", "as_json", "as_yaml"]
@@ -18,9 +19,9 @@ __all__ = ["API_VERSION", "as_data", "as_json", "as_yaml"]
 API_VERSION = "moorage.dev/v1"
 
 
-def as_data(run: Run) -> dict[str, Any]:
-    """Return the report as plain data. Amounts are integers: cpu in millicores, memory in bytes, others in counts."""
-    return {
+def as_data(run: Run, events: EventLog | None = None) -> dict[str, Any]:
+    """Return the report as plain data, with every decision if ``events`` were kept. Amounts are integers: cpu in millicores, memory in bytes, others in counts."""
+    data = {
         "apiVersion": API_VERSION,
         "kind": "SimulationReport",
         "release": run.release,
@@ -48,6 +49,7 @@ def as_data(run: Run) -> dict[str, Any]:
         ],
         "notes": [{"kind": note.kind, "text": note.text} for note in run.notes],
     }
+    return data if events is None else {**data, "events": events.entries}
 
 
 def _pod(pod: PodOutcome) -> dict[str, Any]:
@@ -71,14 +73,14 @@ def _pod(pod: PodOutcome) -> dict[str, Any]:
     return {key: value for key, value in shown.items() if value is not None}
 
 
-def as_json(run: Run) -> str:
+def as_json(run: Run, events: EventLog | None = None) -> str:
     """Return the report as indented JSON with sorted keys and a newline at the end."""
-    return json.dumps(as_data(run), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(as_data(run, events), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def as_yaml(run: Run) -> str:
+def as_yaml(run: Run, events: EventLog | None = None) -> str:
     """Return the report as YAML. Every string is quoted, so that no reader takes one for a number."""
-    return yaml.dump(as_data(run), Dumper=_Quoting, sort_keys=True, allow_unicode=True, width=4096)
+    return yaml.dump(as_data(run, events), Dumper=_Quoting, sort_keys=True, allow_unicode=True, width=4096)
 
 
 class _Quoting(yaml.SafeDumper):

@@ -1,0 +1,44 @@
+"""Progress of a long run, on a terminal only."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+__all__ = ["Progress"]
+
+#: Seconds before anything is shown, and between two updates.
+_PATIENCE_S, _EVERY_S = 0.5, 0.1
+
+
+class Progress:
+    """Counts decisions and shows them on standard error, one line that is wiped at the end; silent where that is no terminal."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._shows = not quiet and sys.stderr.isatty()
+        self._decisions = self._placed = 0
+        self._begun = self._next = 0.0
+
+    def __enter__(self) -> Progress:
+        self._begun = time.monotonic()
+        self._next = self._begun + _PATIENCE_S
+        return self
+
+    def count(self, *, placed: bool) -> None:
+        """Take note of one decision."""
+        if not self._shows:
+            return
+        self._decisions += 1
+        self._placed += placed
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _EVERY_S
+            rate = self._decisions / (now - self._begun)
+            sys.stderr.write(f"\r{self._decisions:,} decisions, {self._placed:,} pods placed, {rate:,.0f}/s\x1b[K")
+            sys.stderr.flush()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._shows and self._next > self._begun + _PATIENCE_S:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()

@@ -1,0 +1,136 @@
+"""``moorage simulate``: a cluster in, where every pending pod goes and why out."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from moorage.cli.main import OK, PENDING
+from moorage.cli.progress import Progress
+from moorage.cli.reading import CONFIG_LIMIT, read_file
+from moorage.framework.features import FeatureGates
+from moorage.framework.registry import load
+from moorage.report.documents import as_json, as_yaml
+from moorage.report.events import EventLog
+from moorage.report.outcome import Run
+from moorage.report.tables import render
+from moorage.simulator.cluster_run import simulate_cluster
+from moorage.simulator.reading import read
+from moorage.simulator.simulate import Options
+from moorage.simulator.simulation import Attempt
+
+__all__ = ["simulate"]
+
+
+@click.command()
+@click.option("-f", "--filename", "paths", multiple=True, metavar="PATH", help="A file, a directory, or - for standard input.")
+@click.option("-R", "--recursive", is_flag=True, help="Read directories with all that is below them.")
+@click.option("--trace", type=click.Choice(["openb"]), help="Read a trace instead of a cluster.")
+@click.option("--nodes", metavar="FILE", help="The trace's nodes.")
+@click.option("--pods", metavar="FILE", help="The trace's pods.")
+@click.option("--config", metavar="FILE", help="A KubeSchedulerConfiguration; without it, kube-scheduler's defaults.")
+@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, as kube-scheduler takes them.")
+@click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own. May be repeated.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws ties between equal nodes otherwise.")
+@click.option(
+    "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table", show_default=True,
+    help="How to print the result.",
+)  # fmt: skip
+@click.option("--events", is_flag=True, help="Print every decision too, one a line, in the order they were made.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress, even on a terminal.")
+@click.option("--timing", is_flag=True, help="Say on standard error what each plugin took at each extension point.")
+def simulate(**given: Any) -> int:
+    """Say where every pending pod of a cluster would go, and why.
+
+    Reads what kubectl prints (-o yaml or json, Lists, several documents), manifests, and directories of both. Workloads stand
+    for the pods their controllers would make. Exits with 0 when every pod has a place, 2 when some pod stays pending, 1 when
+    something is wrong with the input or the options.
+    """
+    took = _Took() if given["timing"] else None
+    options = _options(given, took)
+    events = EventLog() if given["events"] else None
+    with Progress(quiet=given["quiet"]) as progress:
+        run = _run(given, options, _on_attempt(progress, events, given["output"]))
+    if took is not None:
+        click.echo(took.table(), err=True)
+    _print(run, given["output"], events)
+    return PENDING if run.in_state("Pending") else OK
+
+
+def _options(given: dict[str, Any], took: _Took | None) -> Options:
+    config = given["config"]
+    return Options(
+        config=None if config is None else read_file(config, CONFIG_LIMIT),
+        where=config or "the default configuration",
+        plugins=tuple(load(reference) for reference in given["plugins"]),
+        gates=FeatureGates.parse(given["feature_gates"]),
+        seed=given["seed"],
+        clock=None if took is None else time.perf_counter,
+        timer=None if took is None else took,
+    )
+
+
+def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Attempt], None]) -> Run:
+    if given["trace"] is None:
+        if given["nodes"] or given["pods"]:
+            raise click.UsageError("--nodes and --pods go with --trace; use -f for manifests and dumps")
+        if not given["paths"]:
+            raise click.UsageError(
+                "nothing to simulate: give -f PATH (- for standard input), or --trace openb --nodes FILE --pods FILE"
+            )
+        return simulate_cluster(read(given["paths"], given["recursive"]), options, on_attempt=on_attempt)[1]
+    from moorage.simulator.trace_run import simulate_openb
+
+    if given["paths"]:
+        raise click.UsageError("-f and --trace do not go together")
+    if not given["nodes"] or not given["pods"]:
+        raise click.UsageError("--trace openb needs --nodes FILE and --pods FILE")
+    return simulate_openb(given["nodes"], given["pods"], options, on_attempt=on_attempt)
+
+
+def _on_attempt(progress: Progress, events: EventLog | None, output: str) -> Callable[[Attempt], None]:
+    live = events is not None and output in {"table", "wide"}
+
+    def note(attempt: Attempt) -> None:
+        decision = attempt.decision
+        progress.count(placed=decision.node is not None)
+        if events is not None:
+            line = events.note(attempt.time_s, attempt.number, decision)
+            if live:
+                sys.stdout.write(line + "\n")
+
+    return note
+
+
+def _print(run: Run, output: str, events: EventLog | None) -> None:
+    if output in {"table", "wide"}:
+        sys.stdout.write(("\n" if events is not None else "") + render(run, wide=output == "wide"))
+    elif output == "json":
+        sys.stdout.write(as_json(run, events))
+    else:
+        sys.stdout.write(as_yaml(run, events))
+
+
+class _Took:
+    """Adds up what each plugin took at each extension point."""
+
+    def __init__(self) -> None:
+        self._calls: dict[tuple[str, str], list[float]] = {}
+
+    def __call__(self, point: str, plugin: str, seconds: float) -> None:
+        entry = self._calls.setdefault((point, plugin), [0, 0.0])
+        entry[0] += 1
+        entry[1] += seconds
+
+    def table(self) -> str:
+        from moorage.report.columns import columns
+
+        rows = [
+            [point, plugin, str(int(count)), f"{1000 * total:.1f}ms", f"{1e6 * total / count:.1f}µs"]
+            for (point, plugin), (count, total) in sorted(self._calls.items(), key=lambda item: -item[1][1])
+        ]
+        return columns(["POINT", "PLUGIN", "CALLS", "TOTAL", "EACH"], rows, right=(2, 3, 4))

@@ -1,0 +1,34 @@
+"""Every decision of a run, one line each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moorage.cycle.decision import Decision
+
+__all__ = ["EventLog"]
+
+
+class EventLog:
+    """Collects decisions as plain data, and words each as a line like kube-scheduler's events."""
+
+    def __init__(self) -> None:
+        self.entries: list[dict[str, Any]] = []
+
+    def note(self, time_s: float, attempt: int, decision: Decision) -> str:
+        """Take note of a decision; returns its line."""
+        pod = decision.pod.key
+        entry: dict[str, Any] = {"seconds": round(time_s, 3), "pod": pod, "attempt": attempt}
+        stamp = f"{time_s:.3f}s".rjust(10)
+        if decision.node is not None:
+            self.entries.append({**entry, "reason": "Scheduled", "node": decision.node})
+            return f"{stamp}  Scheduled         {pod}  to {decision.node}"
+        entry |= {"reason": "FailedScheduling", "message": decision.message}
+        outcome = decision.post_filter
+        line = f"{stamp}  FailedScheduling  {pod}  {decision.message}"
+        if outcome is not None and outcome.nominated:
+            victims = [victim.key for victim in outcome.victims]
+            entry |= {"nominatedNode": outcome.nominated, "victims": victims}
+            line += f" Preempts {', '.join(victims) or 'nobody'} on {outcome.nominated}."
+        self.entries.append(entry)
+        return line

@@ -1,0 +1,80 @@
+"""From a cluster as it was handed over to a run: workloads expanded, objects admitted, everything told in a sensible order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from moorage.api.meta import ObjectMeta, Value
+from moorage.report.outcome import InputNote, Run
+from moorage.simulator.admitting import admit
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.references import find_missing
+from moorage.simulator.simulate import Options, simulate
+from moorage.simulator.simulation import Attempt
+from moorage.simulator.workloads import expand
+
+__all__ = ["input_notes", "objects_of", "simulate_cluster", "workload_names"]
+
+
+def simulate_cluster(
+    given: ClusterInput, options: Options, *, on_attempt: Callable[[Attempt], None] | None = None
+) -> tuple[ClusterInput, Run]:
+    """Place every pending pod of a cluster, those that its workloads lack included.
+
+    Returns the cluster with all its pods, and what came of it.
+    Raises  ConfigError, InputError
+    """
+    cluster = admit(expand(given))
+    run = simulate(
+        objects_of(cluster),
+        options,
+        on_attempt=on_attempt,
+        notes=input_notes(cluster),
+        workloads=workload_names(cluster),
+    )
+    return cluster, run
+
+
+def objects_of(cluster: ClusterInput) -> Iterator[Value]:
+    """Yield every object that the scheduler may look at: nodes and their pods last but pending pods, which come at the end."""
+    yield from cluster.namespaces
+    for group in (
+        cluster.services, cluster.replication_controllers, cluster.replica_sets, cluster.stateful_sets,
+        cluster.pod_disruption_budgets, cluster.storage_classes, cluster.persistent_volumes, cluster.persistent_volume_claims,
+        cluster.csi_drivers, cluster.csi_nodes, cluster.csi_storage_capacities, cluster.volume_attachments,
+        cluster.device_classes, cluster.resource_slices, cluster.resource_claims, cluster.resource_claim_templates,
+    ):  # fmt: skip
+        yield from group
+    yield from cluster.nodes
+    yield from (pod for pod in cluster.pods if pod.spec.node_name)
+    yield from (pod for pod in cluster.pods if not pod.spec.node_name)
+
+
+def input_notes(cluster: ClusterInput) -> list[InputNote]:
+    """Return what a reader should know of the input: what was not used, what is referred to but missing, other remarks."""
+    report = cluster.report
+    notes = [InputNote("Unused", str(unused)) for unused in report.unused]
+    notes += [InputNote("MissingReference", str(missing)) for missing in find_missing(cluster)]
+    return notes + [InputNote("Remark", text) for text in report.notes]
+
+
+def workload_names(cluster: ClusterInput) -> dict[str, str]:
+    """Return, by UID of a pod, the workload that people would name: the Deployment rather than its ReplicaSet."""
+    above: dict[tuple[str, str, str], str] = {}
+    for kind, owned in (("ReplicaSet", cluster.replica_sets), ("Job", cluster.jobs)):
+        for one in owned:
+            title = _controller(one.metadata)
+            if title:
+                above[kind, one.metadata.namespace, one.metadata.name] = title
+    names: dict[str, str] = {}
+    for pod in cluster.pods:
+        direct = _controller(pod.metadata)
+        if direct:
+            kind, _, name = direct.partition("/")
+            names[pod.uid] = above.get((kind, pod.namespace, name), direct)
+    return names
+
+
+def _controller(metadata: ObjectMeta) -> str:
+    owner = next((o for o in metadata.owner_references if o.controller), None)
+    return "" if owner is None else f"{owner.kind}/{owner.name}"

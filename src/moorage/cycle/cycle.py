@@ -36,6 +36,7 @@ class Cycle:
 
     ``percentage_of_nodes_to_score``: 0 looks at every node; 1-100 stops at that share, as kube-scheduler does.
     ``always_score``: score even where one node is feasible, for explanations and comparisons.
+    ``nominated_first``: take the node a pod is nominated to, if it fits, without a look at the others, as kube-scheduler does.
     ``errors_end``: a node that a plugin cannot judge ends the attempt, as in kube-scheduler; else it counts as refused.
     ``by_class``: keep verdicts and scores of pod classes (see ``classes``); decisions are the same without.
     """
@@ -44,6 +45,7 @@ class Cycle:
     percentage_of_nodes_to_score: int = 0
     always_score: bool = False
     errors_end: bool = True
+    nominated_first: bool = True
     by_class: bool = True
     order: NodeOrder = field(default_factory=NodeOrder)
     _classes: dict[int, ClassCache] = field(default_factory=dict)
@@ -101,7 +103,7 @@ class Cycle:
     def _feasible(
         self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated
     ) -> npt.NDArray[np.intp]:
-        own = snapshot.table.row_of.get(pod.status.nominated_node_name)
+        own = snapshot.table.row_of.get(pod.status.nominated_node_name) if self.nominated_first else None
         refused_there: Status | None = None
         if own is not None:
             trial = Verdicts(len(verdicts))

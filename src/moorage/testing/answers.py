@@ -11,12 +11,14 @@ import gzip
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.errors import MoorageError
+from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Status
 from moorage.testing.config_answers import answer as config_answer
 from moorage.testing.scenarios import Scenario, load_scenario
@@ -32,9 +34,11 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _results(scenario: Scenario) -> Iterator[dict[str, Any]]:
-    cycle = Cycle(always_score=True)
+    # As the recordings were made: every node is judged, and in a sequence nobody is preempted.
+    cycle = Cycle(always_score=True, nominated_first=False)
+    profiles = {name: _without_post_filter(p) if scenario.in_sequence else p for name, p in scenario.profiles.items()}
     for pod in scenario.pending:
-        profile = scenario.profiles[pod.spec.scheduler_name]
+        profile = profiles[pod.spec.scheduler_name]
         decision = cycle.decide(profile, pod, scenario.cluster.snapshot, scenario.nominated)
         result = _result(decision, scenario)
         if scenario.in_sequence and "best" in result:
@@ -42,6 +46,11 @@ def _results(scenario: Scenario) -> Iterator[dict[str, Any]]:
             scenario.cluster.assume(pod, result["chosen"])
             scenario.drop_nomination(pod.uid)
         yield result
+
+
+def _without_post_filter(profile: Profile) -> Profile:
+    steps = {point: in_point for point, in_point in profile.steps.items() if point != "postFilter"}
+    return replace(profile, steps=steps)
 
 
 def _result(decision: Decision, scenario: Scenario) -> dict[str, Any]:

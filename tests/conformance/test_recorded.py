@@ -1,0 +1,108 @@
+"""Decisions of the real kube-scheduler, recorded: ours must be the same, field by field.
+
+The recordings are measurements of Kubernetes 1.36.2 with its default gates. Every family that is bundled is held here; a newer
+or larger set beside the project is held too where it is present (see ``shared_recordings``).
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from moorage.cycle.cycle import Cycle
+from moorage.testing.answers import answer
+from moorage.testing.scenarios import load_scenario
+
+HERE = Path(__file__).parent.parent
+BUNDLED = HERE / "data" / "conformance"
+#: Families whose plugins are still being built.
+NOT_YET = {"devices", "volumes"}
+
+
+def shared_recordings():
+    """The folder of recordings beside the project, if there is one."""
+    folder = Path(os.environ.get("MOORAGE_SHARED", HERE.parent.parent / "shared")) / "conformance"
+    return folder if folder.is_dir() else None
+
+
+def documents(path):
+    data = path.read_bytes()
+    text = gzip.decompress(data) if path.suffix == ".gz" else data
+    return [json.loads(line) for line in text.decode().splitlines()]
+
+
+def by_reason(status):
+    return {**status, "reasons": sorted(status.get("reasons") or [])} if status else status
+
+
+def differing(wanted, got):
+    """Name the recorded fields in which an answer differs."""
+    return [field for field, expected in wanted.items() if not agrees(field, expected, got.get(field))]
+
+
+def agrees(field, expected, actual):
+    if field == "postFilter":
+        actual = actual or {}
+        outcome = {k: sorted(v) if k == "victims" else v for k in ("nominated", "victims") if (v := actual.get(k))}
+        same = (actual.get("code"), actual.get("message") or "") == (expected["code"], expected["message"])
+        return same and outcome in expected["anyOf"]
+    if field == "filter":
+        return {n: by_reason(s) for n, s in expected.items()} == {n: by_reason(s) for n, s in (actual or {}).items()}
+    if field == "preFilter":
+        return by_reason(expected) == by_reason({k: v for k, v in (actual or {}).items() if k in expected})
+    return expected == actual
+
+
+def disagreements(path):
+    for document in documents(path):
+        results = {result["pod"]: result for result in answer(document)["results"]}
+        for wanted in document["expected"]["results"]:
+            got = results.get(wanted["pod"], {})
+            fields = differing(wanted, got)
+            if fields or got.get("error"):
+                yield f"{document['name']} {wanted['pod']}: {', '.join(fields)} {got.get('error', '')}"
+
+
+FAMILIES = sorted(path for path in (BUNDLED / "v1.36").glob("*.jsonl.gz") if path.name.split(".")[0] not in NOT_YET)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", FAMILIES, ids=lambda path: path.name.split(".")[0])
+def test_every_recorded_decision_is_ours(path):
+    assert list(disagreements(path)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["scale", "sequence"])
+def test_deciding_by_class_stays_among_the_recorded_best(family):
+    """The same sequences by way of pod classes: the node is one of those that kube-scheduler found best."""
+    for document in documents(BUNDLED / "v1.36" / f"{family}.jsonl.gz"):
+        scenario = load_scenario(document)
+        cycle = Cycle(nominated_first=False)
+        wanted = {result["pod"]: result for result in document["expected"]["results"]}
+        for pod in scenario.pending:
+            recorded = wanted[pod.key]
+            decision = cycle.decide(scenario.profiles[pod.spec.scheduler_name], pod, scenario.cluster.snapshot, scenario.nominated)
+            assert (decision.node is None) == ("chosen" not in recorded), (document["name"], pod.key)
+            if decision.node is not None:
+                assert decision.node in recorded["best"], (document["name"], pod.key)
+                scenario.cluster.assume(pod, recorded["chosen"])
+                scenario.drop_nomination(pod.uid)
+
+
+@pytest.mark.slow
+def test_recordings_beside_the_project_agree_too():
+    folder = shared_recordings()
+    if folder is None:
+        pytest.skip("no recordings beside the project (../shared/conformance)")
+    known = {path.name: path.read_bytes() for path in (BUNDLED / "v1.36").glob("*.gz")}
+    others = [
+        path
+        for path in sorted((folder / "v1.36").glob("*.jsonl.gz"))
+        if path.read_bytes() != known.get(path.name) and path.name.split(".")[0] not in NOT_YET
+    ]
+    assert [line for path in others for line in disagreements(path)] == []

@@ -16,7 +16,7 @@ PATIENCE_S = 60.0
 
 
 class GroupPermit:
-    """Waits for the group. When one of a group gives up, the others give up their nodes too, so that no group blocks another."""
+    """Waits for the group. When one of it gives up, the others give up their nodes too, so that no group blocks another."""
 
     name = "GroupPermit"
 

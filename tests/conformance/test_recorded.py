@@ -86,7 +86,8 @@ def test_deciding_by_class_stays_among_the_recorded_best(family):
         wanted = {result["pod"]: result for result in document["expected"]["results"]}
         for pod in scenario.pending:
             recorded = wanted[pod.key]
-            decision = cycle.decide(scenario.profiles[pod.spec.scheduler_name], pod, scenario.cluster.snapshot, scenario.nominated)
+            profile = scenario.profiles[pod.spec.scheduler_name]
+            decision = cycle.decide(profile, pod, scenario.cluster.snapshot, scenario.nominated)
             assert (decision.node is None) == ("chosen" not in recorded), (document["name"], pod.key)
             if decision.node is not None:
                 assert decision.node in recorded["best"], (document["name"], pod.key)

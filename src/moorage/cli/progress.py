@@ -13,7 +13,7 @@ _PATIENCE_S, _EVERY_S = 0.5, 0.1
 
 
 class Progress:
-    """Counts decisions and shows them on standard error, one line that is wiped at the end; silent where that is no terminal."""
+    """Counts decisions and shows them on standard error, in a line that is wiped at the end; only on a terminal."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._shows = not quiet and sys.stderr.isatty()

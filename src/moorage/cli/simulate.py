@@ -32,6 +32,7 @@ __all__ = ["simulate"]
 @click.option("--trace", type=click.Choice(["openb"]), help="Read a trace instead of a cluster.")
 @click.option("--nodes", metavar="FILE", help="The trace's nodes.")
 @click.option("--pods", metavar="FILE", help="The trace's pods.")
+@click.option("--stay", is_flag=True, help="In a trace, let no pod leave.")
 @click.option("--config", metavar="FILE", help="A KubeSchedulerConfiguration; without it, kube-scheduler's defaults.")
 @click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, as kube-scheduler takes them.")
 @click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own. May be repeated.")
@@ -83,13 +84,14 @@ def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Attempt]
                 "nothing to simulate: give -f PATH (- for standard input), or --trace openb --nodes FILE --pods FILE"
             )
         return simulate_cluster(read(given["paths"], given["recursive"]), options, on_attempt=on_attempt)[1]
-    from moorage.simulator.trace_run import simulate_openb
+    from moorage.simulator.trace_openb import read_openb
+    from moorage.simulator.trace_run import simulate_trace
 
     if given["paths"]:
         raise click.UsageError("-f and --trace do not go together")
     if not given["nodes"] or not given["pods"]:
         raise click.UsageError("--trace openb needs --nodes FILE and --pods FILE")
-    return simulate_openb(given["nodes"], given["pods"], options, on_attempt=on_attempt)
+    return simulate_trace(read_openb(given["nodes"], given["pods"]), options, stay=given["stay"], on_attempt=on_attempt)
 
 
 def _on_attempt(progress: Progress, events: EventLog | None, output: str) -> Callable[[Attempt], None]:

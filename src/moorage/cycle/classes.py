@@ -54,10 +54,14 @@ class ClassCache:
         self._classes: dict[Hashable, _PodClass] = {}
         steps = {step.name: step for point in _POINTS for step in profile.at(point)}
         self._always_asked = frozenset(name for name, step in steps.items() if depends_of(step) is Depends.CLUSTER)
+        # Whoever judges node by node and must always be asked is asked once, the long way.
+        self._pays = not any(step.one_by_one and name in self._always_asked for name, step in steps.items())
         self._signers = [(name, step.plugin.sign) for name, step in steps.items() if name not in self._always_asked]
 
     def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
         """Return the decision, or None if it has to be made the long way: nothing fits, or a plugin wants a closer look."""
+        if not self._pays:
+            return None
         key, asked = self._sign(pod)
         try:
             hash(key)

@@ -25,13 +25,17 @@ MAX_PERMIT_WAIT_S = 15 * 60.0
 
 @dataclass(slots=True)
 class Binding:
-    """An assumed pod between its decision and its binding. ``waits``: Permit plugin → deadline in engine seconds."""
+    """An assumed pod between its decision and its binding.
+
+    ``waits``: Permit plugin → deadline in engine seconds; ``patience``: how many seconds that was from the start.
+    """
 
     queued: QueuedPod
     profile: Profile
     decision: Decision
     node: str
     waits: dict[str, float] = field(default_factory=dict)
+    patience: dict[str, float] = field(default_factory=dict)
     verdict: Status | None = None
     ticket: int | None = None
 
@@ -93,7 +97,8 @@ def permit(binding: Binding, now: float) -> Status | None:
         if isinstance(answer, Hold):
             return Status(answer.code, step.name, answer.reasons)
         if isinstance(answer, Wait):
-            binding.waits[step.name] = now + min(answer.timeout_s, MAX_PERMIT_WAIT_S)
+            patience = binding.patience[step.name] = min(answer.timeout_s, MAX_PERMIT_WAIT_S)
+            binding.waits[step.name] = now + patience
     return None
 
 

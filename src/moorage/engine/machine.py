@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from moorage.api.durations import format_duration
 from moorage.api.core import Namespace, Node, Pod
 from moorage.api.meta import Value
 from moorage.cycle.cycle import Cycle
@@ -56,9 +57,12 @@ class Scheduler:
         self.faults: list[PluginError] = []
         #: Grows with every change of the state: two attempts at the same revision come to the same decision.
         self.revision = 0
+        #: Grows with every fact: unlike ``revision``, not with what the scheduler assumes and takes back.
+        self.facts = 0
         self._bindings: dict[str, Binding] = {}
         self._by_ticket: dict[int, tuple[Phase, str]] = {}
         self._work: list[Work] = []
+        self._revoked: list[Decision] = []
         self._evicting: dict[int, str] = {}
         self._tickets = 0
 
@@ -82,7 +86,14 @@ class Scheduler:
 
     # -- setting up ---------------------------------------------------------------------------------------------------
 
-    def use(self, profiles: Mapping[str, Profile], *, initial_backoff_s: float = 1.0, max_backoff_s: float = 10.0) -> None:
+    def use(
+        self,
+        profiles: Mapping[str, Profile],
+        *,
+        initial_backoff_s: float = 1.0,
+        max_backoff_s: float = 10.0,
+        max_unschedulable_s: float = 300.0,
+    ) -> None:
         """Give the scheduler its profiles, which share one QueueSort plugin. Call once, before any fact."""
         self.profiles = profiles
         sort_key = next(iter(profiles.values())).at("queueSort")[0].call
@@ -92,6 +103,7 @@ class Scheduler:
             on_fault=self.faults.append,
             initial_backoff_s=initial_backoff_s,
             max_backoff_s=max_backoff_s,
+            max_unschedulable_s=max_unschedulable_s,
             gates=self.gates,
         )
 
@@ -104,6 +116,7 @@ class Scheduler:
             self._done(fact)
             return
         self.revision += 1
+        self.facts += 1
         obj = fact.obj
         if isinstance(obj, Pod):
             finished = obj.status.phase in {"Succeeded", "Failed"}
@@ -178,12 +191,13 @@ class Scheduler:
     def _assumed_deleted(self, uid: str) -> None:
         """A pod was deleted on its way to its node: free the room at once, whatever is still under way."""
         binding = self._bindings.pop(uid, None)
+        node = self.cluster.node_of(uid)
         pod = self.cluster.forget(uid)
         if binding is not None:
             self.queue.done(uid)
             unreserve(binding)
-        if pod is not None:
-            self.queue.event(ASSIGNED_POD_DELETE, pod, None, self.now)
+        if pod is not None and node is not None:
+            self.queue.event(ASSIGNED_POD_DELETE, pod.on(node), None, self.now)
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
@@ -219,6 +233,11 @@ class Scheduler:
         work, self._work = self._work, []
         return work
 
+    def take_revoked(self) -> list[Decision]:
+        """Hand over decisions that came to nothing after ``step`` returned them: a wait in vain, a failed binding."""
+        revoked, self._revoked = self._revoked, []
+        return revoked
+
     def _commit(self, queued: QueuedPod, profile: Profile, decision: Decision) -> Decision:
         """Assume, Reserve, Permit; then bind, wait, or give up. Returns the decision as it turned out."""
         node = decision.node
@@ -245,8 +264,17 @@ class Scheduler:
                 self._pre_bind(binding)
             elif binding.deadline <= self.now:
                 late = min(binding.waits, key=lambda plugin: (binding.waits[plugin], plugin))
-                text = f'pod rejected: rejected due to timeout after waiting at plugin "{late}"'
+                waited = format_duration(round(binding.patience[late] * 1e9))
+                text = f"rejected due to timeout after waiting {waited} at plugin {late}"
                 self._give_up(binding, Status(Code.UNSCHEDULABLE, late, (text,)))
+
+    def end_waits(self, now: float) -> None:
+        """Let every pod that Permit holds give up its node: nobody is left who could allow it."""
+        self.now = now
+        for binding in list(self._bindings.values()):
+            if binding.waits:
+                binding.reject(binding.pending[0], f'still waiting at plugin {binding.pending[0]} when the run ended')
+        self._settle_waits()
 
     # -- binding ------------------------------------------------------------------------------------------------------
 
@@ -300,7 +328,7 @@ class Scheduler:
 
     def _give_up(self, binding: Binding, status: Status) -> None:
         self._bindings.pop(binding.pod.uid, None)
-        self._back_out(binding, status)
+        self._revoked.append(self._back_out(binding, status))
 
     def _back_out(self, binding: Binding, status: Status) -> Decision:
         """Take back the assumption, wake those who may use the room, and put the pod back in the queue."""
@@ -308,7 +336,7 @@ class Scheduler:
         self.cluster.forget(binding.pod.uid)
         self.revision += 1
         failed = replace(binding.decision, node=None, refused_after=status)
-        pod = binding.pod
+        pod = binding.pod.on(binding.node)
         if status.code.is_rejection:
             self._failed(binding.queued, failed)
             self.queue.event(ASSIGNED_POD_DELETE, pod, None, self.now, lambda other: other.uid != pod.uid)

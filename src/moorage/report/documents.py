@@ -20,7 +20,10 @@ API_VERSION = "moorage.dev/v1"
 
 
 def as_data(run: Run, events: EventLog | None = None) -> dict[str, Any]:
-    """Return the report as plain data, with every decision if ``events`` were kept. Amounts are integers: cpu in millicores, memory in bytes, others in counts."""
+    """Return the report as plain data, with every decision if ``events`` were kept.
+
+    Amounts are integers: cpu in millicores, memory in bytes, others in counts.
+    """
     data = {
         "apiVersion": API_VERSION,
         "kind": "SimulationReport",

@@ -24,6 +24,9 @@ __all__ = ["RELEASE", "Options", "prepare", "registry_with", "simulate"]
 
 #: The kube-scheduler whose decisions are made.
 RELEASE = "1.36"
+#: kube-scheduler tries every pending pod again after five minutes, in case an event that would help was overlooked. In a
+#: simulation nothing is overlooked, so pods wait for their event; once, when nothing else is left to happen, all are tried.
+NEVER_S = 1e18
 _DEFAULT_CONFIG = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 
@@ -71,6 +74,7 @@ def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = Non
         profiles,
         initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
         max_backoff_s=float(configuration.pod_max_backoff_seconds),
+        max_unschedulable_s=NEVER_S,
     )
     notes = [
         InputNote("MissingPlugin", f"plugin {name} is enabled but not available; it was left out") for name in built.missing

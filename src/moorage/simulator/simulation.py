@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -20,9 +21,12 @@ from moorage.cycle.decision import Decision
 from moorage.engine.facts import Done, Fact, Gone, Phase, Seen, Work
 from moorage.engine.machine import Scheduler
 from moorage.framework.effects import BindPod, Call, Evict, Write
+from moorage.state.pod_info import PodInfo
 
 __all__ = ["Attempt", "PodRecord", "Simulation", "State"]
 
+#: A pod that failed so often, with nothing in the cluster having changed meanwhile, is not waited for.
+PATIENCE = 10
 #: Controllers that make a new pod when one of theirs is taken away.
 _REPLACING = {"ReplicaSet", "ReplicationController", "StatefulSet", "Job", "DaemonSet"}
 #: Controllers whose new pod has the old one's name.
@@ -36,6 +40,7 @@ class State:
     PLACED = "Placed"
     FINISHED = "Finished"
     PREEMPTED = "Preempted"
+    DELETED = "Deleted"
 
 
 @dataclass(slots=True)
@@ -63,6 +68,14 @@ class Attempt:
     decision: Decision
 
 
+class _Tried(NamedTuple):
+    """When a pod was tried last: the scheduler's revision and facts then, and how often since that fact."""
+
+    revision: int
+    facts: int
+    times: int
+
+
 @dataclass
 class Simulation:
     """Events in time order, and the pods they are about.
@@ -82,7 +95,7 @@ class Simulation:
         self._events: list[tuple[float, int, Fact]] = []
         self._serial = 0
         self._pods: dict[str, Pod] = {}
-        self._seen_at: dict[str, int] = {}
+        self._tried: dict[str, _Tried] = {}
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
@@ -100,6 +113,22 @@ class Simulation:
         """Go on until nothing more can happen that would change an answer."""
         for _ in self.steps():
             pass
+        self._try_all_once()
+        self.scheduler.end_waits(self.now)
+        self._note_revoked()
+
+    def _try_all_once(self) -> None:
+        """Try every pending pod a last time: one that finds a place now was not woken by an event that helped it."""
+        waiting = [record.pod for record in self.records.values() if record.state == State.PENDING]
+        if not waiting or len(self._tried) == 0:
+            return
+        stale = [uid for uid, tried in self._tried.items() if tried.revision != self.scheduler.revision]
+        pods = [PodInfo(pod) for pod in waiting if pod.metadata.uid in set(stale)]
+        if not pods:
+            return
+        self.scheduler.activate(pods)
+        for _ in self.steps():
+            pass
 
     def steps(self) -> Iterator[Decision]:
         """Run, yielding each decision once its work is done."""
@@ -107,32 +136,35 @@ class Simulation:
             while self._events and self._events[0][0] <= self.now:
                 self._tell(heapq.heappop(self._events)[2])
             decision = self.scheduler.step(self.now)
+            self._note_revoked()
             if decision is not None:
                 self._note(decision)
                 self._do_work()
                 yield decision
-                if not self._is_stale(decision):
-                    continue
-            elif self._do_work():
-                continue
-            elif not self._advance():
+                if decision.node is None and not self._events and self._is_settled():
+                    return
+            elif not self._do_work() and not self._advance():
                 return
 
     # -- one moment to the next ---------------------------------------------------------------------------------------
 
-    def _is_stale(self, decision: Decision) -> bool:
-        """Note the state a failed attempt was made in. True when the pod failed in that very state before."""
-        if decision.node is not None:
-            return False
-        before = self._seen_at.get(decision.pod.uid)
-        self._seen_at[decision.pod.uid] = self.scheduler.revision
-        return before == self.scheduler.revision and not self._events and self._is_settled()
-
     def _is_settled(self) -> bool:
-        """True when every pending pod was tried in the state that the cluster is in now: trying again changes nothing."""
-        revision = self.scheduler.revision
-        pending = [uid for uid, record in self.records.items() if record.state is State.PENDING]
-        return all(self._seen_at.get(uid) == revision or self._is_gated(uid) for uid in pending)
+        """True when trying the pending pods again would change nothing.
+
+        Each has failed in the very state that the cluster is in now, or so often since the last fact that waiting for others
+        to give up their nodes is no use either.
+        """
+        waits = any(True for _ in self.scheduler.waiting())
+        pending = [uid for uid, record in self.records.items() if record.state == State.PENDING]
+        return all(self._is_hopeless(uid, waits) for uid in pending)
+
+    def _is_hopeless(self, uid: str, others_wait: bool) -> bool:
+        tried = self._tried.get(uid)
+        if tried is None:
+            return self._is_gated(uid)
+        if tried.facts == self.scheduler.facts and tried.times >= PATIENCE:
+            return True
+        return not others_wait and (tried.revision == self.scheduler.revision or self._is_gated(uid))
 
     def _is_gated(self, uid: str) -> bool:
         queued = self.scheduler.queue.get(uid)
@@ -142,7 +174,7 @@ class Simulation:
         """Jump to the next moment at which something can happen; False if there is none."""
         due = self.scheduler.next_deadline()
         planned = self._events[0][0] if self._events else None
-        if planned is None and (due is None or (not any(True for _ in self.scheduler.waiting()) and self._is_settled())):
+        if planned is None and (due is None or self._is_settled()):
             return False
         self.now = max(self.now, min(t for t in (due, planned) if t is not None))
         return True
@@ -169,6 +201,7 @@ class Simulation:
         for work in self.scheduler.take_work():
             done = True
             self._carry_out(work)
+        self._note_revoked()
         return done
 
     def _carry_out(self, work: Work) -> None:
@@ -233,9 +266,11 @@ class Simulation:
         record = self.records.get(uid) or self.victims.get(uid)
         if record is None:
             return
-        if record.state is State.PLACED:
+        if record.state == State.PLACED:
             record.state = State.FINISHED
-        elif record.state is State.PREEMPTED:
+        elif record.state == State.PENDING:
+            record.state = State.DELETED
+        elif record.state == State.PREEMPTED:
             self._replace(record)
 
     def _replace(self, record: PodRecord) -> None:
@@ -255,12 +290,24 @@ class Simulation:
         record.replaced = name
         self.at(self.now, Seen(fresh))
 
+    def _note_revoked(self) -> None:
+        for decision in self.scheduler.take_revoked():
+            record = self.records.get(decision.pod.uid)
+            if record is not None:
+                record.last = decision
+                if self.on_attempt is not None:
+                    self.on_attempt(Attempt(self.now, record.attempts, decision))
+
     def _note(self, decision: Decision) -> None:
         record = self.records.get(decision.pod.uid)
         if record is None:
             return
         record.attempts += 1
         record.last = decision
+        facts = self.scheduler.facts
+        before = self._tried.get(decision.pod.uid)
+        times = 1 + (before.times if before is not None and before.facts == facts else 0)
+        self._tried[decision.pod.uid] = _Tried(self.scheduler.revision, facts, times)
         if self.on_attempt is not None:
             self.on_attempt(Attempt(self.now, record.attempts, decision))
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from moorage.api.core import Pod, PodSpec, PodStatus
 from moorage.api.meta import ObjectMeta
 from moorage.state.affinity_terms import AffinityTerm, AffinityTerms, WeightedTerm, compile_affinity
@@ -47,6 +49,12 @@ class PodInfo:
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
+
+    def on(self, node: str) -> PodInfo:
+        """Return the same pod with ``nodeName`` set."""
+        placed = PodInfo(replace(self.pod, spec=replace(self.spec, node_name=node)))
+        placed.takes_over(self)
+        return placed
 
     def takes_over(self, other: PodInfo) -> bool:
         """Take over all that was worked out for ``other``, if nothing differs but where the pod is. Returns whether it did.

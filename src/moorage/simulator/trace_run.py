@@ -1,0 +1,32 @@
+"""A trace played in virtual time: pods come when they came, and stay as long as they stayed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from moorage.engine.facts import Seen
+from moorage.report.outcome import InputNote, Run
+from moorage.simulator.outcome import collect
+from moorage.simulator.simulate import RELEASE, Options, prepare
+from moorage.simulator.simulation import Attempt
+from moorage.simulator.trace import Trace
+
+__all__ = ["simulate_trace"]
+
+
+def simulate_trace(
+    trace: Trace, options: Options, *, stay: bool = False, on_attempt: Callable[[Attempt], None] | None = None
+) -> Run:
+    """Place every arrival of a trace, in order. With ``stay`` no pod ever leaves.
+
+    Raises  ConfigError, InputError
+    """
+    simulation, notes = prepare(options, on_attempt)
+    simulation.load(trace.nodes)
+    for arrival in trace.arrivals:
+        simulation.at(arrival.time_s, Seen(arrival.pod))
+        if arrival.duration_s is not None and not stay:
+            simulation.durations[arrival.pod.uid] = arrival.duration_s
+    simulation.run()
+    kind = "pods stay for good" if stay else "pods leave after the time they ran in the trace"
+    return collect(simulation, RELEASE, notes=[InputNote("Remark", f"trace of {len(trace.arrivals)} arrivals; {kind}"), *notes])

@@ -1,0 +1,262 @@
+"""The engine in virtual time: waits, wakes, preemption, Permit, failures on the way to a node; and runs that must end."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from moorage.api.core import Pod
+from moorage.engine.facts import Gone, Seen
+from moorage.framework.effects import BindPod, Call
+from moorage.framework.verdicts import SKIP, Hold, Wait
+from moorage.simulator.simulate import Options, prepare
+from moorage.testing.builders import a_node, a_pod
+
+HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+def node(name, cpu="2", **kwargs):
+    return a_node(name, allocatable={"cpu": cpu, "memory": "8Gi", "pods": 110}, **kwargs)
+
+
+def pod(name, cpu="1", labels=None, owner=None, **spec):
+    references = [{"kind": owner, "name": "set", "uid": "u", "controller": True}] if owner else []
+    return a_pod(
+        name, labels, metadata={"ownerReferences": references},
+        containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **spec,
+    ).pod  # fmt: skip
+
+
+def run(objects, *plugins, later=(), durations=None, enabled=None):
+    """Simulate; returns the simulation and its attempts as (seconds, pod, node or None)."""
+    names = enabled or [p.name for p in plugins]
+    config = HEAD + "profiles:\n- plugins:\n    multiPoint:\n      enabled: [%s]\n" % ", ".join(f"{{name: {n}}}" for n in names)
+    seen = []
+    simulation, _ = prepare(
+        Options(config=config.encode(), plugins=plugins),
+        lambda attempt: seen.append((attempt.time_s, attempt.decision.pod.name, attempt.decision.node)),
+    )
+    simulation.durations.update(durations or {})
+    simulation.load(objects)
+    for when, fact in later:
+        simulation.at(when, fact)
+    simulation.run()
+    return simulation, seen
+
+
+def states(simulation):
+    return {record.pod.name: record.state for record in simulation.records.values()}
+
+
+def check_settled(simulation):
+    """What must hold when a run has ended, whatever happened in it."""
+    scheduler = simulation.scheduler
+    assert not scheduler.cluster.assumed
+    assert not list(scheduler.waiting())
+    counts = scheduler.queue.counts()
+    pending = sum(record.state == "Pending" for record in simulation.records.values())
+    assert sum(counts.values()) == len(scheduler.queue) == pending
+    assert scheduler.queue.logged_events == 0
+    table = scheduler.cluster.table
+    assert (table.requested("cpu").view <= table.allocatable("cpu").view).all()
+
+
+def test_pods_are_placed_by_priority_then_by_arrival():
+    simulation, seen = run([node("n", "2"), pod("low"), pod("first", priority=5), pod("second", priority=5)])
+    assert [name for _, name, _ in seen] == ["first", "second", "low"]
+    assert states(simulation) == {"low": "Pending", "first": "Placed", "second": "Placed"}
+    check_settled(simulation)
+
+
+def test_a_pod_waits_for_the_event_that_helps_and_for_its_backoff():
+    _, seen = run([node("n", "1"), pod("big", "2")], later=[(0.2, Seen(node("m", "4")))])
+    assert seen == [(0.0, "big", None), (0.2, "big", "m")]  # nothing else is ready, so backoff is cut short
+    _, seen = run([node("n", "1"), pod("big", "2")], later=[(100.0, Seen(node("m", "1"))), (200.0, Seen(node("o", "2")))])
+    assert seen == [(0.0, "big", None), (200.0, "big", "o")]  # a node that is too small wakes nobody
+
+
+def test_a_pod_that_ends_makes_room():
+    simulation, seen = run([node("n", "1"), pod("a"), pod("b")], durations={"default/a": 60.0})
+    assert seen[-1] == (60.0, "b", "n")
+    assert states(simulation) == {"a": "Finished", "b": "Placed"}
+
+
+def test_preemption_takes_its_grace_and_controllers_replace_their_pods():
+    victim = replace(
+        pod("victim-1", owner="ReplicaSet"), spec=replace(pod("x").spec, node_name="n", termination_grace_period_seconds=7)
+    )
+    simulation, seen = run([node("n", "1"), victim, pod("vip", priority=100)])
+    assert seen[0] == (0.0, "vip", None)
+    assert (7.0, "vip", "n") in seen
+    assert simulation.victims["default/victim-1"].preempted_by == "default/vip"
+    replacement = simulation.victims["default/victim-1"].replaced
+    assert replacement.startswith("victim-")
+    assert states(simulation)[replacement] == "Pending"
+    check_settled(simulation)
+
+
+def test_a_gated_pod_is_never_tried_until_its_gates_are_gone():
+    gated = pod("gated", schedulingGates=[{"name": "x"}])
+    open_ = replace(gated, spec=replace(gated.spec, scheduling_gates=()))
+    simulation, seen = run([node("n"), gated])
+    assert seen == []
+    assert states(simulation) == {"gated": "Pending"}
+    _, seen = run([node("n"), gated], later=[(50.0, Seen(open_))])
+    assert seen == [(50.0, "gated", "n")]
+
+
+class Gate:
+    """A Permit plugin that waits; what it does then is given."""
+
+    name = "Gate"
+
+    def __init__(self):
+        self.answer = Wait(30.0)
+
+    def permit(self, state, pod, node):
+        return self.answer
+
+
+def test_a_permit_that_is_never_given_times_out_and_frees_the_node():
+    simulation, seen = run([node("n", "1"), pod("held"), pod("next", priority=-1)], Gate)
+    # Both wait in vain: one holds the node for 30 s, then the other has its turn.
+    assert seen[0] == (0.0, "held", "n")
+    assert seen[2:4] == [(30.0, "held", None), (30.0, "next", "n")]
+    assert simulation.records["default/held"].last.message.endswith('at plugin Gate when the run ended.')
+    check_settled(simulation)
+
+
+def test_a_permit_of_hours_is_cut_to_fifteen_minutes():
+    class Patient(Gate):
+        name = "Patient"
+
+        def permit(self, state, pod, node):
+            return Wait(36_000.0)
+
+    simulation, _ = run([node("n"), pod("held")], Patient)
+    assert simulation.now >= 900.0
+    assert states(simulation) == {"held": "Pending"}
+    check_settled(simulation)
+
+
+def test_a_pod_deleted_while_it_waits_frees_its_node_at_once():
+    held = pod("held")
+    simulation, seen = run([node("n", "1"), held], Gate, later=[(5.0, Gone(held)), (6.0, Seen(pod("next")))])
+    assert [(t, name) for t, name, _ in seen][:2] == [(0.0, "held"), (6.0, "next")]
+    assert "default/held" not in simulation.scheduler.cluster.assumed
+    check_settled(simulation)
+
+
+def reserving(name, log, answer=None):
+    class Reserves:
+        def reserve(self, state, pod, node):
+            log.append(f"{name}+")
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        def unreserve(self, state, pod, node):
+            log.append(f"{name}-")
+
+    Reserves.name = name
+    return Reserves
+
+
+@pytest.mark.parametrize("answer", [Hold.because("not mine"), RuntimeError("broken")], ids=["says no", "raises"])
+def test_a_failed_reserve_is_undone_by_all_last_first(answer):
+    log = []
+    simulation, _ = run([node("n"), pod("p")], reserving("A", log), reserving("B", log, answer), reserving("C", log))
+    assert log[:5] == ["A+", "B+", "C-", "B-", "A-"]
+    assert states(simulation) == {"p": "Pending"}
+    check_settled(simulation)
+
+
+def test_pre_bind_that_fails_is_tried_again_after_backoff():
+    class Flaky:
+        name = "Flaky"
+        failures = 2
+
+        def pre_bind(self, state, pod, node):
+            yield Call(run=None, stand_in=self.stand_in, what="mount")
+
+        def stand_in(self):
+            if self.failures:
+                self.failures -= 1
+                raise TimeoutError("no answer")
+
+    simulation, seen = run([node("n"), pod("p")], Flaky)
+    # backoffs of 1 s and 2 s, each to the end of the second it falls into
+    assert seen == [(t, "p", outcome) for t in (0.0, 2.0) for outcome in ("n", None)] + [(5.0, "p", "n")]
+    assert states(simulation) == {"p": "Placed"}
+    check_settled(simulation)
+
+
+def test_a_bind_plugin_may_leave_the_pod_to_the_next():
+    bound = []
+
+    class Mine:
+        name = "Mine"
+
+        def bind(self, state, pod, node):
+            if pod.name == "theirs":
+                return SKIP
+            bound.append(pod.name)
+            return [BindPod(pod, node)]
+
+    names = ["Mine", "DefaultBinder"]
+    config = HEAD + "profiles:\n- plugins:\n    bind:\n      disabled: [{name: '*'}]\n      enabled: [%s]\n" % ", ".join(
+        f"{{name: {n}}}" for n in names
+    )
+    simulation, _ = prepare(Options(config=config.encode(), plugins=(Mine,)))
+    simulation.load([node("n"), pod("mine"), pod("theirs")])
+    simulation.run()
+    assert bound == ["mine"]
+    assert states(simulation) == {"mine": "Placed", "theirs": "Placed"}
+
+
+POINTS = ["pre_enqueue", "pre_filter", "filter", "post_filter", "pre_score", "score", "reserve", "permit", "pre_bind", "bind"]
+
+
+@pytest.mark.parametrize("method", POINTS)
+@pytest.mark.parametrize("error", [ValueError("x"), KeyError("y"), RecursionError()], ids=lambda e: type(e).__name__)
+def test_a_plugin_that_raises_holds_up_its_pod_and_no_other(method, error):
+    def breaks(self, *args):
+        subject = next((a for a in args if hasattr(a, "spec")), None)
+        if subject is None or subject.name == "bad":
+            raise error
+        return None
+
+    body = {"name": "Breaks", method: breaks, "unreserve": lambda self, *args: None}
+    if method in {"filter", "score"}:
+        body["pre_filter"] = lambda self, pod, snapshot: pod if pod.name == "bad" else SKIP
+        body["pre_score"] = lambda self, pod, snapshot, nodes: pod if pod.name == "bad" else SKIP
+    if method == "bind":
+        body["bind"] = lambda self, state, pod, node: breaks(self, pod) or SKIP
+    plugin = type("Breaks", (), body)
+    objects = [node("n"), node("m"), pod("good"), pod("bad", "64" if method == "post_filter" else "1"), pod("fine")]
+    simulation, _ = run(objects, plugin)
+    got = states(simulation)
+    assert got["good"] == got["fine"] == "Placed"
+    if method != "bind" or got["bad"] == "Pending":
+        assert got["bad"] == "Pending"
+    check_settled(simulation)
+
+
+def test_a_pod_that_nobody_schedules_is_left_alone():
+    simulation, seen = run([node("n"), pod("other", schedulerName="somebody-else")])
+    assert seen == []
+    assert simulation.records == {}
+
+
+def test_finished_pods_take_no_room():
+    done = replace(
+        pod("done", "2"), spec=replace(pod("x", "2").spec, node_name="n"), status=replace(Pod().status, phase="Succeeded")
+    )
+    simulation, _ = run([node("n", "2"), done, pod("p", "2")])
+    assert states(simulation) == {"p": "Placed"}
+
+
+def test_pods_on_a_node_that_comes_later_count_on_it():
+    early = replace(pod("early", "2"), spec=replace(pod("x", "2").spec, node_name="late"))
+    simulation, _ = run([early, node("late", "2"), pod("p", "1")])
+    assert states(simulation) == {"p": "Pending"}

@@ -27,10 +27,15 @@ def pod(name, cpu="1", labels=None, owner=None, **spec):
     ).pod  # fmt: skip
 
 
+def enabling(point, names):
+    listed = ", ".join(f"{{name: {name}}}" for name in names)
+    return f"profiles:\n- plugins:\n    {point}:\n      enabled: [{listed}]\n"
+
+
 def run(objects, *plugins, later=(), durations=None, enabled=None):
     """Simulate; returns the simulation and its attempts as (seconds, pod, node or None)."""
     names = enabled or [p.name for p in plugins]
-    config = HEAD + "profiles:\n- plugins:\n    multiPoint:\n      enabled: [%s]\n" % ", ".join(f"{{name: {n}}}" for n in names)
+    config = HEAD + enabling("multiPoint", names)
     seen = []
     simulation, _ = prepare(
         Options(config=config.encode(), plugins=plugins),
@@ -122,7 +127,7 @@ def test_a_permit_that_is_never_given_times_out_and_frees_the_node():
     # Both wait in vain: one holds the node for 30 s, then the other has its turn.
     assert seen[0] == (0.0, "held", "n")
     assert seen[2:4] == [(30.0, "held", None), (30.0, "next", "n")]
-    assert simulation.records["default/held"].last.message.endswith('at plugin Gate when the run ended.')
+    assert simulation.records["default/held"].last.message.endswith("at plugin Gate when the run ended.")
     check_settled(simulation)
 
 
@@ -204,9 +209,7 @@ def test_a_bind_plugin_may_leave_the_pod_to_the_next():
             return [BindPod(pod, node)]
 
     names = ["Mine", "DefaultBinder"]
-    config = HEAD + "profiles:\n- plugins:\n    bind:\n      disabled: [{name: '*'}]\n      enabled: [%s]\n" % ", ".join(
-        f"{{name: {n}}}" for n in names
-    )
+    config = HEAD + enabling("bind", names) + "      disabled: [{name: '*'}]\n"
     simulation, _ = prepare(Options(config=config.encode(), plugins=(Mine,)))
     simulation.load([node("n"), pod("mine"), pod("theirs")])
     simulation.run()
@@ -224,7 +227,6 @@ def test_a_plugin_that_raises_holds_up_its_pod_and_no_other(method, error):
         subject = next((a for a in args if hasattr(a, "spec")), None)
         if subject is None or subject.name == "bad":
             raise error
-        return None
 
     body = {"name": "Breaks", method: breaks, "unreserve": lambda self, *args: None}
     if method in {"filter", "score"}:

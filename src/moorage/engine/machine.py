@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from moorage.api.durations import format_duration
 from moorage.api.core import Namespace, Node, Pod
+from moorage.api.durations import format_duration
 from moorage.api.meta import Value
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
@@ -273,7 +273,7 @@ class Scheduler:
         self.now = now
         for binding in list(self._bindings.values()):
             if binding.waits:
-                binding.reject(binding.pending[0], f'still waiting at plugin {binding.pending[0]} when the run ended')
+                binding.reject(binding.pending[0], f"still waiting at plugin {binding.pending[0]} when the run ended")
         self._settle_waits()
 
     # -- binding ------------------------------------------------------------------------------------------------------

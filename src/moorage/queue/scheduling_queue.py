@@ -18,7 +18,7 @@ Source  kube-scheduler, backend/queue/scheduling_queue.go; for gated pods kubern
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from math import floor
+from math import floor, inf
 from typing import Any, Final
 
 from moorage.errors import PluginError, StateError
@@ -311,9 +311,9 @@ class SchedulingQueue:
         return max(now, min(times)) if times else None
 
     def next_retry(self) -> float | None:
-        """Return when the first parked pod will have waited too long, on the grid of scans; None if none is parked."""
+        """Return when the first parked pod will have waited too long, on the grid of scans; None if none ever will."""
         oldest = self._parked.oldest()
-        if oldest is None:
+        if oldest is None or self._max_unschedulable_s == inf:
             return None
         scans = floor((oldest.waiting_since + self._max_unschedulable_s - self._start) / SCAN_INTERVAL_S) + 1
         return self._start + SCAN_INTERVAL_S * scans

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +27,7 @@ __all__ = ["RELEASE", "Options", "prepare", "registry_with", "simulate"]
 RELEASE = "1.36"
 #: kube-scheduler tries every pending pod again after five minutes, in case an event that would help was overlooked. In a
 #: simulation nothing is overlooked, so pods wait for their event; once, when nothing else is left to happen, all are tried.
-NEVER_S = 1e18
+NEVER_S = math.inf
 _DEFAULT_CONFIG = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 

@@ -368,13 +368,14 @@ class Scheduler:
 
     def _preempt(self, pod: PodInfo, outcome: PostFilterResult) -> None:
         """Send victims away. One that Permit still holds on its node just gives it up."""
+        scheduler = pod.spec.scheduler_name
         evictions: list[Effect] = []
         for victim in outcome.victims:
             held = self._bindings.get(victim.uid)
             if held is not None and held.ticket is None:
                 held.reject("DefaultPreemption", "preempted")
             else:
-                evictions.append(Evict(victim, pod, f"Preempted by pod {pod.uid} on node {outcome.nominated}"))
+                evictions.append(Evict(victim, pod, f"{scheduler}: preempting to accommodate a higher priority pod"))
         effects = (*outcome.effects, *evictions)
         if effects:
             self._evicting[self._order(Phase.PREEMPT, pod, outcome.nominated or "", effects)] = pod.uid

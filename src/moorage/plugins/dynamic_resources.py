@@ -55,7 +55,7 @@ class DynamicResources:
 
     name = "DynamicResources"
     Args = DynamicResourcesArgs
-    depends = Depends.ROW
+    depends = Depends.NODES
     scales_by_highest = True
 
     def __init__(self, args: DynamicResourcesArgs | None = None) -> None:

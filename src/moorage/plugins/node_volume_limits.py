@@ -50,7 +50,7 @@ class NodeVolumeLimits:
     """See the module's description."""
 
     name = "NodeVolumeLimits"
-    depends = Depends.ROW
+    depends = Depends.NODES
 
     def __init__(self) -> None:
         self._nodes = CsiNodes()

@@ -79,7 +79,7 @@ class VolumeBinding:
 
     name = "VolumeBinding"
     Args = VolumeBindingArgs
-    depends = Depends.ROW
+    depends = Depends.NODES
 
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:
         self._args = args or VolumeBindingArgs()

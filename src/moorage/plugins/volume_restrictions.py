@@ -44,7 +44,7 @@ class VolumeRestrictions:
     """See the module's description."""
 
     name = "VolumeRestrictions"
-    depends = Depends.ROW
+    depends = Depends.NODES
 
     def sign(self, pod: PodInfo) -> Signature | None:
         """Pods with volumes that matter are judged each for itself."""

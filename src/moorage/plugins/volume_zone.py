@@ -52,7 +52,7 @@ class VolumeZone:
     """See the module's description."""
 
     name = "VolumeZone"
-    depends = Depends.ROW
+    depends = Depends.NODES
 
     def sign(self, pod: PodInfo) -> Signature | None:
         """Pods with volumes that matter are judged each for itself."""

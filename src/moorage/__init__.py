@@ -1,3 +1,32 @@
-"""Moorage: the Kubernetes scheduler in Python."""
+"""Moorage: the Kubernetes scheduler in Python.
+
+A program gets the same as the command: ``moorage.read(paths)`` reads a cluster, ``moorage.simulate_cluster(cluster,
+Options())`` places its pods, ``moorage.simulate(objects)`` takes objects as they are. Nothing is imported until it is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from moorage.simulator.cluster_run import simulate_cluster
+    from moorage.simulator.reading import read
+    from moorage.simulator.simulate import Options, simulate
 
 __version__ = "0.1.0"
+__all__ = ["Options", "__version__", "read", "simulate", "simulate_cluster"]
+
+_FOUND_IN: Mapping[str, str] = {
+    "Options": "moorage.simulator.simulate",
+    "read": "moorage.simulator.reading",
+    "simulate": "moorage.simulator.simulate",
+    "simulate_cluster": "moorage.simulator.cluster_run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _FOUND_IN:
+        raise AttributeError(f"module 'moorage' has no attribute {name!r}")
+    return getattr(importlib.import_module(_FOUND_IN[name]), name)

@@ -117,14 +117,17 @@ class Registry:
         plugin: AnyPlugin = cls() if args_type is None else cls(args_type() if args is None else args)
         return plugin
 
-    def with_installed(self) -> Registry:
-        """Return this registry and every plugin that an installed distribution offers under ``moorage.plugins``.
+    def with_installed(self, named_in: str | None = None) -> Registry:
+        """Return this registry and the plugins that installed distributions offer under ``moorage.plugins``.
 
+        With ``named_in``, the text of a configuration, only those are imported whose entry point is named there: a plugin that
+        nobody enables cannot hurt.
         Raises  InputError if one of them cannot be imported or cannot be registered
         """
         grown = Registry(self._classes.values(), self._args)
         for found in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
-            grown.add(_installed(found))
+            if named_in is None or found.name in named_in:
+                grown.add(_installed(found))
         return grown
 
 

@@ -48,12 +48,12 @@ class Options:
     timer: Timer | None = None
 
 
-def registry_with(plugins: Iterable[Any]) -> Registry:
-    """Return the built-in plugins and these.
+def registry_with(plugins: Iterable[Any], config: bytes = b"") -> Registry:
+    """Return the built-in plugins, these, and the installed ones that the configuration names.
 
     Raises  InputError if one is no plugin or its name is taken
     """
-    registry = builtin_registry()
+    registry = builtin_registry().with_installed(config.decode("utf-8", "replace"))
     for plugin in plugins:
         registry.add(plugin)
     return registry
@@ -64,7 +64,7 @@ def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = Non
 
     Raises  ConfigError, InputError
     """
-    registry = registry_with(options.plugins)
+    registry = registry_with(options.plugins, options.config or b"")
     configuration = load(options.config or _DEFAULT_CONFIG, options.where, registry, options.gates)
     scheduler = Scheduler(_cycle(configuration, options.seed), options.gates)
     built = build_profiles(configuration, registry, options.gates, scheduler)
@@ -80,6 +80,12 @@ def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = Non
     notes = [
         InputNote("MissingPlugin", f"plugin {name} is enabled but not available; it was left out") for name in built.missing
     ]
+    if configuration.extenders:
+        notes.append(
+            InputNote("Extenders", f"{len(configuration.extenders)} extenders are configured; a simulation calls none")
+        )
+    idle = sorted(cls.name for cls in options.plugins if not any(cls.name in p.plugins for p in built.profiles.values()))
+    notes += [InputNote("IdlePlugin", f"plugin {name} was loaded, but no profile enables it") for name in idle]
     return Simulation(scheduler, on_attempt), notes
 
 

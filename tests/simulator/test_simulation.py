@@ -262,3 +262,21 @@ def test_pods_on_a_node_that_comes_later_count_on_it():
     early = replace(pod("early", "2"), spec=replace(pod("x", "2").spec, node_name="late"))
     simulation, _ = run([early, node("late", "2"), pod("p", "1")])
     assert states(simulation) == {"p": "Pending"}
+
+
+def test_a_hint_that_oversleeps_is_found_out():
+    class Late:
+        """Refuses until a node is labelled, and says that nothing will ever help."""
+
+        name = "Late"
+
+        def filter_node(self, pod, one):
+            return None if "ready" in one.labels else Hold.because("not ready")
+
+        def wakes_on(self):
+            return ()
+
+    ready = a_node("n", {"ready": ""}, allocatable={"cpu": "2", "memory": "8Gi", "pods": 110})
+    simulation, seen = run([node("n"), pod("p")], Late, later=[(50.0, Seen(ready))])
+    assert seen[-1] == (50.0, "p", "n")
+    assert simulation.overslept == ["default/p"]

@@ -30,12 +30,16 @@ def collect(
     return Run(
         pods=tuple(pods),
         nodes=tuple(_node(table, row, new) for row in sorted(range(len(table)), key=lambda r: table.nodes[r].name)),
-        notes=tuple(notes),
+        notes=(*notes, *(InputNote("Overslept", _overslept(key)) for key in simulation.overslept)),
         seed=simulation.scheduler.cycle.seed,
         release=release,
         ended_s=simulation.now,
         attempts=sum(record.attempts for record in records.values()),
     )
+
+
+def _overslept(key: str) -> str:
+    return f"pod {key} found a place only in a last retry: a plugin's queueing hint missed the event that helped it"
 
 
 def _pod(record: PodRecord, names: Mapping[str, str]) -> PodOutcome:

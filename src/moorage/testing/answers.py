@@ -115,6 +115,8 @@ def main(paths: list[str]) -> int:
                 answered = answer(document)
             except MoorageError as error:
                 answered = {"name": document["name"], "error": str(error), "results": []}
+            except Exception as error:
+                answered = {"name": document["name"], "error": f"{type(error).__name__}: {error}", "results": []}
             sys.stdout.write(json.dumps(answered, sort_keys=True) + "\n")
     return 0
 

@@ -92,6 +92,7 @@ def depends_of(step: Step) -> Depends:
     """Return what a plugin's answers hang on. One that does not say, does not sign, or normalises by more is always asked."""
     plugin = step.plugin
     scales = getattr(plugin, "normalize", None) is None or getattr(plugin, "scales_by_highest", False)
+    scales = scales and getattr(plugin, "normalize_over", None) is None
     if not callable(getattr(plugin, "sign", None)) or not scales:
         return Depends.CLUSTER
     depends: Depends = getattr(plugin, "depends", Depends.CLUSTER)
@@ -283,7 +284,7 @@ class _PodClass:
             if step.name in passed:
                 continue
             state = states[step.name] if step.name in states else found.states.get(step.name, pod)
-            scores = normalized(step, state, scored(step, state, view))
+            scores = normalized(step, state, scored(step, state, view), view)
             check_range(step, scores, view)
             weighted = scores * self._profile.weights.get(step.name, 1)
             total = weighted if total is None else total + weighted

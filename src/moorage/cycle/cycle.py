@@ -103,7 +103,8 @@ class Cycle:
     def _feasible(
         self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated
     ) -> npt.NDArray[np.intp]:
-        own = snapshot.table.row_of.get(pod.status.nominated_node_name) if self.nominated_first else None
+        nominated_first = self.nominated_first and profile.nominated_first
+        own = snapshot.table.row_of.get(pod.status.nominated_node_name) if nominated_first else None
         refused_there: Status | None = None
         if own is not None:
             trial = Verdicts(len(verdicts))

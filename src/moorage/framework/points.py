@@ -17,7 +17,8 @@ PostFilter      ``post_filter(pod, attempt)``                          ``PostFil
 PreScore        ``pre_score(pod, snapshot, feasible)``                 state or ``SKIP``
 Score           ``score(state, nodes)``                                int64, one a row, any range …
                 ``score_node(state, node)``                            … or an int for one node
-NormalizeScore  ``normalize(state, scores)``                           scores in 0-100, one a feasible row
+NormalizeScore  ``normalize(state, scores)``                           scores in 0-100, one a feasible row …
+                ``normalize_over(state, scores, nodes)``               … or the same, told which rows they are
 Reserve         ``reserve / unreserve(state, pod, node)``              ``None`` or ``Hold`` / nothing
 Permit          ``permit(state, pod, node)``                           ``None``, ``Hold`` or ``Wait``
 PreBind         ``pre_bind(state, pod, node)``                         effects, or ``Hold``
@@ -64,10 +65,10 @@ if TYPE_CHECKING:
     from moorage.framework.verdict_table import Verdicts
 
 __all__ = [
-    "POINTS", "AnyPlugin", "Attempt", "BindPlugin", "Depends", "FilterNodePlugin", "FilterPlugin", "NormalizePlugin",
-    "PermitPlugin", "Plugin", "PostBindPlugin", "PostFilterPlugin", "PostFilterResult", "PreBindPlugin", "PreEnqueuePlugin",
-    "PreFilterPlugin", "PreScorePlugin", "QueueSortPlugin", "ReservePlugin", "ScoreNodePlugin", "ScorePlugin", "Signature",
-    "SortableQueued", "WhatIf", "WhatIfPlugin", "WhatIfs", "points_of",
+    "POINTS", "AnyPlugin", "Attempt", "BindPlugin", "Depends", "FilterNodePlugin", "FilterPlugin", "NormalizeOverPlugin",
+    "NormalizePlugin", "PermitPlugin", "Plugin", "PostBindPlugin", "PostFilterPlugin", "PostFilterResult",
+    "PreBindPlugin", "PreEnqueuePlugin", "PreFilterPlugin", "PreScorePlugin", "QueueSortPlugin", "ReservePlugin",
+    "ScoreNodePlugin", "ScorePlugin", "Signature", "SortableQueued", "WhatIf", "WhatIfPlugin", "WhatIfs", "points_of",
 ]  # fmt: skip
 
 #: What a plugin reads of a pod, by a name shared between plugins that read the same.
@@ -243,6 +244,11 @@ class ScoreNodePlugin(Plugin, Protocol):
 @runtime_checkable
 class NormalizePlugin(Plugin, Protocol):
     def normalize(self, state: Any, scores: IntArray) -> IntArray: ...
+
+
+@runtime_checkable
+class NormalizeOverPlugin(Plugin, Protocol):
+    def normalize_over(self, state: Any, scores: IntArray, nodes: NodeView) -> IntArray: ...
 
 
 @runtime_checkable

@@ -7,7 +7,7 @@ here, so that whoever runs a profile sees columns only.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -35,13 +35,19 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What runs for a scheduler name. ``steps`` holds the plugins of each extension point, in order."""
+    """What runs for a scheduler name. ``steps`` holds the plugins of each extension point, in order.
+
+    ``run_all_filters``    a node that one Filter plugin refuses is shown to the others too, and carries all their reasons
+    ``nominated_first``    a node that the pod is nominated to is tried alone before all others
+    """
 
     scheduler_name: str
     steps: Mapping[str, tuple[Step, ...]]
     weights: Mapping[str, int]
     percentage_of_nodes_to_score: int | None = None
     plugins: Mapping[str, AnyPlugin] = field(default_factory=dict)
+    run_all_filters: bool = False
+    nominated_first: bool = True
 
     def at(self, point: str) -> tuple[Step, ...]:
         return self.steps.get(point, ())
@@ -52,7 +58,7 @@ class Profile:
             point: tuple(Step(s.name, s.plugin, _timed(s.call, point, s.name, clock, timer), s.one_by_one) for s in in_point)
             for point, in_point in self.steps.items()
         }
-        return Profile(self.scheduler_name, steps, self.weights, self.percentage_of_nodes_to_score, self.plugins)
+        return replace(self, steps=steps)
 
 
 def make_profile(

@@ -6,7 +6,7 @@ attempt with a ``PluginError`` that names it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,8 +23,8 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "MAX_SCORE", "PreFiltered", "Scores", "ask", "check_range", "checked", "drained", "normalized", "refused_rows",
-    "run_filter", "run_pre_filter", "run_score", "scored", "shifted",
+    "MAX_SCORE", "PreFiltered", "Scores", "ask", "check_range", "checked", "drained", "merged", "normalized",
+    "refused_rows", "run_filter", "run_pre_filter", "run_score", "scored", "shifted",
 ]  # fmt: skip
 
 MAX_SCORE = 100
@@ -115,24 +115,56 @@ def _no_node_left(plugins: list[str]) -> str:
 
 def run_filter(profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeView, verdicts: Verdicts) -> None:
     """Run Filter over a view and write each refused row's status, by the first plugin that refused it, to ``verdicts``."""
+    if profile.run_all_filters:
+        _run_all_filters(profile, found, pod, nodes, verdicts)
+        return
     open_rows = np.ones(len(nodes), dtype=bool)
     for step in profile.at("filter"):
-        if step.name in found.skipped:
-            continue
-        state = found.state_of(step, pod)
-        if step.one_by_one:
-            left = np.flatnonzero(open_rows)
-            rejects = [
-                Reject(_spread(r.rows, left, len(nodes)), r.reason, r.unresolvable, r.error)
-                for r in drained(step, state, nodes.only(open_rows))
-            ]
-        else:
-            rejects = drained(step, state, nodes)
-        if rejects:
-            _note_errors(step.name, rejects, nodes, open_rows, verdicts)
-            _refuse(step.name, [reject for reject in rejects if not reject.error], nodes, open_rows, verdicts)
+        if step.name not in found.skipped:
+            _judge_by(step, found.state_of(step, pod), nodes, open_rows, verdicts)
             if not open_rows.any():
                 return
+
+
+def _run_all_filters(profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeView, verdicts: Verdicts) -> None:
+    """Run every Filter plugin over every row, and put together what they said of each.
+
+    Source  kube-scheduler 1.21, framework/runtime/framework.go, RunFilterPlugins; framework/interface.go, Merge
+    """
+    rows = nodes.row_numbers
+    trials: list[Verdicts] = []
+    for step in profile.at("filter"):
+        if step.name not in found.skipped:
+            trial = Verdicts(len(verdicts))
+            _judge_by(step, found.state_of(step, pod), nodes, np.ones(len(nodes), dtype=bool), trial)
+            trials.append(trial)
+    for row in rows[np.any([trial.ids[rows] != 0 for trial in trials], axis=0)] if trials else ():
+        said = [status for trial in trials if (status := trial.status(row)) is not None]
+        verdicts.refuse(int(row), merged(said))
+
+
+def merged(said: Sequence[Status]) -> Status:
+    """Put together what several plugins said of one node: an error stands alone; else the gravest code, and all reasons."""
+    gravest = next((one for one in said if one.code is Code.ERROR), None)
+    if gravest is not None:
+        return gravest
+    gravest = next((one for one in said if one.code is Code.UNRESOLVABLE), said[0])
+    return Status(gravest.code, gravest.plugin, tuple(reason for one in said for reason in one.reasons))
+
+
+def _judge_by(step: Step, state: Any, nodes: NodeView, open_rows: BoolArray, verdicts: Verdicts) -> None:
+    """Run one Filter plugin over the rows that are open, write what it refuses to ``verdicts``, and close those rows."""
+    if step.one_by_one:
+        left = np.flatnonzero(open_rows)
+        rejects = [
+            Reject(_spread(r.rows, left, len(nodes)), r.reason, r.unresolvable, r.error)
+            for r in drained(step, state, nodes.only(open_rows))
+        ]
+    else:
+        rejects = drained(step, state, nodes)
+    if rejects:
+        _note_errors(step.name, rejects, nodes, open_rows, verdicts)
+        _refuse(step.name, [reject for reject in rejects if not reject.error], nodes, open_rows, verdicts)
 
 
 def _spread(mask: BoolArray, at: npt.NDArray[np.intp], size: int) -> BoolArray:
@@ -245,7 +277,7 @@ def run_score(profile: Profile, found: PreFiltered, pod: PodInfo, feasible: Node
             continue
         state = states[step.name] if step.name in states else found.states.get(step.name, pod)
         raw[step.name] = scored(step, state, feasible)
-        scores = normalized(step, state, raw[step.name])
+        scores = normalized(step, state, raw[step.name], feasible)
         check_range(step, scores, feasible)
         final[step.name] = scores * profile.weights.get(step.name, 1)
         total = total + final[step.name]
@@ -257,13 +289,17 @@ def scored(step: Step, state: Any, nodes: NodeView) -> IntArray:
     return checked(step, "score", ask(step, "score", state, nodes), len(nodes))
 
 
-def normalized(step: Step, state: Any, scores: IntArray) -> IntArray:
-    """Return raw scores as the plugin normalises them; as they are, if it does not."""
-    normalize = getattr(step.plugin, "normalize", None)
-    if normalize is None:
+def normalized(step: Step, state: Any, scores: IntArray, nodes: NodeView | None = None) -> IntArray:
+    """Return raw scores as the plugin normalises them; as they are, if it does not.
+
+    ``nodes`` are the rows that were scored; only plugins that ask for them must be given them.
+    """
+    normalize: Any = getattr(step.plugin, "normalize", None)
+    normalize_over: Any = getattr(step.plugin, "normalize_over", None)
+    if normalize is None and normalize_over is None:
         return scores
     try:
-        answer = normalize(state, scores)
+        answer = normalize(state, scores) if normalize is not None else normalize_over(state, scores, nodes)
     except Exception as error:
         raise PluginError(step.name, f"failed in normalize: {type(error).__name__}: {error}") from error
     return checked(step, "normalize", answer, len(scores))

@@ -1,5 +1,8 @@
 """Feature gates: the switches of kube-scheduler 1.36 that change what is decided.
 
+Releases before have gates of their own (``old_gates``); what came later is closed for them, machinery aside that every release
+has in one way or another.
+
 A gate has a stage. ``AllAlpha`` and ``AllBeta`` set every gate of that stage that is not named besides; a gate that is
 locked cannot be moved; a gate that builds on others cannot be open while they are closed.
 
@@ -13,9 +16,13 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from moorage.errors import ConfigError, Fault
+from moorage.framework.old_gates import OLD_RELEASES, OTHER_OLD_GATES, old_gates
 from moorage.framework.other_gates import OTHER_GATES
 
-__all__ = ["GATES", "FeatureGates", "Gate"]
+__all__ = ["GATES", "TODAY", "FeatureGates", "Gate"]
+
+#: The release that is emulated unless another is asked for.
+TODAY: Final = "1.36"
 
 ALPHA, BETA, STABLE = "ALPHA", "BETA", "GA"
 #: A gate that sets all of a stage → the stage.
@@ -78,23 +85,48 @@ _TRUE = frozenset(["1", "t", "T", "TRUE", "true", "True"])
 _FALSE = frozenset(["0", "f", "F", "FALSE", "false", "False"])
 
 
-class FeatureGates:
-    """Which gates are open. Ask with ``gates["Name"]``; a name that is not in ``GATES`` is a KeyError, so a typo is found."""
+#: Gates of today that say how scheduling is run rather than what is decided, as all releases are run here.
+_MACHINERY: Final = frozenset(["SchedulerQueueingHints"])
 
-    def __init__(self, overrides: Mapping[str, bool] | None = None) -> None:
-        self._open = _resolve(overrides or {})
+
+class _Table(NamedTuple):
+    """The gates of a release: those that may be set and decide something, those that may be set, those fixed besides."""
+
+    gates: Mapping[str, Gate]
+    others: frozenset[str]
+    fixed: Mapping[str, bool]
+
+
+def _table_of(release: str) -> _Table:
+    if release not in OLD_RELEASES:
+        return _Table(GATES, OTHER_GATES, {})
+    gates = {name: Gate(gate.default, gate.stage) for name, gate in old_gates(release).items()}
+    return _Table(gates, OTHER_OLD_GATES, {name: name in _MACHINERY for name in GATES if name not in gates})
+
+
+class FeatureGates:
+    """Which gates are open. Ask with ``gates["Name"]``; a name that is no gate of the release is a KeyError: a typo is found.
+
+    ``release`` is one of ``OLD_RELEASES`` or ``TODAY``. Gates of today may be asked of any release.
+    """
+
+    def __init__(self, overrides: Mapping[str, bool] | None = None, release: str = TODAY) -> None:
+        table = _table_of(release)
+        self.release = release
+        self._open = {**table.fixed, **_resolve(overrides or {}, table)}
 
     def __getitem__(self, gate: str) -> bool:
         return self._open[gate]
 
     @staticmethod
-    def faults(overrides: Mapping[str, bool]) -> list[Fault]:
+    def faults(overrides: Mapping[str, bool], release: str = TODAY) -> list[Fault]:
         """Return a fault for each gate that does not exist, is locked, or is open without what it builds on."""
-        faults = [fault for gate, value in overrides.items() if (fault := _setting_fault(gate, value))]
-        return faults or _dependency_faults(_resolve(overrides))
+        table = _table_of(release)
+        faults = [fault for gate, value in overrides.items() if (fault := _setting_fault(gate, value, table))]
+        return faults or _dependency_faults(_resolve(overrides, table), table)
 
     @classmethod
-    def parse(cls, text: str) -> FeatureGates:
+    def parse(cls, text: str, release: str = TODAY) -> FeatureGates:
         """Read the value of ``--feature-gates``: ``Name=true,Other=false``.
 
         Raises  ConfigError with every fault found
@@ -111,24 +143,24 @@ class FeatureGates:
                 overrides[name] = word in _TRUE
             else:
                 faults.append(Fault("Invalid value", f"featureGates.{name}", "write true or false", word))
-        faults += cls.faults(overrides)
+        faults += cls.faults(overrides, release)
         if faults:
             raise ConfigError("--feature-gates cannot be used:", faults)
-        return cls(overrides)
+        return cls(overrides, release)
 
 
-def _resolve(overrides: Mapping[str, bool]) -> dict[str, bool]:
+def _resolve(overrides: Mapping[str, bool], table: _Table) -> dict[str, bool]:
     staged = {stage: overrides[name] for name, stage in _STAGES.items() if name in overrides}
     return {
         name: overrides.get(name, gate.default if gate.locked else staged.get(gate.stage, gate.default))
-        for name, gate in GATES.items()
+        for name, gate in table.gates.items()
     }
 
 
-def _setting_fault(name: str, value: bool) -> Fault | None:
-    if name in _STAGES or name in OTHER_GATES:
+def _setting_fault(name: str, value: bool, table: _Table) -> Fault | None:
+    if name in _STAGES or name in table.others:
         return None
-    gate = GATES.get(name)
+    gate = table.gates.get(name)
     if gate is None:
         return Fault("Not found", f"featureGates.{name}", f"unrecognized feature gate: {name}", name)
     if gate.locked and value is not gate.default:
@@ -138,9 +170,9 @@ def _setting_fault(name: str, value: bool) -> Fault | None:
     return None
 
 
-def _dependency_faults(opened: Mapping[str, bool]) -> list[Fault]:
+def _dependency_faults(opened: Mapping[str, bool], table: _Table) -> list[Fault]:
     faults = []
-    for name, gate in GATES.items():
+    for name, gate in table.gates.items():
         closed = [need for need in gate.needs if not opened[need]]
         if opened[name] and closed:
             detail = f"{name} is enabled, but depends on features that are disabled: [{' '.join(closed)}]"

@@ -1,0 +1,73 @@
+"""Feature gates of Kubernetes 1.19 to 1.21.
+
+Gates that decide something stand with their defaults; the rest are known, so that a flag value that serves all components of
+a cluster is not refused. A release is given the gates of 1.21, with the defaults that were its own.
+
+Source  kubernetes 1.21 and 1.20, pkg/features/kube_features.go; apiserver 0.21, pkg/features/kube_features.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+__all__ = ["OLD_RELEASES", "OTHER_OLD_GATES", "OldGate", "old_gates"]
+
+OLD_RELEASES: Final = ("1.19", "1.20", "1.21")
+
+
+class OldGate(NamedTuple):
+    """A gate's default in 1.21, its stage, and the defaults of releases that differed."""
+
+    default: bool
+    stage: str
+    before: Mapping[str, bool] = {}
+
+
+_GATES: Final[Mapping[str, OldGate]] = {
+    "BalanceAttachedNodeVolumes": OldGate(False, "ALPHA"),
+    "CSIMigration": OldGate(True, "BETA"),
+    "CSIMigrationAWS": OldGate(False, "BETA"),
+    "CSIMigrationAzureDisk": OldGate(False, "BETA"),
+    "CSIMigrationGCE": OldGate(False, "BETA"),
+    "CSIMigrationOpenStack": OldGate(True, "BETA", {"1.19": False, "1.20": False}),
+    "DefaultPodTopologySpread": OldGate(True, "BETA", {"1.19": False}),
+    "LocalStorageCapacityIsolation": OldGate(True, "BETA"),
+    "PodAffinityNamespaceSelector": OldGate(False, "ALPHA"),
+    "PodOverhead": OldGate(True, "BETA"),
+    "PreferNominatedNode": OldGate(False, "ALPHA"),
+    "VolumeCapacityPriority": OldGate(False, "ALPHA"),
+}
+
+OTHER_OLD_GATES: Final = frozenset(
+    """
+    APIListChunking APIPriorityAndFairness APIResponseCompression APIServerIdentity AdvancedAuditing
+    AllowInsecureBackendProxy AnyVolumeDataSource AppArmor BoundServiceAccountTokenVolume CPUCFSQuotaPeriod CPUManager
+    CRIContainerLogRotation CSIInlineVolume CSIMigrationAzureFile CSIMigrationvSphere CSIMigrationvSphereComplete
+    CSIServiceAccountToken CSIStorageCapacity CSIVolumeFSGroupPolicy CSIVolumeHealth ConfigurableFSGroupPolicy
+    CronJobControllerV2 DaemonSetUpdateSurge DevicePlugins DisableAcceleratorUsageMetrics DownwardAPIHugePages DryRun
+    DynamicKubeletConfig EfficientWatchResumption EndpointSlice EndpointSliceNodeName EndpointSliceProxying
+    EndpointSliceTerminatingCondition EphemeralContainers ExecProbeTimeout ExpandCSIVolumes
+    ExpandInUsePersistentVolumes ExpandPersistentVolumes ExperimentalHostUserNamespaceDefaultingGate
+    ExternalPolicyForExternalIP GenericEphemeralVolume GracefulNodeShutdown HPAContainerMetrics HPAScaleToZero
+    HugePageStorageMediumSize IPv6DualStack ImmutableEphemeralVolumes InTreePluginAWSUnregister
+    InTreePluginAzureDiskUnregister InTreePluginAzureFileUnregister InTreePluginGCEUnregister
+    InTreePluginOpenStackUnregister InTreePluginvSphereUnregister IndexedJob IngressClassNamespacedParams
+    KubeletCredentialProviders KubeletPodResources KubeletPodResourcesGetAllocatable LegacyNodeRoleBehavior
+    LocalStorageCapacityIsolationFSQuotaMonitoring LogarithmicScaleDown MemoryManager MixedProtocolLBService
+    NamespaceDefaultLabelName NetworkPolicyEndPort NodeDisruptionExclusion NodeLease NonPreemptingPriority
+    PodDeletionCost PodDisruptionBudget ProbeTerminationGracePeriod ProcMountType QOSReserved RemainingItemCount
+    RemoveSelfLink RootCAConfigMap RotateKubeletServerCertificate RunAsGroup RuntimeClass SCTPSupport SelectorIndex
+    ServerSideApply ServiceAccountIssuerDiscovery ServiceAppProtocol ServiceInternalTrafficPolicy
+    ServiceLBNodePortControl ServiceLoadBalancerClass ServiceNodeExclusion ServiceTopology SetHostnameAsFQDN
+    SizeMemoryBackedVolumes StartupProbe StorageObjectInUseProtection StorageVersionAPI StorageVersionHash
+    StreamingProxyRedirects SupportNodePidsLimit SupportPodPidsLimit SuspendJob Sysctls TTLAfterFinished
+    TopologyAwareHints TopologyManager ValidateProxyRedirects VolumeSnapshotDataSource VolumeSubpath WarningHeaders
+    WatchBookmark WinDSR WinOverlay WindowsEndpointSliceProxying
+    """.split()  # noqa: SIM905 - a hundred quoted names would hide in their quotes
+)
+
+
+def old_gates(release: str) -> dict[str, OldGate]:
+    """Return the gates that decide something in a release, with its own defaults."""
+    return {name: gate._replace(default=gate.before.get(release, gate.default)) for name, gate in _GATES.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from moorage.framework.features import TODAY
 from moorage.framework.registry import Registry
 from moorage.plugins.default_binder import DefaultBinder
 from moorage.plugins.default_preemption import DefaultPreemption
@@ -20,6 +21,7 @@ from moorage.plugins.node_unschedulable import NodeUnschedulable
 from moorage.plugins.node_volume_limits import NodeVolumeLimits
 from moorage.plugins.pod_topology_spread import PodTopologySpread
 from moorage.plugins.priority_sort import PrioritySort
+from moorage.plugins.releases import REMOVED, RULES_1_21
 from moorage.plugins.scheduling_gates import SchedulingGates
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.plugins.volume_binding import VolumeBinding
@@ -53,6 +55,8 @@ BUILTIN: tuple[Any, ...] = (
 )
 
 
-def builtin_registry() -> Registry:
-    """Return a registry of all that ships."""
-    return Registry(BUILTIN)
+def builtin_registry(release: str = TODAY) -> Registry:
+    """Return a registry of all that ships for a release. Rules that were removed since can be named in any."""
+    if release != TODAY:
+        return Registry(RULES_1_21.values())
+    return Registry((*BUILTIN, *(RULES_1_21[name] for name in REMOVED)))

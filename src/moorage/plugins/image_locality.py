@@ -23,7 +23,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
-__all__ = ["ImageLocality", "ImagesAsked", "image_scores", "images_asked", "normalized_image_name"]
+__all__ = ["ImageLocality", "ImagesAsked", "image_scores", "images_asked", "mapped_sums", "normalized_image_name"]
 
 MIB = 1024 * 1024
 #: Bytes: sums up to here score 0.
@@ -59,10 +59,16 @@ class ImageLocality:
         self._kept: WeakKeyDictionary[NodeTable, _Kept] = WeakKeyDictionary()
 
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
-        return nodes.take(self._scores(nodes.table, images_asked(pod)))
+        return nodes.take(self._scores(nodes.table, self.asked(pod)))
+
+    def asked(self, pod: PodInfo) -> ImagesAsked:
+        return images_asked(pod)
+
+    def scores_of(self, table: NodeTable, asked: ImagesAsked) -> IntArray:
+        return image_scores(table, asked)
 
     def sign(self, pod: PodInfo) -> Signature:
-        return {"images": images_asked(pod)}
+        return {"images": self.asked(pod)}
 
     def _scores(self, table: NodeTable, asked: ImagesAsked) -> IntArray:
         version = (table.changes.layout, table.changes.images)
@@ -71,7 +77,7 @@ class ImageLocality:
             kept = self._kept[table] = _Kept(version)
         scores = kept.scores.get(asked)
         if scores is None:
-            scores = kept.scores[asked] = image_scores(table, asked)
+            scores = kept.scores[asked] = self.scores_of(table, asked)
             scores.flags.writeable = False
         return scores
 
@@ -96,6 +102,11 @@ def image_scores(table: NodeTable, asked: ImagesAsked) -> IntArray:
         if holders is not None:
             spread = len(holders.rows) / len(table)
             sums[np.fromiter(holders.rows, dtype=np.intp, count=len(holders.rows))] += int(holders.size * spread)
+    return mapped_sums(sums, asked)
+
+
+def mapped_sums(sums: IntArray, asked: ImagesAsked) -> IntArray:
+    """Map sums of sizes, in bytes, to 0-100."""
     most = MOST_PER_CONTAINER * asked.containers
     # Not np.clip: for a pod without containers the upper bound is below the lower one, and upstream asks in this order.
     bounded = np.where(sums < LEAST, LEAST, np.where(sums > most, most, sums))

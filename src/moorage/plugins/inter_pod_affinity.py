@@ -35,7 +35,9 @@ from moorage.state.domains import domain_ids
 from moorage.state.pod_info import AffinityTerm, PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["REASON_AFFINITY", "REASON_ANTI_AFFINITY", "REASON_EXISTING", "InterPodAffinity", "InterPodAffinityArgs"]
+__all__ = [
+    "REASON_AFFINITY", "REASON_ANTI_AFFINITY", "REASON_EXISTING", "InterPodAffinity", "InterPodAffinityArgs", "refusals",
+]  # fmt: skip
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
@@ -91,19 +93,7 @@ class InterPodAffinity:
         return state.shifted(other, pod, node, -1)
 
     def filter(self, state: Neighbours, nodes: NodeView) -> Iterator[Reject]:
-        """Judge affinity, own anti-affinity, others' anti-affinity: the first that a node fails is its reason."""
-        open_rows = state.near_wanted(nodes)
-        if not open_rows.all():
-            yield Reject(~open_rows, REASON_AFFINITY, unresolvable=True)
-        for counts_by_key, reason in ((state.refused, REASON_ANTI_AFFINITY), (state.refusing, REASON_EXISTING)):
-            closed = nodes.false()
-            for key, counts in counts_by_key.items():
-                if counts.any():
-                    closed |= (counts > 0).take(domain_ids(nodes, key))
-            closed &= open_rows
-            if closed.any():
-                yield Reject(closed, reason)
-                open_rows &= ~closed
+        return refusals(state, nodes)
 
     # -- score --------------------------------------------------------------------------------------------------------
 
@@ -195,6 +185,22 @@ class InterPodAffinity:
         snapshot = self._handle.snapshot
         held = snapshot.table.required_anti_affinity.selecting(pod, snapshot.namespace_labels(pod.namespace))
         return {term.topology_key for (term, _), _ in held}
+
+
+def refusals(state: Neighbours, nodes: NodeView) -> Iterator[Reject]:
+    """Judge affinity, own anti-affinity, others' anti-affinity: the first that a node fails is its reason."""
+    open_rows = state.near_wanted(nodes)
+    if not open_rows.all():
+        yield Reject(~open_rows, REASON_AFFINITY, unresolvable=True)
+    for counts_by_key, reason in ((state.refused, REASON_ANTI_AFFINITY), (state.refusing, REASON_EXISTING)):
+        closed = nodes.false()
+        for key, counts in counts_by_key.items():
+            if counts.any():
+                closed |= (counts > 0).take(domain_ids(nodes, key))
+        closed &= open_rows
+        if closed.any():
+            yield Reject(closed, reason)
+            open_rows &= ~closed
 
 
 def _has_a_place(pod: PodInfo) -> bool:

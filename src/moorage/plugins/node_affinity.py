@@ -115,11 +115,11 @@ class NodeAffinity:
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[PreferredTerm, ...] | Skip:
         preferred = _affinity(pod).preferred_during_scheduling_ignored_during_execution
-        return _sound(preferred) if preferred or self._prefers else SKIP
+        return preferred_terms(pod) if preferred or self._prefers else SKIP
 
     def score(self, preferred: tuple[PreferredTerm, ...] | PodInfo, nodes: NodeView) -> IntArray:
         if isinstance(preferred, PodInfo):  # PreScore is switched off
-            preferred = _sound(_affinity(preferred).preferred_during_scheduling_ignored_during_execution)
+            preferred = preferred_terms(preferred)
         sums = nodes.zeros()
         for weight, term in (*self._added_preferred, *preferred):
             sums += weight * rows_matching_term(term, nodes)
@@ -150,6 +150,14 @@ class NodeAffinity:
 def _affinity(pod: PodInfo) -> core.NodeAffinity:
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
     return affinity or _NO_AFFINITY
+
+
+def preferred_terms(pod: PodInfo) -> tuple[PreferredTerm, ...]:
+    """Return the pod's own preferences, compiled.
+
+    Raises  SelectorError, in upstream's words, if any is malformed
+    """
+    return _sound(_affinity(pod).preferred_during_scheduling_ignored_during_execution)
 
 
 def nodes_named(selector: core.NodeSelector) -> frozenset[str] | None:

@@ -16,7 +16,7 @@ does not wake a pod for a changed node that lacks a resource on the ignore list;
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -47,7 +47,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import PodRequests, RequestOptions, amount
 from moorage.state.view import NodeView
 
-__all__ = ["NodeResourcesFit", "Want"]
+__all__ = ["NodeResourcesFit", "Want", "ignored_faults"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 TOO_MANY_PODS = "Too many pods"
@@ -81,16 +81,22 @@ class NodeResourcesFitArgs(PluginArgs, frozen=True):
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
         del gates
-        faults: list[Fault] = []
-        for i, name in enumerate(self.ignored_resources):
-            where = sub_path(path, f"ignoredResources[{i}]")
-            faults += [Fault("Invalid value", where, fault, name) for fault in check_qualified_name(name)]
-        for i, group in enumerate(self.ignored_resource_groups):
-            where = sub_path(path, f"ignoredResourceGroups[{i}]")
-            if "/" in group:
-                faults.append(Fault("Invalid value", where, "resource group name can't contain '/'", group))
-            faults += [Fault("Invalid value", where, fault, group) for fault in check_qualified_name(group)]
+        faults = ignored_faults(self.ignored_resources, self.ignored_resource_groups, path)
         return faults + self.scoring_strategy.faults(sub_path(path, "scoringStrategy"))
+
+
+def ignored_faults(names: Sequence[str], groups: Sequence[str], path: str) -> list[Fault]:
+    """Return what is wrong with resources to ignore; ``path`` leads to the arguments."""
+    faults: list[Fault] = []
+    for i, name in enumerate(names):
+        where = sub_path(path, f"ignoredResources[{i}]")
+        faults += [Fault("Invalid value", where, fault, name) for fault in check_qualified_name(name)]
+    for i, group in enumerate(groups):
+        where = sub_path(path, f"ignoredResourceGroups[{i}]")
+        if "/" in group:
+            faults.append(Fault("Invalid value", where, "resource group name can't contain '/'", group))
+        faults += [Fault("Invalid value", where, fault, group) for fault in check_qualified_name(group)]
+    return faults
 
 
 class NodeResourcesFit:

@@ -25,11 +25,11 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.spread_constraint import SpreadConstraint
 from moorage.state.view import NodeView
 
-__all__ = ["HOSTNAME", "SpreadPreference", "Weighed", "normalize_spread", "prefer_spread", "score_spread"]
+__all__ = ["HOSTNAME", "SET_ASIDE", "SpreadPreference", "Weighed", "normalize_spread", "prefer_spread", "score_spread"]
 
 HOSTNAME = "kubernetes.io/hostname"
 #: The raw score of a node that is set aside; all others are 0 or more.
-_SET_ASIDE = -1
+SET_ASIDE = -1
 _MAX_SCORE = 100
 
 
@@ -110,11 +110,11 @@ def _add_unlabelled(counts: IntArray, nodes: NodeView, key: str, pods: Counts, r
 
 
 def score_spread(preference: SpreadPreference, nodes: NodeView) -> IntArray:
-    """Return the raw score of each row: the less, the better; ``_SET_ASIDE`` for nodes that are not to be scored."""
+    """Return the raw score of each row: the less, the better; ``SET_ASIDE`` for nodes that are not to be scored."""
     costs = [_costs(one, nodes) for one in preference.weighed]
     scores = _rounded(costs[0] if len(costs) == 1 else sum(costs, start=np.zeros(len(nodes))))
     labelled = rows_with_labels(nodes, [one.topology_key for one in preference.weighed]) if preference.all_labels else None
-    return scores if labelled is None else np.where(labelled, scores, _SET_ASIDE)
+    return scores if labelled is None else np.where(labelled, scores, SET_ASIDE)
 
 
 def _costs(one: Weighed, nodes: NodeView) -> _Floats:
@@ -136,8 +136,8 @@ def normalize_spread(scores: IntArray) -> IntArray:
     """Turn raw scores, where less is better, into 0-100: the worst node keeps ``100 * least / most``, the best gets 100."""
     kept: BoolArray | None = None
     ranked = scores
-    if scores.min(initial=0) == _SET_ASIDE:
-        kept = scores != _SET_ASIDE
+    if scores.min(initial=0) == SET_ASIDE:
+        kept = scores != SET_ASIDE
         ranked = scores[kept]
     if not len(ranked):
         return np.zeros_like(scores)

@@ -154,6 +154,12 @@ class PodInfo:
         """
         return self._affinity_terms.fault
 
+    def with_affinity_terms(self, terms: AffinityTerms) -> PodInfo:
+        """Return a copy of this info whose affinity is these terms, whatever its spec says."""
+        other = PodInfo(self.pod)
+        other.__dict__["_affinity_terms"] = terms
+        return other
+
     @cached_property
     def spread_constraints(self) -> tuple[SpreadConstraint, ...]:
         """The pod's own topology spread constraints, compiled.

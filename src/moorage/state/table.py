@@ -86,6 +86,8 @@ class NodeTable:
         self.name_hash = space.column(np.uint64)
         #: a number that grows with each node that comes, for orders that must not depend on the order of rows
         self.arrival = space.column()
+        #: the ``arrival`` of the node that had come last when the row's node came or changed
+        self.described = space.column()
         self.unschedulable = space.column(np.bool_)
         self.allowed_pods = space.column()
         self.pod_count = space.column()
@@ -196,6 +198,7 @@ class NodeTable:
         return pods
 
     def _describe(self, row: int, node: Node) -> None:
+        self.described.data[row] = self._arrived
         for resource, quantity in node.status.allocatable.items():
             if resource == "pods":
                 self.allowed_pods.data[row] = amount(resource, quantity)

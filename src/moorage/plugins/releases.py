@@ -1,0 +1,80 @@
+"""Which rules a release of Kubernetes has, and in which form.
+
+One line a rule: what it was in 1.21 (which stands for 1.19 to 1.21), and what became of it. Rules that no longer exist can
+still be named by a profile of today; they are then what they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from moorage.plugins import default_binder as binder
+from moorage.plugins import default_preemption as preemption
+from moorage.plugins import (
+    node_name,
+    node_ports,
+    node_unschedulable,
+    node_volume_limits,
+    priority_sort,
+    volume_binding,
+    volume_restrictions,
+    volume_zone,
+)
+from moorage.plugins.v1_21 import (
+    image_locality,
+    inter_pod_affinity,
+    node_affinity,
+    node_label,
+    node_prefer_avoid_pods,
+    node_resources_balanced_allocation,
+    node_resources_fit,
+    node_resources_least_allocated,
+    node_resources_most_allocated,
+    pod_topology_spread,
+    requested_to_capacity_ratio,
+    selector_spread,
+    service_affinity,
+    taint_toleration,
+)
+
+__all__ = ["REMOVED", "RULES_1_21"]
+
+#: Plugin → its class in 1.21. A class from ``v1_21`` is that release's own form; the others have not changed since.
+RULES_1_21: Final[Mapping[str, Any]] = {
+    "DefaultBinder": binder.DefaultBinder,
+    "DefaultPreemption": preemption.DefaultPreemption,
+    "ImageLocality": image_locality.ImageLocality,
+    "InterPodAffinity": inter_pod_affinity.InterPodAffinity,
+    "NodeAffinity": node_affinity.NodeAffinity,
+    "NodeLabel": node_label.NodeLabel,
+    "NodeName": node_name.NodeName,
+    "NodePorts": node_ports.NodePorts,
+    "NodePreferAvoidPods": node_prefer_avoid_pods.NodePreferAvoidPods,
+    "NodeResourcesBalancedAllocation": node_resources_balanced_allocation.NodeResourcesBalancedAllocation,
+    "NodeResourcesFit": node_resources_fit.NodeResourcesFit,
+    "NodeResourcesLeastAllocated": node_resources_least_allocated.NodeResourcesLeastAllocated,
+    "NodeResourcesMostAllocated": node_resources_most_allocated.NodeResourcesMostAllocated,
+    "NodeUnschedulable": node_unschedulable.NodeUnschedulable,
+    "NodeVolumeLimits": node_volume_limits.NodeVolumeLimits,
+    "PodTopologySpread": pod_topology_spread.PodTopologySpread,
+    "PrioritySort": priority_sort.PrioritySort,
+    "RequestedToCapacityRatio": requested_to_capacity_ratio.RequestedToCapacityRatio,
+    "SelectorSpread": selector_spread.SelectorSpread,
+    "ServiceAffinity": service_affinity.ServiceAffinity,
+    "TaintToleration": taint_toleration.TaintToleration,
+    "VolumeBinding": volume_binding.VolumeBinding,
+    "VolumeRestrictions": volume_restrictions.VolumeRestrictions,
+    "VolumeZone": volume_zone.VolumeZone,
+}
+
+#: Rules of 1.21 that later releases do not have; any profile may name them.
+REMOVED: Final = (
+    "NodeLabel",
+    "NodePreferAvoidPods",
+    "NodeResourcesLeastAllocated",
+    "NodeResourcesMostAllocated",
+    "RequestedToCapacityRatio",
+    "SelectorSpread",
+    "ServiceAffinity",
+)

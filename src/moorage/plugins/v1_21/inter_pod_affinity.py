@@ -1,0 +1,110 @@
+"""InterPodAffinity, as 1.21 had it: as today, but a refusal has two reasons, and every pod is filtered and scored.
+
+A pod that nothing is said about scores 0 everywhere. Preferences of placed pods always count. A namespace selector of the pod's
+own terms means the namespaces it takes, and no others (today one that an unlabelled namespace would satisfy takes in
+every namespace); it is only there if the gate PodAffinityNamespaceSelector is open.
+
+Reads     podAffinity, podAntiAffinity, labels, namespace; labels of namespaces; counts of placed pods and of terms they hold
+Rejects   nodes without the wanted pods in their domains: evicting pods would not help; nodes whose domains hold pods that the
+          pod must be apart from, or that must be apart from it: it might
+Scores    as today
+Source    kube-scheduler 1.21, plugins/interpodaffinity/*.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from moorage.api.selectors import EVERYTHING
+from moorage.errors import Fault
+from moorage.framework.args import Int32, PluginArgs
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends
+from moorage.framework.verdicts import Hold, Reject
+from moorage.plugins import inter_pod_affinity as today
+from moorage.plugins.affinity_counting import Neighbours, count_neighbours
+from moorage.plugins.affinity_scoring import Pulls, normalize_pulls, score_pulls, weigh_neighbours
+from moorage.state.affinity_terms import AffinityTerms
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import AffinityTerm, PodInfo, WeightedTerm
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = ["REASON", "InterPodAffinity", "InterPodAffinityArgs"]
+
+# kube-scheduler's own text, kept word for word: people search their events for it.
+REASON = "node(s) didn't match pod affinity/anti-affinity rules"
+
+
+class InterPodAffinityArgs(PluginArgs, frozen=True):
+    """``hardPodAffinityWeight`` is what a placed pod's required affinity to the incoming pod adds to a domain's score."""
+
+    hard_pod_affinity_weight: Int32 = 1
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        return today.InterPodAffinityArgs(hard_pod_affinity_weight=self.hard_pod_affinity_weight).faults(path, gates)
+
+
+class InterPodAffinity:
+    """See the module's description."""
+
+    name = "InterPodAffinity"
+    depends = Depends.CLUSTER
+    Args = InterPodAffinityArgs
+
+    def __init__(self, args: InterPodAffinityArgs | None = None) -> None:
+        self._hard_weight = (args or InterPodAffinityArgs()).hard_pod_affinity_weight
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Neighbours | Hold:
+        if pod.affinity_fault:
+            return Hold.because(f"parsing pod: {pod.affinity_fault}", unresolvable=True)
+        found = count_neighbours(_with_namespaces_found(pod, snapshot), snapshot)
+        return Neighbours(snapshot, (), (), False, {}, {}, {}) if found is None else found
+
+    def add_pod(self, state: Neighbours, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Neighbours:
+        return state.shifted(other, pod, node, 1)
+
+    def remove_pod(self, state: Neighbours, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Neighbours:
+        return state.shifted(other, pod, node, -1)
+
+    def filter(self, state: Neighbours, nodes: NodeView) -> Iterator[Reject]:
+        for reject in today.refusals(state, nodes):
+            yield replace(reject, reason=REASON)
+            yield reject
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Pulls:
+        return weigh_neighbours(_with_namespaces_found(pod, snapshot), snapshot, self._hard_weight) or {}
+
+    def score(self, pulls: Pulls, nodes: NodeView) -> IntArray:
+        return score_pulls(pulls, nodes)
+
+    def normalize(self, pulls: Pulls, scores: IntArray) -> IntArray:
+        return normalize_pulls(scores)
+
+
+def _with_namespaces_found(pod: PodInfo, snapshot: Snapshot) -> PodInfo:
+    """Return the pod with the namespace selectors of its own terms replaced by the namespaces that they take."""
+    terms = (pod.required_affinity, pod.required_anti_affinity, pod.preferred_affinity, pod.preferred_anti_affinity)
+    if all(_plain(term).namespace_selector is None for kind in terms for term in kind):
+        return pod
+    required, required_anti, preferred, preferred_anti = terms
+    return pod.with_affinity_terms(
+        AffinityTerms(
+            tuple(_found(term, snapshot) for term in required),
+            tuple(_found(term, snapshot) for term in required_anti),
+            tuple(WeightedTerm(weight, _found(term, snapshot)) for weight, term in preferred),
+            tuple(WeightedTerm(weight, _found(term, snapshot)) for weight, term in preferred_anti),
+        )
+    )
+
+
+def _plain(term: AffinityTerm | WeightedTerm) -> AffinityTerm:
+    return term.term if isinstance(term, WeightedTerm) else term
+
+
+def _found(term: AffinityTerm, snapshot: Snapshot) -> AffinityTerm:
+    over = term.namespace_selector
+    if over is None or over == EVERYTHING:
+        return term
+    return term._replace(namespaces=term.namespaces | snapshot.namespaces_selected(over), namespace_selector=None)

@@ -1,0 +1,86 @@
+"""NodeLabel: keep pods to nodes that have some labels and lack others, whatever their values; prefer nodes by the same.
+
+Reads     labels of nodes
+Rejects   nodes without one of ``presentLabels``, or with one of ``absentLabels``; evicting pods would not help
+Scores    the share of preferences that the node meets, ``presentLabelsPreference`` and ``absentLabelsPreference`` taken
+          together, in percent and rounded down
+Source    kube-scheduler 1.21, plugins/nodelabel/node_label.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from moorage.errors import Fault
+from moorage.framework.args import PluginArgs
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends, Signature
+from moorage.framework.verdicts import Reject
+from moorage.plugins.scoring_strategies import sub_path
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.domains import domain_ids
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["REASON", "NodeLabel", "NodeLabelArgs"]
+
+# kube-scheduler's own text, kept word for word: people search their events for it.
+REASON = "node(s) didn't have the requested labels"
+
+
+class NodeLabelArgs(PluginArgs, frozen=True):
+    """Keys of labels. Without any, the rule refuses nothing and scores 0."""
+
+    present_labels: tuple[str, ...] = ()
+    absent_labels: tuple[str, ...] = ()
+    present_labels_preference: tuple[str, ...] = ()
+    absent_labels_preference: tuple[str, ...] = ()
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        del gates
+        return [
+            *_conflicts(self.present_labels, self.absent_labels, path, "{}Labels"),
+            *_conflicts(self.present_labels_preference, self.absent_labels_preference, path, "{}LabelsPreference"),
+        ]
+
+
+def _conflicts(present: Sequence[str], absent: Sequence[str], path: str, field: str) -> Iterator[Fault]:
+    index = {label: i for i, label in enumerate(present)}
+    for i, label in enumerate(absent):
+        if label in index:
+            where = sub_path(path, f"{field.format('present')}[{index[label]}]")
+            yield Fault("Invalid value", where, f"conflict with {field.format('absent')}[{i}]", label)
+
+
+class NodeLabel:
+    """See the module's description."""
+
+    name = "NodeLabel"
+    Args = NodeLabelArgs
+    depends = Depends.NODES
+
+    def __init__(self, args: NodeLabelArgs | None = None) -> None:
+        self._args = args or NodeLabelArgs()
+
+    def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
+        refused = nodes.false()
+        for met in _met(nodes, self._args.present_labels, self._args.absent_labels):
+            refused |= ~met
+        if refused.any():
+            yield Reject(refused, REASON, unresolvable=True)
+
+    def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
+        score, preferences = nodes.zeros(), 0
+        for met in _met(nodes, self._args.present_labels_preference, self._args.absent_labels_preference):
+            score += 100 * met
+            preferences += 1
+        return score // max(preferences, 1)
+
+    def sign(self, pod: PodInfo) -> Signature:
+        return {}
+
+
+def _met(nodes: NodeView, present: Sequence[str], absent: Sequence[str]) -> Iterator[BoolArray]:
+    """Yield for each wish which rows meet it."""
+    yield from (domain_ids(nodes, key) != 0 for key in present)
+    yield from (domain_ids(nodes, key) == 0 for key in absent)

@@ -1,0 +1,62 @@
+"""What a pod asks for, as 1.21 added it up: container by container, each rounded up, without sidecars or pod-level requests.
+
+Two sums differ from today's beyond that. A request of zero is remembered, because a pod that names a resource is checked
+against it; and scoring takes a pod's CPU overhead for whole cores where it means thousandths, as 1.21 did.
+
+Source  kube-scheduler 1.21: framework/types.go, Resource.Add and SetMaxResource; plugins/noderesources/fit.go and
+        resource_allocation.go; util/non_zero.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from moorage.api.meta import ResourceList
+from moorage.api.quantity import value
+from moorage.state.pod_info import PodInfo
+from moorage.state.pod_requests import DEFAULT_CPU_MILLI, DEFAULT_MEMORY, amount, is_counted
+
+__all__ = ["asked_of_a_node", "asked_when_scored"]
+
+#: What a container that does not name it is scored as asking for.
+_STAND_INS: Final[Mapping[str, int]] = {"cpu": DEFAULT_CPU_MILLI, "memory": DEFAULT_MEMORY}
+
+
+def asked_of_a_node(pod: PodInfo) -> dict[str, int]:
+    """Return what has to be free on a node. Units as in ``PodRequests``; amounts of 0 are there where the pod names them."""
+    total: dict[str, int] = {}
+    for container in pod.spec.containers:
+        _add(total, container.resources.requests)
+    for container in pod.spec.init_containers:
+        for name, count in _counted(container.resources.requests):
+            if count > total.get(name, 0):
+                total[name] = count
+    _add(total, pod.spec.overhead)
+    return total
+
+
+def _add(total: dict[str, int], requests: ResourceList) -> None:
+    for name, count in _counted(requests):
+        total[name] = total.get(name, 0) + count
+
+
+def _counted(requests: ResourceList) -> list[tuple[str, int]]:
+    return [(name, amount(name, quantity)) for name, quantity in requests.items() if is_counted(name)]
+
+
+def asked_when_scored(pod: PodInfo, resource: str) -> int:
+    """Return what one resource of a node is scored as being asked for."""
+    if not is_counted(resource):
+        asked = 0
+    else:
+        asked = sum(_named(container.resources.requests, resource) for container in pod.spec.containers)
+        for container in pod.spec.init_containers:
+            asked = max(asked, _named(container.resources.requests, resource))
+    overhead = pod.spec.overhead.get(resource)
+    return asked if overhead is None else asked + value(overhead)
+
+
+def _named(requests: ResourceList, resource: str) -> int:
+    quantity = requests.get(resource)
+    return _STAND_INS.get(resource, 0) if quantity is None else amount(resource, quantity)

@@ -1,0 +1,229 @@
+"""PodTopologySpread, as 1.21 had it: keep a pod's copies even over zones, hosts or any other topology.
+
+Differs from today in whom it counts: a domain counts if the pod's node selector and affinity take one of its nodes, and then
+the pods on all of its nodes do; a constraint with an empty selector counts every pod of the namespace. Taints never matter,
+and there is no least number of domains. Every pod is scored: one without constraints gives all nodes 100.
+
+Reads     topologySpreadConstraints, labels and namespace of the pod; node selector and node affinity; services, replication
+          controllers, replica sets and stateful sets, for default constraints; counts of placed pods
+Rejects   nodes where the pod would exceed maxSkew: evicting pods might help; nodes without a topology label: it would not
+Scores    nodes whose domains hold fewer matching pods higher, counts rounded down; nodes without the labels of all
+          constraints, the default ones included, get 0
+Source    kube-scheduler 1.21.2, plugins/podtopologyspread/*.go (later patches spread by default over nodes without a zone, too)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from math import log
+from typing import Self
+
+import numpy as np
+from msgspec import structs
+
+from moorage.api.selectors import SelectorError
+from moorage.errors import PluginError
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends
+from moorage.framework.verdicts import SKIP, Reject, Skip
+from moorage.plugins import pod_topology_spread as today
+from moorage.plugins.pod_topology_spread import REASON, REASON_LABEL, SYSTEM_DEFAULTS
+from moorage.plugins.spread_scoring import HOSTNAME, SET_ASIDE, normalize_spread
+from moorage.plugins.v1_21.siblings import live_pods, sibling_selector
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.domains import domain_ids
+from moorage.state.labels import Ids
+from moorage.state.node_matching import required_node_affinity_rows
+from moorage.state.pod_info import PodInfo
+from moorage.state.spread_constraint import SpreadConstraint, compile_spread_constraint
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = ["PodTopologySpread", "PodTopologySpreadArgs"]
+
+#: What upstream starts its search for the least count from; it stays that where no domain counts.
+_NO_LEAST = 2**31 - 1
+
+
+class PodTopologySpreadArgs(today.PodTopologySpreadArgs, frozen=True):
+    """As today, but what ``defaultingType`` is when left out hangs on the constraints and on a gate."""
+
+    defaulting_type: str = ""
+
+    def completed(self, gates: FeatureGates) -> Self:
+        if self.defaulting_type:
+            return self
+        system = gates["DefaultPodTopologySpread"] and not self.default_constraints
+        return structs.replace(self, defaulting_type="System" if system else "List")
+
+
+@dataclass(frozen=True, slots=True)
+class _Spread:
+    """One DoNotSchedule constraint. ``domains`` (values,) are those that count, ``counts`` (values,) the pods in each.
+
+    ``labelled`` (rows,) are the nodes with the labels of all constraints: what-ifs on others change nothing.
+    """
+
+    constraint: SpreadConstraint
+    labelled: BoolArray
+    domains: BoolArray
+    counts: IntArray
+    own: int
+
+    def crowded(self) -> BoolArray:
+        """Say for each domain whether one more pod there would exceed ``maxSkew``; shape (values,)."""
+        least = int(self.counts[self.domains].min(initial=_NO_LEAST))
+        return self.counts + self.own - least > self.constraint.max_skew
+
+    def shifted(self, other: PodInfo, node: NodeInfo, by: int) -> _Spread:
+        """Return the counts with ``other`` come to (+1) or gone from (-1) a node."""
+        domain = node.domain(self.constraint.topology_key)
+        counted = self.labelled[node.row] and self.domains[domain] and self.constraint.selector.matches(other.labels)
+        if not counted:
+            return self
+        counts = self.counts.copy()
+        counts[domain] += by
+        return replace(self, counts=counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Weighed:
+    """One ScheduleAnyway constraint: what a pod weighs, and pods by domain, shape (values,). Host names have no counts."""
+
+    constraint: SpreadConstraint
+    weight: float
+    counts: IntArray | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Preference:
+    """What Score needs. Nodes without the labels of all constraints are set aside."""
+
+    namespace: str
+    weighed: tuple[_Weighed, ...]
+
+
+class PodTopologySpread:
+    """See the module's description."""
+
+    name = "PodTopologySpread"
+    depends = Depends.CLUSTER
+    Args = PodTopologySpreadArgs
+
+    def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
+        args = args or PodTopologySpreadArgs(defaulting_type="System")
+        defaults = SYSTEM_DEFAULTS if args.defaulting_type == "System" else args.default_constraints
+        self._defaults = tuple(compile_spread_constraint(constraint, {}) for constraint in defaults)
+
+    def _constraints(self, pod: PodInfo, snapshot: Snapshot, required: bool) -> list[SpreadConstraint]:
+        """Return the pod's own constraints of one kind, or if it has none of any kind, the default ones."""
+        own = pod.spec.topology_spread_constraints
+        if own:
+            try:
+                compiled = [compile_spread_constraint(constraint, {}) for constraint in own]
+            except SelectorError as error:
+                raise PluginError(self.name, f"cannot read the topology spread constraints of {pod.key}: {error}") from error
+            return [constraint for constraint in compiled if constraint.required is required]
+        wanted = [constraint for constraint in self._defaults if constraint.required is required]
+        selector = sibling_selector(pod, snapshot) if wanted else None
+        if selector is None or selector.is_empty:
+            return []
+        return [constraint._replace(selector=selector) for constraint in wanted]
+
+    # -- filter -------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[_Spread, ...] | Skip:
+        constraints = self._constraints(pod, snapshot, required=True)
+        if not constraints:
+            return SKIP
+        nodes = snapshot.nodes
+        labelled = _rows_with(nodes, [constraint.topology_key for constraint in constraints])
+        counting = labelled & required_node_affinity_rows(pod, nodes)
+        return tuple(_counted(constraint, pod, nodes, labelled, counting) for constraint in constraints)
+
+    def add_pod(self, spreads: tuple[_Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo) -> tuple[_Spread, ...]:
+        return _shifted(spreads, pod, other, node, 1)
+
+    def remove_pod(self, spreads: tuple[_Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo) -> tuple[_Spread, ...]:
+        return _shifted(spreads, pod, other, node, -1)
+
+    def filter(self, spreads: tuple[_Spread, ...], nodes: NodeView) -> Iterator[Reject]:
+        """Judge constraint by constraint: the first that a node fails is its reason."""
+        unlabelled, skewed = nodes.false(), nodes.false()
+        for spread in spreads:
+            ids = domain_ids(nodes, spread.constraint.topology_key)
+            unlabelled |= (ids == 0) & ~skewed
+            skewed |= spread.crowded()[ids] & ~unlabelled
+        if unlabelled.any():
+            yield Reject(unlabelled, REASON_LABEL, unresolvable=True)
+        if skewed.any():
+            yield Reject(skewed, REASON)
+
+    # -- score --------------------------------------------------------------------------------------------------------
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> _Preference:
+        constraints = self._constraints(pod, snapshot, required=False)
+        keys = [constraint.topology_key for constraint in constraints]
+        nodes = snapshot.nodes
+        counting = _rows_with(nodes, keys) & required_node_affinity_rows(pod, nodes)
+        scored = _rows_with(feasible, keys)
+        weighed = tuple(_weighed(constraint, pod, nodes, counting, feasible, scored) for constraint in constraints)
+        return _Preference(pod.namespace, weighed)
+
+    def score(self, preference: _Preference, nodes: NodeView) -> IntArray:
+        total = np.zeros(len(nodes), dtype=np.float64)
+        labelled = np.ones(len(nodes), dtype=bool)
+        for constraint, weight, by_domain in ((one.constraint, one.weight, one.counts) for one in preference.weighed):
+            ids = domain_ids(nodes, constraint.topology_key)
+            there = np.not_equal(ids, 0)
+            counts = live_pods(preference.namespace, constraint.selector, nodes) if by_domain is None else by_domain[ids]
+            total += np.where(there, counts * weight + float(constraint.max_skew - 1), 0.0)
+            labelled &= there
+        return np.where(labelled, total.astype(np.int64), SET_ASIDE)
+
+    def normalize(self, preference: _Preference, scores: IntArray) -> IntArray:
+        return normalize_spread(scores)
+
+
+def _rows_with(nodes: NodeView, keys: Iterable[str]) -> BoolArray:
+    """Say for each row whether its node has every one of these labels."""
+    mask = np.ones(len(nodes), dtype=bool)
+    for key in keys:
+        mask &= domain_ids(nodes, key) != 0
+    return mask
+
+
+def _folded(nodes: NodeView, key: str) -> Ids:
+    """Return the domain of each row, where having no label and having it with an empty value are one domain."""
+    ids = domain_ids(nodes, key)
+    empty = nodes.label(key).find("")
+    return ids if empty < 0 else np.where(ids == 0, np.int32(empty), ids)
+
+
+def _counted(constraint: SpreadConstraint, pod: PodInfo, nodes: NodeView, labelled: BoolArray, counting: BoolArray) -> _Spread:
+    ids = _folded(nodes, constraint.topology_key)
+    values = len(nodes.label(constraint.topology_key).values)
+    domains = np.bincount(ids[counting], minlength=values) > 0
+    pods = np.bincount(ids, weights=live_pods(pod.namespace, constraint.selector, nodes), minlength=values)
+    counts = np.where(domains, pods, 0).astype(np.int64)
+    return _Spread(constraint, labelled, domains, counts, int(constraint.selector.matches(pod.labels)))
+
+
+def _shifted(spreads: tuple[_Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo, by: int) -> tuple[_Spread, ...]:
+    if other.namespace != pod.namespace:
+        return spreads
+    return tuple(spread.shifted(other, node, by) for spread in spreads)
+
+
+def _weighed(
+    constraint: SpreadConstraint, pod: PodInfo, nodes: NodeView, counting: BoolArray, feasible: NodeView, scored: BoolArray
+) -> _Weighed:
+    key = constraint.topology_key
+    if key == HOSTNAME:
+        return _Weighed(constraint, log(int(np.count_nonzero(scored)) + 2), None)
+    values = len(nodes.label(key).values)
+    domains = np.bincount(_folded(feasible, key)[scored], minlength=values) > 0
+    pods = live_pods(pod.namespace, constraint.selector, nodes) * counting
+    counts = np.bincount(_folded(nodes, key), weights=pods, minlength=values).astype(np.int64)
+    return _Weighed(constraint, log(int(np.count_nonzero(domains)) + 2), counts)

@@ -1,0 +1,74 @@
+"""RequestedToCapacityRatio: score nodes by a function of how much of their resources would be in use.
+
+The function is drawn as points, straight lines between them. What is in use is rounded up to whole percents; a resource that
+the node does not offer counts as in use entirely.
+
+Reads     requests of containers and init containers, and overhead; what nodes offer, what the pods on them request
+Scores    the weighted mean over those listed resources whose function is above 0, rounded to the nearest
+Source    kube-scheduler 1.21, plugins/noderesources/requested_to_capacity_ratio.go
+"""
+
+from __future__ import annotations
+
+from typing import Self
+
+import numpy as np
+from msgspec import structs
+
+from moorage.errors import Fault
+from moorage.framework.args import PluginArgs
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends, Signature
+from moorage.plugins.scoring_strategies import UtilizationPoint, shape_faults, sub_path, utilization_table
+from moorage.plugins.v1_21.allocation import CPU_AND_MEMORY, ResourceSpec, allocation, resource_faults, scored_signature
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["RequestedToCapacityRatio", "RequestedToCapacityRatioArgs"]
+
+
+class RequestedToCapacityRatioArgs(PluginArgs, frozen=True):
+    """The points of the function, and which resources count how much. A Policy that lists no resources counts none."""
+
+    shape: tuple[UtilizationPoint, ...] = ()
+    resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
+
+    def completed(self, gates: FeatureGates) -> Self:
+        del gates
+        return self if self.resources else structs.replace(self, resources=CPU_AND_MEMORY)
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        del gates
+        return [*shape_faults(self.shape, sub_path(path, "shape")), *resource_faults(self.resources, path, most=None)]
+
+
+class RequestedToCapacityRatio:
+    """See the module's description. Its arguments must be given: without points there is no function."""
+
+    name = "RequestedToCapacityRatio"
+    Args = RequestedToCapacityRatioArgs
+    depends = Depends.ROW
+
+    def __init__(self, args: RequestedToCapacityRatioArgs) -> None:
+        self._weights = {resource.name: resource.weight for resource in args.resources}
+        self._table = utilization_table(args.shape)
+
+    def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
+        total, weights = nodes.zeros(), nodes.zeros()
+        for resource, weight in self._weights.items():
+            scores = self._table[_percent_in_use(*allocation(pod, resource, nodes))]
+            total += weight * scores
+            weights += weight * (scores > 0)
+        weights = np.maximum(weights, 1)
+        mean: IntArray = (2 * total + weights) // (2 * weights)
+        return mean
+
+    def sign(self, pod: PodInfo) -> Signature:
+        return scored_signature(pod, list(self._weights))
+
+
+def _percent_in_use(requested: IntArray, capacity: IntArray) -> IntArray:
+    left = np.maximum(capacity - requested, 0)
+    percent: IntArray = 100 - left * 100 // np.maximum(capacity, 1)
+    return percent

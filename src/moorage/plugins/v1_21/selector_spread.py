@@ -1,0 +1,82 @@
+"""SelectorSpread: prefer nodes and zones with fewer pods of the same service or controller.
+
+A pod's siblings are the live pods of its namespace that everything which selects the pod selects too: services, replication
+controllers, replica sets, stateful sets. A pod with topology spread constraints of its own is none of this rule's business.
+
+Reads     labels and namespace of the pod; services, replication controllers, replica sets, stateful sets; counts of placed pods
+Scores    siblings on the node; then the share by which the node has fewer than the fullest one, a third of the score, and
+          by which its zone has fewer than the fullest zone, two thirds; the node alone where it has no zone
+Source    kube-scheduler 1.21, plugins/selectorspread/selector_spread.go
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from moorage.api.selectors import Selector
+from moorage.framework.points import Depends
+from moorage.plugins.v1_21.siblings import live_pods, sibling_selector
+from moorage.plugins.v1_21.zones import Zones
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.labels import Ids
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["SelectorSpread", "spread_scores"]
+
+_MAX_SCORE = 100.0
+#: How much of the score the zone decides, where there are zones.
+_ZONE_WEIGHT = 2.0 / 3.0
+
+
+class Siblings(NamedTuple):
+    """Whom to count. ``selector`` is None for a pod that brings its own spread constraints."""
+
+    namespace: str
+    selector: Selector | None
+
+
+class SelectorSpread:
+    """See the module's description."""
+
+    name = "SelectorSpread"
+    depends = Depends.CLUSTER
+
+    def __init__(self) -> None:
+        self._zones = Zones()
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Siblings:
+        del feasible
+        own = bool(pod.spec.topology_spread_constraints)
+        return Siblings(pod.namespace, None if own else sibling_selector(pod, snapshot))
+
+    def score(self, siblings: Siblings, nodes: NodeView) -> IntArray:
+        if siblings.selector is None or siblings.selector.is_empty:
+            return nodes.zeros()
+        return live_pods(siblings.namespace, siblings.selector, nodes).astype(np.int64)
+
+    def normalize_over(self, siblings: Siblings, scores: IntArray, nodes: NodeView) -> IntArray:
+        return scores if siblings.selector is None else spread_scores(scores, self._zones.ids(nodes))
+
+
+def spread_scores(counts: IntArray, zones: Ids) -> IntArray:
+    """Turn siblings on each node into scores: the fewer, here and in the zone, the higher.
+
+    Shapes  counts (n,) int64, zones (n,) with 0 for none; returns (n,) int64, 0-100
+    Rounds  towards zero, after float64 arithmetic in kube-scheduler's order of operations
+    Source  selectorspread/selector_spread.go, NormalizeScore
+    """
+    scores = _fewer_than_most(counts, counts)
+    in_zone = np.bincount(zones, weights=counts * (zones != 0)).astype(np.int64)
+    mixed = scores * (1.0 - _ZONE_WEIGHT) + _ZONE_WEIGHT * _fewer_than_most(in_zone[zones], in_zone)
+    return np.where(zones != 0, mixed, scores).astype(np.int64)
+
+
+def _fewer_than_most(counts: IntArray, among: IntArray) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    most = int(among.max(initial=0))
+    if most == 0:
+        return np.full(len(counts), _MAX_SCORE)
+    return _MAX_SCORE * ((most - counts).astype(np.float64) / float(most))

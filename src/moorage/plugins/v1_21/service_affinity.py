@@ -1,0 +1,141 @@
+"""ServiceAffinity: keep the pods of a service on nodes that share the values of some labels; spread them over others.
+
+What a pod's nodeSelector says of the affinity labels goes. For those that it leaves open, a pod that any service selects
+follows the first of the placed pods that carry all of its labels: nodes must have that pod's node's values. Of several services
+that select a pod the one whose name sorts first is scored by (kube-scheduler takes any).
+
+Reads     labels, namespace and nodeSelector of the pod; services; counts of placed pods; labels of nodes
+Rejects   nodes with other values of the affinity labels; evicting pods might help
+Scores    live pods of the service on the node; then, for each label of ``antiAffinityLabelsPreference``, the share of them that
+          is elsewhere than under the node's value, averaged over the labels
+Source    kube-scheduler 1.21, plugins/serviceaffinity/service_affinity.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from moorage.api.selectors import selector_from_map
+from moorage.cycle.sampling import NodeOrder
+from moorage.framework.args import PluginArgs
+from moorage.framework.points import Depends
+from moorage.framework.verdicts import Reject
+from moorage.plugins.v1_21.siblings import live_pods
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.counts import Counts, MatchTerm, PodMatcher
+from moorage.state.domains import domain_ids, domain_sums
+from moorage.state.node_matching import rows_labelled
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = ["REASON", "ServiceAffinity", "ServiceAffinityArgs"]
+
+# kube-scheduler's own text, kept word for word: people search their events for it.
+REASON = "node(s) didn't match service affinity"
+
+
+class ServiceAffinityArgs(PluginArgs, frozen=True):
+    """Keys of node labels: those to share, and those to spread over."""
+
+    affinity_labels: tuple[str, ...] = ()
+    anti_affinity_labels_preference: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kin:
+    """Placed pods of the namespace with all the pod's labels: the first of them is the one to follow.
+
+    ``counts`` (rows,) is how many were on each row at first; ``came`` are the rows that such pods came to since, in a what-if.
+    """
+
+    pod: PodInfo
+    snapshot: Snapshot
+    matcher: PodMatcher
+    counts: Counts
+    came: tuple[int, ...] = ()
+
+    def first_row(self) -> int | None:
+        """Return the row of the first of them, nodes taken in kube-scheduler's order; None if there are none."""
+        if self.counts.any():
+            order = NodeOrder().rows(self.snapshot.table)
+            return int(order[(self.counts[order] > 0).argmax()])
+        return self.came[0] if self.came else None
+
+
+class ServiceAffinity:
+    """See the module's description."""
+
+    name = "ServiceAffinity"
+    depends = Depends.CLUSTER
+    Args = ServiceAffinityArgs
+
+    def __init__(self, args: ServiceAffinityArgs | None = None) -> None:
+        args = args or ServiceAffinityArgs()
+        self._shared = args.affinity_labels
+        self._spread = args.anti_affinity_labels_preference
+
+    # -- filter -------------------------------------------------------------------------------------------------------
+
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Kin:
+        matcher = PodMatcher((MatchTerm(frozenset([pod.namespace]), selector_from_map(pod.labels)),))
+        return Kin(pod, snapshot, matcher, snapshot.nodes.pods_matching(matcher).copy())
+
+    def add_pod(self, kin: Kin, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Kin:
+        return replace(kin, came=(*kin.came, node.row)) if kin.matcher.matches(other) else kin
+
+    def remove_pod(self, kin: Kin, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Kin:
+        if not kin.matcher.matches(other):
+            return kin
+        if kin.counts[node.row]:
+            counts = kin.counts.copy()
+            counts[node.row] -= 1
+            return replace(kin, counts=counts)
+        left = list(kin.came)
+        if node.row in left:
+            left.remove(node.row)
+        return replace(kin, came=tuple(left))
+
+    def filter(self, kin: Kin, nodes: NodeView) -> Iterator[Reject]:
+        if self._shared:
+            refused = ~rows_labelled(self._wanted(kin), nodes)
+            if refused.any():
+                yield Reject(refused, REASON)
+
+    def _wanted(self, kin: Kin) -> Mapping[str, str]:
+        """Return the labels that a node must have."""
+        asked = kin.pod.spec.node_selector
+        wanted = {key: asked[key] for key in self._shared if key in asked}
+        if len(wanted) < len(self._shared) and kin.snapshot.services_selecting(kin.pod):
+            row = kin.first_row()
+            there = {} if row is None else kin.snapshot.table.nodes[row].labels
+            wanted = {key: there[key] for key in self._shared if key in there} | wanted
+        return wanted
+
+    # -- score --------------------------------------------------------------------------------------------------------
+
+    def score(self, kin: Kin | PodInfo, nodes: NodeView) -> IntArray:
+        pod = kin.pod if isinstance(kin, Kin) else kin
+        services = nodes.snapshot.services_selecting(pod)
+        if not services:
+            return nodes.zeros()
+        service = min(services, key=lambda one: one.metadata.name)
+        return live_pods(pod.namespace, selector_from_map(service.spec.selector), nodes).astype(np.int64)
+
+    def normalize_over(self, kin: Kin | PodInfo, scores: IntArray, nodes: NodeView) -> IntArray:
+        """Score each node by how many of the service's pods are not under its value of each label.
+
+        Rounds  towards zero at the end, after float64 arithmetic in kube-scheduler's order of operations
+        Source  serviceaffinity/service_affinity.go, updateNodeScoresForLabel
+        """
+        total = np.zeros(len(scores), dtype=np.float64)
+        pods = int(scores.sum())
+        for key in self._spread:
+            ids = domain_ids(nodes, key)
+            here = domain_sums(nodes, key, scores)[ids]
+            elsewhere = 100.0 * ((pods - here).astype(np.float64) / float(pods)) if pods else np.full(len(scores), 100.0)
+            total += np.where(ids != 0, elsewhere / float(len(self._spread)), 0.0)
+        return total.astype(np.int64)

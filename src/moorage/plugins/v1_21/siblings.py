@@ -1,0 +1,62 @@
+"""The selector of a pod's siblings, as 1.21 found it: of everything that would select the pod, owner or not.
+
+Services, replication controllers, replica sets and stateful sets of the pod's namespace count if their selectors take the pod.
+(Today it is the controller that the pod names.)
+
+Source  kube-scheduler 1.21, plugins/helper/spread.go; client-go, listers/{core,apps}/v1/*_expansion.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from moorage.api.core import ReplicationController
+from moorage.api.meta import LabelSelector
+from moorage.api.selectors import NOTHING, Requirement, Selector, SelectorError, compile_label_selector, selector_from_map
+from moorage.api.workloads import ReplicaSet, StatefulSet
+from moorage.state.cluster import Snapshot
+from moorage.state.counts import Counts, MatchTerm, PodMatcher
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["live_pods", "sibling_selector"]
+
+
+def sibling_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
+    """Return all that whatever selects the pod asks for, together; empty if nothing selects it."""
+    labels: dict[str, str] = {}
+    for service in snapshot.services_selecting(pod):
+        labels |= service.spec.selector
+    if not pod.labels:
+        return selector_from_map(labels)
+    for controller in snapshot.objects(ReplicationController).values():
+        asked = controller.spec.selector
+        if controller.metadata.namespace == pod.namespace and asked and selector_from_map(asked).matches(pod.labels):
+            labels |= asked
+    replica_sets = (
+        one.spec.selector for one in snapshot.objects(ReplicaSet).values() if one.metadata.namespace == pod.namespace
+    )
+    stateful_sets = (
+        one.spec.selector for one in snapshot.objects(StatefulSet).values() if one.metadata.namespace == pod.namespace
+    )
+    more = (*_asked_by(replica_sets, pod), *_asked_by(stateful_sets, pod))
+    return Selector((*selector_from_map(labels).requirements, *more))
+
+
+def _asked_by(selectors: Iterable[LabelSelector | None], pod: PodInfo) -> tuple[Requirement, ...]:
+    """Return what those selectors that take the pod ask for; nothing if one is malformed that might have taken it."""
+    close = [one for one in selectors if one is not None and one.match_labels.items() <= pod.labels.items()]
+    try:
+        compiled = [compile_label_selector(selector) for selector in close]
+    except SelectorError:
+        return ()
+    return tuple(asked for one in compiled if one.matches(pod.labels) for asked in one.requirements)
+
+
+def live_pods(namespace: str, selector: Selector, nodes: NodeView) -> Counts:
+    """Return how many pods of a namespace on each row the selector takes, those that are being deleted aside."""
+    if selector == NOTHING:
+        return np.zeros(len(nodes), dtype=np.int32)
+    return nodes.pods_matching(PodMatcher((MatchTerm(frozenset([namespace]), selector),), live_only=True))

@@ -1,0 +1,47 @@
+"""TaintToleration, as 1.21 had it: as today, but a refusal names the taint.
+
+Reads     the pod's tolerations; nodes' taints
+Rejects   nodes with a NoSchedule or NoExecute taint that no toleration covers, naming the first; evicting pods would not help
+Scores    fewer untolerated PreferNoSchedule taints higher: the node with the most gets 0, one with none 100
+Source    kube-scheduler 1.21, plugins/tainttoleration/taint_toleration.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from moorage.api.core import Taint
+from moorage.api.taints import find_untolerated
+from moorage.framework.verdicts import Reject
+from moorage.plugins import taint_toleration as today
+from moorage.state.pod_info import PodInfo
+from moorage.state.taint_matching import DO_NOT_SCHEDULE
+from moorage.state.view import NodeView
+
+__all__ = ["TaintToleration"]
+
+# kube-scheduler's own text, kept word for word: people search their events for it.
+REASON = "node(s) had taint {{{}: {}}}, that the pod didn't tolerate"
+
+
+class TaintToleration(today.TaintToleration):
+    """See the module's description."""
+
+    def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
+        reasons: list[str] = []
+
+        def refused_for(taints: tuple[Taint, ...]) -> int:
+            """Number the reasons from 1, in the order they are met; 0 is no reason."""
+            taint = find_untolerated(taints, pod.spec.tolerations, DO_NOT_SCHEDULE)
+            if taint is None:
+                return 0
+            reason = REASON.format(taint.key, taint.value)
+            if reason not in reasons:
+                reasons.append(reason)
+            return reasons.index(reason) + 1
+
+        numbers = nodes.taints.spread(nodes.ids(nodes.taints), refused_for, np.int64)
+        for number, reason in enumerate(reasons, start=1):
+            yield Reject(np.equal(numbers, number), reason, unresolvable=True)

@@ -1,0 +1,57 @@
+"""The zone of each node, as 1.21 told them apart: by region and zone, the labels of old before those of today.
+
+Source  component-helpers 0.21, node/topology/helpers.go, GetZoneKey
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from moorage.state.labels import Ids
+from moorage.state.table import NodeTable
+from moorage.state.view import NodeView
+
+__all__ = ["Zones", "zone_of"]
+
+_ZONE = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
+_REGION = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
+
+
+def zone_of(labels: Mapping[str, str]) -> tuple[str, str] | None:
+    """Return region and zone; None for a node that has neither."""
+    region, zone = (labels.get(old, labels.get(new, "")) for old, new in (_REGION, _ZONE))
+    return (region, zone) if region or zone else None
+
+
+@dataclass(slots=True)
+class _Kept:
+    """Zones of all rows, good for as long as ``version`` is the table's count of changed nodes."""
+
+    version: int
+    ids: Ids
+
+
+class Zones:
+    """Zones as small numbers from 1; 0 is no zone. Worked out again when a node comes, goes or changes."""
+
+    def __init__(self) -> None:
+        self._kept: WeakKeyDictionary[NodeTable, _Kept] = WeakKeyDictionary()
+
+    def ids(self, nodes: NodeView) -> Ids:
+        """Return the zone of each row of the view, shape (rows,)."""
+        table = nodes.table
+        kept = self._kept.get(table)
+        if kept is None or kept.version != table.changes.nodes:
+            kept = self._kept[table] = _Kept(table.changes.nodes, _numbered(table))
+        ids: Ids = nodes.take(kept.ids)
+        return ids
+
+
+def _numbered(table: NodeTable) -> Ids:
+    known: dict[tuple[str, str] | None, int] = {None: 0}
+    zones = (zone_of(node.labels) for node in table.nodes)
+    return np.fromiter((known.setdefault(zone, len(known)) for zone in zones), dtype=np.int32, count=len(table))

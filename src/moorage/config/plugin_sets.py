@@ -18,7 +18,7 @@ from moorage.api.integers import INT64_MAX, INT64_MIN
 from moorage.config.document import PluginRef, Plugins, PluginSet
 from moorage.errors import Fault
 
-__all__ = ["ALL_POINTS", "Expansion", "expand", "merge"]
+__all__ = ["ALL_POINTS", "Expansion", "expand", "faults_at", "merge", "quoted"]
 
 #: Every extension point that a profile may configure, in the order kube-scheduler visits them.
 ALL_POINTS: Final = (
@@ -73,7 +73,7 @@ def expand(
     found.faults += _unknown_in_multi_point(given, multi_point, catalogue, path)
     for point in ALL_POINTS:
         here = given.at(point)
-        found.faults += _faults_at(point, here, catalogue, f"{path}.{point}")
+        found.faults += faults_at(point, here, catalogue, f"{path}.{point}")
         spread = _spread(point, here, multi_point, catalogue)
         found.faults += _repeats(spread, f"{path}.multiPoint", point, given.multi_point)
         found.points[point] = _in_order(here, spread, {plugin.name for plugin in multi_point.enabled})
@@ -133,7 +133,8 @@ def _wrapped(number: int) -> int:
 # -- faults -------------------------------------------------------------------------------------------------------------
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Return a text as Go's ``%q`` writes it."""
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -142,19 +143,18 @@ def _interface(point: str) -> str:
     return f"{point[0].upper()}{point[1:]}Plugin"
 
 
-def _faults_at(point: str, here: PluginSet, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Iterator[Fault]:
+def faults_at(point: str, here: PluginSet, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Iterator[Fault]:
+    """Yield what is wrong with the plugins that one point enables, each by itself."""
     seen: set[str] = set()
     for i, plugin in enumerate(here.enabled):
         at, name = f"{path}.enabled[{i}]", plugin.name
         if name not in catalogue:
-            yield Fault("Not found", at, f"{_interface(point)} {_quoted(name)} does not exist", name)
+            yield Fault("Not found", at, f"{_interface(point)} {quoted(name)} does not exist", name)
         elif point not in catalogue[name]:
-            text = f"plugin {_quoted(name)} does not extend {_interface(point)} plugin; it runs at {', '.join(catalogue[name])}"
+            text = f"plugin {quoted(name)} does not extend {_interface(point)} plugin; it runs at {', '.join(catalogue[name])}"
             yield Fault("Invalid value", at, text, name)
         elif name in seen:
-            yield Fault(
-                "Duplicate value", at, f"plugin {_quoted(name)} already registered as {_quoted(_interface(point))}", name
-            )
+            yield Fault("Duplicate value", at, f"plugin {quoted(name)} already registered as {quoted(_interface(point))}", name)
         seen.add(name)
 
 
@@ -165,14 +165,14 @@ def _unknown_in_multi_point(
     for name in dict.fromkeys(plugin.name for plugin in merged.enabled):
         if name not in catalogue and visited is not None:
             at = _place_in(given.multi_point, name, f"{path}.multiPoint")
-            yield Fault("Not found", at, f"{_interface(visited)} {_quoted(name)} does not exist", name)
+            yield Fault("Not found", at, f"{_interface(visited)} {quoted(name)} does not exist", name)
 
 
 def _repeats(spread: tuple[str, ...], path: str, point: str, given: PluginSet) -> Iterator[Fault]:
     seen: set[str] = set()
     for name in spread:
         if name in seen:
-            text = f"plugin {_quoted(name)} already registered as {_quoted(_interface(point))}"
+            text = f"plugin {quoted(name)} already registered as {quoted(_interface(point))}"
             yield Fault("Duplicate value", _place_in(given, name, path), text, name)
         seen.add(name)
 
@@ -184,7 +184,7 @@ def _place_in(given: PluginSet, name: str, path: str) -> str:
 
 
 def _faults_of_the_whole(points: Mapping[str, tuple[str, ...]], path: str, scheduler_name: str) -> Iterator[Fault]:
-    profile = f"profile with scheduler name {_quoted(scheduler_name)}"
+    profile = f"profile with scheduler name {quoted(scheduler_name)}"
     sorts = points["queueSort"]
     if len(sorts) != 1:
         text = f"only one queue sort plugin required for {profile}, but got {len(sorts)}"

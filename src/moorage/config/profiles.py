@@ -14,10 +14,10 @@ from typing import Any
 
 from msgspec import structs
 
+from moorage.config.api_versions import V1, ApiVersion
 from moorage.config.decoding import fields_of
 from moorage.config.document import Configuration, Profile
-from moorage.config.plugin_sets import ALL_POINTS, Expansion, expand
-from moorage.config.release_1_36 import CHECKED_WHEN_LOADED, PLUGIN_POINTS, default_plugins
+from moorage.config.plugin_sets import ALL_POINTS, Expansion
 from moorage.errors import ConfigError, Fault
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import POINTS
@@ -36,6 +36,7 @@ class ResolvedProfile:
     ``weights``  score plugin → what its score counts
     ``args``     plugin → its arguments, for the plugins that run and have some
     ``missing``  plugins that run in kube-scheduler and are not registered here
+    ``run_all_filters``  a node is asked about by every Filter plugin, even after one has refused it
     """
 
     scheduler_name: str
@@ -44,50 +45,69 @@ class ResolvedProfile:
     weights: Mapping[str, int]
     args: Mapping[str, object]
     missing: tuple[str, ...] = ()
+    run_all_filters: bool = False
 
 
-def resolve(configuration: Configuration, registry: Registry, gates: FeatureGates) -> tuple[ResolvedProfile, ...]:
+def resolve(
+    configuration: Configuration, registry: Registry, gates: FeatureGates, version: ApiVersion = V1
+) -> tuple[ResolvedProfile, ...]:
     """Return the profiles of a configuration that was loaded, in its order.
 
     Raises  ConfigError with every fault that kube-scheduler would refuse to start with
     """
-    expansions = _expansions(configuration, registry, gates)
-    faults = list(_faults(configuration, registry, gates, expansions))
+    expansions = _expansions(configuration, registry, gates, version)
+    faults = list(_faults(configuration, registry, gates, expansions, version))
     if faults:
         raise ConfigError("the profiles cannot be built:", faults)
     return tuple(
-        _resolved(configuration, profile, expansion, registry, gates)
+        resolved(configuration, profile, expansion, registry, gates)
         for profile, expansion in zip(configuration.profiles, expansions, strict=True)
     )
 
 
-def resolution_faults(configuration: Configuration, registry: Registry, gates: FeatureGates) -> list[Fault]:
+def resolution_faults(
+    configuration: Configuration, registry: Registry, gates: FeatureGates, version: ApiVersion = V1
+) -> list[Fault]:
     """Return what would keep ``resolve`` from building the profiles."""
-    return list(_faults(configuration, registry, gates, _expansions(configuration, registry, gates)))
+    expansions = _expansions(configuration, registry, gates, version)
+    return list(_faults(configuration, registry, gates, expansions, version))
 
 
-def catalogue(registry: Registry) -> dict[str, tuple[str, ...]]:
+def catalogue(registry: Registry, version: ApiVersion = V1) -> dict[str, tuple[str, ...]]:
     """Return every plugin that may be named, and the extension points it implements.
 
     Points that only pod groups have are the release's word: no plugin here runs at them yet.
     """
-    found = dict(PLUGIN_POINTS)
+    found = dict(version.plugin_points)
     for name, points in registry.points().items():
-        found[name] = (*points, *(point for point in PLUGIN_POINTS.get(name, ()) if point not in POINTS))
+        known = version.plugin_points.get(name)
+        found[name] = points if known is None else tuple(point for point in known if point in points or point not in POINTS)
     return found
 
 
-def _expansions(configuration: Configuration, registry: Registry, gates: FeatureGates) -> list[Expansion]:
-    known, defaults = catalogue(registry), default_plugins(gates)
-    return [
-        expand(profile.plugins, defaults, known, f"profiles[{i}].plugins", profile.scheduler_name or "")
-        for i, profile in enumerate(configuration.profiles)
+def _expansions(configuration: Configuration, registry: Registry, gates: FeatureGates, version: ApiVersion) -> list[Expansion]:
+    known = catalogue(registry, version)
+    found = [
+        version.expand(profile, gates, known, f"profiles[{i}].plugins") for i, profile in enumerate(configuration.profiles)
     ]
+    for expansion in found:
+        add_own_points(expansion, registry, version.plugin_points)
+    return found
 
 
-def _resolved(
+def add_own_points(found: Expansion, registry: Registry, known: Mapping[str, tuple[str, ...]]) -> None:
+    """Let plugins prepare what they filter and score by, where they do so here and did not in the release (``known``)."""
+    implemented = registry.points()
+    for point, before in (("filter", "preFilter"), ("score", "preScore")):
+        here = found.points[point]
+        gained = [name for name in here if before in implemented.get(name, ()) and before not in known.get(name, (before,))]
+        found.points[before] = (*found.points[before], *gained)
+
+
+def resolved(
     configuration: Configuration, profile: Profile, found: Expansion, registry: Registry, gates: FeatureGates
 ) -> ResolvedProfile:
+    """Return a profile whose plugins have been worked out, with their arguments."""
     running = _running(found)
     return ResolvedProfile(
         scheduler_name=profile.scheduler_name or "",
@@ -152,13 +172,13 @@ def _ignored_by_extenders(configuration: Configuration) -> tuple[str, ...]:
 
 
 def _faults(
-    configuration: Configuration, registry: Registry, gates: FeatureGates, expansions: list[Expansion]
+    configuration: Configuration, registry: Registry, gates: FeatureGates, expansions: list[Expansion], version: ApiVersion
 ) -> Iterator[Fault]:
     for i, (profile, found) in enumerate(zip(configuration.profiles, expansions, strict=True)):
         yield from _extender_faults(configuration, profile, f"profiles[{i}].pluginConfig")
         yield from _repeated_configs(profile, f"profiles[{i}].pluginConfig")
         yield from found.faults
-        yield from _args_faults(configuration, profile, found, registry, gates, f"profiles[{i}]")
+        yield from _args_faults(configuration, profile, found, registry, gates, version.checked, f"profiles[{i}]")
     yield from _unlike_each_other(configuration, expansions)
 
 
@@ -183,8 +203,9 @@ def _repeated_configs(profile: Profile, path: str) -> Iterator[Fault]:
 
 
 def _args_faults(
-    configuration: Configuration, profile: Profile, found: Expansion, registry: Registry, gates: FeatureGates, path: str
-) -> Iterator[Fault]:
+    configuration: Configuration, profile: Profile, found: Expansion, registry: Registry, gates: FeatureGates,
+    checked: frozenset[str], path: str,
+) -> Iterator[Fault]:  # fmt: skip
     """Check arguments that kube-scheduler only looks at when it builds the plugin: those of plugins that run."""
     index = {config.name: i for i, config in reversed(list(enumerate(profile.plugin_config)))}
     running = _running(found)
@@ -195,7 +216,7 @@ def _args_faults(
             yield Fault("Required value", f"{path}.pluginConfig", f"plugin {name} needs arguments: {', '.join(needed)}")
     args = _args(configuration, profile, running, registry, gates)
     for name, value in args.items():
-        if name not in CHECKED_WHEN_LOADED and name in index and hasattr(value, "faults"):
+        if name not in checked and name in index and hasattr(value, "faults"):
             yield from value.faults(f"{path}.pluginConfig[{index[name]}].args", gates)
 
 

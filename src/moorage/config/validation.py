@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from moorage.api.durations import format_duration
+from moorage.config.api_versions import V1, ApiVersion
 from moorage.config.document import ClientConnection, Configuration, LeaderElection, PluginSet, Profile
 from moorage.config.extender_validation import extender_faults
-from moorage.config.release_1_36 import API_VERSION, CHECKED_WHEN_LOADED, REMOVED_PLUGINS
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import POINTS
@@ -22,17 +22,17 @@ from moorage.framework.points import POINTS
 __all__ = ["validation_faults"]
 
 
-def validation_faults(configuration: Configuration, gates: FeatureGates) -> list[Fault]:
+def validation_faults(configuration: Configuration, gates: FeatureGates, version: ApiVersion = V1) -> list[Fault]:
     """Return all that is wrong with a configuration whose defaults are applied. Its profiles are not resolved yet."""
-    return list(_faults(configuration, gates))
+    return list(_faults(configuration, gates, version))
 
 
-def _faults(configuration: Configuration, gates: FeatureGates) -> Iterator[Fault]:
+def _faults(configuration: Configuration, gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
     yield from _client_connection(configuration.client_connection)
     yield from _leader_election(configuration.leader_election)
     if configuration.parallelism <= 0:
         yield Fault("Invalid value", "parallelism", "should be an integer value greater than zero", configuration.parallelism)
-    yield from _profiles(configuration.profiles, gates)
+    yield from _profiles(configuration.profiles, gates, version)
     yield from _percentage("percentageOfNodesToScore", configuration.percentage_of_nodes_to_score)
     initial, most = configuration.pod_initial_backoff_seconds, configuration.pod_max_backoff_seconds
     if initial <= 0:
@@ -88,14 +88,14 @@ def _percentage(path: str, percentage: int | None) -> Iterator[Fault]:
 # -- profiles -----------------------------------------------------------------------------------------------------------
 
 
-def _profiles(profiles: tuple[Profile, ...], gates: FeatureGates) -> Iterator[Fault]:
+def _profiles(profiles: tuple[Profile, ...], gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
     if not profiles:
         yield Fault("Required value", "profiles")
         return
     places: dict[str, int] = {}
     for i, profile in enumerate(profiles):
         path, name = f"profiles[{i}]", profile.scheduler_name or ""
-        yield from _profile(profile, path, gates)
+        yield from _profile(profile, path, gates, version)
         if name in places:
             text = f"scheduler names are unique; {json.dumps(name, ensure_ascii=False)} is taken by profiles[{places[name]}]"
             yield Fault("Duplicate value", f"{path}.schedulerName", text, name)
@@ -103,31 +103,28 @@ def _profiles(profiles: tuple[Profile, ...], gates: FeatureGates) -> Iterator[Fa
     yield from _queue_sorts(profiles)
 
 
-def _profile(profile: Profile, path: str, gates: FeatureGates) -> Iterator[Fault]:
+def _profile(profile: Profile, path: str, gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
     if not profile.scheduler_name:
         yield Fault("Required value", f"{path}.schedulerName")
     yield from _percentage(f"{path}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score)
     for point in POINTS:
         for i, plugin in enumerate(profile.plugins.at(point).enabled):
-            if plugin.name in REMOVED_PLUGINS:
-                yield Fault("Invalid value", f"{path}.plugins.{point}.enabled[{i}]", _REMOVED, plugin.name)
-    yield from _plugin_config(profile, f"{path}.pluginConfig", gates)
+            if plugin.name in version.removed:
+                where = f"{path}.plugins.{point}.enabled[{i}]"
+                yield Fault("Invalid value", where, version.removed[plugin.name], plugin.name)
+    yield from _plugin_config(profile, f"{path}.pluginConfig", gates, version)
 
 
-#: Upstream looks the removed plugins up under the core group's version, and says so.
-_REMOVED = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{API_VERSION}")'
-
-
-def _plugin_config(profile: Profile, path: str, gates: FeatureGates) -> Iterator[Fault]:
+def _plugin_config(profile: Profile, path: str, gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
     seen: set[str] = set()
     for i, config in enumerate(profile.plugin_config):
         at, name = f"{path}[{i}]", config.name
         if name in seen:
             yield Fault("Duplicate value", at, value=name)
         seen.add(name)
-        if name in REMOVED_PLUGINS:
-            yield Fault("Invalid value", at, _REMOVED, name)
-        elif name in CHECKED_WHEN_LOADED and hasattr(config.args, "faults"):
+        if name in version.removed:
+            yield Fault("Invalid value", at, version.removed[name], name)
+        elif name in version.checked and hasattr(config.args, "faults"):
             yield from config.args.faults(f"{at}.args", gates)
 
 

@@ -1,0 +1,128 @@
+"""The versions of KubeSchedulerConfiguration: how each is written, what its defaults are, and whose rules then run.
+
+=======  ==========  ====================  ===============================================================================
+version  read by     rules of              defaults
+=======  ==========  ====================  ===============================================================================
+v1       1.36        1.36                  ``multiPoint``
+v1beta3  1.23-1.28   1.36                  ``multiPoint``, limits of in-tree disks among them
+v1beta2  1.22-1.27   1.36                  each extension point by itself; a default that is enabled again is replaced
+v1beta1  1.19-1.22   1.21                  DefaultProvider; a default that is enabled again must be disabled first
+=======  ==========  ====================  ===============================================================================
+
+The rules of 1.22 to 1.28 are those of today as far as they are told apart here: scores have today's form since 1.22.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from moorage.config import release_1_21, release_1_22, release_1_24, release_1_36
+from moorage.config.document import Configuration, PluginRef, Profile
+from moorage.config.legacy_document import V1Beta1Document, V1Beta2Document, V1Beta3Document
+from moorage.config.legacy_sets import appended, overlaid, settled
+from moorage.config.plugin_sets import Expansion, expand
+from moorage.framework.features import TODAY, FeatureGates
+
+__all__ = ["API_VERSIONS", "V1", "V1BETA1", "V1BETA2", "V1BETA3", "ApiVersion"]
+
+#: ``expand(profile, gates, catalogue, path)``: what runs at each point of a profile; ``path`` leads to its ``plugins``.
+Expand = Callable[[Profile, FeatureGates, Mapping[str, tuple[str, ...]], str], Expansion]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersion:
+    """One version.
+
+    ``rules``          the release whose plugins and gates run
+    ``emulated``       the releases that can be emulated and read it
+    ``plugin_points``  plugins that may be named though no class of theirs is registered, and where they run
+    ``removed``        plugins refused by name → what is said of them
+    ``checked``        plugins whose arguments are checked wherever they stand, not only where the plugin runs
+    """
+
+    name: str
+    document: type[msgspec.Struct]
+    rules: str
+    emulated: tuple[str, ...]
+    plugin_points: Mapping[str, tuple[str, ...]]
+    expand: Expand
+    removed: Mapping[str, str] = field(default_factory=dict)
+    checked: frozenset[str] = frozenset()
+
+    @property
+    def short(self) -> str:
+        """``v1beta1``."""
+        return self.name.rpartition("/")[2]
+
+
+def _multi_point(defaults: Callable[[FeatureGates], tuple[PluginRef, ...]]) -> Expand:
+    def expanded(profile: Profile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Expansion:
+        return expand(profile.plugins, defaults(gates), catalogue, path, profile.scheduler_name or "")
+
+    return expanded
+
+
+def _v1beta1(profile: Profile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Expansion:
+    defaults = release_1_21.provider(release_1_21.DEFAULT_PROVIDER, gates.release, gates)
+    return settled(appended(defaults, profile.plugins), profile.plugins, catalogue, path, profile.scheduler_name or "")
+
+
+def _v1beta2(profile: Profile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Expansion:
+    sets = overlaid(release_1_22.DEFAULTS, profile.plugins)
+    return settled(sets, profile.plugins, catalogue, path, profile.scheduler_name or "")
+
+
+#: Upstream looks the removed plugins up under the core group's version, and says so.
+_INVALID: Final = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{release_1_36.API_VERSION}")'
+_REMOVED: Final = (
+    f'was removed in version "{release_1_22.API_VERSION}" (KubeSchedulerConfiguration is version "{release_1_22.API_VERSION}")'
+)
+_IN_TREE: Final = dict.fromkeys(("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"), ("filter",))
+
+V1: Final = ApiVersion(
+    name=release_1_36.API_VERSION,
+    document=Configuration,
+    rules=TODAY,
+    emulated=(TODAY,),
+    plugin_points=release_1_36.PLUGIN_POINTS,
+    expand=_multi_point(release_1_36.default_plugins),
+    removed=dict.fromkeys(release_1_36.REMOVED_PLUGINS, _INVALID),
+    checked=release_1_36.CHECKED_WHEN_LOADED,
+)
+
+V1BETA3: Final = ApiVersion(
+    name=release_1_24.API_VERSION,
+    document=V1Beta3Document,
+    rules=TODAY,
+    emulated=(),
+    plugin_points={**release_1_36.PLUGIN_POINTS, **_IN_TREE},
+    expand=_multi_point(release_1_24.default_plugins),
+    checked=release_1_36.CHECKED_WHEN_LOADED,
+)
+
+V1BETA2: Final = ApiVersion(
+    name=release_1_22.API_VERSION,
+    document=V1Beta2Document,
+    rules=TODAY,
+    emulated=(),
+    plugin_points=release_1_22.PLUGIN_POINTS,
+    expand=_v1beta2,
+    removed=dict.fromkeys(release_1_22.REMOVED_PLUGINS, _REMOVED),
+    checked=release_1_36.CHECKED_WHEN_LOADED,
+)
+
+V1BETA1: Final = ApiVersion(
+    name=release_1_21.API_VERSION,
+    document=V1Beta1Document,
+    rules="1.21",
+    emulated=release_1_21.RELEASES,
+    plugin_points=release_1_21.PLUGIN_POINTS,
+    expand=_v1beta1,
+)
+
+#: By the name that ``apiVersion`` has.
+API_VERSIONS: Final[Mapping[str, ApiVersion]] = {one.name: one for one in (V1, V1BETA3, V1BETA2, V1BETA1)}

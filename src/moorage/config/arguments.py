@@ -1,0 +1,69 @@
+"""Plugin arguments: decoded for every plugin that is known, left as they are for the others.
+
+Source  kube-scheduler 1.36.2, kube-scheduler/config/v1/types.go, PluginConfig
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from moorage.config.api_versions import ApiVersion
+from moorage.config.decoding import decode, fields_of
+from moorage.config.document import Configuration, PluginConfig, Profile
+from moorage.errors import Fault
+from moorage.framework.features import FeatureGates
+from moorage.framework.registry import Registry
+
+__all__ = ["with_args"]
+
+
+def with_args(
+    configuration: Configuration, version: ApiVersion, registry: Registry, gates: FeatureGates
+) -> tuple[Configuration, list[Fault]]:
+    """Return the configuration with its plugins' arguments decoded and completed, and what is wrong with them."""
+    faults: list[Fault] = []
+    profiles: list[Profile] = []
+    for i, profile in enumerate(configuration.profiles):
+        configs = []
+        for j, config in enumerate(profile.plugin_config):
+            args, found = _args(config, f"profiles[{i}].pluginConfig[{j}].args", version, registry, gates)
+            configs.append(PluginConfig(name=config.name, args=args))
+            faults += found
+        profiles.append(structs.replace(profile, plugin_config=tuple(configs)))
+    return structs.replace(configuration, profiles=tuple(profiles)), faults
+
+
+def _args(
+    config: PluginConfig, path: str, version: ApiVersion, registry: Registry, gates: FeatureGates
+) -> tuple[Any, list[Fault]]:
+    name, data = config.name, config.args
+    args_type = registry.args_type(name)
+    if args_type is None:
+        refused = data and name in registry and name not in version.plugin_points
+        return data, [Fault("Forbidden", path, f"plugin {name} takes no arguments")] if refused else []
+    if isinstance(data, dict):
+        faults = _header_faults(name, data, path, version)
+        if faults:
+            return None, faults
+        declared = fields_of(args_type)
+        data = {key: value for key, value in data.items() if key in declared or key not in {"apiVersion", "kind"}}
+    decoded, faults = decode(data, args_type, path, f"{name}Args")
+    if isinstance(decoded, msgspec.Struct) and hasattr(decoded, "completed"):
+        decoded = decoded.completed(gates)
+    return decoded, faults
+
+
+def _header_faults(name: str, data: dict[str, Any], path: str, version: ApiVersion) -> list[Fault]:
+    """Arguments may say what they are; then it must be the plugin's own."""
+    own = f"{name}Args"
+    kind, spelled = data.get("kind") or own, data.get("apiVersion") or version.name
+    if kind != own:
+        text = f"args for plugin {name} were not of type {own}, got {kind}"
+        return [Fault("Unsupported value", f"{path}.kind", text, kind)]
+    if name in version.plugin_points and spelled != version.name:
+        text = f'no kind "{own}" is registered for version "{spelled}"; write {version.name}, or leave it out'
+        return [Fault("Unsupported value", f"{path}.apiVersion", text, spelled)]
+    return []

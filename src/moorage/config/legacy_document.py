@@ -1,0 +1,143 @@
+"""KubeSchedulerConfiguration as v1beta1, v1beta2 and v1beta3 spell it, and what it is in today's form.
+
+Profiles had no percentage of their own, and the queue waited for no leader. v1beta1 and v1beta2 say where health and metrics
+are served, which flags say today; only v1beta3 has ``multiPoint``.
+
+Source  kube-scheduler config/v1beta1/types.go (1.21), v1beta2/types.go (1.22), v1beta3/types.go (1.24)
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import TypeVar
+
+import msgspec
+from msgspec import structs
+
+from moorage.api.meta import Value
+from moorage.config.document import (
+    ClientConnection,
+    Configuration,
+    Extender,
+    LeaderElection,
+    PluginConfig,
+    Plugins,
+    PluginSet,
+    Profile,
+)
+from moorage.errors import Fault
+from moorage.framework.args import Int32
+
+__all__ = ["V1Beta1Document", "V1Beta2Document", "V1Beta3Document", "address_faults", "as_configuration"]
+
+P = TypeVar("P", bound="_Plugins")
+
+_DEFAULT_PORT = 10251
+
+
+class _Plugins(Value):
+    """The extension points of v1beta1 and v1beta2."""
+
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+
+
+class _MultiPointPlugins(_Plugins):
+    multi_point: PluginSet = PluginSet()
+
+
+class _Profile(Value):
+    scheduler_name: str | None = None
+    plugins: _Plugins | None = None
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+
+class _MultiPointProfile(Value):
+    scheduler_name: str | None = None
+    plugins: _MultiPointPlugins | None = None
+    plugin_config: tuple[PluginConfig, ...] = ()
+
+
+class _Document(Value):
+    """What all three have; 0 stands for what is left out where no 0 is allowed."""
+
+    parallelism: Int32 = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    enable_profiling: bool = True
+    enable_contention_profiling: bool | None = None
+    percentage_of_nodes_to_score: Int32 = 0
+    pod_initial_backoff_seconds: int = 1
+    pod_max_backoff_seconds: int = 10
+    extenders: tuple[Extender, ...] = ()
+
+
+class V1Beta3Document(_Document):
+    profiles: tuple[_MultiPointProfile, ...] = ()
+
+
+class V1Beta2Document(_Document):
+    profiles: tuple[_Profile, ...] = ()
+    healthz_bind_address: str | None = None
+    metrics_bind_address: str | None = None
+
+
+class V1Beta1Document(V1Beta2Document):
+    """Written as v1beta2 is."""
+
+
+def as_configuration(document: msgspec.Struct) -> Configuration:
+    """Return a document of any version in today's form; addresses are left behind."""
+    if isinstance(document, Configuration):
+        return document
+    if not isinstance(document, V1Beta2Document | V1Beta3Document):
+        raise TypeError(f"{type(document).__name__} is no scheduler configuration")
+    shared = {name: getattr(document, name) for name in _Document.__struct_fields__}
+    profiles = tuple(
+        Profile(scheduler_name=one.scheduler_name, plugins=_as_plugins(one.plugins), plugin_config=one.plugin_config)
+        for one in document.profiles
+    )
+    return structs.replace(Configuration(), profiles=profiles, **shared)
+
+
+def _as_plugins(given: _Plugins | None) -> Plugins:
+    return Plugins() if given is None else structs.replace(Plugins(), **structs.asdict(given))
+
+
+def address_faults(document: msgspec.Struct) -> list[Fault]:
+    """Return a fault for each address that cannot be served at. v1beta1 puts the default in the place of one."""
+    if not isinstance(document, V1Beta2Document) or isinstance(document, V1Beta1Document):
+        return []
+    given = {"healthzBindAddress": document.healthz_bind_address, "metricsBindAddress": document.metrics_bind_address}
+    text = "must be a valid socket address format, (e.g. 0.0.0.0:10254 or [::]:10254)"
+    return [
+        Fault("Invalid value", field, text, address)
+        for field, address in given.items()
+        if address is not None and not _is_address(address)
+    ]
+
+
+def _is_address(address: str) -> bool:
+    """Return True for host and port, a port alone behind a colon, and an IP address alone."""
+    host, colon, port = address.rpartition(":")
+    if _is_ip(address):
+        return True
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    return bool(colon) and port.isdecimal() and 0 < int(port) < 2**16 and (not host or _is_ip(host))
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,214 @@
+"""From a Policy to plugins: which run at each extension point, with which weights and arguments.
+
+Predicates and priorities that are parametrised come to one plugin each, whatever names they are given, with all their arguments
+together. Where two priorities come to the same plugin, the weight of the one whose name sorts first counts.
+
+Source  kube-scheduler 1.21, factory.go, createFromConfig; framework/plugins/legacy_registry.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from moorage.config.document import PluginConfig, PluginRef, Plugins, PluginSet
+from moorage.config.policy import Policy, Predicate, Priority
+from moorage.config.policy_names import (
+    DEFAULT_PREDICATES,
+    DEFAULT_PRIORITIES,
+    EQUAL_PRIORITY,
+    MANDATORY_PREDICATES,
+    PREDICATES,
+    PRIORITIES,
+    predicate_name,
+    priority_name,
+)
+from moorage.errors import Fault
+from moorage.framework.features import FeatureGates
+from moorage.framework.registry import Registry
+
+__all__ = ["policy_configs", "policy_faults", "policy_plugins"]
+
+#: What a Policy does not speak of.
+_ALWAYS = (("queueSort", "PrioritySort"), ("postFilter", "DefaultPreemption"), ("bind", "DefaultBinder"))
+_ATTRIBUTES = dict(zip(Plugins.__struct_encode_fields__, Plugins.__struct_fields__, strict=True))
+
+
+def policy_plugins(policy: Policy, gates: FeatureGates) -> Plugins:
+    """Return the plugins of each extension point, in the order they run."""
+    sets: dict[str, dict[str, int | None]] = {point: {name: None} for point, name in _ALWAYS}
+    keys = {*_predicate_keys(policy), *MANDATORY_PREDICATES}
+    for key, places in PREDICATES.items():
+        for point, name in places if key in keys else ():
+            sets.setdefault(point, {}).setdefault(name)
+    weights = _priority_weights(policy)
+    for key in sorted(weights):
+        name, pre_scores = _scorer(key, gates)
+        if pre_scores:
+            sets.setdefault("preScore", {}).setdefault(name)
+        sets.setdefault("score", {}).setdefault(name, _int32(weights[key] * _times(key, policy)))
+    return Plugins(**{_ATTRIBUTES[point]: _as_set(names) for point, names in sets.items()})
+
+
+def _as_set(names: Mapping[str, int | None]) -> PluginSet:
+    return PluginSet(enabled=tuple(PluginRef(name=name, weight=weight) for name, weight in names.items()))
+
+
+def _int32(weight: int) -> int:
+    """Cut a weight to 32 bits, as upstream's conversion does."""
+    return (weight + 2**31) % 2**32 - 2**31
+
+
+def _scorer(priority: str, gates: FeatureGates) -> tuple[str, bool]:
+    if priority == "SelectorSpreadPriority" and gates["DefaultPodTopologySpread"]:
+        return "PodTopologySpread", True
+    return PRIORITIES[priority]
+
+
+# -- predicates and priorities by the names they come to ----------------------------------------------------------------
+
+
+def _predicate_keys(policy: Policy) -> Iterable[str]:
+    if policy.predicates is None:
+        return DEFAULT_PREDICATES
+    return [_predicate_key(predicate) for predicate in policy.predicates]
+
+
+def _predicate_key(predicate: Predicate) -> str:
+    name = predicate_name(predicate.name)
+    if name in PREDICATES or predicate.argument is None:
+        return name
+    return "CheckServiceAffinity" if predicate.argument.service_affinity is not None else "CheckNodeLabelPresence"
+
+
+def _priority_weights(policy: Policy) -> Mapping[str, int]:
+    if policy.priorities is None:
+        return DEFAULT_PRIORITIES
+    return {_priority_key(one): one.weight for one in policy.priorities if one.name != EQUAL_PRIORITY}
+
+
+def _priority_key(priority: Priority) -> str:
+    name, argument = priority_name(priority.name), priority.argument
+    if name in PRIORITIES or argument is None:
+        return name
+    if argument.service_anti_affinity is not None:
+        return "ServiceAffinity"
+    return "NodeLabel" if argument.label_preference is not None else "RequestedToCapacityRatio"
+
+
+def _times(priority: str, policy: Policy) -> int:
+    """Return how often a weight counts: once for each label that the priority is given."""
+    if priority == "NodeLabel":
+        return len(_preferred(policy, True)) + len(_preferred(policy, False))
+    return len(_spread_over(policy)) if priority == "ServiceAffinity" else 1
+
+
+# -- arguments ----------------------------------------------------------------------------------------------------------
+
+
+def policy_configs(policy: Policy, registry: Registry, gates: FeatureGates) -> tuple[PluginConfig, ...]:
+    """Return the arguments of those plugins that the policy gives some; they are not completed with defaults."""
+    configs = {
+        "InterPodAffinity": _affinity_args(policy),
+        "NodeLabel": _label_args(policy),
+        "PodTopologySpread": _spread_args(policy, gates),
+        "RequestedToCapacityRatio": _ratio_args(policy),
+        "ServiceAffinity": _service_args(policy),
+    }
+    return tuple(
+        PluginConfig(name=name, args=msgspec.convert(data, args_type))
+        for name, data in configs.items()
+        if data is not None and (args_type := registry.args_type(name)) is not None
+    )
+
+
+def _affinity_args(policy: Policy) -> dict[str, Any] | None:
+    weight = policy.hard_pod_affinity_symmetric_weight
+    if not weight or "InterPodAffinityPriority" not in _priority_weights(policy):
+        return None
+    return {"hardPodAffinityWeight": weight}
+
+
+def _spread_args(policy: Policy, gates: FeatureGates) -> dict[str, Any] | None:
+    if not gates["DefaultPodTopologySpread"]:
+        return None
+    weights = _priority_weights(policy)
+    if "SelectorSpreadPriority" in weights:
+        return {"defaultingType": "System"}
+    return {"defaultingType": "List"} if "EvenPodsSpreadPriority" in weights else None
+
+
+def _label_args(policy: Policy) -> dict[str, Any] | None:
+    args = {
+        "presentLabels": _required(policy, True),
+        "absentLabels": _required(policy, False),
+        "presentLabelsPreference": _preferred(policy, True),
+        "absentLabelsPreference": _preferred(policy, False),
+    }
+    return args if any(args.values()) else None
+
+
+def _required(policy: Policy, present: bool) -> list[str]:
+    found = [one.argument.labels_presence for one in _custom_predicates(policy) if one.argument is not None]
+    return [label for one in found if one is not None and one.presence is present for label in one.labels]
+
+
+def _preferred(policy: Policy, present: bool) -> list[str]:
+    found = [one.argument.label_preference for one in _custom_priorities(policy) if one.argument is not None]
+    return [one.label for one in found if one is not None and one.presence is present]
+
+
+def _service_args(policy: Policy) -> dict[str, Any] | None:
+    found = [one.argument.service_affinity for one in _custom_predicates(policy) if one.argument is not None]
+    shared = [label for one in found if one is not None for label in one.labels]
+    spread = _spread_over(policy)
+    if not spread and all(one is None for one in found):
+        return None
+    return {"affinityLabels": shared, "antiAffinityLabelsPreference": spread}
+
+
+def _spread_over(policy: Policy) -> list[str]:
+    found = [one.argument.service_anti_affinity for one in _custom_priorities(policy) if one.argument is not None]
+    return [one.label for one in found if one is not None]
+
+
+def _ratio_args(policy: Policy) -> dict[str, Any] | None:
+    for one in _custom_priorities(policy):
+        if one.argument is not None and one.argument.requested_to_capacity_ratio_arguments is not None:
+            args: dict[str, Any] = msgspec.to_builtins(one.argument.requested_to_capacity_ratio_arguments)
+            return {"resources": [], **args}
+    return None
+
+
+def _custom_predicates(policy: Policy) -> list[Predicate]:
+    """Return the predicates whose arguments count: not those that go by a known name."""
+    return [one for one in policy.predicates or () if predicate_name(one.name) not in PREDICATES]
+
+
+def _custom_priorities(policy: Policy) -> list[Priority]:
+    return [one for one in policy.priorities or () if priority_name(one.name) not in PRIORITIES and one.name != EQUAL_PRIORITY]
+
+
+def policy_faults(policy: Policy, configs: Iterable[PluginConfig], gates: FeatureGates) -> list[Fault]:
+    """Return what is wrong with the arguments that a policy gives plugins, with the places that they come from."""
+    faults: list[Fault] = []
+    for config in configs:
+        if hasattr(config.args, "faults"):
+            faults += config.args.faults(_place(policy, config.name), gates)
+    labels = {"NodeLabel": "labelPreference", "ServiceAffinity": "serviceAntiAffinity"}
+    for i, priority in enumerate(policy.priorities or ()):
+        if priority.name in labels and not _times(priority.name, policy):
+            text = f"priority {priority.name} needs the argument {labels[priority.name]}, under a name of its own"
+            faults.append(Fault("Required value", f"priorities[{i}].argument", text))
+    return faults
+
+
+def _place(policy: Policy, plugin: str) -> str:
+    """Return the path of what became a plugin's arguments; labels come from several places, so theirs names the plugin."""
+    for i, priority in enumerate(policy.priorities or ()):
+        given = priority.argument and priority.argument.requested_to_capacity_ratio_arguments
+        if given is not None and plugin == "RequestedToCapacityRatio":
+            return f"priorities[{i}].argument.requestedToCapacityRatioArguments"
+    return plugin

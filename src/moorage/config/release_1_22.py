@@ -1,0 +1,85 @@
+"""What a v1beta2 configuration starts from: the defaults of kube-scheduler 1.22, point by point.
+
+Scoring by resources had become a strategy of NodeResourcesFit, and the rules it replaced were refused.
+
+Source  kube-scheduler 1.22, apis/config/v1beta2/default_plugins.go and apis/config/validation/validation.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from moorage.config.document import PluginRef
+
+__all__ = ["API_VERSION", "DEFAULTS", "PLUGIN_POINTS", "REMOVED_PLUGINS"]
+
+API_VERSION: Final = "kubescheduler.config.k8s.io/v1beta2"
+
+#: Plugin → the extension points it implements.
+PLUGIN_POINTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "AzureDiskLimits": ("filter",),
+    "CinderLimits": ("filter",),
+    "DefaultBinder": ("bind",),
+    "DefaultPreemption": ("postFilter",),
+    "EBSLimits": ("filter",),
+    "GCEPDLimits": ("filter",),
+    "ImageLocality": ("score",),
+    "InterPodAffinity": ("preFilter", "filter", "preScore", "score"),
+    "NodeAffinity": ("preFilter", "filter", "preScore", "score"),
+    "NodeName": ("filter",),
+    "NodePorts": ("preFilter", "filter"),
+    "NodeResourcesBalancedAllocation": ("score",),
+    "NodeResourcesFit": ("preFilter", "filter", "score"),
+    "NodeUnschedulable": ("filter",),
+    "NodeVolumeLimits": ("filter",),
+    "PodTopologySpread": ("preFilter", "filter", "preScore", "score"),
+    "PrioritySort": ("queueSort",),
+    "SelectorSpread": ("preScore", "score"),
+    "TaintToleration": ("filter", "preScore", "score"),
+    "VolumeBinding": ("preFilter", "filter", "score", "reserve", "preBind"),
+    "VolumeRestrictions": ("preFilter", "filter"),
+    "VolumeZone": ("filter",),
+}
+
+#: Plugins of v1beta1 that are refused by name.
+REMOVED_PLUGINS: Final = (
+    "NodeLabel",
+    "NodePreferAvoidPods",
+    "NodeResourcesLeastAllocated",
+    "NodeResourcesMostAllocated",
+    "RequestedToCapacityRatio",
+    "ServiceAffinity",
+)
+
+_NAMES: Final[Mapping[str, str]] = {
+    "queueSort": "PrioritySort",
+    "preFilter": """
+        NodeResourcesFit NodePorts VolumeRestrictions PodTopologySpread InterPodAffinity VolumeBinding NodeAffinity
+    """,
+    "filter": """
+        NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions EBSLimits
+        GCEPDLimits NodeVolumeLimits AzureDiskLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity
+    """,
+    "postFilter": "DefaultPreemption",
+    "preScore": "InterPodAffinity PodTopologySpread TaintToleration NodeAffinity",
+    "reserve": "VolumeBinding",
+    "preBind": "VolumeBinding",
+    "bind": "DefaultBinder",
+}
+
+_SCORES: Final = {
+    "NodeResourcesBalancedAllocation": 1,
+    "ImageLocality": 1,
+    "InterPodAffinity": 1,
+    "NodeResourcesFit": 1,
+    "NodeAffinity": 1,
+    "PodTopologySpread": 2,
+    "TaintToleration": 1,
+}
+
+#: Extension point → plugins in the order they run; scores with their weights.
+DEFAULTS: Final[Mapping[str, tuple[PluginRef, ...]]] = {
+    **{point: tuple(PluginRef(name=name) for name in names.split()) for point, names in _NAMES.items()},
+    "score": tuple(PluginRef(name=name, weight=weight) for name, weight in _SCORES.items()),
+}

@@ -1,0 +1,150 @@
+"""Any document that says how to schedule, and what it comes to: its profiles, and the release whose rules they run by.
+
+The release is never guessed from the profiles: it is what the caller asks to emulate, or else what the document's apiVersion
+stands for. A document that the emulated release could not read is refused as that release would.
+
+Source  kube-scheduler 1.21, scheduler.go, New; 1.36, cmd/kube-scheduler/app/options/configfile.go
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final, Protocol
+
+from moorage.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion
+from moorage.config.defaults import with_defaults
+from moorage.config.document import Configuration, Plugins, PluginSet, Profile
+from moorage.config.legacy_sets import settled
+from moorage.config.loading import default_configuration, joined, load_version
+from moorage.config.policy import read_policy
+from moorage.config.policy_plugins import policy_configs, policy_faults, policy_plugins
+from moorage.config.profiles import ResolvedProfile, add_own_points, catalogue, resolve, resolved
+from moorage.config.reading import KIND, SchedulerText, not_registered, read_text, refuse
+from moorage.config.release_1_21 import DEFAULT_PROVIDER, POINTS, PROVIDERS, RELEASES, provider
+from moorage.errors import Fault, InputError
+from moorage.framework.features import TODAY, FeatureGates
+from moorage.framework.registry import Registry
+
+__all__ = ["EMULATED", "Loaded", "RuleBook", "from_provider", "load_any", "load_default"]
+
+#: Releases that can be asked for.
+EMULATED: Final = (*RELEASES, TODAY)
+POLICY: Final = "Policy"
+_ATTRIBUTES: Final = dict(zip(Plugins.__struct_encode_fields__, Plugins.__struct_fields__, strict=True))
+
+
+class RuleBook(Protocol):
+    """What each release has to schedule by."""
+
+    def registry(self, release: str) -> Registry: ...
+    def gates(self, release: str) -> FeatureGates: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a document comes to.
+
+    ``source``    what it is: ``KubeSchedulerConfiguration v1beta1``, ``Policy v1``, ``provider DefaultProvider``, ``defaults``
+    ``version``   how such a document is written, or would be
+    ``release``   whose rules run
+    """
+
+    source: str
+    version: ApiVersion
+    release: str
+    configuration: Configuration
+    profiles: tuple[ResolvedProfile, ...]
+    registry: Registry
+    gates: FeatureGates
+
+    @property
+    def heading(self) -> str:
+        """Say which release's rules run, and by whose word."""
+        return f"rules of Kubernetes {self.release} ({self.source})"
+
+
+def load_any(text: bytes, where: str, rules: RuleBook, emulate: str | None = None) -> Loaded:
+    """Read a KubeSchedulerConfiguration of any version, or a Policy, and resolve its profiles.
+
+    Raises  ConfigError with every fault found; InputError for text that is neither YAML nor JSON
+    """
+    found = read_text(text, where, _hint(emulate))
+    version = API_VERSIONS.get(found.version) if found.kind == KIND else None
+    if (found.kind, found.version) == (POLICY, "v1") and emulate != TODAY:
+        return _from_policy(found, emulate, rules)
+    if version is None or (emulate is not None and emulate not in version.emulated):
+        known = {KIND} if emulate == TODAY else {KIND, POLICY}
+        refuse(where, [not_registered(found.kind, found.version, known, _hint(emulate))])
+        raise AssertionError("a document of no known version is refused")
+    release = emulate or version.rules
+    registry, gates = rules.registry(release), rules.gates(release)
+    configuration = load_version(found, version, registry, gates)
+    profiles = resolve(configuration, registry, gates, version)
+    source = f"{KIND} {version.short}"
+    return Loaded(_with_emulate(source, emulate), version, release, configuration, profiles, registry, gates)
+
+
+def _hint(emulate: str | None) -> str:
+    version = V1 if emulate in {None, TODAY} else V1BETA1
+    return f"apiVersion: {version.name} and kind: {KIND}"
+
+
+def _with_emulate(source: str, emulate: str | None) -> str:
+    return source if emulate is None else f"{source}, --emulate {emulate}"
+
+
+def load_default(rules: RuleBook, emulate: str | None = None) -> Loaded:
+    """Return what a scheduler runs that is given no configuration."""
+    if emulate in RELEASES:
+        return from_provider(DEFAULT_PROVIDER, rules, emulate)
+    registry, gates = rules.registry(TODAY), rules.gates(TODAY)
+    configuration = default_configuration()
+    source = _with_emulate("defaults", emulate)
+    return Loaded(source, V1, TODAY, configuration, resolve(configuration, registry, gates), registry, gates)
+
+
+def from_provider(name: str, rules: RuleBook, emulate: str | None = None) -> Loaded:
+    """Return what an algorithm provider runs.
+
+    Raises  InputError for a name that no release knew, or under a release that knows no providers
+    """
+    release = emulate or V1BETA1.rules
+    if name not in PROVIDERS or release not in RELEASES:
+        known = f"write {' or '.join(PROVIDERS)}" if release in RELEASES else f"{release} has none"
+        raise InputError(f'algorithm provider "{name}" is not registered; {known}')
+    gates = rules.gates(release)
+    sets = provider(name, release, gates)
+    profile = Profile(plugins=Plugins(**{_ATTRIBUTES[point]: PluginSet(enabled=named) for point, named in sets.items()}))
+    loaded, faults = _settled(_with_emulate(f"provider {name}", emulate), release, Configuration(profiles=(profile,)), rules)
+    refuse(f"provider {name}", faults, "an algorithm provider")
+    return loaded
+
+
+def _from_policy(text: SchedulerText, emulate: str | None, rules: RuleBook) -> Loaded:
+    release = emulate or V1BETA1.rules
+    registry, gates = rules.registry(release), rules.gates(release)
+    policy, faults = read_policy(text)
+    if policy is None or faults:
+        refuse(text.where, faults, POLICY)
+        raise AssertionError("a policy that cannot be decoded has faults")
+    configs = policy_configs(policy, registry, gates)
+    profile = Profile(plugins=policy_plugins(policy, gates), plugin_config=configs)
+    configuration = Configuration(profiles=(profile,), extenders=policy.extenders)
+    loaded, more = _settled(_with_emulate(f"{POLICY} v1", emulate), release, configuration, rules)
+    refuse(text.where, joined(policy_faults(policy, configs, gates), more), POLICY)
+    runs_all = policy.always_check_all_predicates
+    return replace(loaded, profiles=tuple(replace(one, run_all_filters=runs_all) for one in loaded.profiles))
+
+
+def _settled(source: str, release: str, configuration: Configuration, rules: RuleBook) -> tuple[Loaded, list[Fault]]:
+    """Resolve a configuration whose only profile says all that runs."""
+    registry, gates = rules.registry(release), rules.gates(release)
+    configuration = with_defaults(configuration)
+    profile = configuration.profiles[0]
+    sets = {point: profile.plugins.at(point) for point in POINTS}
+    expansion = settled(
+        sets, profile.plugins, catalogue(registry, V1BETA1), "profiles[0].plugins", profile.scheduler_name or ""
+    )
+    add_own_points(expansion, registry, V1BETA1.plugin_points)
+    found = resolved(configuration, profile, expansion, registry, gates)
+    return Loaded(source, V1BETA1, release, configuration, (found,), registry, gates), expansion.faults

@@ -13,19 +13,17 @@ from moorage.api import devices as dra
 from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.meta import Value
-from moorage.config.loading import load
-from moorage.engine.profiles import build_profiles
+from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
+from moorage.engine.profiles import build_resolved
 from moorage.errors import InputError
-from moorage.framework.features import FeatureGates
+from moorage.framework.features import TODAY, FeatureGates
 from moorage.framework.profile import Profile
-from moorage.framework.registry import WaitingPod
+from moorage.framework.registry import Registry, WaitingPod
 from moorage.plugins import builtin_registry
 from moorage.state.cluster import Cluster, Snapshot
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Scenario", "load_scenario"]
-
-DEFAULT_CONFIG = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 
 @cache
@@ -75,18 +73,43 @@ def load_scenario(document: Mapping[str, Any]) -> Scenario:
     """Build the scenario's cluster, applying the API server's defaulting to every object."""
     cluster = Cluster()
     pending: list[PodInfo] = []
-    for at, data in enumerate(document["objects"]):
+    for at, data in sorted(enumerate(document["objects"]), key=_as_listed):
         _add(cluster, pending, data, f"objects[{at}]")
-    gates = FeatureGates()
-    text = json.dumps(document["config"]).encode() if "config" in document else DEFAULT_CONFIG
-    registry = builtin_registry()
-    configuration = load(text, document["name"], registry, gates)
-    built = build_profiles(configuration, registry, gates, _Bench(gates, cluster.snapshot))
+    loaded = _loaded(document)
+    built = build_resolved(loaded.profiles, loaded.registry, _Bench(loaded.gates, cluster.snapshot))
     scenario = Scenario(cluster, pending, built.profiles, document.get("mode") == "sequence")
     for pod in sorted(pending, key=lambda p: -p.priority):
         if pod.status.nominated_node_name:
             scenario.nominated.setdefault(pod.status.nominated_node_name, []).append(pod)
     return scenario
+
+
+def _as_listed(numbered: tuple[int, Mapping[str, Any]]) -> tuple[int, str, int]:
+    """Put nodes first, by name, as a scheduler's first list of them has it; the rest as it stands."""
+    at, data = numbered
+    is_node = data.get("kind") == "Node"
+    return (0, data["metadata"]["name"], at) if is_node else (1, "", at)
+
+
+class _Rules:
+    """What ships, with default gates."""
+
+    def registry(self, release: str) -> Registry:
+        return builtin_registry(release)
+
+    def gates(self, release: str) -> FeatureGates:
+        return FeatureGates(release=release)
+
+
+def _loaded(document: Mapping[str, Any]) -> Loaded:
+    """Return what a scenario is scheduled by: what it says itself, in the release that it says it was recorded with."""
+    if "algorithmProvider" in document:
+        return from_provider(document["algorithmProvider"], _Rules())
+    given = document.get("policy") or document.get("config")
+    if given is not None:
+        return load_any(json.dumps(given).encode(), document["name"], _Rules())
+    recorded = ".".join(document.get("kubernetes", TODAY).removeprefix("v").split(".")[:2])
+    return load_default(_Rules(), recorded)
 
 
 def _add(cluster: Cluster, pending: list[PodInfo], data: Mapping[str, Any], where: str) -> None:

@@ -48,7 +48,7 @@ class Cycle:
     nominated_first: bool = True
     by_class: bool = True
     order: NodeOrder = field(default_factory=NodeOrder)
-    _classes: dict[int, ClassCache] = field(default_factory=dict)
+    _classes: dict[Profile, ClassCache] = field(default_factory=dict)
 
     def decide(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None) -> Decision:
         """Return where ``pod`` goes, or why nowhere. A broken plugin ends the attempt: ``Decision.error``."""
@@ -65,9 +65,9 @@ class Cycle:
         sampled = self.percentage_of_nodes_to_score if percentage is None else percentage
         if not self.by_class or self.always_score or sampled or pod.status.nominated_node_name in snapshot.table.row_of:
             return None
-        cache = self._classes.get(id(profile))
+        cache = self._classes.get(profile)
         if cache is None:
-            cache = self._classes[id(profile)] = ClassCache(profile)
+            cache = self._classes[profile] = ClassCache(profile)
         try:
             quick = cache.decide(pod, snapshot, nominated, self.seed)
         except PluginError:  # the long way says which node it was about, and whether that ends the attempt

@@ -33,7 +33,7 @@ class Step:
     one_by_one: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Profile:
     """What runs for a scheduler name. ``steps`` holds the plugins of each extension point, in order.
 

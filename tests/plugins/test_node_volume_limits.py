@@ -361,6 +361,7 @@ class World:
             self.cluster.set_node(a_node(name))
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(st.lists(st.lists(st.sampled_from("abcde"), max_size=3), min_size=1, max_size=6), steps)
 def test_the_table_agrees_with_the_plain_rule_whatever_happens(needs, steps):
@@ -374,6 +375,7 @@ def test_the_table_agrees_with_the_plain_rule_whatever_happens(needs, steps):
             assert refusals(plugin, pod, world.cluster.snapshot) == expected, step
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.lists(st.sampled_from("abcde"), min_size=1, max_size=3), min_size=2, max_size=12), st.integers(0, 4))
 def test_a_node_never_holds_more_than_its_limit(needs, limit):
@@ -388,6 +390,7 @@ def test_a_node_never_holds_more_than_its_limit(needs, limit):
     assert len(held) <= limit
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.sampled_from("abcde"), min_size=1, max_size=3), steps)
 def test_what_made_it_fit_wakes(wants, steps):

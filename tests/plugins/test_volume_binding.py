@@ -519,6 +519,7 @@ def makes(to_make, rooms, allowed, node):
     return []
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(claims, volumes, rooms, st.sampled_from([None, "a", "b"]), st.sampled_from([1, 2, 5, 9, 17]), st.data())
 def test_the_table_agrees_with_the_plain_rule(claims, volumes, rooms, allowed, count, data):
@@ -531,6 +532,7 @@ def test_the_table_agrees_with_the_plain_rule(claims, volumes, rooms, allowed, c
     assert {name: status.reasons for name, status in found.items()} == {name: why for name, why in expected.items() if why}
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(claims, volumes, rooms, st.sampled_from(["volume", "room", "class"]), st.data())
 def test_what_made_it_fit_wakes(claims, volumes_then, rooms_then, what, data):

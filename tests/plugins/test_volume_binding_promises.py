@@ -94,6 +94,7 @@ def test_bound_claims_need_no_promise():
 objects = st.lists(st.sampled_from(["found", "made", "bound", "shared"]), min_size=1, max_size=4, unique=True)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(objects, objects, st.booleans())
 def test_reserve_then_unreserve_leaves_no_trace(names, others, before):
@@ -298,6 +299,7 @@ steps = st.lists(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=2), min_size=2, max_size=5), steps)
 def test_no_volume_is_promised_to_two_claims(needs, steps):

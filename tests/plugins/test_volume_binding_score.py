@@ -129,6 +129,7 @@ asked = st.lists(st.tuples(sizes, st.sampled_from(["made", "also"])), min_size=1
 rooms = st.dictionaries(st.tuples(st.sampled_from(["n0", "n1", "n2"]), st.sampled_from(["made", "also"])), st.integers(0, 9))
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(asked, rooms, st.sampled_from([((0, 10), (100, 0)), ((0, 0), (40, 10), (100, 3))]))
 def test_the_table_agrees_with_the_plain_rule(asked, rooms, points):

@@ -202,6 +202,7 @@ def clashes(one, other):
     return bool(same) and not (a.get("readOnly") and b.get("readOnly"))
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(mounts, st.lists(st.lists(mounts, max_size=2), min_size=1, max_size=4), st.data())
 def test_the_table_agrees_with_the_plain_rule(wants, on_nodes, data):
@@ -224,6 +225,7 @@ def test_the_table_agrees_with_the_plain_rule(wants, on_nodes, data):
     assert refusals(VolumeRestrictions(), mounting(*wants), part) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(mounts, mounts, mounts)
 def test_whoever_made_room_wakes(wants, leaves, stays):
@@ -236,6 +238,7 @@ def test_whoever_made_room_wakes(wants, leaves, stays):
         assert wakes(plugin, pod, Resource.POD, Action.DELETE, gone)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from(["place", "remove"]), st.integers(0, 5), st.integers(0, 2)), max_size=25))
 def test_two_pods_never_hold_one_claim_for_one_pod(steps):

@@ -135,6 +135,7 @@ def suits(volume, node):
     return True
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.lists(volume_labels, min_size=1, max_size=3), st.lists(node_labels, min_size=1, max_size=5), st.data())
 def test_the_table_agrees_with_the_plain_rule(volumes, nodes, data):
@@ -152,6 +153,7 @@ def test_the_table_agrees_with_the_plain_rule(volumes, nodes, data):
     assert refusals(VolumeZone(), pod, view) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(volume_labels, volume_labels, node_labels, node_labels)
 def test_what_made_it_fit_wakes(volume, moved, node, relabelled):

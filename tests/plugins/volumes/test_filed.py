@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -23,6 +24,7 @@ def filed():
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=80)
 @given(changes, st.integers(1, 5))
 def test_files_agree_with_a_look_at_everything(changes, every):

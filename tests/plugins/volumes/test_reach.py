@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -38,6 +39,7 @@ selectors = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.lists(selectors, max_size=40, unique_by=repr), st.sampled_from([1, 7, 40]), st.data())
 def test_rows_are_grouped_by_what_they_reach(affinities, count, data):
@@ -57,6 +59,7 @@ labels = st.dictionaries(st.sampled_from([HOST, ZONE]), st.sampled_from(["n0", "
 takers = st.one_of(labels.map(selector_from_map), st.just(NOTHING), st.just(Selector().with_requirement(ZONE, "NotIn", ["a"])))
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.lists(takers, max_size=8), st.sampled_from([1, 7]))
 def test_the_first_that_takes_a_row(selectors, count):

@@ -160,7 +160,8 @@ class VolumeBinding:
         share = next(iter(found.shares), None)
         if share is None:
             return
-        volumes = [(pointed_at(volume, claim), claim.key) for claim, volume in share.match.bindings]
+        bindings = found.chosen.at(0) if found.chosen is not None else []
+        volumes = [(pointed_at(volume, claim), claim.key) for claim, volume in bindings]
         claims = [for_node(claim, node) for claim in {claim.key: claim for claim in share.to_make}.values()]
         self._reserved[pod.uid] = Reserved(
             tuple(Promise(self._volumes.assume(snapshot, v.name, v, pod.uid), v, key) for v, key in volumes),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from moorage.api.core import NodeSelector
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
-from moorage.plugins.volumes.reach import first_taking, row_classes, rows_reaching
+from moorage.plugins.volumes.reach import Nearest, Reach, first_taking, rows_reaching
 from moorage.testing.builders import a_cluster, a_node
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
@@ -24,14 +24,16 @@ def a_selector(*terms):
 
 
 def some_nodes(count):
-    return a_cluster([a_node(f"n{at}", {HOST: f"n{at}", ZONE: "abc"[at % 3]}) for at in range(count)]).snapshot.nodes
+    zones = ["a", "b", "", None]
+    labels = ({HOST: f"n{at}", **({} if zones[at % 4] is None else {ZONE: zones[at % 4]})} for at in range(count))
+    return a_cluster([a_node(of[HOST], of) for of in labels]).snapshot.nodes
 
 
 hosts = st.lists(st.integers(0, 40).map("n{}".format), max_size=3, min_size=1)
 selectors = st.one_of(
     st.none(),
     hosts.map(lambda names: a_selector([(HOST, "In", names)])),
-    st.sampled_from("abcd").map(lambda zone: a_selector([(ZONE, "In", [zone])])),
+    st.sampled_from(["a", "b", "c", ""]).map(lambda zone: a_selector([(ZONE, "In", [zone])])),
     hosts.map(lambda names: a_selector([(HOST, "NotIn", names)])),
     hosts.map(lambda names: a_selector([(HOST, "In", names)], [(ZONE, "In", ["a"])])),
     st.just(a_selector()),
@@ -41,18 +43,16 @@ selectors = st.one_of(
 
 @pytest.mark.slow
 @settings(max_examples=100)
-@given(st.lists(selectors, max_size=40, unique_by=repr), st.sampled_from([1, 7, 40]), st.data())
-def test_rows_are_grouped_by_what_they_reach(affinities, count, data):
+@given(st.lists(selectors, max_size=30), st.sampled_from([1, 7, 40]), st.integers(1, 3), st.data())
+def test_the_first_volumes_that_each_row_reaches(affinities, count, depth, data):
     nodes = some_nodes(count)
     if data.draw(st.booleans()):
         nodes = nodes.only(np.array([data.draw(st.booleans()) for _ in range(count)]))
-    found = {}
-    for reached, positions in row_classes(affinities, nodes):
-        for position in positions.tolist():
-            assert position not in found
-            found[position] = sorted(reached)
     masks = [rows_reaching(affinity, nodes) for affinity in affinities]
-    assert found == {at: [index for index, mask in enumerate(masks) if mask[at]] for at in range(len(nodes))}
+    expected = [[index for index, mask in enumerate(masks) if mask[at]][:depth] for at in range(len(nodes))]
+    found = Nearest(map(Reach.of, affinities), depth).over(nodes)
+    assert found.shape == (depth, len(nodes))
+    assert found.T.tolist() == [(of_row + [-1] * depth)[:depth] for of_row in expected]
 
 
 labels = st.dictionaries(st.sampled_from([HOST, ZONE]), st.sampled_from(["n0", "n1", "n5", "a", "b", "x"]), max_size=2)

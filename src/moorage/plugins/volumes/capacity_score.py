@@ -8,15 +8,16 @@ Source  kube-scheduler 1.36, plugins/volumebinding: scorer.go; volume_binding.go
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from moorage.api.quantity import value
 from moorage.plugins.volumes.claims import class_of_claim, requested_bytes
 from moorage.plugins.volumes.findings import Findings, Share
-from moorage.plugins.volumes.matching import Match
+from moorage.plugins.volumes.matching import Chosen
 from moorage.plugins.volumes.provisioning import Provisioning
-from moorage.state.columns import IntArray
+from moorage.state.columns import BoolArray, IntArray
 
 __all__ = ["capacity_scores"]
 
@@ -27,53 +28,72 @@ def capacity_scores(findings: Findings, table: IntArray, rows: int) -> IntArray:
     Where volumes were found they count; where all are to be made, those of drivers that report what room they have.
     Rounds  percents down; the mean to the nearest, half up
     """
-    scores = np.zeros(rows, dtype=np.int64)
+    total = _Total(table, rows)
+    any_found = np.zeros(rows, dtype=bool)
+    if findings.chosen is not None:
+        any_found = np.any(findings.chosen.which >= 0, axis=0)
+        _add_found(findings.chosen, total)
     for share in findings.shares:
-        if share.match.bindings:
-            scores[share.positions] = _of_found(share.match, table)
-        else:
-            scores[share.positions] = _of_made(share, findings.provisionings, table)
-    return scores
+        _add_made(share, findings.provisionings, ~any_found[share.positions], total)
+    return total.mean()
 
 
-def _of_found(match: Match, table: IntArray) -> int:
-    asked: dict[str, int] = {}
-    offered: dict[str, int] = {}
-    for claim, volume in match.bindings:
-        name = volume.spec.storage_class_name
-        asked[name] = asked.get(name, 0) + requested_bytes(claim)
-        offered[name] = offered.get(name, 0) + value(volume.spec.capacity.get("storage", 0))
-    scores = [_score(asked[name], offered[name], table) for name in asked]
-    return _mean(sum(scores), len(scores))
+class _Use(NamedTuple):
+    """What is asked of a storage class on each row, what it offers there, and whether it counts."""
+
+    asked: IntArray
+    offered: IntArray
+    counts: BoolArray
 
 
-def _of_made(share: Share, provisionings: Mapping[str, Provisioning], table: IntArray) -> IntArray:
-    """Claims of one class share its room, so what they ask for adds up and what is offered does not."""
-    count = len(share.positions)
-    asked: dict[str, IntArray] = {}
-    offered: dict[str, IntArray] = {}
-    counted: dict[str, IntArray] = {}
+class _Total:
+    """Storage classes by name, with their use on each row."""
+
+    def __init__(self, table: IntArray, rows: int) -> None:
+        self._table = table
+        self._rows = rows
+        self._uses: dict[str, _Use] = {}
+
+    def of(self, name: str) -> _Use:
+        use = self._uses.get(name)
+        if use is None:
+            asked, offered = np.zeros((2, self._rows), dtype=np.int64)
+            use = self._uses[name] = _Use(asked, offered, np.zeros(self._rows, dtype=bool))
+        return use
+
+    def mean(self) -> IntArray:
+        """Return the mean of the classes' scores on each row; 0 where none counts."""
+        scores = np.zeros(self._rows, dtype=np.int64)
+        classes = np.zeros(self._rows, dtype=np.int64)
+        for asked, offered, counts in self._uses.values():
+            full = (offered == 0) | (asked > offered)
+            percent = np.where(full, 100, asked * 100 // np.maximum(offered, 1))
+            scores += np.where(counts, self._table[np.clip(percent, 0, 100)], 0)
+            classes += counts
+        mean: IntArray = (2 * scores + classes) // np.maximum(2 * classes, 1)
+        return mean
+
+
+def _add_found(chosen: Chosen, total: _Total) -> None:
+    """Add up what claims ask for and the sizes of the volumes they found, by the volumes' classes."""
+    names = np.array([*(volume.spec.storage_class_name for volume in chosen.volumes), ""], dtype=object)
+    sizes = np.array([*(value(volume.spec.capacity.get("storage", 0)) for volume in chosen.volumes), 0], dtype=np.int64)
+    for claim, which in zip(chosen.claims, chosen.which, strict=True):
+        for name in sorted(set(names[np.unique(which[which >= 0])].tolist())):
+            here = (which >= 0) & (names[which] == name)
+            use = total.of(name)
+            use.asked[here] += requested_bytes(claim)
+            use.offered[here] += sizes[which[here]]
+            use.counts[here] = True
+
+
+def _add_made(share: Share, provisionings: Mapping[str, Provisioning], rows: BoolArray, total: _Total) -> None:
+    """Add up what claims of a class ask for; they share its room, so what is offered does not add up."""
+    at = share.positions[rows]
     for claim in share.to_make:
-        name, capacity = class_of_claim(claim), provisionings[claim.key].capacity[share.positions]
-        known = capacity >= 0
-        zeros = np.zeros(count, dtype=np.int64)
-        asked[name] = asked.get(name, zeros) + np.where(known, requested_bytes(claim), 0)
-        offered[name] = np.where(known, capacity, offered.get(name, zeros))
-        counted[name] = counted.get(name, zeros) | known
-    total = np.zeros(count, dtype=np.int64)
-    classes = np.zeros(count, dtype=np.int64)
-    for name, amount in asked.items():
-        full = (offered[name] == 0) | (amount > offered[name])
-        percent = np.where(full, 100, amount * 100 // np.maximum(offered[name], 1))
-        total += np.where(counted[name] != 0, table[np.clip(percent, 0, 100)], 0)
-        classes += counted[name]
-    scores: IntArray = (2 * total + classes) // np.maximum(2 * classes, 1)
-    return scores
-
-
-def _score(asked: int, offered: int, table: IntArray) -> int:
-    return int(table[100 if offered == 0 or asked > offered else asked * 100 // offered])
-
-
-def _mean(total: int, count: int) -> int:
-    return (2 * total + count) // (2 * count)
+        capacity = provisionings[claim.key].capacity[at]
+        known = at[capacity >= 0]
+        use = total.of(class_of_claim(claim))
+        use.asked[known] += requested_bytes(claim)
+        use.offered[known] = capacity[capacity >= 0]
+        use.counts[known] = True

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.plugins.volumes.claims import SELECTED_NODE
 from moorage.plugins.volumes.csi_migration import MigrationError, in_tree_plugin, translated
 from moorage.plugins.volumes.csi_nodes import CsiFacts
-from moorage.plugins.volumes.matching import Match, Search
+from moorage.plugins.volumes.matching import Chosen, Search
 from moorage.plugins.volumes.provisioning import Provisioner, Provisioning
-from moorage.plugins.volumes.reach import Positions, rows_reaching
+from moorage.plugins.volumes.reach import rows_reaching
 from moorage.state.columns import BoolArray
 from moorage.state.labels import InternedColumn
 from moorage.state.view import NodeView
@@ -44,11 +45,14 @@ class Wanted(NamedTuple):
         return not self.selected and self.search is None and not self.fault
 
 
+#: Places in a view, counted from 0.
+Positions = npt.NDArray[np.intp]
+
+
 class Share(NamedTuple):
-    """What the claims get on some rows: what was found, and the claims for which volumes are to be made, in their order."""
+    """Rows on which volumes are to be made for the same claims, and those claims in their order."""
 
     positions: Positions
-    match: Match
     to_make: tuple[PersistentVolumeClaim, ...]
 
 
@@ -65,6 +69,7 @@ class Findings:
     unmatched: BoolArray
     no_room: BoolArray
     faults: list[tuple[BoolArray, str]] = field(default_factory=list)
+    chosen: Chosen | None = None
     shares: list[Share] = field(default_factory=list)
     provisionings: dict[str, Provisioning] = field(default_factory=dict)
 
@@ -87,7 +92,8 @@ def find(
     if wanted.fault:
         findings.faults.append((here, wanted.fault))
         return findings
-    for share in _shares(wanted, nodes, here):
+    findings.chosen = wanted.search.over(nodes) if wanted.search is not None else None
+    for share in _shares(wanted, findings.chosen, here):
         findings.shares.append(share)
         _look_at_making(share, nodes, provisioner, findings)
     return findings
@@ -130,15 +136,16 @@ def _reached(volume: PersistentVolume, nodes: NodeView) -> BoolArray:
     return rows_reaching(None if affinity is None else affinity.required, nodes)
 
 
-def _shares(wanted: Wanted, nodes: NodeView, here: BoolArray) -> Iterator[Share]:
-    """Yield what is found on the rows ``here``."""
-    if wanted.search is None:
-        yield Share(np.flatnonzero(here), Match(), wanted.selected)
+def _shares(wanted: Wanted, chosen: Chosen | None, here: BoolArray) -> Iterator[Share]:
+    """Part the rows ``here`` by the claims that found nothing there."""
+    if chosen is None:
+        yield Share(np.flatnonzero(here), wanted.selected)
         return
-    for match, positions in wanted.search.over(nodes):
-        kept = positions[here[positions]]
-        if len(kept):
-            yield Share(kept, match, (*wanted.selected, *match.unbound))
+    weights = 1 << np.arange(len(chosen.claims), dtype=np.int64)
+    patterns = weights @ (chosen.which < 0)
+    for pattern in np.unique(patterns[here]).tolist():
+        unbound = (claim for at, claim in enumerate(chosen.claims) if pattern >> at & 1)
+        yield Share(np.flatnonzero(here & (patterns == pattern)), (*wanted.selected, *unbound))
 
 
 def _look_at_making(share: Share, nodes: NodeView, provisioner: Provisioner, findings: Findings) -> None:

@@ -1,7 +1,8 @@
 """Which volume would a claim get on which node, of those that are there and free?
 
-A volume that is promised to the claim already is the only one it may have; otherwise the smallest that suits. Nodes from which
-the same volumes are reached get the same answer, so the search is made once for each such group of nodes.
+A volume that is promised to the claim already is the only one it may have; otherwise the smallest that suits. The volumes that
+suit are lined up by size once for each claim, and the first that each row reaches is read off their affinities (``Nearest``).
+A pod's claims choose one after the other, the smallest first; what one took on a row the next cannot have there.
 
 Source  component-helpers, storage/volume/pv_helpers.go, FindMatchingVolume;
         kube-scheduler 1.36, plugins/volumebinding/binder.go, findMatchingVolumes
@@ -9,10 +10,11 @@ Source  component-helpers, storage/volume/pv_helpers.go, FindMatchingVolume;
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from moorage.api.core import NodeSelector
+import numpy as np
+
 from moorage.api.quantity import parse
 from moorage.api.requirements import SelectorError
 from moorage.api.selectors import Selector, compile_label_selector
@@ -20,124 +22,125 @@ from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.plugins.volumes.assumed import Assumed
 from moorage.plugins.volumes.claims import class_of_claim, class_of_volume, requested_storage
 from moorage.plugins.volumes.filed import Filed
-from moorage.plugins.volumes.reach import Positions, row_classes
+from moorage.plugins.volumes.reach import Nearest, Reach, rows_reaching
 from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
 from moorage.state.view import NodeView
 
-__all__ = ["Match", "MatchingError", "Search", "VolumeShelf", "is_bound_to"]
+__all__ = ["Chosen", "MatchingError", "Search", "VolumeShelf", "is_bound_to"]
 
 
 class MatchingError(Exception):
     """A claim that cannot be matched, because its selector makes no sense."""
 
 
-class Match(NamedTuple):
-    """What claims get on some nodes: the pairs that were found, and the claims for which a volume would have to be made."""
+class Chosen(NamedTuple):
+    """What claims get. ``which`` has shape (claims, rows): an index into ``volumes``, or -1 where a claim gets none."""
 
-    bindings: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...] = ()
-    unbound: tuple[PersistentVolumeClaim, ...] = ()
+    claims: tuple[PersistentVolumeClaim, ...]
+    volumes: tuple[PersistentVolume, ...]
+    which: IntArray
+
+    def at(self, position: int) -> list[tuple[PersistentVolumeClaim, PersistentVolume]]:
+        """Return the pairs that were found for one row of the view."""
+        which = self.which[:, position].tolist()
+        return [(claim, self.volumes[index]) for claim, index in zip(self.claims, which, strict=True) if index >= 0]
 
 
 class _Offer(NamedTuple):
-    """A volume on the shelf. ``size`` in nano-bytes, so that comparing is exact; ``affinity`` as the shelf numbers them."""
+    """A volume on the shelf. ``rank``: its size in nano-bytes, so that comparing is exact, and its name."""
 
     volume: PersistentVolume
-    size: int
-    affinity: int
+    rank: tuple[int, str]
+    reach: Reach
 
-    @property
-    def rank(self) -> tuple[int, str]:
-        return self.size, self.volume.name
+    @classmethod
+    def of(cls, volume: PersistentVolume) -> _Offer:
+        affinity = volume.spec.node_affinity
+        size = parse(volume.spec.capacity.get("storage", 0))
+        return cls(volume, (size, volume.name), Reach.of(None if affinity is None else affinity.required))
 
 
-class _Choices(NamedTuple):
-    """What a claim could get: offers that are promised to it, or free ones by affinity, smallest first."""
+class _Choices:
+    """What a claim could get: offers promised to it, or free ones, smallest first.
 
-    claim: PersistentVolumeClaim
-    promised: tuple[_Offer, ...]
-    free: Mapping[int, list[_Offer]]
+    ``depth``: its turn among the pod's claims, so that many offers are enough to find one that none before it took.
+    """
 
-    def pick(self, reached: frozenset[int], taken: Mapping[str, object]) -> PersistentVolume | None:
-        """Return the best volume that is reached and not taken."""
-        for offer in self.promised:
-            if offer.volume.name not in taken:
-                return offer.volume if offer.affinity in reached else None
-        near = (self.free[a] for a in self.free if a in reached) if len(self.free) < len(reached) else map(self._at, reached)
-        heads = (next((offer for offer in offers if offer.volume.name not in taken), None) for offers in near)
-        least = min((offer for offer in heads if offer is not None), key=lambda offer: offer.rank, default=None)
-        return None if least is None else least.volume
+    def __init__(self, claim: PersistentVolumeClaim, promised: Sequence[_Offer], free: Sequence[_Offer], depth: int) -> None:
+        self.claim = claim
+        self.promised = promised
+        self.free = free
+        self._depth = depth
+        self._nearest: Nearest | None = None
 
-    def _at(self, affinity: int) -> list[_Offer]:
-        return self.free.get(affinity, [])
+    def nearest(self, nodes: NodeView) -> IntArray:
+        """Return for each row the indices of the first free offers it reaches, shape (depth, rows); -1 where there are none."""
+        if self._nearest is None:
+            self._nearest = Nearest([offer.reach for offer in self.free], self._depth)
+        return self._nearest.over(nodes)
 
 
 class Search:
     """The search for the unbound claims of one pod, smallest claim first."""
 
-    def __init__(self, choices: Iterable[_Choices], affinities: Sequence[NodeSelector | None]) -> None:
-        self._choices = tuple(choices)
-        used: dict[int, None] = {}
-        for one in self._choices:
-            used |= dict.fromkeys(offer.affinity for offer in one.promised)
-            used |= dict.fromkeys(one.free)
-        self._numbers = tuple(used)
-        self._affinities = [affinities[number] for number in used]
+    def __init__(self, choices: Sequence[_Choices]) -> None:
+        self._choices = choices
+        index: dict[str, int] = {}
+        volumes: list[PersistentVolume] = []
 
-    def over(self, nodes: NodeView) -> Iterator[tuple[Match, Positions]]:
-        """Yield what the claims get, and on which rows of the view; every row is in one of the groups."""
-        for reached, positions in row_classes(self._affinities, nodes):
-            yield self._match(frozenset(self._numbers[index] for index in reached)), positions
+        def number(offer: _Offer) -> int:
+            at = index.setdefault(offer.rank[1], len(volumes))
+            if at == len(volumes):
+                volumes.append(offer.volume)
+            return at
 
-    def _match(self, reached: frozenset[int]) -> Match:
-        taken: dict[str, None] = {}
-        bindings: list[tuple[PersistentVolumeClaim, PersistentVolume]] = []
-        unbound: list[PersistentVolumeClaim] = []
-        for one in self._choices:
-            volume = one.pick(reached, taken)
-            if volume is None:
-                unbound.append(one.claim)
-            else:
-                taken[volume.name] = None
-                bindings.append((one.claim, volume))
-        return Match(tuple(bindings), tuple(unbound))
+        #: for each claim, the volumes of its promised offers and of its free ones; what is not there stays -1
+        self._promised = [[number(offer) for offer in one.promised] for one in choices]
+        self._free = [np.array([*map(number, one.free), -1], dtype=np.int64) for one in choices]
+        self._volumes = tuple(volumes)
+
+    def over(self, nodes: NodeView) -> Chosen:
+        """Return what each claim gets on each row of the view."""
+        which = np.full((len(self._choices), len(nodes)), -1, dtype=np.int64)
+        for at, one in enumerate(self._choices):
+            open_rows = np.ones(len(nodes), dtype=bool)
+            taken = which[:at]
+            for offer, index in zip(one.promised, self._promised[at], strict=True):
+                decided = open_rows & ~_among(index, taken)
+                which[at, decided & rows_reaching(offer.reach.affinity, nodes)] = index
+                open_rows &= ~decided
+            for indices in self._free[at][one.nearest(nodes)] if one.free else ():
+                got = open_rows & (indices >= 0) & ~_among(indices, taken)
+                which[at, got] = indices[got]
+                open_rows &= ~got
+        return Chosen(tuple(one.claim for one in self._choices), self._volumes, which)
+
+
+def _among(indices: IntArray | int, taken: IntArray) -> BoolArray:
+    """Say for each row whether an index is taken there already."""
+    found: BoolArray = np.any(taken == indices, axis=0)
+    return found
 
 
 class VolumeShelf:
     """Volumes that may still be had: free ones by class, promised ones by claim. What others have is never looked at."""
 
-    #: Distinct affinities that are numbered before the shelf is sorted anew.
-    remembered = 65_536
-
     def __init__(self, assumed: Assumed[PersistentVolume]) -> None:
         self._assumed = assumed
-        self._sort_anew()
-
-    def _sort_anew(self) -> None:
-        self._affinities: list[NodeSelector | None] = [None]
-        self._number_of: dict[NodeSelector | None, int] = {None: 0}
-        self._filed = Filed[PersistentVolume, _Offer](PersistentVolume, _place, self._offer)
-
-    def _offer(self, volume: PersistentVolume) -> _Offer:
-        affinity = None if volume.spec.node_affinity is None else volume.spec.node_affinity.required
-        number = self._number_of.get(affinity)
-        if number is None:
-            number = self._number_of[affinity] = len(self._affinities)
-            self._affinities.append(affinity)
-        return _Offer(volume, parse(volume.spec.capacity.get("storage", 0)), number)
+        self._filed = Filed[PersistentVolume, _Offer](PersistentVolume, _place, _Offer.of)
 
     def search(self, claims: Iterable[PersistentVolumeClaim], snapshot: Snapshot) -> Search:
         """Return the search for these claims.
 
         Raises  MatchingError if a claim's selector cannot be parsed
         """
-        if len(self._affinities) > self.remembered:
-            self._sort_anew()
         self._filed.follow(snapshot)
-        assumed = {name: self._offer(volume) for name, volume in self._assumed.all(snapshot)}
+        assumed = {name: _Offer.of(volume) for name, volume in self._assumed.all(snapshot)}
         by_size = sorted(claims, key=lambda claim: parse(requested_storage(claim)))
-        return Search([self._choices(claim, assumed) for claim in by_size], self._affinities)
+        return Search([self._choices(claim, assumed, depth) for depth, claim in enumerate(by_size, start=1)])
 
-    def _choices(self, claim: PersistentVolumeClaim, assumed: Mapping[str, _Offer]) -> _Choices:
+    def _choices(self, claim: PersistentVolumeClaim, assumed: Mapping[str, _Offer], depth: int) -> _Choices:
         class_name, suits = class_of_claim(claim), _suiting(claim)
         stored = self._filed.at(("for", claim.key))
         known = [
@@ -149,15 +152,14 @@ class VolumeShelf:
         ]
         selector = _selector(claim)
         wanted = frozenset(claim.spec.access_modes)
-        free: dict[int, list[_Offer]] = {}
+        free: list[_Offer] = []
         for name, offer in self._filed.at(("free", class_name)).items():
             if name in assumed or not suits(offer) or not wanted.issubset(offer.volume.spec.access_modes):
                 continue
             if selector is None or selector.matches(offer.volume.metadata.labels):
-                free.setdefault(offer.affinity, []).append(offer)
-        for offers in free.values():
-            offers.sort(key=lambda offer: offer.rank)
-        return _Choices(claim, tuple(filter(suits, promised)), free)
+                free.append(offer)
+        free.sort(key=lambda offer: offer.rank)
+        return _Choices(claim, tuple(filter(suits, promised)), free, depth)
 
 
 def _place(volume: PersistentVolume) -> Hashable | None:
@@ -178,7 +180,7 @@ def _suiting(claim: PersistentVolumeClaim) -> Callable[[_Offer], bool]:
     def suits(offer: _Offer) -> bool:
         spec = offer.volume.spec
         same = (spec.volume_mode or "Filesystem") == mode and (spec.volume_attributes_class_name or "") == attributes
-        return same and offer.size >= size
+        return same and offer.rank[0] >= size
 
     return suits
 

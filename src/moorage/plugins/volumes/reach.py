@@ -8,26 +8,24 @@ Source  component-helpers, storage/volume/helpers.go, CheckNodeAffinity
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from moorage.api.core import NodeSelector
 from moorage.api.node_selectors import NodeSelectorMatcher, NodeTerm, compile_node_selector
 from moorage.api.requirements import Requirement
 from moorage.api.selectors import Selector
-from moorage.state.columns import BoolArray
+from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import rows_matching, rows_matching_term
 from moorage.state.view import NodeView
 
-__all__ = ["Positions", "first_taking", "label_affinity", "row_classes", "rows_reaching"]
+__all__ = ["Nearest", "Reach", "first_taking", "label_affinity", "rows_reaching"]
 
-#: Places in a view, counted from 0.
-Positions = npt.NDArray[np.intp]
-#: Bits that are gathered before they are numbered anew, so that they fit in an integer beside the number of the row's group.
-_BITS = 30
+#: Comes after every index.
+_NONE = 2**62
 
 
 @lru_cache(maxsize=16384)
@@ -42,85 +40,70 @@ def rows_reaching(affinity: NodeSelector | None, nodes: NodeView) -> BoolArray:
     return np.ones(len(nodes), dtype=bool) if affinity is None else rows_matching(label_affinity(affinity), nodes)
 
 
-def _one_of(affinity: NodeSelector) -> Requirement | None:
-    """Return the affinity's only requirement, if it has but one and that lists values."""
-    terms = label_affinity(affinity).terms
-    if len(terms) != 1 or terms[0].faults or len(terms[0].requirements) != 1:
-        return None
-    asked = terms[0].requirements[0]
-    return asked if asked.operator == "In" else None
+class Reach(NamedTuple):
+    """A volume's node affinity (None: it is reached from everywhere), and what it asks of a label, if that is all it asks."""
+
+    affinity: NodeSelector | None
+    asked: Requirement | None
+
+    @classmethod
+    def of(cls, affinity: NodeSelector | None) -> Reach:
+        terms = label_affinity(affinity).terms if affinity is not None else ()
+        if len(terms) != 1 or terms[0].faults or len(terms[0].requirements) != 1:
+            return cls(affinity, None)
+        asked = terms[0].requirements[0]
+        return cls(affinity, asked if asked.operator == "In" else None)
 
 
-class _RowsByLabel:
-    """Positions in a view by the value of a label, worked out for each label when it is first asked for."""
+class Nearest:
+    """Volumes in an order of preference, sorted by how they are reached: the first few for each row are then looked up."""
 
-    def __init__(self, nodes: NodeView) -> None:
-        self._nodes = nodes
-        self._by_label: dict[str, dict[str | None, list[int]]] = {}
+    def __init__(self, volumes: Iterable[Reach], depth: int) -> None:
+        """Take volumes, best first. ``depth``: how many of the first are told for each row."""
+        self._depth = depth
+        self._everywhere: list[int] = []
+        self._by_label: dict[str, dict[str, list[int]]] = {}
+        self._otherwise: dict[NodeSelector, list[int]] = {}
+        for index, (affinity, asked) in enumerate(volumes):
+            if asked is not None:
+                by_value = self._by_label.setdefault(asked.key, {})
+                for value in asked.values:
+                    by_value.setdefault(value, []).append(index)
+            elif affinity is None:
+                self._everywhere.append(index)
+            else:
+                self._otherwise.setdefault(affinity, []).append(index)
 
-    def among(self, asked: Requirement) -> Positions:
-        """Return the positions whose label has one of the values."""
-        by_value = self._by_label.get(asked.key)
-        if by_value is None:
-            column = self._nodes.label(asked.key)
-            by_value = self._by_label[asked.key] = {}
-            for at, value_id in enumerate(self._nodes.ids(column).tolist()):
-                by_value.setdefault(column.values[value_id], []).append(at)
-        return np.array([at for value in asked.values for at in by_value.get(value, ())], dtype=np.intp)
+    def over(self, nodes: NodeView) -> IntArray:
+        """Return the indices of the first volumes that each row reaches, in order; shape (depth, rows), -1 for none."""
+        found = np.full((self._depth, len(nodes)), _NONE, dtype=np.int64)
+        found[: len(self._everywhere)] = np.array(self._everywhere[: self._depth], dtype=np.int64)[:, None]
+        for key, by_value in self._by_label.items():
+            column = nodes.label(key)
+            held, ids = np.unique(nodes.ids(column), return_inverse=True)
+            values = (column.values[value_id] for value_id in held.tolist())
+            firsts = self._firsts([() if value is None else by_value.get(value, ()) for value in values])
+            found = self._merged(found, firsts[:, ids.reshape(-1)])
+        for affinity, indices in self._otherwise.items():
+            mask = rows_reaching(affinity, nodes)
+            found = self._merged(found, np.where(mask, np.array(indices[: self._depth], dtype=np.int64)[:, None], _NONE))
+        found[found == _NONE] = -1
+        return found
 
+    def _firsts(self, lists: Sequence[Sequence[int]]) -> IntArray:
+        """Return the first of each list, shape (depth, lists)."""
+        return np.array(
+            [[indices[at] if at < len(indices) else _NONE for indices in lists] for at in range(self._depth)], dtype=np.int64
+        ).reshape(self._depth, len(lists))
 
-def row_classes(affinities: Sequence[NodeSelector | None], nodes: NodeView) -> list[tuple[tuple[int, ...], Positions]]:
-    """Group rows from which the same volumes are reached. Returns (indices into ``affinities``, positions) of each group."""
-    by_label = _RowsByLabel(nodes)
-    wide: list[tuple[int, BoolArray]] = []
-    narrow: dict[int, list[int]] = {}
-    for index, affinity in enumerate(affinities):
-        asked = None if affinity is None else _one_of(affinity)
-        if asked is None:
-            wide.append((index, rows_reaching(affinity, nodes)))
-            continue
-        at = by_label.among(asked)
-        if 8 * len(at) > len(nodes):
-            wide.append((index, _mask(at, len(nodes))))
-        else:
-            for position in at.tolist():
-                narrow.setdefault(position, []).append(index)
-    return [
-        ((*(index for index, mask in wide if mask[positions[0]]), *near), positions)
-        for near, positions in _grouped(_codes([mask for _, mask in wide], len(nodes)), narrow)
-    ]
-
-
-def _mask(at: Positions, size: int) -> BoolArray:
-    mask = np.zeros(size, dtype=bool)
-    mask[at] = True
-    return mask
-
-
-def _codes(masks: Iterable[BoolArray], size: int) -> npt.NDArray[np.int64]:
-    """Return a number for each position, the same for those on which all masks agree."""
-    codes = np.zeros(size, dtype=np.int64)
-    for count, mask in enumerate(masks, start=1):
-        codes = codes * 2 + mask
-        if count % _BITS == 0:
-            codes = np.unique(codes, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return codes
+    def _merged(self, one: IntArray, other: IntArray) -> IntArray:
+        if self._depth == 1 and len(other) == 1:
+            return np.minimum(one, other)
+        merged: IntArray = np.sort(np.concatenate([one, other]), axis=0)[: self._depth]
+        return merged
 
 
-def _grouped(codes: npt.NDArray[np.int64], narrow: Mapping[int, list[int]]) -> Iterator[tuple[tuple[int, ...], Positions]]:
-    """Yield the positions of equal codes: first those that nothing in ``narrow`` sets apart, then those by what is near."""
-    plain = np.ones(len(codes), dtype=bool)
-    plain[list(narrow)] = False
-    for code in np.unique(codes[plain]):
-        yield (), np.flatnonzero(plain & (codes == code))
-    grouped: dict[tuple[int, tuple[int, ...]], list[int]] = {}
-    for position, near in narrow.items():
-        grouped.setdefault((int(codes[position]), tuple(near)), []).append(position)
-    for (_, together), positions in grouped.items():
-        yield together, np.array(positions, dtype=np.intp)
-
-
-def first_taking(selectors: Sequence[Selector], nodes: NodeView) -> npt.NDArray[np.int64]:
+def first_taking(selectors: Sequence[Selector], nodes: NodeView) -> IntArray:
     """Return for each row the index of the first selector that takes its labels, or -1."""
     nobody = len(selectors)
     first = np.full(len(nodes), nobody, dtype=np.int64)

@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
+from moorage.cli.emulating import emulate_options
 from moorage.cli.main import OK, PENDING
 from moorage.cli.progress import Progress
 from moorage.cli.reading import CONFIG_LIMIT, read_file
-from moorage.framework.features import FeatureGates
 from moorage.framework.registry import load
 from moorage.report.documents import as_json, as_yaml
 from moorage.report.events import EventLog
@@ -33,7 +33,10 @@ __all__ = ["simulate"]
 @click.option("--nodes", metavar="FILE", help="The trace's nodes.")
 @click.option("--pods", metavar="FILE", help="The trace's pods.")
 @click.option("--stay", is_flag=True, help="In a trace, let no pod leave.")
-@click.option("--config", metavar="FILE", help="A KubeSchedulerConfiguration; without it, kube-scheduler's defaults.")
+@click.option(
+    "--config", metavar="FILE", help="A KubeSchedulerConfiguration or a Policy; without it, kube-scheduler's defaults."
+)
+@emulate_options
 @click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, as kube-scheduler takes them.")
 @click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own. May be repeated.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws ties between equal nodes otherwise.")
@@ -68,7 +71,9 @@ def _options(given: dict[str, Any], took: _Took | None) -> Options:
         config=None if config is None else read_file(config, CONFIG_LIMIT),
         where=config or "the default configuration",
         plugins=tuple(load(reference) for reference in given["plugins"]),
-        gates=FeatureGates.parse(given["feature_gates"]),
+        emulate=given["emulate"],
+        provider=given["algorithm_provider"],
+        feature_gates=given["feature_gates"],
         seed=given["seed"],
         clock=None if took is None else time.perf_counter,
         timer=None if took is None else took,

@@ -16,6 +16,7 @@ from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.engine.binding import Binding, bind_effects, permit, pre_bind_effects, reserve, unreserve
 from moorage.engine.facts import Done, Fact, Gone, Phase, Work
+from moorage.engine.pod_reading import pod_reader
 from moorage.errors import PluginError
 from moorage.framework.effects import Effect, Evict
 from moorage.framework.events import ClusterEvent
@@ -49,6 +50,7 @@ class Scheduler:
     def __init__(self, cycle: Cycle, gates: FeatureGates) -> None:
         self.cycle = cycle
         self.gates = gates
+        self._read = pod_reader(gates)
         self.cluster = Cluster()
         self.now = 0.0
         self.profiles: Mapping[str, Profile] = {}
@@ -123,7 +125,7 @@ class Scheduler:
             if isinstance(fact, Gone) or finished:
                 self._pod_gone(obj)
             else:
-                self._pod_seen(PodInfo(obj))
+                self._pod_seen(PodInfo(self._read(obj)))
         elif isinstance(obj, Node):
             self._node(obj, gone=isinstance(fact, Gone))
         elif isinstance(fact, Gone):

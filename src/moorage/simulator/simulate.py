@@ -9,11 +9,12 @@ from typing import Any
 
 from moorage.api.meta import Value
 from moorage.config.document import Configuration
-from moorage.config.loading import load
+from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.cycle.cycle import Cycle
 from moorage.engine.machine import Scheduler
-from moorage.engine.profiles import build_profiles
-from moorage.framework.features import FeatureGates
+from moorage.engine.profiles import build_resolved
+from moorage.errors import InputError
+from moorage.framework.features import TODAY, FeatureGates
 from moorage.framework.profile import Timer
 from moorage.framework.registry import Registry
 from moorage.plugins import builtin_registry
@@ -21,26 +22,29 @@ from moorage.report.outcome import InputNote, Run
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulation import Attempt, Simulation
 
-__all__ = ["RELEASE", "Options", "prepare", "registry_with", "simulate"]
+__all__ = ["Options", "load_options", "prepare", "registry_with", "simulate"]
 
-#: The kube-scheduler whose decisions are made.
-RELEASE = "1.36"
 #: kube-scheduler tries every pending pod again after five minutes, in case an event that would help was overlooked. In a
 #: simulation nothing is overlooked, so pods wait for their event; once, when nothing else is left to happen, all are tried.
 NEVER_S = math.inf
-_DEFAULT_CONFIG = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How to simulate. ``config`` is the text of a KubeSchedulerConfiguration, ``where`` its name for messages.
+    """How to simulate. ``config`` is the text of a KubeSchedulerConfiguration or a Policy, ``where`` its name for messages.
 
+    ``emulate`` is the release whose rules apply (1.19, 1.20, 1.21 or 1.36); without it, the one that the configuration's
+    apiVersion stands for. ``provider`` names an algorithm provider to use in the place of a configuration.
+    ``feature_gates`` are read as that release reads the flag; where they are empty and the release is today's, ``gates`` hold.
     ``plugins`` are classes beside the built-in ones; a profile runs them where the configuration enables them.
     ``clock`` and ``timer`` measure every plugin call at every extension point, if both are given.
     """
 
     config: bytes | None = None
     where: str = "the default configuration"
+    emulate: str | None = None
+    provider: str = ""
+    feature_gates: str = ""
     plugins: tuple[Any, ...] = ()
     gates: FeatureGates = field(default_factory=FeatureGates)
     seed: int = 0
@@ -48,15 +52,44 @@ class Options:
     timer: Timer | None = None
 
 
-def registry_with(plugins: Iterable[Any], config: bytes = b"") -> Registry:
-    """Return the built-in plugins, these, and the installed ones that the configuration names.
+def registry_with(plugins: Iterable[Any], config: bytes = b"", release: str = TODAY) -> Registry:
+    """Return the built-in plugins of a release, these, and the installed ones that the configuration names.
 
     Raises  InputError if one is no plugin or its name is taken
     """
-    registry = builtin_registry().with_installed(config.decode("utf-8", "replace"))
+    registry = builtin_registry(release).with_installed(config.decode("utf-8", "replace"))
     for plugin in plugins:
         registry.add(plugin)
     return registry
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """The plugins and gates that the options bring, for whichever release they are asked for."""
+
+    options: Options
+
+    def registry(self, release: str) -> Registry:
+        return registry_with(self.options.plugins, self.options.config or b"", release)
+
+    def gates(self, release: str) -> FeatureGates:
+        given = self.options.feature_gates
+        return self.options.gates if release == TODAY and not given else FeatureGates.parse(given, release)
+
+
+def load_options(options: Options) -> Loaded:
+    """Return what the options say to schedule by.
+
+    Raises  ConfigError, InputError
+    """
+    rules = _Rules(options)
+    if options.provider:
+        if options.config is not None:
+            raise InputError("an algorithm provider and a configuration do not go together; give one of them")
+        return from_provider(options.provider, rules, options.emulate)
+    if options.config is None:
+        return load_default(rules, options.emulate)
+    return load_any(options.config, options.where, rules, options.emulate)
 
 
 def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = None) -> tuple[Simulation, list[InputNote]]:
@@ -64,10 +97,10 @@ def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = Non
 
     Raises  ConfigError, InputError
     """
-    registry = registry_with(options.plugins, options.config or b"")
-    configuration = load(options.config or _DEFAULT_CONFIG, options.where, registry, options.gates)
-    scheduler = Scheduler(_cycle(configuration, options.seed), options.gates)
-    built = build_profiles(configuration, registry, options.gates, scheduler)
+    loaded = load_options(options)
+    configuration = loaded.configuration
+    scheduler = Scheduler(_cycle(configuration, options.seed), loaded.gates)
+    built = build_resolved(loaded.profiles, loaded.registry, scheduler)
     profiles = built.profiles
     if options.clock is not None and options.timer is not None:
         profiles = {name: profile.timed(options.clock, options.timer) for name, profile in profiles.items()}
@@ -110,4 +143,4 @@ def simulate(
     simulation, missing = prepare(options, on_attempt)
     simulation.load(objects)
     simulation.run()
-    return collect(simulation, RELEASE, notes=[*notes, *missing], workloads=workloads)
+    return collect(simulation, simulation.scheduler.gates.release, notes=[*notes, *missing], workloads=workloads)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from moorage.engine.facts import Seen
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.outcome import collect
-from moorage.simulator.simulate import RELEASE, Options, prepare
+from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import Attempt
 from moorage.simulator.trace import Trace
 
@@ -29,4 +29,8 @@ def simulate_trace(
             simulation.durations[arrival.pod.uid] = arrival.duration_s
     simulation.run()
     kind = "pods stay for good" if stay else "pods leave after the time they ran in the trace"
-    return collect(simulation, RELEASE, notes=[InputNote("Remark", f"trace of {len(trace.arrivals)} arrivals; {kind}"), *notes])
+    return collect(
+        simulation,
+        simulation.scheduler.gates.release,
+        notes=[InputNote("Remark", f"trace of {len(trace.arrivals)} arrivals; {kind}"), *notes],
+    )

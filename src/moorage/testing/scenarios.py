@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -14,12 +14,13 @@ from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.meta import Value
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
+from moorage.engine.pod_reading import pod_reader
 from moorage.engine.profiles import build_resolved
+from moorage.engine.rule_book import RuleBook
 from moorage.errors import InputError
 from moorage.framework.features import TODAY, FeatureGates
 from moorage.framework.profile import Profile
-from moorage.framework.registry import Registry, WaitingPod
-from moorage.plugins import builtin_registry
+from moorage.framework.registry import WaitingPod
 from moorage.state.cluster import Cluster, Snapshot
 from moorage.state.pod_info import PodInfo
 
@@ -73,9 +74,10 @@ def load_scenario(document: Mapping[str, Any]) -> Scenario:
     """Build the scenario's cluster, applying the API server's defaulting to every object."""
     cluster = Cluster()
     pending: list[PodInfo] = []
-    for at, data in sorted(enumerate(document["objects"]), key=_as_listed):
-        _add(cluster, pending, data, f"objects[{at}]")
     loaded = _loaded(document)
+    read = pod_reader(loaded.gates)
+    for at, data in sorted(enumerate(document["objects"]), key=_as_listed):
+        _add(cluster, pending, data, f"objects[{at}]", read)
     built = build_resolved(loaded.profiles, loaded.registry, _Bench(loaded.gates, cluster.snapshot))
     scenario = Scenario(cluster, pending, built.profiles, document.get("mode") == "sequence")
     for pod in sorted(pending, key=lambda p: -p.priority):
@@ -91,28 +93,20 @@ def _as_listed(numbered: tuple[int, Mapping[str, Any]]) -> tuple[int, str, int]:
     return (0, data["metadata"]["name"], at) if is_node else (1, "", at)
 
 
-class _Rules:
-    """What ships, with default gates."""
-
-    def registry(self, release: str) -> Registry:
-        return builtin_registry(release)
-
-    def gates(self, release: str) -> FeatureGates:
-        return FeatureGates(release=release)
-
-
 def _loaded(document: Mapping[str, Any]) -> Loaded:
     """Return what a scenario is scheduled by: what it says itself, in the release that it says it was recorded with."""
     if "algorithmProvider" in document:
-        return from_provider(document["algorithmProvider"], _Rules())
+        return from_provider(document["algorithmProvider"], RuleBook())
     given = document.get("policy") or document.get("config")
     if given is not None:
-        return load_any(json.dumps(given).encode(), document["name"], _Rules())
+        return load_any(json.dumps(given).encode(), document["name"], RuleBook())
     recorded = ".".join(document.get("kubernetes", TODAY).removeprefix("v").split(".")[:2])
-    return load_default(_Rules(), recorded)
+    return load_default(RuleBook(), recorded)
 
 
-def _add(cluster: Cluster, pending: list[PodInfo], data: Mapping[str, Any], where: str) -> None:
+def _add(
+    cluster: Cluster, pending: list[PodInfo], data: Mapping[str, Any], where: str, read: Callable[[core.Pod], core.Pod]
+) -> None:
     kind = _kinds().get(data.get("kind", ""))
     if kind is None:
         raise InputError(f"{where}: kind {data.get('kind')!r} is not known")
@@ -122,7 +116,7 @@ def _add(cluster: Cluster, pending: list[PodInfo], data: Mapping[str, Any], wher
     elif isinstance(obj, core.Namespace):
         cluster.set_namespace(obj)
     elif isinstance(obj, core.Pod):
-        info = PodInfo(default_pod(obj))
+        info = PodInfo(read(default_pod(obj)))
         if info.spec.node_name:
             cluster.place(info, info.spec.node_name)
         else:

@@ -1,0 +1,121 @@
+"""Pods as an API server of Kubernetes 1.21 would have kept them: fields that came later are dropped.
+
+A pod that was written for today is scheduled by an old release as if it had never said what that release does not know: its
+sidecars are plain init containers, its scheduling gates hold nothing. Gates of that release close some fields more.
+
+Source  api 0.21, core/v1/types.go; kubernetes 1.21, pkg/api/pod/util.go, dropDisabledFields
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from moorage.api.core import (
+    Affinity,
+    Container,
+    ContainerStatus,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    PodStatus,
+    TopologySpreadConstraint,
+)
+from moorage.api.meta import ResourceList
+
+__all__ = ["OldFields", "as_kept_by_1_21"]
+
+_T = TypeVar("_T", bound=PodAffinity)
+
+
+class OldFields(NamedTuple):
+    """Which fields the gates of an old release let through."""
+
+    namespace_selector: bool = False
+    overhead: bool = True
+    local_storage: bool = True
+
+
+def as_kept_by_1_21(pod: Pod, fields: OldFields) -> Pod:
+    """Return the pod without what 1.21 does not know; the very pod given if there is nothing to drop."""
+    spec, status = _spec(pod.spec, fields), _status(pod.status)
+    return pod if spec == pod.spec and status == pod.status else replace(pod, spec=spec, status=status)
+
+
+def _spec(spec: PodSpec, fields: OldFields) -> PodSpec:
+    return replace(
+        spec,
+        containers=tuple(_container(container, fields) for container in spec.containers),
+        init_containers=tuple(_container(container, fields) for container in spec.init_containers),
+        overhead=_counted(spec.overhead, fields) if fields.overhead else {},
+        resources=None,
+        host_users=None,
+        scheduling_gates=(),
+        scheduling_group=None,
+        resource_claims=(),
+        volumes=tuple(volume if volume.image is None else replace(volume, image=None) for volume in spec.volumes),
+        topology_spread_constraints=tuple(_constraint(one) for one in spec.topology_spread_constraints),
+        affinity=None if spec.affinity is None else _affinity(spec.affinity, fields),
+    )
+
+
+def _container(container: Container, fields: OldFields) -> Container:
+    resources = container.resources
+    if not fields.local_storage:
+        resources = replace(resources, requests=_counted(resources.requests, fields))
+    return replace(container, restart_policy=None, restart_policy_rules=(), resources=resources)
+
+
+def _counted(requests: ResourceList, fields: OldFields) -> ResourceList:
+    if fields.local_storage:
+        return requests
+    return {name: quantity for name, quantity in requests.items() if name != "ephemeral-storage"}
+
+
+def _constraint(constraint: TopologySpreadConstraint) -> TopologySpreadConstraint:
+    return replace(constraint, min_domains=None, node_affinity_policy=None, node_taints_policy=None, match_label_keys=())
+
+
+def _affinity(affinity: Affinity, fields: OldFields) -> Affinity:
+    near, apart = affinity.pod_affinity, affinity.pod_anti_affinity
+    return replace(
+        affinity,
+        pod_affinity=None if near is None else _terms(near, fields),
+        pod_anti_affinity=None if apart is None else _terms(apart, fields),
+    )
+
+
+def _terms(affinity: _T, fields: OldFields) -> _T:
+    required = affinity.required_during_scheduling_ignored_during_execution
+    preferred = affinity.preferred_during_scheduling_ignored_during_execution
+    return replace(
+        affinity,
+        required_during_scheduling_ignored_during_execution=tuple(_term(term, fields) for term in required),
+        preferred_during_scheduling_ignored_during_execution=tuple(
+            replace(one, pod_affinity_term=_term(one.pod_affinity_term, fields)) for one in preferred
+        ),
+    )
+
+
+def _term(term: PodAffinityTerm, fields: OldFields) -> PodAffinityTerm:
+    over = term.namespace_selector if fields.namespace_selector else None
+    return replace(term, namespace_selector=over, match_label_keys=(), mismatch_label_keys=())
+
+
+def _status(status: PodStatus) -> PodStatus:
+    return replace(
+        status,
+        container_statuses=tuple(_container_status(one) for one in status.container_statuses),
+        init_container_statuses=tuple(_container_status(one) for one in status.init_container_statuses),
+        resources=None,
+        allocated_resources={},
+        resize="",
+        resource_claim_statuses=(),
+        extended_resource_claim_status=None,
+    )
+
+
+def _container_status(status: ContainerStatus) -> ContainerStatus:
+    return replace(status, resources=None, allocated_resources={})

@@ -1,0 +1,28 @@
+"""Options that say which release of kube-scheduler is to be, shared by commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from moorage.config.release_1_21 import PROVIDERS
+from moorage.config.scheduler_document import EMULATED
+
+__all__ = ["emulate_options"]
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def emulate_options(command: _Command) -> _Command:
+    """Add ``--emulate`` and ``--algorithm-provider`` to a command."""
+    emulate = click.option(
+        "--emulate",
+        type=click.Choice(EMULATED),
+        help="The release whose rules apply; without it, the one that the configuration's apiVersion stands for.",
+    )
+    provider = click.option(
+        "--algorithm-provider", default="", metavar="NAME", help=f"{' or '.join(PROVIDERS)}, in the place of a configuration."
+    )
+    return emulate(provider(command))

@@ -37,6 +37,10 @@ check: $(VENV)/.ready-to-test  ## lint, then all tests: what CI runs
 format: $(VENV)/.ready-to-test  ## rewrite the sources as `make lint` wants them
 	@$(BIN)/ruff check -q --fix && $(BIN)/ruff format -q
 
+.PHONY: bench
+bench: $(VENV)/.ready-to-run  ## measure how fast pods are placed; ARGS='basic --nodes 1000' chooses what, see benchmarks/README.md
+	@$(BIN)/python -m benchmarks run $(ARGS)
+
 .PHONY: wheel
 wheel: $(VENV)/.ready-to-test  ## build dist/*.whl and dist/*.tar.gz
 	@$(BIN)/python -m build --no-isolation --outdir dist . >/dev/null

@@ -1,0 +1,84 @@
+"""``python -m benchmarks``: run workloads, list them, compare results."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from benchmarks.checking import CheckFailedError
+from benchmarks.comparing import compare as compared
+from benchmarks.running import run as run_one
+from benchmarks.workloads import WORKLOADS, Sizes
+
+__all__ = ["main"]
+
+_COLUMNS = (
+    "pods_per_s",
+    "pods_per_s_samples",
+    "p50_us",
+    "p99_us",
+    "cpu_s_per_1000",
+    "peak_mib",
+    "startup_s",
+    "bound",
+    "checked",
+)
+
+
+@click.group()
+def main() -> None:
+    """How fast Moorage decides."""
+
+
+@main.command("list")
+def list_workloads() -> None:
+    """Name the workloads and their usual sizes."""
+    for name, (make, sizes) in WORKLOADS.items():
+        click.echo(f"{name:24} {sizes.nodes:6} nodes {sizes.init:6} init {sizes.pods:6} pods  {(make.__doc__ or '').strip()}")
+
+
+@main.command()
+@click.argument("names", nargs=-1)
+@click.option("--nodes", type=int, help="Nodes; default: as listed.")
+@click.option("--init", type=int, help="Pods placed before the measurement.")
+@click.option("--pods", type=int, help="Pods measured.")
+@click.option("--seed", default=0, help="Of the workload, the order and the ties.")
+@click.option("--check-every", default=100, help="Check every n-th decision against the plain way.")
+@click.option("--json", "out", type=click.Path(path_type=Path), help="Append the results to a file, one JSON object a line.")
+def run(
+    names: tuple[str, ...], nodes: int | None, init: int | None, pods: int | None, seed: int, check_every: int, out: Path | None
+) -> None:
+    """Run workloads by NAMES; all of them without a name."""
+    click.echo(f"{'workload':24} " + " ".join(f"{column:>18}" for column in _COLUMNS))
+    failed = False
+    for name in names or tuple(WORKLOADS):
+        if name not in WORKLOADS:
+            raise click.UsageError(f"no workload is named {name}; one of {', '.join(WORKLOADS)}")
+        usual = WORKLOADS[name][1]
+        sizes = Sizes(
+            usual.nodes if nodes is None else nodes, usual.init if init is None else init, usual.pods if pods is None else pods
+        )
+        try:
+            result = run_one(name, sizes, seed, check_every)
+        except CheckFailedError as error:
+            click.echo(f"{name:24} no number, the check failed: {error}", err=True)
+            failed = True
+            continue
+        click.echo(f"{name:24} " + " ".join(f"{result[column]:>18}" for column in _COLUMNS))
+        if out is not None:
+            with out.open("a") as file:
+                file.write(json.dumps(result) + "\n")
+    sys.exit(1 if failed else 0)
+
+
+@main.command()
+@click.argument("before", type=click.Path(exists=True, path_type=Path))
+@click.argument("after", type=click.Path(exists=True, path_type=Path))
+def compare(before: Path, after: Path) -> None:
+    """Print the ratios of two files of results, and how far repeats of each lie apart."""
+    old, new = ([json.loads(line) for line in path.read_text().splitlines()] for path in (before, after))
+    for line in compared(old, new):
+        click.echo(line)

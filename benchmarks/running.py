@@ -1,0 +1,113 @@
+"""One run: a workload through the engine as the simulator drives it, with all default plugins and every node scored.
+
+Start-up (making objects, telling the engine of nodes and of the pods that are there before) is timed apart. The measurement
+goes from telling the engine of the first measured pod to the last binding; what the check takes is left out.
+"""
+
+from __future__ import annotations
+
+import gc
+import platform
+import resource
+from collections.abc import Iterator
+from random import Random
+from time import perf_counter, process_time
+from typing import Any
+
+import numpy as np
+
+from benchmarks.checking import CheckedCycle, CheckFailedError
+from benchmarks.workloads import CHURN_EVERY, WORKLOADS, Sizes, Workload
+from moorage.engine.facts import Seen
+from moorage.simulator.simulate import Options, prepare
+from moorage.simulator.simulation import Simulation, State
+
+__all__ = ["run"]
+
+
+def run(name: str, sizes: Sizes, seed: int = 0, check_every: int = 100) -> dict[str, Any]:
+    """Run a workload and return its figures.
+
+    Raises  CheckFailedError if a sampled decision is not one that the plain way could have made, or pods were left over
+    """
+    began = perf_counter()
+    workload = WORKLOADS[name][0](sizes, Random(seed))
+    simulation, _ = prepare(Options(seed=seed))
+    cycle = CheckedCycle(seed=seed)
+    simulation.scheduler.cycle = cycle
+    simulation.load(workload.objects)
+    simulation.load(workload.init)
+    for _ in simulation.steps():
+        pass
+    gc.collect()
+    gc.freeze()
+    started = perf_counter()
+    cycle.watch(check_every)
+    figures = _measure(simulation, cycle, workload)
+    return {
+        "workload": name,
+        "nodes": sizes.nodes,
+        "init": sizes.init,
+        "pods": sizes.pods,
+        "seed": seed,
+        **figures,
+        "checked": cycle.checked,
+        "startup_s": round(started - began, 3),
+        "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+    }
+
+
+def _measure(simulation: Simulation, cycle: CheckedCycle, workload: Workload) -> dict[str, Any]:
+    wall, cpu = perf_counter(), process_time()
+    times, latencies = [0.0], []
+    for _ in _decisions(simulation, workload):
+        now = perf_counter() - wall - cycle.wall_s
+        latencies.append(now - times[-1])
+        times.append(now)
+    total, busy = times[-1], process_time() - cpu - cycle.cpu_s
+    bound = sum(simulation.records[pod.metadata.uid].state == State.PLACED for pod in workload.measured)
+    if bound < len(workload.measured):
+        raise CheckFailedError(f"{bound} of {len(workload.measured)} pods were bound")
+    p50, p99 = np.percentile(latencies, [50, 99]) * 1e6
+    return {
+        "bound": bound,
+        "decisions": len(latencies),
+        "pods_per_s": round(bound / total, 1),
+        "pods_per_s_samples": round(_mean_of_seconds(times[1:]), 1),
+        "p50_us": round(float(p50), 1),
+        "p99_us": round(float(p99), 1),
+        "cpu_s_per_1000": round(1000 * busy / max(bound, 1), 4),
+    }
+
+
+def _decisions(simulation: Simulation, workload: Workload) -> Iterator[object]:
+    """Tell the engine of the measured pods and let it decide until all are bound; with churn, in portions.
+
+    Portions come a fifth of a simulated second apart, a disturbing pod before each.
+    """
+    first = len(workload.measured) if not workload.churn else CHURN_EVERY
+    now = simulation.now
+    for turn, disturbing in enumerate(workload.churn):
+        simulation.at(now + turn / 5, Seen(disturbing))
+        for one in workload.measured[turn * first : (turn + 1) * first]:
+            simulation.at(now + turn / 5, Seen(one))
+    if not workload.churn:
+        simulation.load(workload.measured)
+    left = {pod.metadata.uid for pod in workload.measured}
+    for decision in simulation.steps():
+        yield decision
+        if decision.node is not None:
+            left.discard(decision.pod.uid)
+            if not left:
+                return
+
+
+def _mean_of_seconds(times: list[float]) -> float:
+    """Mean of the decisions in each whole second, the first left out; over all the time where there are not so many."""
+    whole = int(times[-1])
+    if whole < 2:
+        return len(times) / times[-1]
+    counts = np.histogram(times, bins=whole, range=(0, whole))[0]
+    return float(np.mean(counts[1:]))

@@ -1,0 +1,283 @@
+"""The workloads, each a function from sizes and a seeded generator to objects. Equal arguments give equal objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+from benchmarks.shapes import HOSTNAME, ZONE, namespace, node, pod, requests, term
+from moorage.api.core import Pod
+from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from moorage.api.meta import Value
+from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
+
+__all__ = ["WORKLOADS", "Sizes", "Workload"]
+
+#: One disturbing pod comes with so many measured ones: kube-scheduler at some 500 pods/s, and 5 disturbing ones a second.
+CHURN_EVERY: Final = 100
+_ZONES: Final = ("zone1", "zone2", "zone3")
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """How many nodes, pods placed before the measurement, and pods measured."""
+
+    nodes: int
+    init: int
+    pods: int
+
+
+@dataclass(slots=True)
+class Workload:
+    """What a run is about. ``churn`` pods come between the measured ones, in turn, and are not counted."""
+
+    objects: list[Value]
+    init: list[Pod]
+    measured: list[Pod]
+    churn: list[Pod] = field(default_factory=list)
+
+
+Shape = Callable[[str], Pod]
+
+
+def _pods(prefix: str, count: int, shape: Shape) -> list[Pod]:
+    return [shape(f"{prefix}-{i}") for i in range(count)]
+
+
+def _workload(
+    sizes: Sizes, measured: Shape, init: Shape = pod, *, zones: Iterable[str] = (), spaces: Iterable[str] = ("default",)
+) -> Workload:
+    """Nodes spread over the zones in turn, then pods of two shapes."""
+    named = list(zones)
+    nodes = [node(i, {ZONE: named[i % len(named)]} if named else None) for i in range(sizes.nodes)]
+    objects: list[Value] = [*map(namespace, spaces), *nodes]
+    return Workload(objects, _pods("init", sizes.init, init), _pods("pod", sizes.pods, measured))
+
+
+def basic(sizes: Sizes, random: Random) -> Workload:
+    """Plain pods."""
+    return _workload(sizes, pod)
+
+
+def node_affinity(sizes: Sizes, random: Random) -> Workload:
+    """Pods that must be in one of two zones; all nodes are in the first."""
+    wanted = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["zone1", "zone2"]}]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": wanted}}
+    shape = lambda name: pod(name, affinity={"nodeAffinity": required})  # noqa: E731
+    return _workload(sizes, shape, shape, zones=_ZONES[:1])
+
+
+def _spread(when: str) -> Shape:
+    constraint = {
+        "maxSkew": 5, "topologyKey": ZONE, "whenUnsatisfiable": when, "labelSelector": {"matchLabels": {"color": "blue"}},
+    }  # fmt: skip
+    return lambda name: pod(name, {"color": "blue"}, topologySpreadConstraints=[constraint])
+
+
+def spread_zone_required(sizes: Sizes, random: Random) -> Workload:
+    """Pods spread over three zones, strictly."""
+    return _workload(sizes, _spread("DoNotSchedule"), zones=_ZONES)
+
+
+def spread_zone_preferred(sizes: Sizes, random: Random) -> Workload:
+    """Pods spread over three zones, if possible."""
+    return _workload(sizes, _spread("ScheduleAnyway"), zones=_ZONES)
+
+
+def anti_affinity_host(sizes: Sizes, random: Random) -> Workload:
+    """Pods of which no two may share a node, in two namespaces."""
+    spaces = ("sched-0", "sched-1")
+    apart = {"requiredDuringSchedulingIgnoredDuringExecution": [term(HOSTNAME, "green", spaces)]}
+    affinity = {"podAntiAffinity": apart}
+    return _workload(
+        sizes,
+        lambda name: pod(name, {"color": "green"}, space="sched-1", affinity=affinity),
+        lambda name: pod(name, {"color": "green"}, space="sched-0", affinity=affinity),
+        spaces=spaces,
+    )
+
+
+def affinity_zone(sizes: Sizes, random: Random) -> Workload:
+    """Pods that must share a zone with others of theirs; there is one zone."""
+    spaces = ("sched-0", "sched-1")
+    near = {"requiredDuringSchedulingIgnoredDuringExecution": [term(ZONE, "blue", spaces)]}
+    affinity = {"podAffinity": near}
+    return _workload(
+        sizes,
+        lambda name: pod(name, {"color": "blue"}, space="sched-1", affinity=affinity),
+        lambda name: pod(name, {"color": "blue"}, space="sched-0", affinity=affinity),
+        zones=_ZONES[:1],
+        spaces=spaces,
+    )
+
+
+def preferred_affinity_host(sizes: Sizes, random: Random) -> Workload:
+    """Pods that would rather share a node with others of theirs."""
+    spaces = ("sched-0", "sched-1")
+    preferred = [{"weight": 1, "podAffinityTerm": term(HOSTNAME, "red", spaces)}]
+    affinity = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    return _workload(
+        sizes,
+        lambda name: pod(name, {"color": "red"}, space="sched-1", affinity=affinity),
+        lambda name: pod(name, {"color": "red"}, space="sched-0", affinity=affinity),
+        spaces=spaces,
+    )
+
+
+def mixed_base(sizes: Sizes, random: Random) -> Workload:
+    """Plain pods where five kinds of pods, with affinity of every sort and without, are placed already."""
+    kinds: list[Shape] = []
+    spaces = ("sched-0",)
+    required, preferred = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+    for color, affinity in (
+        ("", None),
+        ("blue", {"podAffinity": {required: [term(ZONE, "blue", spaces)]}}),
+        ("green", {"podAntiAffinity": {required: [term(HOSTNAME, "green", spaces)]}}),
+        ("red", {"podAffinity": {preferred: [{"weight": 1, "podAffinityTerm": term(HOSTNAME, "red", spaces)}]}}),
+        ("yellow", {"podAntiAffinity": {preferred: [{"weight": 1, "podAffinityTerm": term(HOSTNAME, "yellow", spaces)}]}}),
+    ):
+        kinds.append(_colored(color, affinity))
+    base = _workload(sizes, pod, zones=_ZONES[:1], spaces=("default", *spaces))
+    base.init = [kinds[i * len(kinds) // sizes.init](f"init-{i}") for i in range(sizes.init)]
+    return base
+
+
+def _colored(color: str, affinity: Any) -> Shape:
+    spec = {"affinity": affinity} if affinity else {}
+    return lambda name: pod(name, {"color": color} if color else None, space="sched-0", **spec)
+
+
+def daemonset_pinned(sizes: Sizes, random: Random) -> Workload:
+    """Pods that each name the one node they belong to, as a DaemonSet's do; they request nothing."""
+
+    def pinned(name: str) -> Pod:
+        at = int(name.rpartition("-")[2]) % sizes.nodes
+        field_term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [f"node-{at}"]}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [field_term]}}
+        return pod(name, resources={}, affinity={"nodeAffinity": required})
+
+    return _workload(sizes, pinned)
+
+
+def unique_classes(sizes: Sizes, random: Random) -> Workload:
+    """No two pods alike: nothing that is known of one serves for another."""
+
+    def unlike(name: str) -> Pod:
+        at = int(name.rpartition("-")[2])
+        return pod(name, {"app": f"{name}-app"}, resources=requests(f"{50 + at % 97}m", f"{300 * 1024 + at * 16}Ki"))
+
+    return _workload(sizes, unlike, unlike)
+
+
+def preemption_churn(sizes: Sizes, random: Random) -> Workload:
+    """Plain pods among nodes full of big ones, and now and then a bigger one that has to displace some."""
+    base = _workload(sizes, pod, lambda name: pod(name, resources=requests("900m", "500Mi")))
+    big = lambda name: pod(name, resources=requests("3", "500Mi"), priority=10)  # noqa: E731
+    base.churn = _pods("high", -(-sizes.pods // CHURN_EVERY), big)
+    return base
+
+
+def unschedulable_churn(sizes: Sizes, random: Random) -> Workload:
+    """Plain pods, and now and then one that no node could hold."""
+    base = _workload(sizes, pod)
+    huge = lambda name: pod(name, resources=requests("9", "500Mi"), priority=10)  # noqa: E731
+    base.churn = _pods("huge", -(-sizes.pods // CHURN_EVERY), huge)
+    return base
+
+
+def gated_noise(sizes: Sizes, random: Random) -> Workload:
+    """Plain pods that come, among gated ones that wish to be near others. ``init`` pods are the gated ones."""
+    near = {"requiredDuringSchedulingIgnoredDuringExecution": [term(ZONE, "blue")]}
+    gated = lambda name: pod(  # noqa: E731
+        name, {"color": "blue"}, affinity={"podAffinity": near}, schedulingGates=[{"name": "example.com/hold"}]
+    )
+    base = _workload(sizes, pod, gated)
+    roomy = {"cpu": "90000", "memory": "100Ti", "pods": "90000"}
+    base.objects = [namespace("default"), *(node(i, {ZONE: "zone1"}, roomy) for i in range(sizes.nodes))]
+    return base
+
+
+def csi_volumes(sizes: Sizes, random: Random) -> Workload:
+    """Pods that each mount a claim of their own, bound already to a volume of a CSI driver with 39 volumes a node."""
+
+    def mounting(name: str) -> Pod:
+        return pod(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": name}}])
+
+    base = _workload(sizes, mounting, mounting)
+    for at in range(sizes.nodes):
+        drivers = [{"name": "ebs.csi.aws.com", "nodeID": f"node-{at}", "topologyKeys": [], "allocatable": {"count": 39}}]
+        base.objects.append(_convert(CSINode, f"node-{at}", spec={"drivers": drivers}))
+    for one in (*base.init, *base.measured):
+        base.objects.extend(_bound_claim(one.metadata.name))
+    return base
+
+
+def _bound_claim(name: str) -> Iterator[Value]:
+    common = {"accessModes": ["ReadOnlyMany"]}
+    size = {"storage": "1Gi"}
+    claim_ref = {"kind": "PersistentVolumeClaim", "namespace": "default", "name": name, "uid": f"claim-{name}"}
+    yield _convert(
+        PersistentVolume, f"pv-{name}",
+        spec={**common, "capacity": size, "claimRef": claim_ref, "storageClassName": "",
+              "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": f"vol-{name}"}},
+        status={"phase": "Bound"},
+    )  # fmt: skip
+    yield _convert(
+        PersistentVolumeClaim, name, "default", f"claim-{name}",
+        {"annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        spec={**common, "volumeName": f"pv-{name}", "storageClassName": "", "resources": {"requests": size}},
+        status={"phase": "Bound", "capacity": size},
+    )  # fmt: skip
+
+
+def dra_claims(sizes: Sizes, random: Random) -> Workload:
+    """Pods that each claim one of the ten devices that every node has."""
+
+    def claiming(name: str) -> Pod:
+        named = {"name": "device", "resourceClaimName": name}
+        resources = {**requests(), "claims": [{"name": "device"}]}
+        return pod(name, resources=resources, resourceClaims=[named])
+
+    base = _workload(sizes, claiming, claiming)
+    base.objects.append(_convert(DeviceClass, "device.example.com", spec={}))
+    for at in range(sizes.nodes):
+        devices = [{"name": f"d{i}"} for i in range(10)]
+        pool = {"name": f"node-{at}", "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": "driver.example.com", "nodeName": f"node-{at}", "pool": pool, "devices": devices}
+        base.objects.append(_convert(ResourceSlice, f"slice-{at}", spec=spec))
+    for one in (*base.init, *base.measured):
+        exactly = {"deviceClassName": "device.example.com", "allocationMode": "ExactCount", "count": 1}
+        asked = {"devices": {"requests": [{"name": "one", "exactly": exactly}]}}
+        base.objects.append(_convert(ResourceClaim, one.metadata.name, "default", spec=asked))
+    return base
+
+
+def _convert(
+    kind: type[Value], name: str, space: str = "", uid: str = "", metadata: Mapping[str, Any] | None = None, **parts: Any
+) -> Value:
+    named = {"name": name, "uid": uid or f"{kind.__name__}/{name}", **({"namespace": space} if space else {})}
+    return msgspec.convert({"metadata": {**named, **(metadata or {})}, **parts}, kind)
+
+
+#: Name → what makes it, and the sizes it is measured at unless others are given.
+WORKLOADS: Final[Mapping[str, tuple[Callable[[Sizes, Random], Workload], Sizes]]] = {
+    "basic": (basic, Sizes(5000, 1000, 10000)),
+    "node-affinity": (node_affinity, Sizes(5000, 5000, 10000)),
+    "spread-zone-required": (spread_zone_required, Sizes(5000, 5000, 5000)),
+    "spread-zone-preferred": (spread_zone_preferred, Sizes(5000, 5000, 5000)),
+    "anti-affinity-host": (anti_affinity_host, Sizes(5000, 1000, 2000)),
+    "affinity-zone": (affinity_zone, Sizes(5000, 5000, 5000)),
+    "preferred-affinity-host": (preferred_affinity_host, Sizes(5000, 5000, 5000)),
+    "mixed-base": (mixed_base, Sizes(5000, 10000, 5000)),
+    "daemonset-pinned": (daemonset_pinned, Sizes(5000, 0, 10000)),
+    "unique-classes": (unique_classes, Sizes(5000, 1000, 10000)),
+    "preemption-churn": (preemption_churn, Sizes(5000, 20000, 5000)),
+    "unschedulable-churn": (unschedulable_churn, Sizes(5000, 20000, 10000)),
+    "csi-volumes": (csi_volumes, Sizes(5000, 5000, 5000)),
+    "dra-claims": (dra_claims, Sizes(500, 2500, 2500)),
+    "gated-noise": (gated_noise, Sizes(1, 10000, 20000)),
+}

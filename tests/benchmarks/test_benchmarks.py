@@ -1,0 +1,64 @@
+"""Workloads run, check themselves, and a run whose check fails has no number."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from random import Random
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.checking import CheckedCycle
+from benchmarks.command import main
+from benchmarks.workloads import WORKLOADS, Sizes
+
+#: Sizes at which every pod finds a place.
+SIZES = ["--nodes", "20", "--init", "10", "--pods", "10", "--check-every", "1"]
+RUNNABLE = [name for name in WORKLOADS if name != "dra-claims"]
+
+
+@pytest.mark.parametrize("name", RUNNABLE)
+def test_all_pods_are_bound_and_every_decision_checked(name, tmp_path):
+    out = tmp_path / "results.jsonl"
+    result = CliRunner().invoke(main, ["run", name, *SIZES, "--json", str(out)])
+    assert result.exit_code == 0, result.output
+    figures = json.loads(out.read_text())
+    assert figures["bound"] == 10
+    assert figures["checked"] >= 10
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_workloads_are_the_same_for_the_same_seed(name):
+    make = WORKLOADS[name][0]
+    assert make(Sizes(4, 3, 3), Random(7)) == make(Sizes(4, 3, 3), Random(7))
+
+
+def test_a_run_whose_check_fails_has_no_number(monkeypatch, tmp_path):
+    decide = CheckedCycle.__base__.decide
+
+    def astray(self, profile, pod, snapshot, nominated=None):
+        made = decide(self, profile, pod, snapshot, nominated)
+        return replace(made, node="node-3", feasible=made.feasible) if isinstance(self, CheckedCycle) else made
+
+    monkeypatch.setattr(CheckedCycle.__base__, "decide", astray)
+    out = tmp_path / "results.jsonl"
+    result = CliRunner().invoke(main, ["run", "spread-zone-required", *SIZES, "--json", str(out)])
+    assert result.exit_code == 1
+    assert not out.exists()
+    assert "the check failed" in result.output
+
+
+def test_pods_left_over_leave_no_number():
+    result = CliRunner().invoke(main, ["run", "anti-affinity-host", "--nodes", "5", "--init", "3", "--pods", "3"])
+    assert result.exit_code == 1
+    assert "2 of 3 pods were bound" in result.output
+
+
+def test_comparison_prints_ratios_and_spread(tmp_path):
+    for name, rates in (("old", (90, 100, 120)), ("new", (180, 200, 230))):
+        lines = [json.dumps({"workload": "basic", "nodes": 1, "init": 2, "pods": 3, "pods_per_s": rate}) for rate in rates]
+        (tmp_path / name).write_text("\n".join(lines))
+    result = CliRunner().invoke(main, ["compare", str(tmp_path / "old"), str(tmp_path / "new")])
+    assert "2.00" in result.output
+    assert "90-120; 180-230" in result.output

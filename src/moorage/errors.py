@@ -5,6 +5,7 @@
     ├── ConfigError              a scheduler configuration that was refused; carries every fault found
     ├── PluginError              a plugin broke its contract (score out of range, wrong type, raised)
     │   └── AttemptError         a plugin cannot judge a pod, because what it was given makes no sense
+    ├── ClusterError             the API server refused a request, or could not be asked; says whether it may have been done
     └── StateError               the caller's account of the cluster contradicts itself (a pod assumed twice)
 
 "Does not fit" is never an exception: see ``moorage.framework.verdicts``.
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-__all__ = ["AttemptError", "ConfigError", "Fault", "InputError", "MoorageError", "PluginError", "StateError"]
+__all__ = ["AttemptError", "ClusterError", "ConfigError", "Fault", "InputError", "MoorageError", "PluginError", "StateError"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,30 @@ class AttemptError(PluginError):
     def __init__(self, plugin: str, text: str) -> None:
         self.plugin = plugin
         MoorageError.__init__(self, text)
+
+
+class ClusterError(MoorageError):
+    """A request that the API server refused or never answered.
+
+    ``status`` is the HTTP status, 0 if none came; ``reason`` the API's word for it (``Conflict``, ``Expired``), "" if it gave
+    none. ``retry_after_s`` is what the server asked for.
+    """
+
+    def __init__(self, message: str, status: int = 0, reason: str = "", retry_after_s: float | None = None) -> None:
+        self.status = status
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+        super().__init__(message)
+
+    @property
+    def may_have_happened(self) -> bool:
+        """True if the request may have been carried out all the same: no reply came, or one from a server in trouble."""
+        return self.status == 0 or self.status >= 500
+
+    @property
+    def is_expired(self) -> bool:
+        """True if the version asked for is no longer kept: list anew."""
+        return self.status == 410 or self.reason in {"Expired", "Gone"}
 
 
 class StateError(MoorageError):

@@ -1,0 +1,1 @@
+"""The way to a real API server: kubeconfig, requests, lists and watches."""

@@ -1,0 +1,215 @@
+"""Which of several schedulers may act: leader election on a Lease.
+
+``Election`` is what one replica believes, as a machine that is told the time: it looks at a lease, says what to write, and
+until when it may act. ``lead`` does the waiting and the asking around it. Clocks of other machines are never compared with
+ours: a lease counts as held until *we* have seen it unchanged for its whole duration. All times are seconds on a monotonic
+clock; the wall clock is only what is written into the lease for people to read.
+
+A renewal counts from the moment its request was sent, not from when the answer came, so that a slow answer never makes us
+believe longer than others do.
+
+Source  client-go/tools/leaderelection/leaderelection.go
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from moorage.errors import ClusterError, ConfigError, Fault, MoorageError
+
+__all__ = ["Election", "LeadershipLostError", "LeaseLock", "LeaseRecord", "Timing", "lead"]
+
+#: A pause between two tries to become leader is the retry period times one to 2.2.
+JITTER = 1.2
+_RELEASED_DURATION_S = 1
+
+
+class LeadershipLostError(MoorageError):
+    """The lease could not be renewed in time, so another replica may act now and this one must not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long a lease holds, how long the leader tries to renew it, and how often it tries. In seconds."""
+
+    lease_s: float = 15.0
+    renew_s: float = 10.0
+    retry_s: float = 2.0
+
+    def faults(self) -> list[Fault]:
+        """Say what is wrong with these durations, in the terms of the configuration."""
+        found: list[Fault] = []
+        if self.lease_s <= self.renew_s:
+            found.append(
+                Fault("Invalid value", "leaderElection.leaseDuration", "must be greater than renewDeadline", self.lease_s)
+            )
+        if self.renew_s <= JITTER * self.retry_s:
+            detail = "must be greater than retryPeriod*1.2"
+            found.append(Fault("Invalid value", "leaderElection.renewDeadline", detail, self.renew_s))
+        if self.retry_s <= 0:
+            found.append(Fault("Invalid value", "leaderElection.retryPeriod", "must be greater than zero", self.retry_s))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """What a lease says. ``version`` is the resourceVersion it was read at, "" for one not read from the API server."""
+
+    holder: str
+    duration_s: int
+    acquired: str
+    renewed: str
+    transitions: int = 0
+    version: str = ""
+
+
+class LeaseLock(Protocol):
+    """One Lease object on an API server. Each method raises ClusterError; a lost race is status 409."""
+
+    async def read(self) -> LeaseRecord | None:
+        """Return the lease, or None if there is none."""
+
+    async def create(self, record: LeaseRecord) -> LeaseRecord: ...
+    async def update(self, record: LeaseRecord) -> LeaseRecord:
+        """Replace the lease if it is still at ``record.version``."""
+
+
+class Election:
+    """What one replica knows about the lease, and what follows."""
+
+    def __init__(self, identity: str, timing: Timing = Timing()) -> None:
+        if faults := timing.faults():
+            raise ConfigError("leader election cannot work with these durations:", faults)
+        self.identity = identity
+        self.timing = timing
+        self.record: LeaseRecord | None = None
+        self._seen_at = float("-inf")
+        self._renewed_at: float | None = None
+
+    @property
+    def is_leader(self) -> bool:
+        return self.record is not None and self.record.holder == self.identity and self._renewed_at is not None
+
+    @property
+    def deadline(self) -> float:
+        """Until when this replica may act; minus infinity for one that does not lead."""
+        return self._renewed_at + self.timing.renew_s if self.is_leader and self._renewed_at is not None else float("-inf")
+
+    def may_act(self, now: float) -> bool:
+        """True while this replica leads and its last renewal is recent enough."""
+        return now < self.deadline
+
+    def seen(self, record: LeaseRecord | None, now: float) -> None:
+        """Take note of what the API server holds. A lease that looks as before is not newer for having been read again."""
+        if record != self.record:
+            self.record = record
+            self._seen_at = now
+        if record is None or record.holder != self.identity:
+            self._renewed_at = None
+
+    def wants(self, now: float, wall: str) -> LeaseRecord | None:
+        """Return the lease to write, to become or to stay leader; None while another holds it."""
+        old = self.record
+        if old is None:
+            return LeaseRecord(self.identity, round(self.timing.lease_s), wall, wall)
+        mine = old.holder == self.identity
+        if old.holder and not mine and now < self._seen_at + self.timing.lease_s:
+            return None
+        if mine:
+            return replace(old, duration_s=round(self.timing.lease_s), renewed=wall)
+        return LeaseRecord(self.identity, round(self.timing.lease_s), wall, wall, old.transitions + 1, old.version)
+
+    def wrote(self, record: LeaseRecord, sent_at: float) -> None:
+        """Take note that the API server accepted the lease that was sent at this time."""
+        self.record = record
+        self._seen_at = sent_at
+        self._renewed_at = sent_at
+
+    def released(self, wall: str) -> LeaseRecord | None:
+        """Return the lease that lets others in at once; None if it is not ours to release. This replica leads no more."""
+        if not self.is_leader or self.record is None:
+            return None
+        self._renewed_at = None
+        return replace(self.record, holder="", duration_s=_RELEASED_DURATION_S, acquired=wall, renewed=wall)
+
+
+async def lead(
+    election: Election,
+    lock: LeaseLock,
+    act: Callable[[], Awaitable[None]],
+    *,
+    clock: Callable[[], float],
+    wall: Callable[[], str],
+    rng: random.Random,
+) -> None:
+    """Become leader, then run ``act`` for as long as the lease is renewed.
+
+    Returns when ``act`` does, having released the lease. Cancelling this cancels ``act``, lets it drain, and only then
+    releases the lease.
+
+    Raises  LeadershipLostError; what ``act`` raised
+    """
+    while not await _try(election, lock, clock, wall):
+        await asyncio.sleep(election.timing.retry_s * (1 + JITTER * rng.random()))
+    acting = asyncio.ensure_future(act())
+    renewing = asyncio.ensure_future(_renew(election, lock, clock, wall))
+    try:
+        await asyncio.wait({acting, renewing}, return_when=asyncio.FIRST_COMPLETED)
+        lost = renewing.done() and not acting.done()
+    finally:
+        # The lease is kept while work in flight ends, so nobody else acts meanwhile.
+        await _ended(acting)
+        await _ended(renewing)
+        await _release(election, lock, clock, wall)
+    if lost:
+        raise LeadershipLostError(f"{election.identity} did not renew its lease within {election.timing.renew_s:g}s")
+    await acting
+
+
+async def _ended(task: asyncio.Future[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def _renew(election: Election, lock: LeaseLock, clock: Callable[[], float], wall: Callable[[], str]) -> None:
+    """Renew until the deadline passes without success, or somebody else is seen to hold the lease."""
+    while True:
+        await asyncio.sleep(min(election.timing.retry_s, max(0.0, election.deadline - clock())))
+        if not election.may_act(clock()):
+            return
+        try:
+            async with asyncio.timeout(election.deadline - clock()):
+                await _try(election, lock, clock, wall)
+        except TimeoutError:
+            return
+
+
+async def _try(election: Election, lock: LeaseLock, clock: Callable[[], float], wall: Callable[[], str]) -> bool:
+    """Read the lease and write it if it is free or ours. Returns whether it was written."""
+    try:
+        async with asyncio.timeout(max(1.0, election.timing.renew_s / 2)):
+            election.seen(await lock.read(), clock())
+            wanted = election.wants(sent_at := clock(), wall())
+            if wanted is None:
+                return False
+            write = lock.create if election.record is None else lock.update
+            election.wrote(await write(wanted), sent_at)
+    except (ClusterError, TimeoutError):
+        return False
+    return True
+
+
+async def _release(election: Election, lock: LeaseLock, clock: Callable[[], float], wall: Callable[[], str]) -> None:
+    in_time = election.may_act(clock())
+    record = election.released(wall())
+    if record is None or not in_time:
+        return
+    try:
+        async with asyncio.timeout(max(1.0, election.timing.renew_s / 2)):
+            await lock.update(record)
+    except (ClusterError, TimeoutError):
+        return  # it runs out by itself

@@ -24,7 +24,7 @@ from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.volumes.attached import AttachedVolumes
 from moorage.plugins.volumes.claims import stands_on_claim
 from moorage.plugins.volumes.csi_migration import MigrationError, translated_inline
-from moorage.plugins.volumes.csi_nodes import NO_LIMIT, CsiFacts, CsiNodes
+from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
 from moorage.plugins.volumes.csi_volumes import CsiVolume, Needed, needed_volumes
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -89,22 +89,21 @@ class NodeVolumeLimits:
         self, volumes: tuple[CsiVolume, ...], column: InternedColumn[CsiFacts | None], open_rows: BoolArray, nodes: NodeView
     ) -> Iterator[Reject]:
         """Yield those of the open rows that would hold too many, and those whose volumes make no sense."""
-        ids = nodes.ids(column)
-        open_rows = open_rows & column.spread(ids, _has_limits)
-        if not open_rows.any():
-            return
         self._attached.follow(nodes.snapshot)
-        for fault in dict.fromkeys(self._attached.faults.values()):
-            rows = open_rows & nodes.holding([row for row, found in self._attached.faults.items() if found == fault])
-            open_rows &= ~rows
-            yield Reject(rows, fault, error=True)
-        too_many = nodes.false()
+        if self._attached.faults:
+            limited = column.spread(nodes.ids(column), _has_limits)
+            for fault in dict.fromkeys(self._attached.faults.values()):
+                faulty = nodes.holding([row for row, found in self._attached.faults.items() if found == fault])
+                yield Reject(open_rows & limited & faulty, fault, error=True)
+                open_rows = open_rows & ~faulty
         for driver in dict.fromkeys(volume.driver for volume in volumes):
-            limit = column.spread(ids, _limit_of(driver), np.int64)
+            limit = nodes.take(self._nodes.limits(driver))
             added = self._added([volume for volume in volumes if volume.driver == driver], nodes)
             held = self._attached.counts(driver)
-            too_many |= (added > 0) & ((0 if held is None else nodes.take(held)) + added > limit)
-        yield Reject(too_many & open_rows, TOO_MANY)
+            too_many = (added > 0) & ((0 if held is None else nodes.take(held)) + added > limit) & open_rows
+            if too_many.any():
+                yield Reject(too_many, TOO_MANY)
+                open_rows = open_rows & ~too_many
 
     def _added(self, volumes: list[CsiVolume], nodes: NodeView) -> IntArray:
         """Count for each row the volumes that no pod there holds yet."""
@@ -129,10 +128,6 @@ def _counts(pod: PodInfo) -> bool:
 
 def _has_limits(facts: CsiFacts | None) -> bool:
     return facts is not None and facts.has_limits
-
-
-def _limit_of(driver: str) -> Callable[[CsiFacts | None], int]:
-    return lambda facts: NO_LIMIT if facts is None else facts.limit(driver)
 
 
 def _has_driver(driver: str) -> Callable[[CsiFacts | None], bool]:

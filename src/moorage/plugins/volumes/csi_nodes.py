@@ -5,14 +5,18 @@ Nodes of one kind say the same, so each distinct saying is judged once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from moorage.api.storage import CSINode
 from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
 from moorage.state.labels import InternedColumn
 from moorage.state.table import NodeTable
 
-__all__ = ["NO_LIMIT", "CsiFacts", "CsiNodes"]
+__all__ = ["CsiFacts", "CsiNodes"]
 
 #: More volumes than any node holds.
 NO_LIMIT: Final = 2**62
@@ -51,6 +55,7 @@ class CsiNodes:
         self._layout = -1
         self._position = 0
         self._column: InternedColumn[CsiFacts | None]
+        self._limits: dict[str, IntArray] = {}
 
     def follow(self, snapshot: Snapshot) -> InternedColumn[CsiFacts | None]:
         """Return the column, brought up to date."""
@@ -60,10 +65,23 @@ class CsiNodes:
             self._table, self._layout = table, table.changes.layout
             self._column = InternedColumn(table.space, None)
             changed = list(snapshot.objects(CSINode))
+            self._limits.clear()
         for name in changed:
+            self._limits.clear()
             row = table.row_of.get(name)
             if row is not None:
                 node = snapshot.objects(CSINode).get(name)
                 self._column.set(row, None if node is None else CsiFacts.of(node))
         self._position = journal.position
         return self._column
+
+    def limits(self, driver: str) -> IntArray:
+        """Return how many volumes of the driver each row of the table takes, as of the last ``follow``; kept until then."""
+        limits = self._limits.get(driver)
+        if limits is None:
+            limits = self._limits[driver] = self._column.spread(self._column.ids, _limit_of(driver), np.int64)
+        return limits
+
+
+def _limit_of(driver: str) -> Callable[[CsiFacts | None], int]:
+    return lambda facts: NO_LIMIT if facts is None else facts.limit(driver)

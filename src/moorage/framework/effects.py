@@ -34,10 +34,15 @@ class Evict:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Write an object as it should become. ``subresource`` is empty for the main one."""
+    """Write an object as it should become. ``subresource`` is empty for the main one.
+
+    ``base`` is the object as it was when this was decided. Where it is given, only what differs is to be written, on condition
+    that nobody has changed the object since: values here hold but part of what the API server has, and the rest must stay.
+    """
 
     obj: Value
     subresource: str = ""
+    base: Value | None = None
 
 
 @dataclass(frozen=True, slots=True)

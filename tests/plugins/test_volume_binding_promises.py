@@ -12,6 +12,7 @@ from moorage.errors import AttemptError
 from moorage.framework.effects import Until, Write
 from moorage.plugins.volume_binding import VolumeBinding
 from moorage.plugins.volume_binding_args import VolumeBindingArgs
+from moorage.plugins.volumes.assumed import Assumptions
 from moorage.plugins.volumes.claims import BIND_COMPLETED, SELECTED_NODE
 from moorage.testing.asking import refusals
 from moorage.testing.builders import a_cluster, a_node, a_pod
@@ -68,6 +69,12 @@ def test_a_volume_is_promised_once():
     assert refused(plugin, cluster, "two") == {"n1"}
 
 
+def test_what_one_profile_promised_no_other_does():
+    cluster = cluster_of(wants("one"), wants("two"), local("pv"))
+    reserved(VolumeBinding(), cluster, a_pod("first", volumes=standing_on("one")))
+    assert refused(VolumeBinding(), cluster, "two") == {"n0", "n1"}
+
+
 def test_a_volume_is_made_where_the_first_pod_goes():
     cluster = cluster_of(a_claim("data", storageClassName="made"))
     plugin, pod = VolumeBinding(), a_pod("first", volumes=standing_on("data"))
@@ -107,14 +114,15 @@ def test_reserve_then_unreserve_leaves_no_trace(names, others, before):
     if before:
         reserved(plugin, cluster, a_pod("before", volumes=standing_on(*others)))
     told = [refused(plugin, cluster, *some) for some in (names, others, ["found", "shared"])]
-    kept = {name: dict(vars(plugin)[name]._entries) for name in ("_volumes", "_claims")}
+    assumed = cluster.snapshot.index(Assumptions)
+    kept = [dict(of_kind.all()) for of_kind in (assumed.volumes, assumed.claims)]
     pod = a_pod("pod", volumes=standing_on(*names))
     if "n0" not in refused(plugin, cluster, *names):
         state = reserved(plugin, cluster, pod)
         plugin.unreserve(state, pod, "n0")
         plugin.unreserve(state, pod, "n0")
     assert [refused(plugin, cluster, *some) for some in (names, others, ["found", "shared"])] == told
-    assert {name: dict(vars(plugin)[name]._entries) for name in ("_volumes", "_claims")} == kept
+    assert [dict(of_kind.all()) for of_kind in (assumed.volumes, assumed.claims)] == kept
     assert pod.uid not in plugin._reserved
 
 
@@ -133,9 +141,11 @@ def test_what_is_written_and_waited_for():
     )
     assert volume.obj.metadata.annotations == {"pv.kubernetes.io/bound-by-controller": "yes"}
     assert volume.obj.metadata.labels == {"disk": "ssd"}
+    assert volume.base is cluster.objects(PersistentVolume)["pv"], "so that only what changes need be written"
     assert isinstance(claim, Write)
     assert isinstance(claim.obj, PersistentVolumeClaim)
     assert claim.obj.metadata.annotations == {SELECTED_NODE: "n0"}
+    assert claim.base is cluster.objects(PersistentVolumeClaim)["default/made"]
     assert isinstance(wait, Until)
     assert (wait.timeout_s, wait.what) == (60, "binding volumes")
 
@@ -316,7 +326,7 @@ def test_no_volume_is_promised_to_two_claims(needs, steps):
                 plugin.reserve(state, pod, node)
                 promised[index] = [effect for effect in plugin.pre_bind(state, pod, node) if isinstance(effect, Write)]
         elif step == "unreserve" and index in promised:
-            plugin.unreserve(None, pod, node)
+            plugin.unreserve(plugin.pre_filter(pod, cluster.snapshot), pod, node)
             del promised[index]
         elif step == "write":
             for write in promised.get(index, ()):

@@ -53,8 +53,6 @@ class NodeVolumeLimits:
     depends = Depends.NODES
 
     def __init__(self) -> None:
-        self._nodes = CsiNodes()
-        self._attached = AttachedVolumes()
         self._gates = FeatureGates()
 
     def attach(self, handle: Handle) -> None:
@@ -70,7 +68,7 @@ class NodeVolumeLimits:
         return Wanted(needed_volumes(pod, snapshot, migrated=True), needed_volumes(pod, snapshot, migrated=False))
 
     def filter(self, wanted: Wanted, nodes: NodeView) -> Iterator[Reject]:
-        column = self._nodes.follow(nodes.snapshot)
+        column = nodes.snapshot.index(CsiNodes).follow()
         ids = nodes.ids(column)
         open_rows = np.ones(len(nodes), dtype=bool)
         for rows, needed in ((ids != 0, wanted.with_csi), (ids == 0, wanted.without)):
@@ -83,36 +81,7 @@ class NodeVolumeLimits:
                     open_rows &= ~reject.rows
                     yield reject
         if wanted.with_csi.volumes:
-            yield from self._over_limit(wanted.with_csi.volumes, column, open_rows, nodes)
-
-    def _over_limit(
-        self, volumes: tuple[CsiVolume, ...], column: InternedColumn[CsiFacts | None], open_rows: BoolArray, nodes: NodeView
-    ) -> Iterator[Reject]:
-        """Yield those of the open rows that would hold too many, and those whose volumes make no sense."""
-        self._attached.follow(nodes.snapshot)
-        if self._attached.faults:
-            limited = column.spread(nodes.ids(column), _has_limits)
-            for fault in dict.fromkeys(self._attached.faults.values()):
-                faulty = nodes.holding([row for row, found in self._attached.faults.items() if found == fault])
-                yield Reject(open_rows & limited & faulty, fault, error=True)
-                open_rows = open_rows & ~faulty
-        for driver in dict.fromkeys(volume.driver for volume in volumes):
-            limit = nodes.take(self._nodes.limits(driver))
-            added = self._added([volume for volume in volumes if volume.driver == driver], nodes)
-            held = self._attached.counts(driver)
-            too_many = (added > 0) & ((0 if held is None else nodes.take(held)) + added > limit) & open_rows
-            if too_many.any():
-                yield Reject(too_many, TOO_MANY)
-                open_rows = open_rows & ~too_many
-
-    def _added(self, volumes: list[CsiVolume], nodes: NodeView) -> IntArray:
-        """Count for each row the volumes that no pod there holds yet."""
-        added = nodes.zeros() + len(volumes)
-        for volume in volumes:
-            rows = self._attached.rows_holding(volume)
-            if rows:
-                added -= nodes.holding(rows)
-        return added
+            yield from _over_limit(wanted.with_csi.volumes, column, open_rows, nodes)
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(ClusterEvent(Resource.CSI_NODE, Action.ADD))
@@ -145,6 +114,38 @@ def _not_installed(
             installed = column.spread(ids, _has_driver(driver))
             yield Reject(rows & ~installed, NOT_INSTALLED.format(driver))
             rows = rows & installed
+
+
+def _over_limit(
+    volumes: tuple[CsiVolume, ...], column: InternedColumn[CsiFacts | None], open_rows: BoolArray, nodes: NodeView
+) -> Iterator[Reject]:
+    """Yield those of the open rows that would hold too many, and those whose volumes make no sense."""
+    csi_nodes, attached = nodes.snapshot.index(CsiNodes), nodes.snapshot.index(AttachedVolumes)
+    attached.follow()
+    if attached.faults:
+        limited = column.spread(nodes.ids(column), _has_limits)
+        for fault in dict.fromkeys(attached.faults.values()):
+            faulty = nodes.holding([row for row, found in attached.faults.items() if found == fault])
+            yield Reject(open_rows & limited & faulty, fault, error=True)
+            open_rows = open_rows & ~faulty
+    for driver in dict.fromkeys(volume.driver for volume in volumes):
+        limit = nodes.take(csi_nodes.limits(driver))
+        added = _added([volume for volume in volumes if volume.driver == driver], attached, nodes)
+        held = attached.counts(driver)
+        too_many = (added > 0) & ((0 if held is None else nodes.take(held)) + added > limit) & open_rows
+        if too_many.any():
+            yield Reject(too_many, TOO_MANY)
+            open_rows = open_rows & ~too_many
+
+
+def _added(volumes: list[CsiVolume], attached: AttachedVolumes, nodes: NodeView) -> IntArray:
+    """Count for each row the volumes that no pod there holds yet."""
+    added = nodes.zeros() + len(volumes)
+    for volume in volumes:
+        rows = attached.rows_holding(volume)
+        if rows:
+            added -= nodes.holding(rows)
+    return added
 
 
 # -- hints --------------------------------------------------------------------------------------------------------------

@@ -34,15 +34,15 @@ from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.scoring_strategies import utilization_table
 from moorage.plugins.volume_binding_args import VolumeBindingArgs
-from moorage.plugins.volumes.assumed import Assumed
+from moorage.plugins.volumes.assumed import Assumptions
 from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.claims import SELECTED_NODE, stands_on_claim
-from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
-from moorage.plugins.volumes.findings import Findings, Wanted, find
+from moorage.plugins.volumes.csi_nodes import CsiFacts
+from moorage.plugins.volumes.findings import Wanted, find
 from moorage.plugins.volumes.matching import MatchingError, VolumeShelf
 from moorage.plugins.volumes.pod_claims import ClassError, PodClaims, claims_of, unusable
 from moorage.plugins.volumes.promises import BrokenPromiseError, Promise, are_kept, for_node, pointed_at
-from moorage.plugins.volumes.provisioning import Provisioner, volume_limit
+from moorage.plugins.volumes.provisioning import volume_limit
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
@@ -84,11 +84,6 @@ class VolumeBinding:
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:
         self._args = args or VolumeBindingArgs()
         self._gates = FeatureGates()
-        self._nodes = CsiNodes()
-        self._volumes = Assumed(PersistentVolume)
-        self._claims = Assumed(PersistentVolumeClaim)
-        self._shelf = VolumeShelf(self._volumes)
-        self._provisioner = Provisioner()
         self._reserved: dict[str, Reserved] = {}
 
     def attach(self, handle: Handle) -> None:
@@ -107,27 +102,15 @@ class VolumeBinding:
         if why is not None:
             return Hold.because(why, unresolvable=True)
         try:
-            claims = claims_of(pod, snapshot, self._claims)
+            claims = claims_of(pod, snapshot)
         except ClassError as error:
             raise AttemptError(self.name, f'running PreFilter plugin "{self.name}": {error}') from error
         if claims.immediate:
             return Hold.because(UNBOUND_IMMEDIATE, unresolvable=True)
-        return Asked(snapshot, self._wanted(claims, snapshot))
-
-    def _wanted(self, claims: PodClaims, snapshot: Snapshot) -> Wanted:
-        bound = tuple((claim, self._volumes.get(snapshot, claim.spec.volume_name)) for claim in claims.bound)
-        selected = tuple(claim for claim in claims.delayed if SELECTED_NODE in claim.metadata.annotations)
-        free = [claim for claim in claims.delayed if SELECTED_NODE not in claim.metadata.annotations]
-        try:
-            return Wanted(bound, selected, self._shelf.search(free, snapshot) if free else None)
-        except MatchingError as error:
-            return Wanted(bound, selected, fault=str(error))
-
-    def _find(self, asked: Asked, nodes: NodeView) -> Findings:
-        return find(asked.wanted, nodes, lambda: self._nodes.follow(asked.snapshot), self._provisioner)
+        return Asked(snapshot, _wanted(claims, snapshot))
 
     def filter(self, asked: Asked, nodes: NodeView) -> Iterator[Reject]:
-        found = self._find(asked, nodes)
+        found = find(asked.wanted, nodes)
         for rows, fault in found.faults:
             yield Reject(rows, fault, error=True)
         reasons = (
@@ -148,7 +131,7 @@ class VolumeBinding:
 
     def score(self, asked: Asked, nodes: NodeView) -> IntArray:
         shape = self._args.completed(self._gates).shape or ()
-        return capacity_scores(self._find(asked, nodes), utilization_table(shape), len(nodes))
+        return capacity_scores(find(asked.wanted, nodes), utilization_table(shape), len(nodes))
 
     # -- Reserve and PreBind ----------------------------------------------------------------------------------------------
 
@@ -156,23 +139,24 @@ class VolumeBinding:
         if asked is None or asked.wanted.is_all_bound:
             return
         snapshot = asked.snapshot
-        found = self._find(asked, NodeView(snapshot, np.array([snapshot.table.row_of[node]], dtype=np.intp)))
+        found = find(asked.wanted, NodeView(snapshot, np.array([snapshot.table.row_of[node]], dtype=np.intp)))
         share = next(iter(found.shares), None)
         if share is None:
             return
         bindings = found.chosen.at(0) if found.chosen is not None else []
+        assumed = snapshot.index(Assumptions)
         volumes = [(pointed_at(volume, claim), claim.key) for claim, volume in bindings]
         claims = [for_node(claim, node) for claim in {claim.key: claim for claim in share.to_make}.values()]
         self._reserved[pod.uid] = Reserved(
-            tuple(Promise(self._volumes.assume(snapshot, v.name, v, pod.uid), v, key) for v, key in volumes),
-            tuple(Promise(self._claims.assume(snapshot, c.key, c, pod.uid), c, c.key) for c in claims),
+            tuple(Promise(assumed.volumes.assume(v.name, v, pod.uid), v, key) for v, key in volumes),
+            tuple(Promise(assumed.claims.assume(c.key, c, pod.uid), c, c.key) for c in claims),
         )
 
     def unreserve(self, asked: Asked | None, pod: PodInfo, node: str) -> None:
-        del asked, node
+        del node
         self._reserved.pop(pod.uid, None)
-        self._volumes.release(pod.uid)
-        self._claims.release(pod.uid)
+        if asked is not None:
+            asked.snapshot.index(Assumptions).release(pod.uid)
 
     def pre_bind(self, asked: Asked | None, pod: PodInfo, node: str) -> Iterable[Effect]:
         reserved = self._reserved.pop(pod.uid, None)
@@ -186,8 +170,8 @@ class VolumeBinding:
             except BrokenPromiseError as broken:
                 raise AttemptError(self.name, f"binding volumes: {broken}") from broken
 
-        writes: list[Effect] = [Write(promise.obj) for promise in reserved.found if promise.changes_anything]
-        writes += [Write(promise.obj) for promise in reserved.made if promise.changes_anything]
+        promises = (*reserved.found, *reserved.made)
+        writes = [Write(promise.obj, base=promise.base) for promise in promises if promise.changes_anything]
         return (*writes, Until(is_bound, self._args.bind_timeout_seconds, "binding volumes"))
 
     # -- events -----------------------------------------------------------------------------------------------------------
@@ -201,6 +185,20 @@ class VolumeBinding:
         yield Wake(ClusterEvent(Resource.CSI_NODE, either), hands_over_other_plugins)
         yield Wake(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), stops_counting)
         yield Wake(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, either), has_more_room)
+
+
+def _wanted(claims: PodClaims, snapshot: Snapshot) -> Wanted:
+    volumes = snapshot.index(Assumptions).volumes
+    bound = tuple((claim, volumes.get(claim.spec.volume_name)) for claim in claims.bound)
+    selected = tuple(claim for claim in claims.delayed if SELECTED_NODE in claim.metadata.annotations)
+    free = [claim for claim in claims.delayed if SELECTED_NODE not in claim.metadata.annotations]
+    try:
+        return Wanted(bound, selected, snapshot.index(VolumeShelf).search(free) if free else None)
+    except MatchingError as error:
+        return Wanted(bound, selected, fault=str(error))
+
+
+# -- hints --------------------------------------------------------------------------------------------------------------
 
 
 def allows_other_places(pod: PodInfo, old: StorageClass | None, new: StorageClass) -> bool:

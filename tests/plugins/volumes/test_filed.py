@@ -18,17 +18,19 @@ names = st.sampled_from(["a", "b", "c"])
 changes = st.lists(st.tuples(names, st.sampled_from([None, "x", "y", ""])), max_size=15)
 
 
-def filed():
-    return Filed[PersistentVolume, str](
-        PersistentVolume, lambda volume: volume.spec.storage_class_name or None, lambda volume: volume.metadata.name.upper()
-    )
+def filed(cluster):
+    return Filed(
+        cluster.snapshot, PersistentVolume, lambda volume: volume.spec.storage_class_name or None,
+        lambda volume: volume.metadata.name.upper(),
+    )  # fmt: skip
 
 
 @pytest.mark.slow
 @settings(max_examples=80)
 @given(changes, st.integers(1, 5))
 def test_files_agree_with_a_look_at_everything(changes, every):
-    cluster, files = a_cluster([]), filed()
+    cluster = a_cluster([])
+    files = filed(cluster)
     for count, (name, place) in enumerate(changes):
         volume = a_volume(name, storageClassName=place or "")
         if place is None:
@@ -36,8 +38,8 @@ def test_files_agree_with_a_look_at_everything(changes, every):
         else:
             cluster.set_object(volume)
         if count % every == 0:
-            files.follow(cluster.snapshot)
-    files.follow(cluster.snapshot)
+            files.follow()
+    files.follow()
     for place in ("x", "y", ""):
         held = {
             name: name.upper()
@@ -47,16 +49,15 @@ def test_files_agree_with_a_look_at_everything(changes, every):
         assert dict(files.at(place)) == held
 
 
-def test_files_are_made_anew_for_another_snapshot_and_after_a_long_absence(monkeypatch):
-    files = filed()
-    files.follow(with_objects(a_cluster([]), a_volume("a", storageClassName="x")).snapshot)
-    other = with_objects(a_cluster([]), a_volume("b", storageClassName="x"))
-    files.follow(other.snapshot)
+def test_files_are_made_anew_after_a_long_absence(monkeypatch):
+    cluster = with_objects(a_cluster([]), a_volume("b", storageClassName="x"))
+    files = filed(cluster)
+    files.follow()
     assert dict(files.at("x")) == {"b": "B"}
     monkeypatch.setattr(Journal, "keep", 2)
-    with_objects(other, *(a_volume(name, storageClassName="x") for name in "cdefg"))
-    other.remove_object(a_volume("b"))
-    files.follow(other.snapshot)
+    with_objects(cluster, *(a_volume(name, storageClassName="x") for name in "cdefg"))
+    cluster.remove_object(a_volume("b"))
+    files.follow()
     assert list(files.at("x")) == list("cdefg")
 
 
@@ -67,41 +68,41 @@ def versions(*labels):
 def test_an_assumption_lasts_until_something_newer_is_seen():
     stored, assumed_as, newer = versions("stored", "assumed", "newer")
     cluster = with_objects(a_cluster([]), stored)
-    assumed = Assumed(PersistentVolume)
-    assert assumed.get(cluster.snapshot, "pv") is stored
-    assert assumed.assume(cluster.snapshot, "pv", assumed_as, "pod") is stored
-    assert assumed.get(cluster.snapshot, "pv") is assumed_as
-    assert dict(assumed.all(cluster.snapshot)) == {"pv": assumed_as}
+    assumed = Assumed(cluster.objects(PersistentVolume))
+    assert assumed.get("pv") is stored
+    assert assumed.assume("pv", assumed_as, "pod") is stored
+    assert assumed.get("pv") is assumed_as
+    assert dict(assumed.all()) == {"pv": assumed_as}
     cluster.set_object(replace(stored))
-    assert assumed.get(cluster.snapshot, "pv") is assumed_as, "the same was told again"
+    assert assumed.get("pv") is assumed_as, "the same was told again"
     cluster.set_object(newer)
-    assert assumed.get(cluster.snapshot, "pv") is newer
-    assert not dict(assumed.all(cluster.snapshot))
+    assert assumed.get("pv") is newer
+    assert not dict(assumed.all())
     cluster.remove_object(newer)
-    assert assumed.get(cluster.snapshot, "pv") is None
+    assert assumed.get("pv") is None
 
 
 def test_an_assumption_that_two_pods_count_on_lasts_until_both_let_go():
     stored, assumed_as = versions("stored", "assumed")
     cluster = with_objects(a_cluster([]), stored)
-    assumed = Assumed(PersistentVolume)
+    assumed = Assumed(cluster.objects(PersistentVolume))
     for owner in ("one", "two"):
-        assumed.assume(cluster.snapshot, "pv", assumed_as, owner)
+        assumed.assume("pv", assumed_as, owner)
     assumed.release("one")
-    assert assumed.get(cluster.snapshot, "pv") is assumed_as
+    assert assumed.get("pv") is assumed_as
     assumed.release("two")
     assumed.release("two")
-    assert assumed.get(cluster.snapshot, "pv") is stored
+    assert assumed.get("pv") is stored
     assert not len(assumed)
 
 
 def test_nothing_is_assumed_where_nothing_would_change_and_what_is_outdated_goes():
     stored, assumed_as, newer = versions("stored", "assumed", "newer")
     cluster = with_objects(a_cluster([]), stored, a_volume("other"))
-    assumed = Assumed(PersistentVolume)
-    assumed.assume(cluster.snapshot, "pv", stored, "pod")
+    assumed = Assumed(cluster.objects(PersistentVolume))
+    assumed.assume("pv", stored, "pod")
     assert not len(assumed)
-    assumed.assume(cluster.snapshot, "pv", assumed_as, "pod")
+    assumed.assume("pv", assumed_as, "pod")
     cluster.set_object(newer)
-    assumed.assume(cluster.snapshot, "other", a_volume("other", {"new": "yes"}), "pod")
+    assumed.assume("other", a_volume("other", {"new": "yes"}), "pod")
     assert len(assumed) == 1

@@ -8,13 +8,13 @@ Source  kube-scheduler 1.36, plugins/volumebinding/passive_assume_cache.go
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Generic, TypeVar
 
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.state.cluster import Snapshot
 
-__all__ = ["Assumed", "is_still"]
+__all__ = ["Assumed", "Assumptions", "is_still"]
 
 K = TypeVar("K", bound=PersistentVolume | PersistentVolumeClaim)
 
@@ -33,33 +33,32 @@ class _Entry(Generic[K]):
 class Assumed(Generic[K]):
     """Assumptions about one kind of object, by key (``name``, or ``namespace/name``)."""
 
-    def __init__(self, kind: type[K]) -> None:
-        self._kind = kind
+    def __init__(self, objects: Mapping[str, K]) -> None:
+        self._objects = objects
         self._entries: dict[str, _Entry[K]] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, snapshot: Snapshot, key: str) -> K | None:
+    def get(self, key: str) -> K | None:
         """Return an object as it will be, if anything is assumed of it, or else as it is."""
-        stored = snapshot.objects(self._kind).get(key)
+        stored = self._objects.get(key)
         entry = self._entries.get(key)
         if entry is None or stored is None or not is_still(stored, entry.base):
             return stored
         return entry.obj
 
-    def all(self, snapshot: Snapshot) -> Iterator[tuple[str, K]]:
+    def all(self) -> Iterator[tuple[str, K]]:
         """Yield everything that is assumed and still holds, by key."""
-        objects = snapshot.objects(self._kind)
         for key, entry in self._entries.items():
-            stored = objects.get(key)
+            stored = self._objects.get(key)
             if stored is not None and is_still(stored, entry.base):
                 yield key, entry.obj
 
-    def assume(self, snapshot: Snapshot, key: str, obj: K, owner: str) -> K:
+    def assume(self, key: str, obj: K, owner: str) -> K:
         """Count on ``obj`` from now on, for the pod with this UID. Returns the object that this replaces, as it is stored."""
-        self._drop_outdated(snapshot)
-        base = snapshot.objects(self._kind)[key]
+        self._drop_outdated()
+        base = self._objects[key]
         entry = self._entries.get(key)
         if entry is None and obj == base:
             return base
@@ -77,9 +76,22 @@ class Assumed(Generic[K]):
                 if not entry.owners:
                     del self._entries[key]
 
-    def _drop_outdated(self, snapshot: Snapshot) -> None:
-        kept = dict(self.all(snapshot))
+    def _drop_outdated(self) -> None:
+        kept = dict(self.all())
         self._entries = {key: entry for key, entry in self._entries.items() if key in kept}
+
+
+class Assumptions:
+    """All that is assumed in a cluster, by whatever profile. An index: ask ``Snapshot.index`` for it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.volumes = Assumed(snapshot.objects(PersistentVolume))
+        self.claims = Assumed(snapshot.objects(PersistentVolumeClaim))
+
+    def release(self, owner: str) -> None:
+        """Take back everything that was assumed for a pod."""
+        self.volumes.release(owner)
+        self.claims.release(owner)
 
 
 def is_still(stored: PersistentVolume | PersistentVolumeClaim, base: PersistentVolume | PersistentVolumeClaim) -> bool:

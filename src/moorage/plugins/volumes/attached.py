@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from moorage.api.meta import Value
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 from moorage.plugins.volumes.csi_volumes import CsiVolume, needed_volumes
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import Column
-from moorage.state.table import NodeTable
 
 __all__ = ["AttachedVolumes", "OnRow"]
 
@@ -33,10 +33,17 @@ _FOLLOWED = (PersistentVolumeClaim, PersistentVolume, StorageClass, VolumeAttach
 
 
 class AttachedVolumes:
-    """Counts by driver and row, and the rows that hold a volume. Call ``follow`` before asking."""
+    """Counts by driver and row, and the rows that hold a volume. Call ``follow`` before asking.
 
-    def __init__(self) -> None:
-        self._table: NodeTable | None = None
+    An index: ask ``Snapshot.index`` for it.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._table = snapshot.table
+        self._layout = -1
+        self._position = 0
+        self._positions: dict[type[Value], int] = {}
         self._clear()
 
     def _clear(self) -> None:
@@ -63,55 +70,54 @@ class AttachedVolumes:
 
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
-    def follow(self, snapshot: Snapshot) -> None:
+    def follow(self) -> None:
         """Count again where pods or objects have changed. Rows that a what-if is open on are counted anew every time."""
-        if not self._note_changes(snapshot):
-            self._rebuild(snapshot)
-        self._positions = {kind: snapshot.changes_of(kind).position for kind in _FOLLOWED}
-        self._position = snapshot.table.changes.position
-        in_what_ifs = dict.fromkeys(snapshot.table.rows_in_what_ifs)
+        if not self._note_changes():
+            self._rebuild()
+        self._positions = {kind: self._snapshot.changes_of(kind).position for kind in _FOLLOWED}
+        self._position = self._table.changes.position
+        in_what_ifs = dict.fromkeys(self._table.rows_in_what_ifs)
         for row in self._stale | in_what_ifs:
-            self._recount(snapshot, row)
+            self._recount(row)
         self._stale = in_what_ifs
 
-    def _note_changes(self, snapshot: Snapshot) -> bool:
+    def _note_changes(self) -> bool:
         """Gather the rows to be counted again; False if that cannot be told any more."""
-        table = snapshot.table
-        if table is not self._table or table.changes.layout != self._layout:
+        if self._table.changes.layout != self._layout:
             return False
-        rows = table.changes.since(self._position)
-        changed = {kind: snapshot.changes_of(kind).since(self._positions[kind]) for kind in _FOLLOWED}
+        rows = self._table.changes.since(self._position)
+        changed = {kind: self._snapshot.changes_of(kind).since(self._positions[kind]) for kind in _FOLLOWED}
         claims, volumes = changed[PersistentVolumeClaim], changed[PersistentVolume]
         attachments = changed[VolumeAttachment]
         if rows is None or claims is None or volumes is None or attachments is None or changed[StorageClass] != []:
             return False
-        held = table.volume_use.rows
+        held = self._table.volume_use.rows
         self._stale |= {row: None for row in rows if row in held or row in self._rows}
         for key in claims:
-            self._stale |= dict.fromkeys(table.volume_use.rows_using(key))
+            self._stale |= dict.fromkeys(self._table.volume_use.rows_using(key))
         for name in volumes:
             self._stale |= dict.fromkeys(sorted(self._looked_up.pop(name, ())))
         for key in attachments:
-            self._file_attachment(snapshot, key)
+            self._file_attachment(key)
         return True
 
-    def _rebuild(self, snapshot: Snapshot) -> None:
+    def _rebuild(self) -> None:
         self._clear()
-        self._table, self._layout = snapshot.table, snapshot.table.changes.layout
-        for key in snapshot.objects(VolumeAttachment):
-            self._file_attachment(snapshot, key)
-        self._stale |= dict.fromkeys(snapshot.table.volume_use.rows)
+        self._layout = self._table.changes.layout
+        for key in self._snapshot.objects(VolumeAttachment):
+            self._file_attachment(key)
+        self._stale |= dict.fromkeys(self._table.volume_use.rows)
 
-    def _file_attachment(self, snapshot: Snapshot, key: str) -> None:
+    def _file_attachment(self, key: str) -> None:
         """File an attachment under its node, or drop it, and mark the rows it touches."""
-        row_of = snapshot.table.row_of
+        row_of = self._table.row_of
         before = self._node_of.pop(key, None)
         if before is not None:
             on_node = self._attachments[before]
             del on_node[key]
             if not on_node:
                 del self._attachments[before]
-        attachment = snapshot.objects(VolumeAttachment).get(key)
+        attachment = self._snapshot.objects(VolumeAttachment).get(key)
         if attachment is not None:
             self._node_of[key] = attachment.spec.node_name
             self._attachments.setdefault(attachment.spec.node_name, {})[key] = attachment
@@ -119,8 +125,8 @@ class AttachedVolumes:
             if node is not None and node in row_of:
                 self._stale[row_of[node]] = None
 
-    def _recount(self, snapshot: Snapshot, row: int) -> None:
-        new = self._look(snapshot, row)
+    def _recount(self, row: int) -> None:
+        new = self._look(row)
         old = self._rows.pop(row, _NOTHING)
         self._tally(row, old, -1)
         self._tally(row, new, 1)
@@ -135,21 +141,21 @@ class AttachedVolumes:
             self.faults[row] = new.fault
         if new != _NOTHING:
             self._rows[row] = new
-        self._note_lookups(snapshot, row)
+        self._note_lookups(row)
 
-    def _look(self, snapshot: Snapshot, row: int) -> OnRow:
+    def _look(self, row: int) -> OnRow:
         """Return what one row holds now."""
         of_pods: dict[CsiVolume, None] = {}
-        for pod in snapshot.table.volume_use.pods_on(row).values():
-            needed = needed_volumes(pod, snapshot, migrated=True, placed=True)
+        for pod in self._table.volume_use.pods_on(row).values():
+            needed = needed_volumes(pod, self._snapshot, migrated=True, placed=True)
             if needed.fault:
                 return OnRow(fault=needed.fault)
             of_pods |= dict.fromkeys(needed.volumes)
-        attached = self._attached_to(snapshot, snapshot.table.nodes[row].name)
+        attached = self._attached_to(self._table.nodes[row].name)
         return OnRow(frozenset(of_pods), frozenset(volume for volume in attached if volume not in of_pods))
 
-    def _attached_to(self, snapshot: Snapshot, node: str) -> Iterable[CsiVolume]:
-        volumes = snapshot.objects(PersistentVolume)
+    def _attached_to(self, node: str) -> Iterable[CsiVolume]:
+        volumes = self._snapshot.objects(PersistentVolume)
         for attachment in self._attachments.get(node, {}).values():
             volume = volumes.get(attachment.spec.source.persistent_volume_name or "")
             if attachment.spec.attacher and volume is not None and volume.spec.csi is not None:
@@ -160,19 +166,15 @@ class AttachedVolumes:
             for volume in volumes:
                 column = self._counts.get(volume.driver)
                 if column is None:
-                    column = self._counts[volume.driver] = self._new_column()
+                    column = self._counts[volume.driver] = self._table.space.column()
                 column.data[row] += by
 
-    def _new_column(self) -> Column:
-        assert self._table is not None
-        return self._table.space.column()
-
-    def _note_lookups(self, snapshot: Snapshot, row: int) -> None:
-        claims = snapshot.objects(PersistentVolumeClaim)
-        for pod in snapshot.table.volume_use.pods_on(row).values():
+    def _note_lookups(self, row: int) -> None:
+        claims = self._snapshot.objects(PersistentVolumeClaim)
+        for pod in self._table.volume_use.pods_on(row).values():
             for use in pod.volumes.claims if pod.volumes is not None else ():
                 claim = claims.get(use.key)
                 if claim is not None and claim.spec.volume_name:
                     self._looked_up.setdefault(claim.spec.volume_name, set()).add(row)
-        for attachment in self._attachments.get(snapshot.table.nodes[row].name, {}).values():
+        for attachment in self._attachments.get(self._table.nodes[row].name, {}).values():
             self._looked_up.setdefault(attachment.spec.source.persistent_volume_name or "", set()).add(row)

@@ -14,7 +14,6 @@ from moorage.api.storage import CSINode
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.labels import InternedColumn
-from moorage.state.table import NodeTable
 
 __all__ = ["CsiFacts", "CsiNodes"]
 
@@ -48,31 +47,32 @@ class CsiFacts(NamedTuple):
 
 
 class CsiNodes:
-    """The facts of every row; None where no CSINode goes by the node's name."""
+    """The facts of every row; None where no CSINode goes by the node's name. An index: ask ``Snapshot.index`` for it."""
 
-    def __init__(self) -> None:
-        self._table: NodeTable | None = None
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._table = snapshot.table
+        self._objects = snapshot.objects(CSINode)
+        self._journal = snapshot.changes_of(CSINode)
         self._layout = -1
         self._position = 0
         self._column: InternedColumn[CsiFacts | None]
         self._limits: dict[str, IntArray] = {}
 
-    def follow(self, snapshot: Snapshot) -> InternedColumn[CsiFacts | None]:
+    def follow(self) -> InternedColumn[CsiFacts | None]:
         """Return the column, brought up to date."""
-        table, journal = snapshot.table, snapshot.changes_of(CSINode)
-        changed = journal.since(self._position)
-        if table is not self._table or table.changes.layout != self._layout or changed is None:
-            self._table, self._layout = table, table.changes.layout
-            self._column = InternedColumn(table.space, None)
-            changed = list(snapshot.objects(CSINode))
+        changed = self._journal.since(self._position)
+        if changed is None or self._table.changes.layout != self._layout:
+            self._layout = self._table.changes.layout
+            self._column = InternedColumn(self._table.space, None)
+            changed = list(self._objects)
             self._limits.clear()
         for name in changed:
             self._limits.clear()
-            row = table.row_of.get(name)
+            row = self._table.row_of.get(name)
             if row is not None:
-                node = snapshot.objects(CSINode).get(name)
+                node = self._objects.get(name)
                 self._column.set(row, None if node is None else CsiFacts.of(node))
-        self._position = journal.position
+        self._position = self._journal.position
         return self._column
 
     def limits(self, driver: str) -> IntArray:

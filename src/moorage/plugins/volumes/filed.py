@@ -7,7 +7,6 @@ from typing import Any, Generic, TypeVar
 
 from moorage.api.meta import Value
 from moorage.state.cluster import Snapshot
-from moorage.state.journal import Journal
 
 __all__ = ["Filed"]
 
@@ -23,28 +22,27 @@ class Filed(Generic[K, V]):
     in the order they came to it.
     """
 
-    def __init__(self, kind: type[K], place: Callable[[K], Hashable | None], derive: Callable[[K], V]) -> None:
-        self._kind = kind
+    def __init__(
+        self, snapshot: Snapshot, kind: type[K], place: Callable[[K], Hashable | None], derive: Callable[[K], V]
+    ) -> None:
+        self._objects = snapshot.objects(kind)
+        self._journal = snapshot.changes_of(kind)
         self._place = place
         self._derive = derive
-        self._journal: Journal | None = None
-        self._position = 0
+        self._position: int | None = None
         self._at: dict[Hashable, dict[str, V]] = {}
         self._place_of: dict[str, Hashable] = {}
 
-    def follow(self, snapshot: Snapshot) -> None:
+    def follow(self) -> None:
         """Bring the files up to date. Call before ``at``."""
-        journal = snapshot.changes_of(self._kind)
-        changed = journal.since(self._position) if journal is self._journal else None
-        objects = snapshot.objects(self._kind)
+        changed = None if self._position is None else self._journal.since(self._position)
         if changed is None:
-            self._journal = journal
             self._at.clear()
             self._place_of.clear()
-            changed = list(objects)
-        self._position = journal.position
+            changed = list(self._objects)
+        self._position = self._journal.position
         for key in dict.fromkeys(changed):
-            self._refile(key, objects.get(key))
+            self._refile(key, self._objects.get(key))
 
     def at(self, place: Hashable) -> Mapping[str, V]:
         """Return what is filed at a place, by the objects' keys."""

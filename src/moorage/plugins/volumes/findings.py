@@ -15,12 +15,11 @@ import numpy.typing as npt
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.plugins.volumes.claims import SELECTED_NODE
 from moorage.plugins.volumes.csi_migration import MigrationError, in_tree_plugin, translated
-from moorage.plugins.volumes.csi_nodes import CsiFacts
+from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
 from moorage.plugins.volumes.matching import Chosen, Search
 from moorage.plugins.volumes.provisioning import Provisioner, Provisioning
 from moorage.plugins.volumes.reach import rows_reaching
 from moorage.state.columns import BoolArray
-from moorage.state.labels import InternedColumn
 from moorage.state.view import NodeView
 
 __all__ = ["Findings", "Share", "Wanted", "find"]
@@ -74,15 +73,10 @@ class Findings:
     provisionings: dict[str, Provisioning] = field(default_factory=dict)
 
 
-def find(
-    wanted: Wanted,
-    nodes: NodeView,
-    csi_nodes: Callable[[], InternedColumn[CsiFacts | None]],
-    provisioner: Provisioner,
-) -> Findings:
-    """Look at every row of the view. ``csi_nodes`` gives the column of what drivers say; it is not always needed."""
+def find(wanted: Wanted, nodes: NodeView) -> Findings:
+    """Look at every row of the view."""
     findings = Findings(nodes.false(), nodes.false(), nodes.false(), nodes.false())
-    _look_at_bound(wanted, nodes, csi_nodes, findings)
+    _look_at_bound(wanted, nodes, findings)
     if wanted.is_all_bound:
         return findings
     here = np.ones(len(nodes), dtype=bool)
@@ -95,13 +89,11 @@ def find(
     findings.chosen = wanted.search.over(nodes) if wanted.search is not None else None
     for share in _shares(wanted, findings.chosen, here):
         findings.shares.append(share)
-        _look_at_making(share, nodes, provisioner, findings)
+        _look_at_making(share, nodes, findings)
     return findings
 
 
-def _look_at_bound(
-    wanted: Wanted, nodes: NodeView, csi_nodes: Callable[[], InternedColumn[CsiFacts | None]], findings: Findings
-) -> None:
+def _look_at_bound(wanted: Wanted, nodes: NodeView, findings: Findings) -> None:
     """Judge bound claims in order; a row is refused for the first that fails there."""
     open_rows = np.ones(len(nodes), dtype=bool)
     for _, volume in wanted.bound:
@@ -112,7 +104,7 @@ def _look_at_bound(
         if plugin is None:
             reached = _reached(volume, nodes)
         else:
-            column = csi_nodes()
+            column = nodes.snapshot.index(CsiNodes).follow()
             moved = column.spread(nodes.ids(column), _has_migrated(plugin))
             try:
                 known = translated(volume) if moved.any() else None
@@ -148,21 +140,19 @@ def _shares(wanted: Wanted, chosen: Chosen | None, here: BoolArray) -> Iterator[
         yield Share(np.flatnonzero(here & (patterns == pattern)), (*wanted.selected, *unbound))
 
 
-def _look_at_making(share: Share, nodes: NodeView, provisioner: Provisioner, findings: Findings) -> None:
+def _look_at_making(share: Share, nodes: NodeView, findings: Findings) -> None:
     """Judge the claims for which a volume has to be made, in order; a row is refused for the first that fails there."""
     left = share.positions
-    for made in _provisionings(share.to_make, nodes, provisioner, findings):
+    for made in _provisionings(share.to_make, nodes, findings):
         findings.unmatched[left[~made.possible[left]]] = True
         left = left[made.possible[left]]
         findings.no_room[left[~made.has_room[left]]] = True
         left = left[made.has_room[left]]
 
 
-def _provisionings(
-    claims: Iterable[PersistentVolumeClaim], nodes: NodeView, provisioner: Provisioner, findings: Findings
-) -> Iterator[Provisioning]:
+def _provisionings(claims: Iterable[PersistentVolumeClaim], nodes: NodeView, findings: Findings) -> Iterator[Provisioning]:
     for claim in claims:
         made = findings.provisionings.get(claim.key)
         if made is None:
-            made = findings.provisionings[claim.key] = provisioner.judge(claim, nodes)
+            made = findings.provisionings[claim.key] = nodes.snapshot.index(Provisioner).judge(claim, nodes)
         yield made

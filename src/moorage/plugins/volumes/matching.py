@@ -19,7 +19,7 @@ from moorage.api.quantity import parse
 from moorage.api.requirements import SelectorError
 from moorage.api.selectors import Selector, compile_label_selector
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
-from moorage.plugins.volumes.assumed import Assumed
+from moorage.plugins.volumes.assumed import Assumptions
 from moorage.plugins.volumes.claims import class_of_claim, class_of_volume, requested_storage
 from moorage.plugins.volumes.filed import Filed
 from moorage.plugins.volumes.reach import Nearest, Reach, rows_reaching
@@ -124,19 +124,22 @@ def _among(indices: IntArray | int, taken: IntArray) -> BoolArray:
 
 
 class VolumeShelf:
-    """Volumes that may still be had: free ones by class, promised ones by claim. What others have is never looked at."""
+    """Volumes that may still be had: free ones by class, promised ones by claim. What others have is never looked at.
 
-    def __init__(self, assumed: Assumed[PersistentVolume]) -> None:
-        self._assumed = assumed
-        self._filed = Filed[PersistentVolume, _Offer](PersistentVolume, _place, _Offer.of)
+    An index: ask ``Snapshot.index`` for it.
+    """
 
-    def search(self, claims: Iterable[PersistentVolumeClaim], snapshot: Snapshot) -> Search:
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._assumed = snapshot.index(Assumptions).volumes
+        self._filed = Filed(snapshot, PersistentVolume, _place, _Offer.of)
+
+    def search(self, claims: Iterable[PersistentVolumeClaim]) -> Search:
         """Return the search for these claims.
 
         Raises  MatchingError if a claim's selector cannot be parsed
         """
-        self._filed.follow(snapshot)
-        assumed = {name: _Offer.of(volume) for name, volume in self._assumed.all(snapshot)}
+        self._filed.follow()
+        assumed = {name: _Offer.of(volume) for name, volume in self._assumed.all()}
         by_size = sorted(claims, key=lambda claim: parse(requested_storage(claim)))
         return Search([self._choices(claim, assumed, depth) for depth, claim in enumerate(by_size, start=1)])
 

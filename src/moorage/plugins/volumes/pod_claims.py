@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from moorage.api.requirements import quoted
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
-from moorage.plugins.volumes.assumed import Assumed
+from moorage.plugins.volumes.assumed import Assumptions
 from moorage.plugins.volumes.claims import class_of_claim, is_fully_bound, is_owned_by, not_owned
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
@@ -48,16 +48,17 @@ def unusable(pod: PodInfo, snapshot: Snapshot) -> str | None:
     return None
 
 
-def claims_of(pod: PodInfo, snapshot: Snapshot, assumed: Assumed[PersistentVolumeClaim]) -> PodClaims:
+def claims_of(pod: PodInfo, snapshot: Snapshot) -> PodClaims:
     """Return the pod's claims as they will be, in its order. All of them have to be there.
 
     Raises  ClassError if a class does not say when its volumes are bound
     """
+    assumed = snapshot.index(Assumptions).claims
     bound: list[PersistentVolumeClaim] = []
     delayed: list[PersistentVolumeClaim] = []
     immediate: list[PersistentVolumeClaim] = []
     for use in pod.volumes.claims if pod.volumes is not None else ():
-        claim = assumed.get(snapshot, use.key)
+        claim = assumed.get(use.key)
         if claim is None:
             raise ClassError(f"error getting PVC {quoted(use.key)}: could not find it")
         if is_fully_bound(claim):

@@ -68,10 +68,10 @@ def volume_limit(room: CSIStorageCapacity) -> int | None:
 
 
 class Provisioner:
-    """Judges claims for which a volume would have to be made."""
+    """Judges claims for which a volume would have to be made. An index: ask ``Snapshot.index`` for it."""
 
-    def __init__(self) -> None:
-        self._rooms = Filed[CSIStorageCapacity, _Room](CSIStorageCapacity, lambda room: room.storage_class_name, _Room.of)
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._rooms = Filed(snapshot, CSIStorageCapacity, _class_of, _Room.of)
 
     def judge(self, claim: PersistentVolumeClaim, nodes: NodeView) -> Provisioning:
         """Return where a volume could be made for the claim. Its class has to be there."""
@@ -82,12 +82,16 @@ class Provisioner:
         possible = _rows_allowed(storage_class.allowed_topologies, nodes)
         if "storage" not in claim.spec.resources.requests or not _keeps_count(storage_class.provisioner, nodes.snapshot):
             return Provisioning(claim, possible, np.ones(len(nodes), dtype=bool), unknown)
-        self._rooms.follow(nodes.snapshot)
+        self._rooms.follow()
         size = requested_bytes(claim)
         rooms = [room for room in self._rooms.at(storage_class.name).values() if room.limit is not None and room.limit >= size]
         which = first_taking([room.nodes for room in rooms], nodes)
         capacities = np.array([*(room.capacity for room in rooms), -1], dtype=np.int64)
         return Provisioning(claim, possible, which >= 0, capacities[which])
+
+
+def _class_of(room: CSIStorageCapacity) -> str:
+    return room.storage_class_name
 
 
 def _keeps_count(provisioner: str, snapshot: Snapshot) -> bool:

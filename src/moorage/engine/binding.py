@@ -1,11 +1,12 @@
 """From a chosen node to a bound pod: Reserve, Permit, PreBind, Bind, PostBind, and the way back when one of them fails.
 
-A ``Binding`` is one assumed pod on its way. It holds which plugins still make it wait, until when, and what is under way.
+A ``Binding`` is one assumed pod on its way. It holds which plugins still make it wait, until when, what is under way, and what
+others did to the pod meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +19,9 @@ from moorage.framework.verdicts import Code, Hold, Skip, Status, Wait
 from moorage.queue.queued import QueuedPod
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["MAX_PERMIT_WAIT_S", "Binding", "bind_effects", "permit", "pre_bind_effects", "reserve", "unreserve"]
+__all__ = [
+    "MAX_PERMIT_WAIT_S", "Binding", "bind_effects", "permit", "post_bind", "pre_bind_effects", "reserve", "unreserve",
+]  # fmt: skip
 
 MAX_PERMIT_WAIT_S = 15 * 60.0
 
@@ -27,7 +30,12 @@ MAX_PERMIT_WAIT_S = 15 * 60.0
 class Binding:
     """An assumed pod between its decision and its binding.
 
-    ``waits``: Permit plugin → deadline in engine seconds; ``patience``: how many seconds that was from the start.
+    ``waits``     Permit plugin → deadline in engine seconds; ``patience``: how many seconds that was from the start
+    ``verdict``   why it must give up its node; it does so when what is under way has ended
+    ``ticket``    the work that is under way; None while Permit holds the pod
+    ``latest``    the newest version of the pod, which has no node there
+    ``withdrawn`` the pod was deleted, or another took its name
+    ``bound_to``  the node that the API says the pod is on, by our doing or somebody else's
     """
 
     queued: QueuedPod
@@ -38,10 +46,19 @@ class Binding:
     patience: dict[str, float] = field(default_factory=dict)
     verdict: Status | None = None
     ticket: int | None = None
+    latest: PodInfo | None = None
+    withdrawn: bool = False
+    bound_to: str = ""
 
     @property
     def pod(self) -> PodInfo:
-        return self.queued.pod
+        """The pod as it was when its node was chosen."""
+        return self.decision.pod
+
+    @property
+    def wanted(self) -> bool:
+        """True while there is any use in going on."""
+        return self.verdict is None and not self.withdrawn and not self.bound_to
 
     @property
     def pending(self) -> tuple[str, ...]:
@@ -58,7 +75,12 @@ class Binding:
 
     def reject(self, plugin: str, message: str) -> None:
         """End the wait: the pod gives up its node at the scheduler's next step."""
-        self.verdict = self.verdict or Status(Code.UNSCHEDULABLE, plugin, (message,))
+        if self.ticket is None:
+            self.verdict = self.verdict or Status(Code.UNSCHEDULABLE, plugin, (message,))
+
+    def preempt(self, plugin: str, message: str) -> None:
+        """Like ``reject``, but for no fault of the pod's: it is tried again after its backoff, whatever happens."""
+        self.verdict = self.verdict or Status(Code.ERROR, plugin, (message,))
 
     def state_of(self, step: Step) -> Any:
         found = self.decision.found
@@ -68,37 +90,40 @@ class Binding:
 def reserve(binding: Binding) -> Status | None:
     """Run Reserve in order; None if all agreed. What failed is not asked to go on; Unreserve is the caller's duty."""
     for step in binding.profile.at("reserve"):
-        hold = _asked(step, "reserve", binding)
-        if hold is not None:
-            return hold
+        try:
+            hold = _asked(step, "reserve", binding)
+            if isinstance(hold, Hold):
+                return Status(hold.code, step.name, hold.reasons)
+            if hold is not None:
+                raise PluginError(step.name, f"answered {hold!r} in reserve; answer None or Hold")
+        except PluginError as error:
+            return _error(error)
     return None
 
 
-def unreserve(binding: Binding) -> None:
-    """Run Unreserve of every Reserve plugin, last first, whether its Reserve ran or not."""
-    failed: PluginError | None = None
+def unreserve(binding: Binding, on_fault: Callable[[PluginError], None]) -> None:
+    """Run Unreserve of every Reserve plugin, last first, whether its Reserve ran or not; one that raises stops no other."""
     for step in reversed(binding.profile.at("reserve")):
-        back = Step(step.name, step.plugin, step.plugin.unreserve)
         try:
-            ask(back, "unreserve", binding.state_of(step), binding.pod, binding.node)
+            _asked(Step(step.name, step.plugin, step.plugin.unreserve), "unreserve", binding)
         except PluginError as error:
-            failed = failed or error
-    if failed is not None:
-        raise failed
+            on_fault(error)
 
 
 def permit(binding: Binding, now: float) -> Status | None:
     """Run Permit; waits are written to the binding. A refusal ends it at once."""
     for step in binding.profile.at("permit"):
         try:
-            answer = ask(step, "permit", binding.state_of(step), binding.pod, binding.node)
+            answer = _asked(step, "permit", binding)
+            if isinstance(answer, Hold):
+                return Status(answer.code, step.name, answer.reasons)
+            if isinstance(answer, Wait) and answer.timeout_s == answer.timeout_s:
+                patience = binding.patience[step.name] = min(answer.timeout_s, MAX_PERMIT_WAIT_S)
+                binding.waits[step.name] = now + patience
+            elif answer is not None:
+                raise PluginError(step.name, f"answered {answer!r} in permit; answer None, Hold or Wait(seconds)")
         except PluginError as error:
             return _error(error)
-        if isinstance(answer, Hold):
-            return Status(answer.code, step.name, answer.reasons)
-        if isinstance(answer, Wait):
-            patience = binding.patience[step.name] = min(answer.timeout_s, MAX_PERMIT_WAIT_S)
-            binding.waits[step.name] = now + patience
     return None
 
 
@@ -107,10 +132,10 @@ def pre_bind_effects(binding: Binding) -> tuple[Effect, ...] | Status:
     effects: list[Effect] = []
     for step in binding.profile.at("preBind"):
         try:
-            answer = ask(step, "preBind", binding.state_of(step), binding.pod, binding.node)
+            answer = _asked(step, "preBind", binding)
             if isinstance(answer, Hold):
                 return Status(Code.ERROR, step.name, answer.reasons)
-            effects.extend(_effects(answer))
+            effects.extend(_effects(step, "preBind", answer))
         except PluginError as error:
             return _error(error)
     return tuple(effects)
@@ -120,27 +145,41 @@ def bind_effects(binding: Binding) -> tuple[Effect, ...] | Status:
     """Ask Bind plugins in turn until one takes the pod."""
     for step in binding.profile.at("bind"):
         try:
-            answer = ask(step, "bind", binding.state_of(step), binding.pod, binding.node)
+            answer = _asked(step, "bind", binding)
             if isinstance(answer, Skip):
                 continue
             if isinstance(answer, Hold):
                 return Status(Code.ERROR, step.name, answer.reasons)
-            return _effects(answer) or (BindPod(binding.pod, binding.node),)
+            return _effects(step, "bind", answer) or (BindPod(binding.pod, binding.node),)
         except PluginError as error:
             return _error(error)
     return Status(Code.ERROR, "", ("all bind plugins skipped the pod; enable DefaultBinder or another that takes it",))
 
 
-def _effects(answer: Iterable[Effect] | None) -> tuple[Effect, ...]:
-    return tuple(answer or ())
+def post_bind(binding: Binding, on_fault: Callable[[PluginError], None]) -> None:
+    """Tell every PostBind plugin that the pod is bound; one that raises stops no other."""
+    for step in binding.profile.at("postBind"):
+        try:
+            _asked(step, "postBind", binding)
+        except PluginError as error:
+            on_fault(error)
 
 
-def _asked(step: Step, point: str, binding: Binding) -> Status | None:
+def _effects(step: Step, point: str, answer: Iterable[Effect] | None) -> tuple[Effect, ...]:
     try:
-        hold = ask(step, point, binding.state_of(step), binding.pod, binding.node)
-    except PluginError as error:
-        return _error(error)
-    return Status(hold.code, step.name, hold.reasons) if isinstance(hold, Hold) else None
+        effects = tuple(answer or ())
+    except PluginError:
+        raise
+    except Exception as error:  # a generator runs only now
+        raise PluginError(step.name, f"failed in {point}: {type(error).__name__}: {error}") from error
+    for effect in effects:
+        if not isinstance(effect, Effect):
+            raise PluginError(step.name, f"answered {effect!r} in {point}; yield effects, see moorage.framework.effects")
+    return effects
+
+
+def _asked(step: Step, point: str, binding: Binding) -> Any:
+    return ask(step, point, binding.state_of(step), binding.pod, binding.node)
 
 
 def _error(error: PluginError) -> Status:

@@ -14,7 +14,7 @@ from moorage.api.durations import format_duration
 from moorage.api.meta import Value
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
-from moorage.engine.binding import Binding, bind_effects, permit, pre_bind_effects, reserve, unreserve
+from moorage.engine.binding import Binding, bind_effects, permit, post_bind, pre_bind_effects, reserve, unreserve
 from moorage.engine.facts import Done, Fact, Gone, Phase, Work
 from moorage.engine.pod_reading import pod_reader
 from moorage.errors import PluginError
@@ -37,7 +37,10 @@ from moorage.queue import (
 from moorage.state.cluster import Cluster, Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Scheduler"]
+__all__ = ["NO_LONGER_WANTED", "Scheduler"]
+
+#: Why work for a pod ended that was deleted, preempted or placed by another before it was done.
+NO_LONGER_WANTED = "the pod was deleted, preempted or placed meanwhile"
 
 
 class Scheduler:
@@ -55,14 +58,19 @@ class Scheduler:
         self.now = 0.0
         self.profiles: Mapping[str, Profile] = {}
         self.queue: SchedulingQueue
-        #: Plugins that raised in hints or PreEnqueue, oldest first; whoever drives the engine may empty it.
+        #: Plugins that raised where it ends no attempt (PreEnqueue, hints, Unreserve, PostBind), oldest first; whoever
+        #: drives the engine may empty it.
         self.faults: list[PluginError] = []
         #: Grows with every change of the state: two attempts at the same revision come to the same decision.
         self.revision = 0
         #: Grows with every fact: unlike ``revision``, not with what the scheduler assumes and takes back.
         self.facts = 0
+        #: Every pod on its way from decision to binding, and of these the ones that no work is under way for.
         self._bindings: dict[str, Binding] = {}
+        self._held: dict[str, Binding] = {}
         self._by_ticket: dict[int, tuple[Phase, str]] = {}
+        #: ``namespace/name`` → UID of the pod that has the name now.
+        self._named: dict[str, str] = {}
         self._work: list[Work] = []
         self._revoked: list[Decision] = []
         self._evicting: dict[int, str] = {}
@@ -76,7 +84,7 @@ class Scheduler:
 
     def waiting(self) -> Iterator[WaitingPod]:
         """Yield the pods that Permit holds, in the order they came."""
-        yield from [binding for binding in self._bindings.values() if binding.waits]
+        yield from [binding for binding in self._held.values() if binding.waits and binding.verdict is None]
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Move pending pods to the active queue."""
@@ -112,7 +120,7 @@ class Scheduler:
     # -- facts in -----------------------------------------------------------------------------------------------------
 
     def observe(self, fact: Fact, now: float) -> None:
-        """Take in one fact."""
+        """Take in one fact. A pod that has another's name, but its own UID, tells that the other is gone."""
         self.now = now
         if isinstance(fact, Done):
             self._done(fact)
@@ -154,6 +162,11 @@ class Scheduler:
             self._tell(node_events(old, new, self.gates), old, new)
 
     def _pod_seen(self, pod: PodInfo) -> None:
+        holder = self._named.get(pod.key)
+        if holder != pod.uid:
+            if holder is not None:
+                self._uid_gone(holder, self._last_known(holder) or pod)
+            self._named[pod.key] = pod.uid
         if pod.spec.node_name:
             self._placed(pod)
         elif pod.spec.scheduler_name in self.profiles:
@@ -161,45 +174,77 @@ class Scheduler:
 
     def _placed(self, pod: PodInfo) -> None:
         """A pod is on a node: ours confirmed, somebody else's, or one that changed where it is."""
-        self._bindings.pop(pod.uid, None)
+        node = pod.spec.node_name
+        binding = self._bindings.get(pod.uid)
+        if binding is not None:
+            binding.bound_to = node
         self.queue.delete(pod, self.now, bound=True)
-        was_assumed = self.cluster.is_assumed(pod.uid)
-        before = self.cluster.place(pod, pod.spec.node_name)
-        if was_assumed:
+        assumed_on = self.cluster.assumed.get(pod.uid)
+        before = self.cluster.place(pod, node)
+        if assumed_on is not None:
+            if assumed_on != node and before is not None:
+                self.queue.event(ASSIGNED_POD_DELETE, before.on(assumed_on), None, self.now)
             before = None
         self._tell(assigned_pod_events(before, pod, self.gates), before, pod)
+        if pod.uid in self._held:
+            self._end_held(self._held[pod.uid])
 
     def _pending(self, pod: PodInfo) -> None:
-        if self.cluster.is_assumed(pod.uid):
+        binding = self._bindings.get(pod.uid)
+        if binding is not None:
+            binding.latest = pod
             if pod.terminating:
-                self._assumed_deleted(pod.uid)
-            return
-        known = self.queue.get(pod.uid)
-        if known is None:
-            self.queue.add(pod, self.now)
-        else:
-            self.queue.update(known.pod, pod, self.now)
+                self._withdraw(binding)
+        elif self.cluster.node_of(pod.uid) is None:  # else an older version came late: a bound pod stays bound
+            known = self.queue.get(pod.uid)
+            if known is None:
+                self.queue.add(pod, self.now)
+            else:
+                self.queue.update(known.pod, pod, self.now)
 
     def _pod_gone(self, pod: Pod) -> None:
-        uid = pod.metadata.uid
-        if self.cluster.is_assumed(uid):
-            self._assumed_deleted(uid)
-            return
+        info = PodInfo(pod)
+        if self._named.get(info.key) == info.uid:
+            del self._named[info.key]
+        self._uid_gone(info.uid, info)
+
+    def _uid_gone(self, uid: str, last: PodInfo) -> None:
+        binding = self._bindings.get(uid)
+        if binding is not None:
+            self._withdraw(binding)
         placed = self.cluster.remove_pod(uid)
         if placed is not None:
             self._tell([ASSIGNED_POD_DELETE], placed, None)
-        self.queue.delete(PodInfo(pod), self.now)
+        if last.uid == uid:
+            self.queue.delete(last, self.now)
 
-    def _assumed_deleted(self, uid: str) -> None:
-        """A pod was deleted on its way to its node: free the room at once, whatever is still under way."""
-        binding = self._bindings.pop(uid, None)
-        node = self.cluster.node_of(uid)
-        pod = self.cluster.forget(uid)
-        if binding is not None:
-            self.queue.done(uid)
-            unreserve(binding)
-        if pod is not None and node is not None:
-            self.queue.event(ASSIGNED_POD_DELETE, pod.on(node), None, self.now)
+    def _last_known(self, uid: str) -> PodInfo | None:
+        queued = self.queue.get(uid)
+        return self.cluster.pod(uid) if queued is None else queued.pod
+
+    def _withdraw(self, binding: Binding) -> None:
+        """A pod was deleted on its way to its node: free the room at once. What is under way ends in its own time."""
+        binding.withdrawn = True
+        self._free(binding)
+        if binding.pod.uid in self._held:
+            self._end_held(binding)
+
+    def _free(self, binding: Binding) -> None:
+        """Take back the assumption, if it is still one, and wake those who may use the room."""
+        pod = self.cluster.forget(binding.pod.uid)
+        if pod is not None:
+            self.revision += 1
+            self.queue.event(ASSIGNED_POD_DELETE, pod.on(binding.node), None, self.now)
+
+    def _end_held(self, binding: Binding) -> None:
+        """End an attempt that nothing is under way for, because the pod needs no node any more."""
+        self._drop_binding(binding)
+        self.queue.done(binding.pod.uid)
+        unreserve(binding, self.faults.append)
+
+    def _drop_binding(self, binding: Binding) -> None:
+        self._bindings.pop(binding.pod.uid, None)
+        self._held.pop(binding.pod.uid, None)
 
     # -- one attempt --------------------------------------------------------------------------------------------------
 
@@ -226,14 +271,33 @@ class Scheduler:
 
     def next_deadline(self) -> float | None:
         """Return when ``step`` could have something to do although no fact came; None if never."""
-        deadlines = [binding.deadline for binding in self._bindings.values() if binding.waits]
+        deadlines = [
+            binding.deadline if binding.waits and binding.verdict is None else self.now for binding in self._held.values()
+        ]
         due = self.queue.next_deadline(self.now)
         return min([*deadlines, *([] if due is None else [due])], default=None)
 
     def take_work(self) -> list[Work]:
         """Hand over what has to be done, oldest first."""
-        work, self._work = self._work, []
+        ordered, self._work = self._work, []
+        work = []
+        for order in ordered:
+            if self.is_wanted(order.ticket):
+                work.append(order)
+            else:
+                self._done(Done(order.ticket, NO_LONGER_WANTED))
         return work
+
+    def is_wanted(self, ticket: int) -> bool:
+        """Say whether work that was handed over is still of use; it is not once its pod is deleted, preempted or placed.
+
+        Ask before each effect, and while one waits; work that is given up is answered with ``Done`` and an error.
+        """
+        phase, uid = self._by_ticket.get(ticket, (None, ""))
+        if phase is None:
+            return True
+        binding = self._bindings.get(uid)
+        return binding is not None and binding.ticket == ticket and binding.wanted
 
     def take_revoked(self) -> list[Decision]:
         """Hand over decisions that came to nothing after ``step`` returned them: a wait in vain, a failed binding."""
@@ -251,15 +315,13 @@ class Scheduler:
         status = reserve(binding) or permit(binding, self.now)
         if status is not None:
             return self._back_out(binding, status)
-        self._bindings[queued.pod.uid] = binding
+        self._bindings[queued.pod.uid] = self._held[queued.pod.uid] = binding
         if not binding.waits:
             self._pre_bind(binding)
         return decision
 
     def _settle_waits(self) -> None:
-        for binding in [b for b in self._bindings.values() if b.waits or b.ticket is None]:
-            if binding.ticket is not None:
-                continue
+        for binding in list(self._held.values()):
             if binding.verdict is not None:
                 self._give_up(binding, binding.verdict)
             elif not binding.waits:
@@ -273,7 +335,7 @@ class Scheduler:
     def end_waits(self, now: float) -> None:
         """Let every pod that Permit holds give up its node: nobody is left who could allow it."""
         self.now = now
-        for binding in list(self._bindings.values()):
+        for binding in self._held.values():
             if binding.waits:
                 binding.reject(binding.pending[0], f"still waiting at plugin {binding.pending[0]} when the run ended")
         self._settle_waits()
@@ -282,6 +344,7 @@ class Scheduler:
 
     def _pre_bind(self, binding: Binding) -> None:
         self.queue.done(binding.pod.uid)
+        self._held.pop(binding.pod.uid, None)
         effects = pre_bind_effects(binding)
         if isinstance(effects, Status):
             self._give_up(binding, effects)
@@ -307,51 +370,60 @@ class Scheduler:
         return self._tickets
 
     def _done(self, fact: Done) -> None:
-        if self._evicting.pop(fact.ticket, None) is not None:
+        if fact.ticket in self._evicting:
+            self._evicted(self._evicting.pop(fact.ticket), fact.error)
             return
         phase, uid = self._by_ticket.pop(fact.ticket, (None, ""))
         binding = self._bindings.get(uid)
         if phase is None or binding is None or binding.ticket != fact.ticket:
             return
-        if fact.error is not None:
-            self._give_up(binding, Status(Code.ERROR, "", (fact.error,)))
-        elif phase is Phase.PRE_BIND:
+        if phase is Phase.BIND and (fact.error is None or binding.bound_to == binding.node):
+            self._drop_binding(binding)
+            post_bind(binding, self.faults.append)
+        elif phase is Phase.PRE_BIND and fact.error is None and binding.wanted:
             self._bind(binding)
         else:
-            self._bound(binding)
+            self._give_up(binding, binding.verdict or Status(Code.ERROR, "", (fact.error or NO_LONGER_WANTED,)))
 
-    def _bound(self, binding: Binding) -> None:
-        del self._bindings[binding.pod.uid]
-        for step in binding.profile.at("postBind"):
-            try:
-                step.call(binding.state_of(step), binding.pod, binding.node)
-            except Exception as error:
-                raise PluginError(step.name, f"failed in postBind: {type(error).__name__}: {error}") from error
+    def _evicted(self, uid: str, error: str | None) -> None:
+        """Let the pod that asked for evictions be tried again, if they failed or it heard of their end too early."""
+        queued = self.queue.get(uid)
+        if queued is not None and (error is not None or queued.gated):
+            self.queue.activate([queued.pod], self.now)
 
     def _give_up(self, binding: Binding, status: Status) -> None:
-        self._bindings.pop(binding.pod.uid, None)
+        self._drop_binding(binding)
         self._revoked.append(self._back_out(binding, status))
 
     def _back_out(self, binding: Binding, status: Status) -> Decision:
         """Take back the assumption, wake those who may use the room, and put the pod back in the queue."""
-        unreserve(binding)
+        unreserve(binding, self.faults.append)
         self.cluster.forget(binding.pod.uid)
         self.revision += 1
         failed = replace(binding.decision, node=None, refused_after=status)
         pod = binding.pod.on(binding.node)
         if status.code.is_rejection:
-            self._failed(binding.queued, failed)
+            self._come_back(binding, failed)
             self.queue.event(ASSIGNED_POD_DELETE, pod, None, self.now, lambda other: other.uid != pod.uid)
         else:
             self.queue.event(ASSIGNED_POD_DELETE, pod, None, self.now)
-            self._failed(binding.queued, failed)
+            self._come_back(binding, failed)
         return failed
+
+    def _come_back(self, binding: Binding, failed: Decision) -> None:
+        """Queue the newest version of a pod that failed on its way, unless it was deleted or placed meanwhile."""
+        if binding.withdrawn or binding.bound_to:
+            self.queue.done(binding.pod.uid)
+            return
+        binding.queued.pod = binding.latest or binding.queued.pod
+        self._failed(binding.queued, failed)
 
     # -- failure ------------------------------------------------------------------------------------------------------
 
     def _failed(self, queued: QueuedPod, decision: Decision) -> None:
         """Put the pod back where it belongs, and see to nomination and victims."""
-        self.queue.requeue(queued, self.now, rejected_by=decision.rejected_by, pending_on=decision.pending_on)
+        if self.queue.requeue(queued, self.now, rejected_by=decision.rejected_by, pending_on=decision.pending_on) is None:
+            return
         outcome = decision.post_filter
         for other in outcome.displaced if outcome is not None else ():
             self._nominate(other, "")
@@ -362,25 +434,34 @@ class Scheduler:
             self._preempt(queued.pod, outcome)
 
     def _nominate(self, pod: PodInfo, node: str) -> None:
-        """Keep room for a pod on a node, or ("") no longer; and let the API know."""
+        """Keep room for a pod that is waiting on a node, or ("") no longer; and let the API know."""
+        if self.queue.get(pod.uid) is None:
+            return
         had = self.queue.nomination(pod.uid) or pod.status.nominated_node_name
         self.queue.nominate(pod, node)
         if node or had:
             self._order(Phase.NOMINATE, pod, node)
 
     def _preempt(self, pod: PodInfo, outcome: PostFilterResult) -> None:
-        """Send victims away. One that Permit still holds on its node just gives it up."""
+        """Send victims away. One whose binding has not begun just gives up its node, and is tried again later."""
         scheduler = pod.spec.scheduler_name
         evictions: list[Effect] = []
         for victim in outcome.victims:
             held = self._bindings.get(victim.uid)
-            if held is not None and held.ticket is None:
-                held.reject("DefaultPreemption", "preempted")
+            phase = self._phase_of(held) if held is not None else Phase.BIND
+            if held is not None and phase is not Phase.BIND:
+                held.preempt("DefaultPreemption", "preempted")
+                if phase is Phase.PRE_BIND:
+                    self._free(held)
             else:
                 evictions.append(Evict(victim, pod, f"{scheduler}: preempting to accommodate a higher priority pod"))
         effects = (*outcome.effects, *evictions)
         if effects:
             self._evicting[self._order(Phase.PREEMPT, pod, outcome.nominated or "", effects)] = pod.uid
+
+    def _phase_of(self, binding: Binding) -> Phase | None:
+        """Return what is under way for a pod; None while Permit holds it."""
+        return None if binding.ticket is None else self._by_ticket[binding.ticket][0]
 
     @staticmethod
     def _clears_nomination(decision: Decision) -> bool:

@@ -19,7 +19,8 @@ from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
 from moorage.cycle.decision import Decision
 from moorage.engine.facts import Done, Fact, Gone, Phase, Seen, Work
-from moorage.engine.machine import Scheduler
+from moorage.engine.machine import NO_LONGER_WANTED, Scheduler
+from moorage.errors import StateError
 from moorage.framework.effects import BindPod, Call, Evict, Write
 from moorage.state.pod_info import PodInfo
 
@@ -97,6 +98,7 @@ class Simulation:
         self._events: list[tuple[float, int, Fact]] = []
         self._serial = 0
         self._pods: dict[str, Pod] = {}
+        self._named: dict[tuple[str, str], str] = {}
         self._tried: dict[str, _Tried] = {}
 
     # -- what happens -------------------------------------------------------------------------------------------------
@@ -190,15 +192,26 @@ class Simulation:
         if isinstance(obj, Pod):
             uid = obj.metadata.uid
             if isinstance(fact, Gone):
-                current = self._pods.pop(uid, None)
-                if current is None:
+                if self._pods.pop(uid, None) is None:
                     return
                 self._ended(uid)
             else:
-                self._pods[uid] = obj
-                if not obj.spec.node_name and uid not in self.records and obj.spec.scheduler_name in self.scheduler.profiles:
-                    self.records[uid] = PodRecord(obj, self.now)
+                self._seen(obj)
         self.scheduler.observe(fact, self.now)
+
+    def _seen(self, pod: Pod) -> None:
+        """Keep books of a pod that is new or changed. One that has another's name takes its place."""
+        uid, name = pod.metadata.uid, (pod.metadata.namespace, pod.metadata.name)
+        holder = self._pods.get(self._named.get(name, ""))
+        if holder is not None and holder.metadata.uid != uid:
+            self._tell(Gone(holder))
+        self._named[name] = uid
+        self._pods[uid] = pod
+        record = self.records.get(uid)
+        if record is None and not pod.spec.node_name and pod.spec.scheduler_name in self.scheduler.profiles:
+            self.records[uid] = PodRecord(pod, self.now)
+        elif record is not None and record.state == State.PENDING and pod.spec.node_name:
+            record.state, record.node, record.placed_s = State.PLACED, pod.spec.node_name, self.now
 
     def _do_work(self) -> bool:
         done = False
@@ -215,6 +228,9 @@ class Simulation:
         error: str | None = None
         for effect in work.effects:
             try:
+                if not self.scheduler.is_wanted(work.ticket):
+                    error = NO_LONGER_WANTED
+                    break
                 if isinstance(effect, BindPod):
                     self._bind(effect)
                 elif isinstance(effect, Evict):
@@ -231,10 +247,11 @@ class Simulation:
 
     def _bind(self, effect: BindPod) -> None:
         uid = effect.pod.uid
-        pod = self._pods[uid]
+        pod = self._pods.get(uid)
+        if pod is None or pod.spec.node_name:
+            why = "it is gone" if pod is None else f"it is on {pod.spec.node_name} already"
+            raise StateError(f"bind {effect.pod.key} to {effect.node}: {why}")
         bound = replace(pod, spec=replace(pod.spec, node_name=effect.node), status=replace(pod.status, nominated_node_name=""))
-        record = self.records[uid]
-        record.state, record.node, record.placed_s = State.PLACED, effect.node, self.now
         if uid in self.durations:
             self.at(self.now + self.durations[uid], Gone(bound))
         self._tell(Seen(bound))

@@ -170,7 +170,7 @@ class VolumeBinding:
             except BrokenPromiseError as broken:
                 raise AttemptError(self.name, f"binding volumes: {broken}") from broken
 
-        promises = (*reserved.found, *reserved.made)
+        promises: list[Promise[PersistentVolume] | Promise[PersistentVolumeClaim]] = [*reserved.found, *reserved.made]
         writes = [Write(promise.obj, base=promise.base) for promise in promises if promise.changes_anything]
         return (*writes, Until(is_bound, self._args.bind_timeout_seconds, "binding volumes"))
 

@@ -1,0 +1,321 @@
+"""What the server serves: one row a resource, with its names, its verbs, its subresources and what it can be selected by.
+
+Source  kube-apiserver 1.36, discovery and pkg/registry/*/strategy.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from moorage.api.admission import RuntimeClass
+from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, Service
+from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from moorage.api.meta import Value
+from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
+from moorage.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from moorage.api.workloads import (
+    CronJob,
+    DaemonSet,
+    Deployment,
+    Job,
+    PodDisruptionBudget,
+    PriorityClass,
+    ReplicaSet,
+    StatefulSet,
+)
+
+__all__ = ["KINDS", "REVIEWS", "VERBS", "Kind", "Review", "find_kind"]
+
+VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """A resource whose objects are stored.
+
+    ``struct`` is what scheduling reads of it, and what its rules are checked on; None where nothing is checked but metadata.
+    ``status_on_create`` is what a new object's status is set to; None keeps the one that was sent.
+    ``fields`` are the field selectors beyond name and namespace, each with what stands for a field that is absent.
+    """
+
+    group: str
+    kind: str
+    resource: str
+    short_names: tuple[str, ...] = ()
+    namespaced: bool = True
+    struct: type[Value] | None = None
+    subresources: tuple[str, ...] = ()
+    in_all: bool = False
+    has_generation: bool = False
+    status_on_create: dict[str, Any] | None = None
+    fields: tuple[tuple[str, str], ...] = ()
+    check_name: Callable[[str], list[str]] = check_dns1123_subdomain
+    version: str = "v1"
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def singular(self) -> str:
+        return self.kind.lower()
+
+    @cached_property
+    def field_defaults(self) -> dict[str, str]:
+        return dict(self.fields)
+
+    @property
+    def has_status(self) -> bool:
+        return "status" in self.subresources
+
+    @property
+    def qualified(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+@dataclass(frozen=True)
+class Review:
+    """A question that is answered and not stored."""
+
+    group: str
+    kind: str
+    resource: str
+    namespaced: bool = False
+    version: str = "v1"
+
+
+_STATUS: Final = ("status",)
+_SCALED: Final = ("scale", "status")
+_NODE_NAMES: Final = (("spec.unschedulable", "false"),)
+_POD_FIELDS: Final = (
+    ("spec.hostNetwork", "false"), ("spec.nodeName", ""), ("spec.restartPolicy", ""), ("spec.schedulerName", ""),
+    ("spec.serviceAccountName", ""), ("status.nominatedNodeName", ""), ("status.phase", ""), ("status.podIP", ""),
+)  # fmt: skip
+_REFERENCE: Final = ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
+_EVENT_FIELDS: Final = (
+    *((f"involvedObject.{name}", "") for name in _REFERENCE),
+    ("reason", ""), ("reportingComponent", ""), ("source", ""), ("type", ""),
+)  # fmt: skip
+_NEW_EVENT_FIELDS: Final = tuple((name.replace("involvedObject.", "regarding."), absent) for name, absent in _EVENT_FIELDS)
+
+
+_APPS: Final = "apps"
+_STORAGE: Final = "storage.k8s.io"
+_RESOURCE: Final = "resource.k8s.io"
+_EVENTS: Final = "events.k8s.io"
+
+KINDS: Final[tuple[Kind, ...]] = (
+    Kind("", "ConfigMap", "configmaps", ("cm",)),
+    Kind("", "Endpoints", "endpoints", ("ep",)),
+    Kind("", "Event", "events", ("ev",), fields=_EVENT_FIELDS),
+    Kind("", "LimitRange", "limitranges", ("limits",), struct=LimitRange),
+    Kind(
+        "",
+        "Namespace",
+        "namespaces",
+        ("ns",),
+        namespaced=False,
+        struct=Namespace,
+        subresources=("finalize", "status"),
+        status_on_create={"phase": "Active"},
+        fields=(("status.phase", ""),),
+        check_name=check_dns1123_label,
+    ),
+    Kind("", "Node", "nodes", ("no",), namespaced=False, struct=Node, subresources=_STATUS, fields=_NODE_NAMES),
+    Kind(
+        "",
+        "PersistentVolume",
+        "persistentvolumes",
+        ("pv",),
+        namespaced=False,
+        struct=PersistentVolume,
+        subresources=_STATUS,
+        status_on_create={"phase": "Pending"},
+    ),
+    Kind(
+        "",
+        "PersistentVolumeClaim",
+        "persistentvolumeclaims",
+        ("pvc",),
+        struct=PersistentVolumeClaim,
+        subresources=_STATUS,
+        status_on_create={"phase": "Pending"},
+    ),
+    Kind(
+        "",
+        "Pod",
+        "pods",
+        ("po",),
+        struct=Pod,
+        subresources=("binding", "eviction", "status"),
+        in_all=True,
+        has_generation=True,
+        status_on_create={"phase": "Pending"},
+        fields=_POD_FIELDS,
+    ),
+    Kind(
+        "",
+        "ReplicationController",
+        "replicationcontrollers",
+        ("rc",),
+        struct=ReplicationController,
+        subresources=_SCALED,
+        in_all=True,
+        has_generation=True,
+        status_on_create={"replicas": 0},
+        fields=(("status.replicas", "0"),),
+    ),
+    Kind("", "Secret", "secrets", fields=(("type", ""),)),
+    Kind(
+        "",
+        "Service",
+        "services",
+        ("svc",),
+        struct=Service,
+        subresources=_STATUS,
+        in_all=True,
+        status_on_create={"loadBalancer": {}},
+    ),
+    Kind("", "ServiceAccount", "serviceaccounts", ("sa",)),
+    Kind(
+        _APPS,
+        "DaemonSet",
+        "daemonsets",
+        ("ds",),
+        struct=DaemonSet,
+        subresources=_STATUS,
+        in_all=True,
+        has_generation=True,
+        status_on_create={},
+    ),
+    Kind(
+        _APPS,
+        "Deployment",
+        "deployments",
+        ("deploy",),
+        struct=Deployment,
+        subresources=_SCALED,
+        in_all=True,
+        has_generation=True,
+        status_on_create={},
+    ),
+    Kind(
+        _APPS,
+        "ReplicaSet",
+        "replicasets",
+        ("rs",),
+        struct=ReplicaSet,
+        subresources=_SCALED,
+        in_all=True,
+        has_generation=True,
+        status_on_create={"replicas": 0},
+        fields=(("status.replicas", "0"),),
+    ),
+    Kind(
+        _APPS,
+        "StatefulSet",
+        "statefulsets",
+        ("sts",),
+        struct=StatefulSet,
+        subresources=_SCALED,
+        in_all=True,
+        has_generation=True,
+        status_on_create={"replicas": 0},
+    ),
+    Kind(
+        "batch",
+        "CronJob",
+        "cronjobs",
+        ("cj",),
+        struct=CronJob,
+        subresources=_STATUS,
+        in_all=True,
+        has_generation=True,
+        status_on_create={},
+    ),
+    Kind(
+        "batch",
+        "Job",
+        "jobs",
+        struct=Job,
+        subresources=_STATUS,
+        in_all=True,
+        has_generation=True,
+        status_on_create={},
+        fields=(("status.successful", "0"),),
+    ),
+    Kind("coordination.k8s.io", "Lease", "leases"),
+    Kind(_EVENTS, "Event", "events", ("ev",), fields=_NEW_EVENT_FIELDS),
+    Kind("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False, struct=RuntimeClass),
+    Kind(
+        "policy",
+        "PodDisruptionBudget",
+        "poddisruptionbudgets",
+        ("pdb",),
+        struct=PodDisruptionBudget,
+        subresources=_STATUS,
+        has_generation=True,
+        status_on_create={"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0},
+    ),
+    Kind(_RESOURCE, "DeviceClass", "deviceclasses", namespaced=False, struct=DeviceClass, has_generation=True),
+    Kind(_RESOURCE, "ResourceClaim", "resourceclaims", struct=ResourceClaim, subresources=_STATUS, status_on_create={}),
+    Kind(_RESOURCE, "ResourceClaimTemplate", "resourceclaimtemplates", struct=ResourceClaimTemplate),
+    Kind(
+        _RESOURCE,
+        "ResourceSlice",
+        "resourceslices",
+        namespaced=False,
+        struct=ResourceSlice,
+        has_generation=True,
+        fields=(("spec.driver", ""), ("spec.nodeName", "")),
+    ),
+    Kind(
+        "scheduling.k8s.io",
+        "PriorityClass",
+        "priorityclasses",
+        ("pc",),
+        namespaced=False,
+        struct=PriorityClass,
+        has_generation=True,
+    ),
+    Kind(_STORAGE, "CSIDriver", "csidrivers", namespaced=False, struct=CSIDriver),
+    Kind(_STORAGE, "CSINode", "csinodes", namespaced=False, struct=CSINode),
+    Kind(_STORAGE, "CSIStorageCapacity", "csistoragecapacities", struct=CSIStorageCapacity),
+    Kind(_STORAGE, "StorageClass", "storageclasses", ("sc",), namespaced=False, struct=StorageClass),
+    Kind(
+        _STORAGE,
+        "VolumeAttachment",
+        "volumeattachments",
+        namespaced=False,
+        struct=VolumeAttachment,
+        subresources=_STATUS,
+        status_on_create={},
+    ),
+)
+
+REVIEWS: Final[tuple[Review, ...]] = (
+    Review("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews"),
+    Review("authentication.k8s.io", "TokenReview", "tokenreviews"),
+    Review("authorization.k8s.io", "LocalSubjectAccessReview", "localsubjectaccessreviews", namespaced=True),
+    Review("authorization.k8s.io", "SelfSubjectAccessReview", "selfsubjectaccessreviews"),
+    Review("authorization.k8s.io", "SelfSubjectRulesReview", "selfsubjectrulesreviews"),
+    Review("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews"),
+)
+
+_BY_RESOURCE: Final = {(kind.group, kind.version, kind.resource): kind for kind in KINDS}
+
+
+def find_kind(resource: str, group: str = "", version: str = "v1") -> Kind | None:
+    """Return what is served under a group's resource name, or None."""
+    return _BY_RESOURCE.get((group, version, resource))

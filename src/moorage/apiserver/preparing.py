@@ -1,0 +1,223 @@
+"""From what a client sent to what is stored: each kind's own rules for creating and changing objects.
+
+The server owns part of every object: status is written through its own path only, identity never changes, and a change of
+the spec is counted in ``generation``. Whatever breaks a rule is refused with all faults at once.
+
+Source  apiserver, pkg/registry/rest/create.go and update.go; kubernetes, pkg/registry/*/strategy.go
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from moorage.api.decode import decode
+from moorage.api.meta import ObjectMeta, Value
+from moorage.api.validation import validate
+from moorage.api.validation.metadata import object_meta
+from moorage.apiserver.filling import fill_in
+from moorage.apiserver.kinds import Kind
+from moorage.apiserver.records import Document
+from moorage.apiserver.statuses import bad_request, conflict, invalid
+from moorage.errors import Fault, InputError
+
+__all__ = ["completed", "prepare_create", "prepare_update", "read"]
+
+#: What clients may change through a status path besides the status itself.
+_STATUS_METADATA: Final = ("labels", "annotations", "finalizers", "managedFields")
+#: What an object keeps whatever a client sends.
+_OWNED: Final = (
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "name",
+    "namespace",
+    "uid",
+)
+
+
+class _Named(Value):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+def read(kind: Kind, document: Document) -> Value:
+    """Return what scheduling reads of a document, or its metadata for a kind that scheduling does not read.
+
+    Raises  ApiError 400 if a field does not hold what it should
+    """
+    try:
+        return decode(document, kind.struct or _Named, "")
+    except InputError as error:
+        what = f"{kind.kind} in version {kind.version!r}".replace("'", '"')
+        why = str(error).removeprefix(": ")
+        raise bad_request(f"{what} cannot be handled as a {kind.kind}: {why}") from None
+
+
+def completed(kind: Kind, document: Document) -> Value:
+    """Fill in what a document leaves out, in place, and return it as read."""
+    try:
+        fill_in(kind, document, read(kind, document))
+    except InputError as error:
+        raise bad_request(str(error)) from None
+    return read(kind, document)
+
+
+def prepare_create(kind: Kind, document: Document) -> None:
+    """Make a new object of a document that has its name, uid and time: status, generation, defaults; then check it.
+
+    Raises  ApiError 422 with all its faults
+    """
+    if kind.status_on_create is not None:
+        document["status"] = copy.deepcopy(kind.status_on_create)
+    if kind.has_generation:
+        document["metadata"]["generation"] = 1
+    found = completed(kind, document)
+    if kind.kind == "Pod":
+        document["status"]["qosClass"] = qos_class(document.get("spec") or {})
+    _refuse(kind, document, _faults(kind, found))
+
+
+def prepare_update(kind: Kind, old: Document, new: Document, subresource: str = "") -> None:
+    """Turn what was sent for an existing object into its next version, in place.
+
+    Through the main path everything but the status changes; through ``status`` nothing but that and some metadata.
+
+    Raises  ApiError 409 for another object of the same name, 422 for what must not change or breaks a rule
+    """
+    _keep_identity(kind, old, new)
+    if subresource == "status":
+        _only_status(old, new)
+    elif kind.has_status:
+        _put(new, "status", old.get("status"))
+    if kind.has_generation:
+        changed = {key: value for key, value in new.items() if key not in _NOT_SPEC} != {
+            key: value for key, value in old.items() if key not in _NOT_SPEC
+        }
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + (1 if changed else 0)
+    found = completed(kind, new)
+    faults = [*_faults(kind, found), *_immutable(kind, old, new)]
+    if subresource != "status":
+        _refuse(kind, new, faults)
+
+
+_NOT_SPEC: Final = frozenset(["apiVersion", "kind", "metadata", "status"])
+
+
+def _put(document: Document, name: str, value: Any) -> None:
+    if value is None:
+        document.pop(name, None)
+    else:
+        document[name] = value
+
+
+def _keep_identity(kind: Kind, old: Document, new: Document) -> None:
+    held, sent = old["metadata"], new["metadata"]
+    if sent.get("uid") and sent["uid"] != held["uid"]:
+        why = f"Precondition failed: UID in precondition: {sent['uid']}, UID in object meta: {held['uid']}"
+        raise conflict(kind.resource, kind.group, held["name"], why)
+    for name in _OWNED:
+        _put(sent, name, held.get(name))
+
+
+def _only_status(old: Document, new: Document) -> None:
+    status = new.get("status")
+    metadata = {**old["metadata"]}
+    for name in _STATUS_METADATA:
+        _put(metadata, name, new["metadata"].get(name))
+    _put(metadata, "resourceVersion", new["metadata"].get("resourceVersion"))
+    new.clear()
+    new.update(copy.deepcopy(old))
+    new["metadata"] = metadata
+    _put(new, "status", status)
+
+
+# -- rules --------------------------------------------------------------------------------------------------------------
+
+
+def _faults(kind: Kind, found: Value) -> list[Fault]:
+    if kind.struct is not None:
+        return validate(found)
+    metadata = found.metadata if isinstance(found, _Named) else ObjectMeta()
+    return list(object_meta(metadata, kind.namespaced, kind.check_name))
+
+
+def _refuse(kind: Kind, document: Document, faults: list[Fault]) -> None:
+    if faults:
+        raise invalid(kind.kind, kind.group, document["metadata"]["name"], faults)
+
+
+_MUTABLE_CONTAINER: Final = frozenset(["image", "resources", "resizePolicy"])
+_MUTABLE_POD: Final = frozenset(["activeDeadlineSeconds", "schedulingGates", "tolerations"])
+_POD_UPDATE: Final = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+_FIXED: Final[Mapping[str, tuple[str, ...]]] = {
+    "DaemonSet": ("selector",),
+    "Deployment": ("selector",),
+    "Job": ("completionMode", "selector"),
+    "ReplicaSet": ("selector",),
+    "ResourceClaim": ("devices",),
+}
+
+
+def _immutable(kind: Kind, old: Document, new: Document) -> Iterator[Fault]:
+    """Find changes to what cannot change."""
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    if kind.kind == "Pod":
+        yield from _pod_changes(before, after)
+    for name in _FIXED.get(kind.kind, ()):
+        if before.get(name) != after.get(name):
+            yield Fault("Invalid value", f"spec.{name}", "field is immutable", after.get(name))
+
+
+def _pod_changes(before: Document, after: Document) -> Iterator[Fault]:
+    gated = bool(before.get("schedulingGates"))
+    free = _MUTABLE_POD | ({"affinity", "nodeSelector"} if gated else set())
+    if _fixed_part(before, free) != _fixed_part(after, free):
+        yield Fault("Forbidden", "spec", _POD_UPDATE)
+    held = after.get("tolerations") or []
+    if any(one not in held for one in before.get("tolerations") or []):
+        yield Fault("Forbidden", "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+    gates = before.get("schedulingGates") or []
+    for i, gate in enumerate(after.get("schedulingGates") or []):
+        if gate not in gates:
+            yield Fault(
+                "Forbidden",
+                f"spec.schedulingGates[{i}]",
+                f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
+            )
+
+
+def _fixed_part(spec: Document, free: frozenset[str] | set[str]) -> Document:
+    fixed = {name: value for name, value in spec.items() if name not in free and value not in (None, [], {})}
+    for part in ("containers", "initContainers"):
+        if isinstance(held := fixed.get(part), list):
+            fixed[part] = [{name: value for name, value in one.items() if name not in _MUTABLE_CONTAINER} for one in held]
+    return fixed
+
+
+def qos_class(spec: Mapping[str, Any]) -> str:
+    """Return a pod's quality of service, from the requests and limits of its containers.
+
+    Source  kubernetes, pkg/apis/core/v1/helper/qos/qos.go
+    """
+    containers = [one for part in ("initContainers", "containers") for one in spec.get(part) or () if isinstance(one, dict)]
+    asked = [
+        {
+            side: {
+                name: amount
+                for name, amount in ((one.get("resources") or {}).get(side) or {}).items()
+                if name in {"cpu", "memory"}
+            }
+            for side in ("requests", "limits")
+        }
+        for one in containers
+    ]
+    if not any(one["requests"] or one["limits"] for one in asked):
+        return "BestEffort"
+    limited = all(set(one["limits"]) == {"cpu", "memory"} and one["requests"] == one["limits"] for one in asked)
+    return "Guaranteed" if limited else "Burstable"

@@ -1,0 +1,449 @@
+"""The objects of a cluster, in memory: one counter of versions, optimistic concurrency, deletion in steps, as Kubernetes has them.
+
+The store is a plain object for one thread: every call is carried out at once and as a whole, and does no I/O. Time, chance and
+the key that signs continue tokens are handed in. Documents that are handed in become the store's; what comes out are records,
+whose bytes go to clients as they are.
+
+Nothing is ever half done: a call that raises ``ApiError`` has changed nothing, and neither has a dry run.
+
+Source  apiserver, pkg/registry/generic/registry/store.go, pkg/registry/rest and pkg/storage
+"""
+
+from __future__ import annotations
+
+import datetime
+import random
+import uuid
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from moorage.apiserver import history, paging
+from moorage.apiserver.history import Change, History, Seen, Watch
+from moorage.apiserver.kinds import KINDS, Kind, find_kind
+from moorage.apiserver.preparing import prepare_create, prepare_update
+from moorage.apiserver.records import Document, Record, key_of
+from moorage.apiserver.selecting import ALL, Selection
+from moorage.apiserver.statuses import (
+    ApiError,
+    Cause,
+    already_exists,
+    bad_request,
+    conflict,
+    expired,
+    forbidden,
+    invalid,
+    not_found,
+    timeout,
+    unknown,
+)
+from moorage.errors import Fault
+
+__all__ = ["DeleteOptions", "Deleted", "Page", "Store", "timestamp"]
+
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_MAX_BASE: Final = 58
+_MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
+_FOREVER: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
+#: Namespaces that cannot be deleted.
+_IMMORTAL: Final = ("default", "kube-public", "kube-system")
+
+
+class Page(NamedTuple):
+    """Part of a list. ``remaining`` is None where nobody counted what is left."""
+
+    records: list[Record]
+    version: int
+    token: str = ""
+    remaining: int | None = None
+
+
+class DeleteOptions(NamedTuple):
+    grace_s: int | None = None
+    uid: str = ""
+    version: str = ""
+
+
+NO_OPTIONS: Final = DeleteOptions()
+
+
+class Deleted(NamedTuple):
+    """The object as it was last, and whether it is gone or only on its way."""
+
+    record: Record
+    gone: bool
+
+
+class _Shelf:
+    """The objects of one kind, and their keys in order."""
+
+    def __init__(self, capacity: int) -> None:
+        self.records: dict[str, Record] = {}
+        self.keys: list[str] = []
+        self.history = History(0, capacity)
+
+
+def timestamp(epoch_s: float) -> str:
+    """Return a time as objects carry it: whole seconds, UTC."""
+    moment = datetime.datetime.fromtimestamp(int(epoch_s), tz=datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class Store:
+    """A cluster's objects. ``clock`` tells seconds since 1970; ``draw`` makes uids and generated names."""
+
+    def __init__(
+        self, clock: Callable[[], float], draw: random.Random, signing_key: bytes, capacity: int = history.CAPACITY
+    ) -> None:
+        self.version = 1
+        self.clock = clock
+        self._draw = draw
+        self._signing_key = signing_key
+        self._shelves = {kind: _Shelf(capacity) for kind in KINDS}
+        self._inhabitants: Counter[str] = Counter()
+        for name in _FOREVER:
+            self.create(_NAMESPACE, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    def find(self, kind: Kind, namespace: str, name: str) -> Record | None:
+        return self._shelves[kind].records.get(key_of(namespace, name))
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Record:
+        """Return an object.
+
+        Raises  ApiError 404
+        """
+        record = self.find(kind, namespace, name)
+        if record is None:
+            raise not_found(kind.resource, kind.group, name)
+        return record
+
+    def all(self, kind: Kind, chosen: Selection = ALL) -> Iterator[Record]:
+        """Yield the objects of a kind in the order of their keys."""
+        return self._matching(self._shelves[kind].records, self._shelves[kind].keys, chosen, "")
+
+    def page(
+        self, kind: Kind, chosen: Selection = ALL, *, limit: int = 0, token: str = "", version: str = "", match: str = ""
+    ) -> Page:
+        """Return objects as they are now, or all pages of a list as they were at its first.
+
+        ``version`` with ``match`` "Exact" asks for the state at that version, otherwise for one that is no older.
+
+        Raises  ApiError 400 for arguments that make no sense, 410 for what is forgotten, 504 for what is yet to come
+        """
+        shelf = self._shelves[kind]
+        if limit < 0:
+            raise bad_request(f"limit: Invalid value: {limit}: must be greater than or equal to 0")
+        if token:
+            if version not in {"", "0"}:
+                raise bad_request("specifying resource version is not allowed when using continue")
+            place = paging.read_token(self._signing_key, kind, chosen.namespace, token)
+        else:
+            place = paging.Place(self._version_wanted(version, match), "")
+        if place.version == self.version:
+            records, keys = shelf.records, shelf.keys
+        else:
+            state = shelf.history.state_at(place.version, shelf.records)
+            if state is None:
+                raise paging.too_old() if token else expired("The resourceVersion for the provided list is too old.")
+            records, keys = state, sorted(state)
+        return self._cut(kind, chosen, limit, place, records, keys)
+
+    def _cut(
+        self, kind: Kind, chosen: Selection, limit: int, place: paging.Place, records: Mapping[str, Record], keys: list[str]
+    ) -> Page:
+        found: list[Record] = []
+        rest = self._matching(records, keys, chosen, place.after)
+        for record in rest:
+            found.append(record)
+            if len(found) == limit:
+                break
+        if not limit or next(rest, None) is None:
+            return Page(found, place.version)
+        after = found[-1].key
+        token = paging.write_token(self._signing_key, kind, chosen.namespace, paging.Place(place.version, after))
+        remaining = sum(1 for _ in self._matching(records, keys, chosen, after)) if chosen.is_everything else None
+        return Page(found, place.version, token, remaining)
+
+    @staticmethod
+    def _matching(records: Mapping[str, Record], keys: list[str], chosen: Selection, after: str) -> Iterator[Record]:
+        start, end = (bisect_right(keys, after) if after else 0), len(keys)
+        if chosen.namespace is not None:
+            # "0" is the character after the slash.
+            start = max(start, bisect_left(keys, f"{chosen.namespace}/"))
+            end = bisect_left(keys, f"{chosen.namespace}0")
+        for i in range(start, end):
+            record = records[keys[i]]
+            if chosen.matches(record):
+                yield record
+
+    def _version_wanted(self, version: str, match: str) -> int:
+        wanted = self._parsed(version)
+        if match and not version:
+            raise bad_request("resourceVersionMatch is forbidden unless resourceVersion is provided")
+        if match not in {"", "Exact", "NotOlderThan"}:
+            raise bad_request(f'resourceVersionMatch: Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"')
+        if match == "Exact" and not wanted:
+            raise bad_request('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+        if wanted > self.version:
+            raise timeout(wanted, self.version)
+        return wanted if match == "Exact" else self.version
+
+    @staticmethod
+    def _parsed(version: str) -> int:
+        if version and not (version.isascii() and version.isdigit()):
+            why = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+            raise bad_request(f'invalid resource version: resourceVersion: Invalid value: "{version}": {why}')
+        if len(version) > 20 or int(version or 0) >= 2**64:
+            why = f'strconv.ParseUint: parsing "{version}": value out of range'
+            raise bad_request(f'invalid resource version: resourceVersion: Invalid value: "{version}": {why}')
+        return int(version or 0)
+
+    def watch(self, kind: Kind, chosen: Selection, version: str, wake: Callable[[], None], *, initial: bool = False) -> Watch:
+        """Start a watch after a version; with none, "0" or ``initial`` it begins with an ADDED for every object there is.
+
+        Raises  ApiError 400 for a version that is none, 410 for one that is forgotten, 504 for one that is yet to come
+        """
+        wanted = self._parsed(version)
+        if wanted > self.version:
+            raise timeout(wanted, self.version)
+        shelf = self._shelves[kind]
+        watch = Watch(chosen, wake)
+        if not wanted or initial:
+            watch.start_with([Seen("ADDED", record) for record in self.all(kind, chosen)])
+        else:
+            for change in shelf.history.since(wanted):
+                watch.offer(change)
+        shelf.history.watches.append(watch)
+        return watch
+
+    def unwatch(self, kind: Kind, watch: Watch) -> None:
+        watch.closed = True
+        watches = self._shelves[kind].history.watches
+        if watch in watches:
+            watches.remove(watch)
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    def create(self, kind: Kind, namespace: str, document: Document, *, dry_run: bool = False) -> Record:
+        """Store a new object.
+
+        Raises  ApiError 409 where the name is taken, 404 without the namespace, 403 in one that is on its way out, 422
+        """
+        metadata = document.setdefault("metadata", {})
+        if metadata.get("resourceVersion"):
+            raise unknown("resourceVersion should not be set on objects to be created")
+        if kind.namespaced:
+            self._admit_into(kind, namespace, str(metadata.get("name") or ""))
+            metadata["namespace"] = namespace
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
+            metadata.pop(name, None)
+        self._name(kind, namespace, metadata)
+        metadata["uid"] = str(uuid.UUID(int=self._draw.getrandbits(128), version=4))
+        metadata["creationTimestamp"] = timestamp(self.clock())
+        prepare_create(kind, document)
+        if self.find(kind, namespace, metadata["name"]) is not None:
+            raise already_exists(kind.resource, kind.group, metadata["name"])
+        record = Record.of(kind, document, 0 if dry_run else self.version + 1)
+        return record if dry_run else self._commit(kind, None, record)
+
+    def _admit_into(self, kind: Kind, namespace: str, name: str) -> None:
+        home = self.find(_NAMESPACE, "", namespace)
+        if home is None:
+            raise not_found("namespaces", "", namespace)
+        if home.fields["status.phase"] == "Terminating":
+            why = f"unable to create new content in namespace {namespace} because it is being terminated"
+            cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
+            raise forbidden(kind.resource, kind.group, name, why, [cause])
+
+    def _name(self, kind: Kind, namespace: str, metadata: Document) -> None:
+        base = metadata.get("generateName")
+        if metadata.get("name"):
+            return
+        if not base:
+            raise invalid(
+                kind.kind, kind.group, "", [Fault("Required value", "metadata.name", "name or generateName is required")]
+            )
+        for _ in range(8):
+            metadata["name"] = str(base)[:_MAX_BASE] + "".join(self._draw.choice(_LETTERS) for _ in range(5))
+            if self.find(kind, namespace, metadata["name"]) is None:
+                return
+
+    def update(
+        self, kind: Kind, namespace: str, name: str, document: Document, *, subresource: str = "", dry_run: bool = False
+    ) -> Record:
+        """Store the next version of an object. A document without a version replaces whatever is there.
+
+        Raises  ApiError 404, 409 for a version or a uid that is not the stored one, 422
+        """
+        record = self.get(kind, namespace, name)
+        sent = str(document.setdefault("metadata", {}).get("resourceVersion") or "")
+        old = record.document()
+        if sent and sent != str(record.version):
+            self._parsed(sent)
+            raise conflict(kind.resource, kind.group, name, _MODIFIED)
+        prepare_update(kind, old, document, subresource)
+        self._check_finalizers(kind, old, document)
+        document["metadata"]["resourceVersion"] = str(record.version)
+        if document == old:
+            return record
+        if self._is_done(document):
+            return record if dry_run else self._remove(kind, record, document).record
+        return self.put(kind, record, document, dry_run=dry_run)
+
+    @staticmethod
+    def _check_finalizers(kind: Kind, old: Document, new: Document) -> None:
+        before, after = (document["metadata"].get("finalizers") or [] for document in (old, new))
+        added = [one for one in after if one not in before]
+        if added and old["metadata"].get("deletionTimestamp"):
+            shown = ", ".join(f'"{one}"' for one in sorted(added))
+            why = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
+            raise invalid(kind.kind, kind.group, old["metadata"]["name"], [Fault("Forbidden", "metadata.finalizers", why)])
+
+    @staticmethod
+    def _is_done(document: Document) -> bool:
+        """Return True for an object that waited for its last finalizer only."""
+        metadata = document["metadata"]
+        waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds") or document["kind"] == "Namespace"
+        return bool(metadata.get("deletionTimestamp")) and not waits
+
+    def put(self, kind: Kind, before: Record, document: Document, *, dry_run: bool = False) -> Record:
+        """Store the next version of an object as it is, by rules of the caller's own."""
+        record = Record.of(kind, document, before.version if dry_run else self.version + 1)
+        return record if dry_run else self._commit(kind, before, record)
+
+    # -- deleting ---------------------------------------------------------------------------------------------------
+
+    def delete(
+        self, kind: Kind, namespace: str, name: str, options: DeleteOptions = NO_OPTIONS, *, dry_run: bool = False
+    ) -> Deleted:
+        """Remove an object, or mark it for those who have to agree first: finalizers, a pod's node, a namespace's content.
+
+        Raises  ApiError 404, 409 where a precondition does not hold, 403 for the namespaces every cluster has
+        """
+        record = self.get(kind, namespace, name)
+        document = record.document()
+        metadata = document["metadata"]
+        self._check_preconditions(kind, metadata, options)
+        if kind is _NAMESPACE and name in _IMMORTAL:
+            raise forbidden("namespaces", "", name, "this namespace may not be deleted")
+        grace = self._grace(kind, document, options)
+        pending = bool(grace or metadata.get("finalizers") or (kind is _NAMESPACE and self._inhabitants[name]))
+        if dry_run:
+            return Deleted(record, not pending)
+        if not pending:
+            return self._remove(kind, record, document)
+        marked = self._mark(kind, record, document, grace)
+        if kind is _NAMESPACE:
+            self._empty(name)
+            left = self.find(kind, "", name)
+            return Deleted(marked, left is None)
+        return Deleted(marked, False)
+
+    @staticmethod
+    def _check_preconditions(kind: Kind, metadata: Document, options: DeleteOptions) -> None:
+        if options.uid and options.uid != metadata["uid"]:
+            why = (
+                f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). "
+                "The object might have been deleted and then recreated"
+            )
+            raise conflict(kind.kind, kind.group, metadata["name"], why)
+        if options.version and options.version != metadata["resourceVersion"]:
+            why = (
+                f"the ResourceVersion in the precondition ({options.version}) does not match the ResourceVersion in record "
+                f"({metadata['resourceVersion']}). The object might have been modified"
+            )
+            raise conflict(kind.kind, kind.group, metadata["name"], why)
+
+    @staticmethod
+    def _grace(kind: Kind, document: Document, options: DeleteOptions) -> int:
+        """Return how long an object may take to end, in seconds: nothing but a pod on a node that has not ended."""
+        spec, status = document.get("spec") or {}, document.get("status") or {}
+        if kind.kind != "Pod" or not spec.get("nodeName") or status.get("phase") in {"Failed", "Succeeded"}:
+            return 0
+        asked = spec.get("terminationGracePeriodSeconds", 30) if options.grace_s is None else options.grace_s
+        asked = 1 if asked < 0 else int(asked)
+        metadata = document["metadata"]
+        if metadata.get("deletionTimestamp"):
+            # Once it is ending, a pod's time can get shorter, not longer.
+            held = int(metadata.get("deletionGracePeriodSeconds") or 0)
+            return held if options.grace_s is None else min(held, asked)
+        return asked
+
+    def _mark(self, kind: Kind, record: Record, document: Document, grace: int) -> Record:
+        metadata = document["metadata"]
+        already = bool(metadata.get("deletionTimestamp"))
+        if already and metadata.get("deletionGracePeriodSeconds", 0) == grace:
+            return record
+        metadata["deletionTimestamp"] = timestamp(self.clock() + grace)
+        metadata["deletionGracePeriodSeconds"] = grace
+        if not already and metadata.get("generation"):
+            metadata["generation"] += 1
+        if kind is _NAMESPACE:
+            metadata.pop("deletionGracePeriodSeconds")
+            document["status"] = {**(document.get("status") or {}), "phase": "Terminating"}
+        return self.put(kind, record, document)
+
+    def _remove(self, kind: Kind, record: Record, document: Document) -> Deleted:
+        gone = Record.of(kind, document, self.version + 1)
+        shelf = self._shelves[kind]
+        self.version += 1
+        del shelf.records[record.key]
+        del shelf.keys[bisect_left(shelf.keys, record.key)]
+        shelf.history.add(Change(self.version, record, gone, gone=True))
+        if kind.namespaced:
+            self._inhabitants[record.namespace] -= 1
+            self._close(record.namespace)
+        return Deleted(gone, True)
+
+    def _empty(self, namespace: str) -> None:
+        """Delete what is in a namespace. Pods get no grace: their namespace is going."""
+        chosen = Selection(namespace)
+        for kind in KINDS:
+            if kind.namespaced:
+                for record in [*self.all(kind, chosen)]:
+                    if self.find(kind, record.namespace, record.name) is not None:
+                        self.delete(kind, record.namespace, record.name, DeleteOptions(grace_s=0))
+
+    def _close(self, namespace: str) -> None:
+        """Remove a namespace that only waited for its last inhabitant."""
+        home = self.find(_NAMESPACE, "", namespace)
+        if home is None or self._inhabitants[namespace] or home.fields["status.phase"] != "Terminating":
+            return
+        document = home.document()
+        if not document["metadata"].get("finalizers"):
+            self._remove(_NAMESPACE, home, document)
+
+    def _commit(self, kind: Kind, before: Record | None, after: Record) -> Record:
+        shelf = self._shelves[kind]
+        self.version = after.version
+        if before is None:
+            insort(shelf.keys, after.key)
+            if kind.namespaced:
+                self._inhabitants[after.namespace] += 1
+        shelf.records[after.key] = after
+        shelf.history.add(Change(after.version, before, after))
+        return after
+
+    def change(
+        self, kind: Kind, namespace: str, name: str, edit: Callable[[Document], Document | None], *,
+        subresource: str = "", dry_run: bool = False,
+    ) -> Record:  # fmt: skip
+        """Store what ``edit`` makes of an object: its argument changed in place, or another document."""
+        document = self.get(kind, namespace, name).document()
+        edited = edit(document)
+        return self.update(
+            kind, namespace, name, document if edited is None else edited, subresource=subresource, dry_run=dry_run
+        )
+
+
+def _kind_of_namespaces() -> Kind:
+    found = find_kind("namespaces")
+    if found is None:
+        raise ApiError(500, "", "namespaces are not served")
+    return found
+
+
+_NAMESPACE: Final = _kind_of_namespaces()

@@ -1,0 +1,179 @@
+"""Binding and eviction: the API server's answers, case by case."""
+
+import pytest
+
+from moorage.apiserver.kinds import find_kind
+from moorage.apiserver.pods import bind, evict, options_of
+from moorage.apiserver.statuses import ApiError
+
+BUDGETS = find_kind("poddisruptionbudgets", "policy")
+
+
+def pod(name="web", **spec):
+    metadata = {"name": name, "labels": {"app": "web"}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
+    }
+
+
+def binding(name="web", target=None, **metadata):
+    return {"metadata": {"name": name, **metadata}, "target": {"kind": "Node", "name": "n1"} if target is None else target}
+
+
+def test_binding_places_the_pod_and_says_so(store, pods, clock):
+    store.create(pods, "default", pod())
+    store.change(pods, "default", "web", lambda held: held["status"].update(nominatedNodeName="n2"), subresource="status")
+    bind(store, "default", "web", binding(annotations={"a": "1"}, labels={"app": "not this", "zone": "z"}))
+    held = store.get(pods, "default", "web").document()
+    assert held["spec"]["nodeName"] == "n1"
+    assert "nominatedNodeName" not in held["status"]
+    assert held["metadata"]["annotations"] == {"a": "1"}
+    assert held["metadata"]["labels"] == {"app": "web", "zone": "z"}
+    assert held["status"]["conditions"] == [
+        {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": "2025-06-15T15:06:40Z"}
+    ]
+
+
+REFUSED = {
+    "no such pod": (None, binding(), 404, "NotFound", 'pods "web" not found'),
+    "another name": (
+        pod(), binding("db"), 400, "BadRequest", "name in URL does not match name in Binding object",
+    ),
+    "already placed": (
+        pod(nodeName="n0"), binding(), 409, "Conflict",
+        'Operation cannot be fulfilled on pods/binding "web": pod web is already assigned to node "n0"',
+    ),
+    "gated": (
+        pod(schedulingGates=[{"name": "x/y"}]), binding(), 409, "Conflict",
+        'Operation cannot be fulfilled on pods/binding "web": pod web has non-empty .spec.schedulingGates',
+    ),
+    "not a node": (
+        pod(), binding(target={"kind": "Pod", "name": "n1"}), 500, "",
+        'target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>"',
+    ),
+    "no target": (pod(), binding(target={}), 500, "", "target.name: Required value"),
+    "neither": (
+        pod(), binding(target={"kind": "Pod"}), 500, "",
+        '[target.kind: Unsupported value: "Pod": supported values: "Node", "<empty>", target.name: Required value]',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("held", "sent", "code", "reason", "message"), REFUSED.values(), ids=REFUSED)
+def test_binding_is_refused(store, pods, held, sent, code, reason, message):
+    if held is not None:
+        store.create(pods, "default", {**held, "metadata": {**held["metadata"]}})
+    with pytest.raises(ApiError) as caught:
+        bind(store, "default", "web", sent)
+    assert (caught.value.code, caught.value.reason, caught.value.message) == (code, reason, message)
+
+
+def test_a_pod_that_is_ending_is_not_bound(store, pods):
+    held = pod()
+    held["metadata"]["finalizers"] = ["example.com/x"]
+    store.create(pods, "default", held)
+    store.delete(pods, "default", "web")
+    with pytest.raises(ApiError, match="pod web is being deleted, cannot be assigned to a host"):
+        bind(store, "default", "web", binding())
+
+
+@pytest.mark.parametrize("field", ["uid", "resourceVersion"])
+def test_binding_another_pod_of_the_same_name_is_refused(store, pods, field):
+    store.create(pods, "default", pod())
+    with pytest.raises(ApiError) as caught:
+        bind(store, "default", "web", binding(**{field: "77"}))
+    assert caught.value.code == 409
+    assert "Precondition failed" in caught.value.message
+    record = store.get(pods, "default", "web")
+    bind(store, "default", "web", binding(**{field: record.document()["metadata"][field]}))
+
+
+def test_of_two_bindings_one_wins(store, pods):
+    store.create(pods, "default", pod())
+    bind(store, "default", "web", binding())
+    with pytest.raises(ApiError) as caught:
+        bind(store, "default", "web", binding(target={"kind": "Node", "name": "n2"}))
+    assert caught.value.code == 409
+    assert store.get(pods, "default", "web").fields["spec.nodeName"] == "n1"
+
+
+# -- eviction -----------------------------------------------------------------------------------------------------------
+
+
+def running(store, pods, ready="True"):
+    store.create(pods, "default", pod(nodeName="n1"))
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": ready}]}
+    store.change(pods, "default", "web", lambda held: held.update(status=status), subresource="status")
+
+
+def budget(store, name="b", **status):
+    sent = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": name}}
+    sent["spec"] = {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}}
+    store.create(BUDGETS, "default", sent)
+    store.change(BUDGETS, "default", name, lambda held: held["status"].update(status), subresource="status")
+
+
+EVICTION = {"metadata": {"name": "web"}}
+
+
+def test_a_pod_without_a_budget_is_deleted_gracefully(store, pods):
+    running(store, pods)
+    assert not evict(store, "default", "web", EVICTION).gone
+    assert store.get(pods, "default", "web").document()["metadata"]["deletionGracePeriodSeconds"] == 30
+
+
+def test_room_in_a_budget_is_used_up(store, pods):
+    running(store, pods)
+    budget(store, observedGeneration=1, disruptionsAllowed=1)
+    evict(store, "default", "web", EVICTION)
+    status = store.get(BUDGETS, "default", "b").document()["status"]
+    assert status["disruptionsAllowed"] == 0
+    assert status["disruptedPods"] == {"web": "2025-06-15T15:06:40Z"}
+
+
+DENIED = {
+    "no room": (
+        {"observedGeneration": 1, "desiredHealthy": 2, "currentHealthy": 2}, 0,
+        "The disruption budget b needs 2 healthy pods and has 2 currently",
+    ),
+    "not up to date": ({}, 10, "The disruption budget b is still being processed by the server."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "retry", "cause"), DENIED.values(), ids=DENIED)
+def test_a_budget_says_no(store, pods, status, retry, cause):
+    running(store, pods)
+    budget(store, **status)
+    with pytest.raises(ApiError) as caught:
+        evict(store, "default", "web", EVICTION)
+    assert caught.value.code == 429
+    assert caught.value.message == "Cannot evict pod as it would violate the pod's disruption budget."
+    assert caught.value.retry_after_s == retry
+    assert caught.value.status()["details"]["causes"] == [{"reason": "DisruptionBudget", "message": cause}]
+
+
+def test_a_pod_that_is_not_ready_goes_where_the_others_suffice(store, pods):
+    running(store, pods, ready="False")
+    budget(store, observedGeneration=1, desiredHealthy=2, currentHealthy=2)
+    assert evict(store, "default", "web", EVICTION)
+
+
+def test_two_budgets_are_too_many(store, pods):
+    running(store, pods)
+    budget(store, "a")
+    budget(store, "b")
+    with pytest.raises(ApiError) as caught:
+        evict(store, "default", "web", EVICTION)
+    assert caught.value.code == 500
+    assert "more than one PodDisruptionBudget" in caught.value.message
+
+
+def test_delete_options_are_read(store):
+    sent = {"gracePeriodSeconds": 0, "preconditions": {"uid": "u", "resourceVersion": "5"}}
+    assert options_of(sent) == (0, "u", "5")
+    assert options_of(None) == (None, "", "")
+    with pytest.raises(ApiError, match="whole number"):
+        options_of({"gracePeriodSeconds": "soon"})

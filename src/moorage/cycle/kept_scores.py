@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.framework.points import Depends
-from moorage.framework.profile import Profile, Step
+from moorage.framework.profile import Profile, Step, one_row_step
 from moorage.framework.running import MAX_SCORE, ask, normalized, scored
 from moorage.framework.verdicts import SKIP
+from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
@@ -56,6 +57,7 @@ class KeptScores:
         self._on_pods = [s for s in steps if getattr(s.plugin, "depends", None) is not Depends.NODES]
         self._must_sum_up = any(s in self._scaling for s in self._on_pods)
         self._raw = {s.name: scored(s, self._state(s, pod), view).astype(np.int64) for s in steps}
+        self._one_row = [(s, one_row_step(s, "score"), self._weight(s), self._raw[s.name]) for s in self._on_pods]
         self._sum_up(pod)
 
     def is_sound(self) -> bool:
@@ -111,19 +113,21 @@ class KeptScores:
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def rescore_row(self, row: int, node: NodeInfo, view: NodeView, pod: PodInfo, *, allowed: bool) -> None:
-        """Work out one row again, given as a node and as a view of itself. What hangs on nodes alone stands."""
+    def rescore_row(self, row: int, node: NodeInfo, snapshot: Snapshot, pod: PodInfo, *, allowed: bool) -> None:
+        """Work out one row again. What hangs on nodes alone stands."""
         if self._must_sum_up:
-            self.rescore(view, pod)
+            self.rescore(snapshot.nodes.at(row), pod)
             return
         total = int(self._total[row])
-        for step in self._on_pods:
-            rate = getattr(step.plugin, "score_node", None)
+        for step, single, weight, raw in self._one_row:
             state = self._state(step, pod)
-            score = int(scored(step, state, view)[0]) if rate is None else int(rate(state, node))
-            self._broken = self._broken or not 0 <= score <= MAX_SCORE
-            raw = self._raw[step.name]
-            total += (score - int(raw[row])) * self._weight(step)
+            if single is None:
+                score = int(scored(step, state, snapshot.nodes.at(row))[0])
+            else:
+                score = int(ask(single, "score", state, node))
+            if not 0 <= score <= MAX_SCORE:
+                self._broken = True
+            total += (score - int(raw[row])) * weight
             raw[row] = score
         self._total[row] = total
         self._in_ring[self._ring.place_of[row]] = total if allowed else REFUSED

@@ -17,7 +17,7 @@ from moorage.framework.verdicts import Hold, Reject
 from moorage.state.columns import IntArray
 from moorage.state.view import NodeView
 
-__all__ = ["Profile", "Step", "Timer", "make_profile"]
+__all__ = ["Profile", "Step", "Timer", "make_profile", "one_row_step"]
 
 #: ``timer(point, plugin, seconds)`` is told how long each call took.
 Timer = Callable[[str, str, float], None]
@@ -59,6 +59,20 @@ class Profile:
             for point, in_point in self.steps.items()
         }
         return replace(self, steps=steps)
+
+
+def one_row_step(step: Step, method: str) -> Step | None:
+    """Return a step for the form that a plugin's ``method`` over columns has for one node.
+
+    None if it has none, or overrides just the former.
+    """
+    plugin, name = step.plugin, f"{method}_node"
+    for cls in type(plugin).__mro__:
+        if name in cls.__dict__:
+            return Step(step.name, plugin, getattr(plugin, name))
+        if method in cls.__dict__:
+            break
+    return None
 
 
 def make_profile(

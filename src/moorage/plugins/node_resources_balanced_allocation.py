@@ -22,12 +22,13 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Skip
+from moorage.plugins.one_row_scores import balance_of
 from moorage.plugins.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, demands, sub_path
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import PLACED, PodRequests, RequestOptions
-from moorage.state.view import NodeView
+from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["NodeResourcesBalancedAllocation", "balance"]
 
@@ -66,6 +67,7 @@ class NodeResourcesBalancedAllocation:
     name = "NodeResourcesBalancedAllocation"
     Args = NodeResourcesBalancedAllocationArgs
     depends = Depends.ROW
+    signs_by = ()
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
         self._resources = (args or NodeResourcesBalancedAllocationArgs()).resources
@@ -105,6 +107,19 @@ class NodeResourcesBalancedAllocation:
         gain = balance(shares_with_pod, counts) - balance(shares, counts)
         scores: IntArray = 50 + (50 + gain) // 2
         return scores
+
+    def score_node(self, counted: tuple[Demand, ...], node: NodeInfo) -> int:
+        if len(counted) < 2:
+            return UNCHANGED
+        shares, shares_with_pod = [], []
+        for resource, amount, _ in counted:
+            capacity = node.allocatable(resource)
+            if capacity:
+                requested = node.requested(resource)
+                divisor = float(max(capacity, 1))
+                shares.append(min(requested / divisor, 1.0))
+                shares_with_pod.append(min((requested + amount) / divisor, 1.0))
+        return 50 + (50 + balance_of(shares_with_pod) - balance_of(shares)) // 2
 
 
 def balance(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> IntArray:

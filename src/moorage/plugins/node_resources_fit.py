@@ -30,7 +30,7 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
-from moorage.framework.verdicts import Reject
+from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.extended_resources import answers_to, device_class_for
 from moorage.plugins.scoring_strategies import (
     CPU_AND_MEMORY,
@@ -38,6 +38,7 @@ from moorage.plugins.scoring_strategies import (
     Demand,
     ScoringStrategy,
     demands,
+    one_row_scorer_of,
     scorer_of,
     sub_path,
 )
@@ -45,7 +46,7 @@ from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import PodRequests, RequestOptions, amount
-from moorage.state.view import NodeView
+from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["NodeResourcesFit", "Want", "ignored_faults"]
 
@@ -105,6 +106,7 @@ class NodeResourcesFit:
     name = "NodeResourcesFit"
     Args = NodeResourcesFitArgs
     depends = Depends.ROW
+    signs_by = (DeviceClass,)
     sums_only = True
 
     def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
@@ -113,6 +115,7 @@ class NodeResourcesFit:
         self._ignored_groups = frozenset(args.ignored_resource_groups)
         self._resources = args.scoring_strategy.resources
         self._score = scorer_of(args.scoring_strategy)
+        self._score_one = one_row_scorer_of(args.scoring_strategy)
         self._gates = FeatureGates()
         self._handle: Handle | None = None
 
@@ -173,6 +176,16 @@ class NodeResourcesFit:
             if lacking.any():
                 yield Reject(lacking, INSUFFICIENT.format(resource), np.less(offered, count))
 
+    def filter_node(self, wants: tuple[Want, ...], node: NodeInfo) -> Hold | None:
+        reasons = [] if node.pod_count < node.allowed_pods else [TOO_MANY_PODS]
+        unresolvable = False
+        for resource, count, by_device in wants:
+            offered = node.allocatable(resource)
+            if offered - node.requested(resource) < count and (offered > 0 or not by_device):
+                reasons.append(INSUFFICIENT.format(resource))
+                unresolvable = unresolvable or offered < count
+        return Hold(tuple(reasons), unresolvable) if reasons else None
+
     # -- Score ------------------------------------------------------------------------------------------------------------
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[Demand, ...]:
@@ -182,6 +195,9 @@ class NodeResourcesFit:
 
     def score(self, counted: tuple[Demand, ...], nodes: NodeView) -> IntArray:
         return self._score(counted, nodes)
+
+    def score_node(self, counted: tuple[Demand, ...], node: NodeInfo) -> int:
+        return self._score_one(counted, node)
 
     # -- events -----------------------------------------------------------------------------------------------------------
 

@@ -22,13 +22,14 @@ from msgspec.structs import force_setattr
 from moorage.api.names import is_scalar_resource_name
 from moorage.errors import Fault
 from moorage.framework.args import Int32
+from moorage.plugins.one_row_scores import least_of, mean_of, most_of, ratio_of
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_requests import is_counted
-from moorage.state.view import NodeView
+from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
     "CPU_AND_MEMORY", "LEAST_ALLOCATED", "MOST_ALLOCATED", "REQUESTED_TO_CAPACITY_RATIO", "Demand", "RatioShape",
-    "ResourceSpec", "ScoringStrategy", "UtilizationPoint", "demands", "least_allocated", "most_allocated",
+    "ResourceSpec", "ScoringStrategy", "UtilizationPoint", "demands", "least_allocated", "most_allocated", "one_row_scorer_of",
     "requested_to_capacity_ratio", "scorer_of", "shape_faults", "sub_path", "utilization_table", "weighted_mean",
 ]  # fmt: skip
 
@@ -158,6 +159,8 @@ def _demands(resources: Iterable[ResourceSpec], amounts: Mapping[str, int]) -> I
 Scores = Callable[[IntArray, IntArray], IntArray]
 #: ``scorer(demands, nodes)``: the score of each node of the view.
 Scorer = Callable[[Sequence[Demand], NodeView], IntArray]
+#: The same for one node.
+OneRowScorer = Callable[[Sequence[Demand], NodeInfo], int]
 
 
 def least_allocated(requested: IntArray, capacity: IntArray) -> IntArray:
@@ -238,27 +241,37 @@ def _requested(nodes: NodeView, resource: str) -> IntArray:
     return nodes.nonzero_memory if resource == "memory" else nodes.requested(resource)
 
 
-def _least(strategy: ScoringStrategy) -> Scorer:
-    return lambda demands, nodes: weighted_mean(least_allocated, demands, nodes)
-
-
-def _most(strategy: ScoringStrategy) -> Scorer:
-    return lambda demands, nodes: weighted_mean(most_allocated, demands, nodes)
+def _table(strategy: ScoringStrategy) -> IntArray:
+    return utilization_table((strategy.requested_to_capacity_ratio or RatioShape()).shape)
 
 
 def _ratio(strategy: ScoringStrategy) -> Scorer:
-    ratio = strategy.requested_to_capacity_ratio or RatioShape()
-    score = requested_to_capacity_ratio(utilization_table(ratio.shape))
+    score = requested_to_capacity_ratio(_table(strategy))
     return lambda demands, nodes: weighted_mean(score, demands, nodes, used_only=True, half_up=True)
 
 
+def _one_row_ratio(strategy: ScoringStrategy) -> OneRowScorer:
+    score = ratio_of(_table(strategy).tolist())
+    return lambda demands, node: mean_of(score, demands, node, used_only=True, half_up=True)
+
+
 _SCORERS: Final[Mapping[str, Callable[[ScoringStrategy], Scorer]]] = {
-    LEAST_ALLOCATED: _least,
-    MOST_ALLOCATED: _most,
+    LEAST_ALLOCATED: lambda strategy: lambda demands, nodes: weighted_mean(least_allocated, demands, nodes),
+    MOST_ALLOCATED: lambda strategy: lambda demands, nodes: weighted_mean(most_allocated, demands, nodes),
     REQUESTED_TO_CAPACITY_RATIO: _ratio,
+}
+_ONE_ROW_SCORERS: Final[Mapping[str, Callable[[ScoringStrategy], OneRowScorer]]] = {
+    LEAST_ALLOCATED: lambda strategy: lambda demands, node: mean_of(least_of, demands, node),
+    MOST_ALLOCATED: lambda strategy: lambda demands, node: mean_of(most_of, demands, node),
+    REQUESTED_TO_CAPACITY_RATIO: _one_row_ratio,
 }
 
 
 def scorer_of(strategy: ScoringStrategy) -> Scorer:
     """Return the scorer of a strategy that has no faults."""
     return _SCORERS[strategy.type](strategy)
+
+
+def one_row_scorer_of(strategy: ScoringStrategy) -> OneRowScorer:
+    """Return what gives single nodes the scores that ``scorer_of`` gives columns."""
+    return _ONE_ROW_SCORERS[strategy.type](strategy)

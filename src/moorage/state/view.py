@@ -154,6 +154,10 @@ class NodeView:
         for row in self.row_numbers:
             yield NodeInfo(self.table, int(row))
 
+    def at(self, row: int) -> NodeView:
+        """Return the view of a single row, given by its number in the table."""
+        return NodeView(self.snapshot, np.array([row], dtype=np.intp))
+
     def one(self, row: int) -> NodeInfo:
         """The node at a row number of the table."""
         return NodeInfo(self.table, row)

@@ -1,0 +1,88 @@
+"""Scores of one node in plain numbers, equal to those that columns give.
+
+When a pod lands, one row changes. For a single row Python's own integers are many times faster than arrays of length one;
+so the rules that every such row is asked about have this second form, and a property test holds it to the first.
+
+Source  as ``scoring_strategies`` and ``node_resources_balanced_allocation``
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from math import sqrt
+from operator import add
+from typing import Final
+
+from moorage.state.view import NodeInfo
+
+__all__ = ["OneRowScore", "balance_of", "least_of", "mean_of", "most_of", "ratio_of"]
+
+#: ``score(requested, capacity)`` of one resource of one node.
+OneRowScore = Callable[[int, int], int]
+#: A resource, how much the pod adds to it, its weight.
+_Demand = tuple[str, int, int]
+
+_SIGN: Final = 1 << 63
+
+
+def _times_100(amount: int) -> int:
+    """Multiply as int64 does, which wraps around beyond 2^63."""
+    return (amount * 100 + _SIGN) % (2 * _SIGN) - _SIGN
+
+
+def least_of(requested: int, capacity: int) -> int:
+    """Score as ``least_allocated`` does."""
+    return _times_100(capacity - requested) // capacity if requested < capacity else 0
+
+
+def most_of(requested: int, capacity: int) -> int:
+    """Score as ``most_allocated`` does."""
+    return _times_100(min(requested, capacity)) // capacity
+
+
+def ratio_of(table: Sequence[int]) -> OneRowScore:
+    """Return what scores as ``requested_to_capacity_ratio`` of the same table does."""
+
+    def score(requested: int, capacity: int) -> int:
+        return table[min(max(most_of(requested, capacity), 0), 100)]
+
+    return score
+
+
+def mean_of(
+    score: OneRowScore, demands: Iterable[_Demand], node: NodeInfo, *, used_only: bool = False, half_up: bool = False
+) -> int:
+    """Return what ``weighted_mean`` gives the node."""
+    total = weights = 0
+    for resource, amount, weight in demands:
+        capacity = node.allocatable(resource)
+        if not capacity:
+            continue
+        got = score(_requested(node, resource) + amount, capacity)
+        if got > 0 or not used_only:
+            total += got * weight
+            weights += weight
+    weights = max(weights, 1)
+    return (2 * total + weights) // (2 * weights) if half_up else total // weights
+
+
+def _requested(node: NodeInfo, resource: str) -> int:
+    if resource == "cpu":
+        return node.nonzero_cpu
+    return node.nonzero_memory if resource == "memory" else node.requested(resource)
+
+
+def balance_of(shares: Sequence[float]) -> int:
+    """Return what ``balance`` gives a node with these requested shares, one for each resource that it offers."""
+    return int((1.0 - _deviation(shares)) * 100.0)
+
+
+def _deviation(shares: Sequence[float]) -> float:
+    number = len(shares)
+    if number < 2:
+        return 0.0
+    if number == 2:
+        return abs((shares[0] - shares[1]) / 2)
+    mean = reduce(add, shares) / number
+    return sqrt(reduce(add, [(share - mean) * (share - mean) for share in shares]) / number)

@@ -1,0 +1,82 @@
+"""Rules with a form for one node answer there as they do over columns."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moorage.framework.profile import Step, one_row_step
+from moorage.framework.verdicts import SKIP
+from moorage.plugins.node_resources_balanced_allocation import (
+    NodeResourcesBalancedAllocation,
+    NodeResourcesBalancedAllocationArgs,
+)
+from moorage.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
+from moorage.plugins.scoring_strategies import RatioShape, ResourceSpec, ScoringStrategy, UtilizationPoint
+from moorage.testing.builders import a_cluster, a_node, a_pod
+
+NAMES = ("cpu", "memory", "ephemeral-storage", "example.com/gpu")
+amounts = st.one_of(st.integers(0, 20), st.integers(0, 2**40), st.sampled_from([0, 1, 3, 2**57, 2**59]))
+offers = st.dictionaries(st.sampled_from(NAMES), amounts).map(lambda found: {name: str(n) for name, n in found.items()})
+asks = st.dictionaries(st.sampled_from(NAMES), st.integers(0, 2**38)).map(lambda f: {name: str(n) for name, n in f.items()})
+resources = st.lists(st.builds(ResourceSpec, name=st.sampled_from(NAMES), weight=st.integers(1, 5)), min_size=1, max_size=4)
+points = st.lists(st.integers(0, 100), min_size=1, max_size=4, unique=True).map(sorted)
+shapes = st.builds(
+    lambda at, scores: RatioShape(
+        shape=tuple(UtilizationPoint(utilization=u, score=s) for u, s in zip(at, scores, strict=False))
+    ),
+    points,
+    st.lists(st.integers(0, 10), min_size=4, max_size=4),
+)
+strategies = st.builds(
+    ScoringStrategy,
+    type=st.sampled_from(["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"]),
+    resources=resources.map(tuple),
+    requested_to_capacity_ratio=shapes,
+)
+
+
+def asking(name, requests):
+    return a_pod(name, containers=[{"name": "c", "resources": {"requests": requests}}])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    nodes=st.lists(st.tuples(offers, st.lists(asks, max_size=3), st.integers(0, 4)), min_size=1, max_size=4),
+    wants=asks,
+    strategy=strategies,
+    balanced=st.lists(st.sampled_from(NAMES), min_size=1, max_size=4, unique=True),
+)
+def test_one_row_forms_equal_the_columns(nodes, wants, strategy, balanced):
+    cluster = a_cluster(
+        [a_node(f"n{i}", allocatable={**offer, "pods": room}) for i, (offer, _, room) in enumerate(nodes)],
+        {f"n{i}": [asking(f"p{i}-{j}", held) for j, held in enumerate(on)] for i, (_, on, _) in enumerate(nodes)},
+    )
+    view, pod = cluster.snapshot.nodes, asking("pod", wants)
+    fit = NodeResourcesFit(NodeResourcesFitArgs(scoring_strategy=strategy))
+    state = fit.pre_filter(pod, cluster.snapshot)
+    rejects = list(fit.filter(state, view))
+    for row in range(len(view)):
+        held = [reject for reject in rejects if reject.rows[row]]
+        hold = fit.filter_node(state, view.one(row))
+        assert (hold.reasons if hold else ()) == tuple(reject.reason for reject in held)
+        final = any(r.unresolvable if isinstance(r.unresolvable, bool) else r.unresolvable[row] for r in held)
+        assert (hold is not None and hold.unresolvable) == final
+    balance = NodeResourcesBalancedAllocation(
+        NodeResourcesBalancedAllocationArgs(resources=tuple(ResourceSpec(name=name) for name in balanced))
+    )
+    for plugin in (fit, balance):
+        counted = plugin.pre_score(pod, cluster.snapshot, view)
+        if counted is not SKIP:
+            assert [plugin.score_node(counted, node) for node in view] == plugin.score(counted, view).tolist()
+
+
+@pytest.mark.parametrize(("method", "expected"), [("filter", False), ("score", True)])
+def test_who_overrides_the_columns_alone_has_no_form_for_one_node(method, expected):
+    class Stricter(NodeResourcesFit):
+        def filter(self, wants, nodes):
+            return super().filter(wants, nodes)
+
+    plugin = Stricter()
+    assert (one_row_step(Step("Stricter", plugin, getattr(plugin, method)), method) is not None) is expected

@@ -19,9 +19,10 @@ import numpy.typing as npt
 
 from moorage.cycle.attempt import Nominated, contenders, judge_with_nominated
 from moorage.cycle.kept_scores import KeptScores
+from moorage.cycle.signing import Signer
 from moorage.cycle.ties import draw, ring_position
 from moorage.framework.points import Depends
-from moorage.framework.profile import Profile, Step
+from moorage.framework.profile import Profile, Step, one_row_step
 from moorage.framework.running import PreFiltered, ask, check_range, normalized, refused_rows, scored
 from moorage.framework.verdicts import SKIP, Hold, Narrow
 from moorage.state.cluster import Snapshot
@@ -53,18 +54,17 @@ class ClassCache:
         self._capacity = capacity
         self._classes: dict[Hashable, _PodClass] = {}
         steps = {step.name: step for point in _POINTS for step in profile.at(point)}
-        self._always_asked = frozenset(name for name, step in steps.items() if depends_of(step) is Depends.CLUSTER)
+        always_asked = frozenset(name for name, step in steps.items() if depends_of(step) is Depends.CLUSTER)
         # Whoever judges node by node and must always be asked is asked once, the long way.
-        self._pays = not any(step.one_by_one and name in self._always_asked for name, step in steps.items())
-        self._signers = [(name, step.plugin.sign) for name, step in steps.items() if name not in self._always_asked]
+        self._pays = not any(step.one_by_one and name in always_asked for name, step in steps.items())
+        self._signer = Signer(steps.values(), always_asked)
 
     def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
         """Return the decision, or None if it has to be made the long way: nothing fits, or a plugin wants a closer look."""
         if not self._pays:
             return None
-        key, asked = self._sign(pod)
         try:
-            hash(key)
+            key, asked = self._signer.sign(pod, snapshot)
         except TypeError:  # a signature that cannot be hashed
             return None
         known = self._classes.pop(key, None)
@@ -74,18 +74,6 @@ class ClassCache:
                 del self._classes[next(iter(self._classes))]
         self._classes[key] = known
         return known.decide(pod, snapshot, nominated, seed)
-
-    def _sign(self, pod: PodInfo) -> tuple[Hashable, frozenset[str]]:
-        """Return the pod's class, and the plugins that have to be asked about each of its pods."""
-        merged: dict[str, Hashable] = {}
-        asked = self._always_asked
-        for name, sign in self._signers:
-            signature = sign(pod)
-            if signature is None:
-                asked = asked | {name}
-            elif signature:
-                merged.update(signature)
-        return (tuple(merged.items()), asked), asked
 
 
 def depends_of(step: Step) -> Depends:
@@ -117,6 +105,7 @@ class _PodClass:
                 self._pre_filter(step, pod, snapshot)
         kept = [s for s in profile.at("filter") if s.name not in asked and s.name not in self._skipped]
         self._row_filters = [s for s in kept if depends_of(s) is Depends.ROW]
+        self._one_row = [one_row_step(s, "filter") for s in self._row_filters]
         self._refuse(self._nodes_allow, (s for s in kept if depends_of(s) is Depends.NODES), pod, view)
         self.allowed: BoolArray = self._nodes_allow.copy()
         self._refuse(self.allowed, self._row_filters, pod, view)
@@ -170,21 +159,19 @@ class _PodClass:
     def _judge_row(self, row: int, pod: PodInfo, snapshot: Snapshot) -> None:
         allowed = bool(self._nodes_allow[row])
         node = snapshot.nodes.one(row)
-        view = NodeView(snapshot, np.array([row], dtype=np.intp))
-        for step in self._row_filters if allowed else ():
+        for step, single in zip(self._row_filters, self._one_row, strict=True) if allowed else ():
             state = self._states.get(step.name, pod)
-            judge = getattr(step.plugin, "filter_node", None)
-            if judge is not None:
-                refused = judge(state, node) is not None
+            if single is not None:
+                refused = ask(single, "filter", state, node) is not None
             else:
-                mask = refused_rows(step, state, view)
+                mask = refused_rows(step, state, snapshot.nodes.at(row))
                 refused = mask is not None and bool(mask[0])
             if refused:
                 allowed = False
                 break
         self._count += allowed - int(self.allowed[row])
         self.allowed[row] = allowed
-        self._scores.rescore_row(row, node, view, pod, allowed=allowed)
+        self._scores.rescore_row(row, node, snapshot, pod, allowed=allowed)
 
     def _judge_rows(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> None:
         view = NodeView(snapshot, rows)

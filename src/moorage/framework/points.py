@@ -38,8 +38,11 @@ in sum (``pod_count``, ``requested``) may say so with ``sums_only = True``: pree
 
 Optional besides: ``wakes_on()`` yields the events after which a pod that the plugin turned down is worth another try
 (without it: any event); ``sign(pod)`` returns everything the plugin reads of a pod, so that pods with equal signatures
-share verdicts (without it, or when it returns None: every pod is asked about); ``depends`` says what else its answers
-hang on; ``attach(handle)`` is called once before the first pod, with the means to reach the running scheduler.
+share verdicts (without it, or when it returns None: every pod is asked about); ``signs_by``, next to it, names the kinds of
+objects that decide what is signed beside the pod's shape, its namespace, labels, owners, spec and status (often none: ``()``;
+without it every pod is signed anew); ``depends`` says what else its answers hang on; ``attach(handle)`` is called once before
+the first pod, with the means to reach the running scheduler. A rule over columns may have the form for one node beside it,
+with the same answers: what changed since the last pod is mostly a single row, which is then judged without arrays.
 """
 
 from __future__ import annotations

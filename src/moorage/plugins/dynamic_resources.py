@@ -56,6 +56,7 @@ class DynamicResources:
     name = "DynamicResources"
     Args = DynamicResourcesArgs
     depends = Depends.NODES
+    signs_by = (DeviceClass,)
     scales_by_highest = True
 
     def __init__(self, args: DynamicResourcesArgs | None = None) -> None:

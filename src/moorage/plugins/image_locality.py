@@ -52,6 +52,7 @@ class ImageLocality:
 
     name = "ImageLocality"
     depends = Depends.NODES
+    signs_by = ()
     #: Sets of images whose scores are kept.
     capacity = 1024
 

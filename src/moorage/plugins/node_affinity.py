@@ -79,6 +79,7 @@ class NodeAffinity:
 
     name = "NodeAffinity"
     depends = Depends.NODES
+    signs_by = ()
     scales_by_highest = True
     Args = NodeAffinityArgs
 

@@ -40,6 +40,7 @@ class NodeDeclaredFeatures:
 
     name = "NodeDeclaredFeatures"
     depends = Depends.NODES
+    signs_by = ()
 
     def __init__(self) -> None:
         self._enabled = True

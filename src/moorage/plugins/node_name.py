@@ -28,6 +28,7 @@ class NodeName:
 
     name = "NodeName"
     depends = Depends.NODES
+    signs_by = ()
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         wanted = pod.spec.node_name

@@ -31,6 +31,7 @@ class NodePorts:
 
     name = "NodePorts"
     depends = Depends.ROW
+    signs_by = ()
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Ports | Skip:
         return pod.host_ports or SKIP

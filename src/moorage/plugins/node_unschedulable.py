@@ -33,6 +33,7 @@ class NodeUnschedulable:
 
     name = "NodeUnschedulable"
     depends = Depends.NODES
+    signs_by = ()
 
     def __init__(self) -> None:
         self._numeric = False

@@ -51,6 +51,7 @@ class NodeVolumeLimits:
 
     name = "NodeVolumeLimits"
     depends = Depends.NODES
+    signs_by = ()
 
     def __init__(self) -> None:
         self._gates = FeatureGates()

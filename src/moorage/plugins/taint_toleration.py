@@ -38,6 +38,7 @@ class TaintToleration:
 
     name = "TaintToleration"
     depends = Depends.NODES
+    signs_by = ()
     scales_by_highest = True
 
     def __init__(self) -> None:

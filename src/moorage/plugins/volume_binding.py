@@ -80,6 +80,7 @@ class VolumeBinding:
     name = "VolumeBinding"
     Args = VolumeBindingArgs
     depends = Depends.NODES
+    signs_by = ()
 
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:
         self._args = args or VolumeBindingArgs()

@@ -45,6 +45,7 @@ class VolumeRestrictions:
 
     name = "VolumeRestrictions"
     depends = Depends.NODES
+    signs_by = ()
 
     def sign(self, pod: PodInfo) -> Signature | None:
         """Pods with volumes that matter are judged each for itself."""

@@ -53,6 +53,7 @@ class VolumeZone:
 
     name = "VolumeZone"
     depends = Depends.NODES
+    signs_by = ()
 
     def sign(self, pod: PodInfo) -> Signature | None:
         """Pods with volumes that matter are judged each for itself."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from moorage.api.core import Pod, PodSpec, PodStatus
@@ -20,6 +21,9 @@ from moorage.state.pod_volumes import PodVolumes, pod_volumes
 from moorage.state.spread_constraint import SpreadConstraint, compile_spread_constraint
 
 __all__ = ["AffinityTerm", "HostPort", "PodInfo", "WeightedTerm"]
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 class HostPort(NamedTuple):
@@ -49,6 +53,13 @@ class PodInfo:
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
+
+    def shape(self) -> bytes:
+        """All of the pod but its name, UID, annotations and other marks: pods made of one template have equal shapes."""
+        meta = self.pod.metadata
+        return _ENCODER.encode(
+            (self.namespace, self.labels, meta.owner_references, meta.deletion_timestamp, self.spec, self.pod.status)
+        )
 
     def on(self, node: str) -> PodInfo:
         """Return the same pod with ``nodeName`` set."""

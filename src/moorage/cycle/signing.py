@@ -1,0 +1,97 @@
+"""Which class a pod belongs to: the signatures of all its rules, as one key that is quick to compare.
+
+Asking a dozen rules to sign costs more than deciding. What most of them sign follows from the pod's shape, so it is worked out
+once for each shape and remembered; a rule whose signature also hangs on objects (device classes, say) names their kinds, and
+what is remembered goes when one of those changes. A rule that names nothing signs every pod itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import NamedTuple
+
+from moorage.api.meta import Value
+from moorage.framework.points import AnyPlugin
+from moorage.framework.profile import Step
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["Signed", "Signer"]
+
+#: Shapes remembered; when there are more, all are forgotten.
+_CAPACITY = 4096
+
+
+class Signed(NamedTuple):
+    """A pod's class, and the plugins that have to be asked about each of its pods."""
+
+    key: Hashable
+    asked: frozenset[str]
+
+
+class Signer:
+    """Signs pods for the plugins of one profile. ``always_asked`` are those whose signatures do not count."""
+
+    def __init__(self, steps: Iterable[Step], always_asked: frozenset[str]) -> None:
+        signing = [step for step in steps if step.name not in always_asked]
+        self._always_asked = always_asked
+        self._by_shape = [step for step in signing if signs_by(step.plugin) is not None]
+        self._each = [step for step in signing if signs_by(step.plugin) is None]
+        self._kinds = sorted({kind for step in self._by_shape for kind in signs_by(step.plugin) or ()}, key=repr)
+        self._positions: list[int] = []
+        self._known: dict[bytes, Signed] = {}
+        #: Signatures, which may be long, by a number that stands for them.
+        self._numbers: dict[Hashable, int] = {}
+        self._given = 0
+
+    def sign(self, pod: PodInfo, snapshot: Snapshot) -> Signed:
+        """Return the pod's class.
+
+        Raises  TypeError for a signature that cannot be hashed
+        """
+        if self._kinds:
+            positions = [snapshot.changes_of(kind).position for kind in self._kinds]
+            if positions != self._positions:
+                self._known.clear()
+                self._positions = positions
+        shape = pod.shape()
+        known = self._known.get(shape)
+        if known is None:
+            if len(self._known) >= _CAPACITY:
+                self._known.clear()
+            known = self._known[shape] = self._numbered(_signed(self._by_shape, pod, self._always_asked))
+        return self._numbered(_signed(self._each, pod, known.asked, known.key)) if self._each else known
+
+    def _numbered(self, signed: Signed) -> Signed:
+        """Put a number in place of the key. Numbers are never used twice, so old ones may be forgotten."""
+        number = self._numbers.get(signed.key)
+        if number is None:
+            if len(self._numbers) >= _CAPACITY:
+                self._numbers.clear()
+                self._known.clear()
+            self._given += 1
+            number = self._numbers[signed.key] = self._given
+        return Signed(number, signed.asked)
+
+
+def _signed(steps: Iterable[Step], pod: PodInfo, asked: frozenset[str], before: Hashable = ()) -> Signed:
+    merged: dict[str, Hashable] = {}
+    for step in steps:
+        signature = step.plugin.sign(pod)
+        if signature is None:
+            asked = asked | {step.name}
+        elif signature:
+            merged.update(signature)
+    return Signed((before, tuple(merged.items()), asked), asked)
+
+
+def signs_by(plugin: AnyPlugin) -> tuple[type[Value], ...] | None:
+    """Return the kinds of objects that, beside the pod's shape, decide what a plugin signs; None if it does not say.
+
+    Who overrides ``sign`` has to say so anew.
+    """
+    for cls in type(plugin).__mro__:
+        if "sign" in cls.__dict__:
+            kinds: tuple[type[Value], ...] | None = cls.__dict__.get("signs_by")
+            return kinds
+    return None

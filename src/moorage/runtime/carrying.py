@@ -1,0 +1,185 @@
+"""Doing what the engine asks for: binds, evictions, writes and plugins' own I/O, each piece of work in a task of its own.
+
+A bind whose reply is lost may have been done. So nothing is given up before the pod was read back: if it is on the node we
+wanted, the bind went well, whatever its reply said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from moorage.api.core import Pod, PodCondition
+from moorage.api.meta import Value
+from moorage.engine.facts import Done, Phase, Work
+from moorage.errors import ClusterError, MoorageError
+from moorage.framework.effects import BindPod, Call, Delete, Effect, Evict, Until, Write
+from moorage.runtime.inbox import Inbox
+from moorage.runtime.ports import Clock, Cluster, Note, StatusChange, WallClock
+from moorage.runtime.telling import Teller
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["Carrier", "NotLeadingError"]
+
+_GONE = {404, 409}
+_READ_BACK_S = (0.1, 5.0)
+
+
+class NotLeadingError(MoorageError):
+    """This scheduler may not act any more, so the request was not sent."""
+
+
+class Carrier:
+    """Carries out work; each outcome goes to the inbox as a fact.
+
+    ``may_act`` is asked right before each bind. ``known`` returns an object as the engine knows it, for writes. ``assumed``
+    says whether the engine still waits to hear what became of a pod, by UID.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        inbox: Inbox,
+        teller: Teller,
+        clock: Clock,
+        wall: WallClock,
+        *,
+        may_act: Callable[[float], bool],
+        known: Callable[[Value], Value | None],
+        assumed: Callable[[str], bool],
+    ) -> None:
+        self._cluster, self._inbox, self._teller, self._clock, self._wall = cluster, inbox, teller, clock, wall
+        self._may_act, self._known, self._assumed = may_act, known, assumed
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __len__(self) -> int:
+        """Pieces of work under way."""
+        return len(self._tasks)
+
+    def start(self, work: Work) -> None:
+        """Begin a piece of work. A nomination is only told of, and needs no answer."""
+        if work.phase is Phase.NOMINATE:
+            self._teller.change(work.pod.pod, StatusChange(nominated=work.node))
+            return
+        task = asyncio.get_running_loop().create_task(self._carry_out(work), name=f"{work.phase.value} {work.pod.key}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def drain(self, patience_s: float) -> None:
+        """Wait for work under way to end; what takes longer is broken off."""
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=patience_s)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    async def _carry_out(self, work: Work) -> None:
+        error: str | None = "broken off while shutting down"
+        try:
+            for effect in work.effects:
+                await self._perform(effect)
+            error = None
+        except MoorageError as failed:
+            error = str(failed)
+        except Exception as failed:  # a plugin's own I/O may raise anything
+            error = f"{type(failed).__name__}: {failed}"
+        finally:
+            self._inbox.put_now(Done(work.ticket, error))
+
+    async def _perform(self, effect: Effect) -> None:
+        match effect:
+            case BindPod(pod, node):
+                await self._bind(pod, node)
+            case Evict():
+                await self._evict(effect)
+            case Write(obj, subresource):
+                await self._cluster.write(self._known(obj), obj, subresource)
+            case Delete(obj):
+                await self._delete(obj)
+            case Call(run):
+                await run()
+            case Until():
+                await self._wait(effect)
+
+    # -- binding ----------------------------------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        if not self._may_act(self._clock()):
+            raise NotLeadingError("not sent: the lease was not renewed in time")
+
+    async def _bind(self, pod: PodInfo, node: str) -> None:
+        self._teller.forget(pod.uid)
+        self._check()
+        try:
+            await self._cluster.bind(pod.pod, node, self._check)
+        except ClusterError as error:
+            if not (error.may_have_happened or error.status == 409):
+                raise
+            await self._read_back(pod, node, error)
+        text = f"Successfully assigned {pod.key} to {node}"
+        self._teller.note(Note(pod.pod, "Normal", "Scheduled", "Binding", text))
+
+    async def _read_back(self, pod: PodInfo, node: str, error: ClusterError) -> None:
+        """Return if the pod is on the node after all, or if the engine has learned meanwhile what became of it.
+
+        Raises  ClusterError saying what was found instead
+        """
+        read = await self._surely_read(pod.pod)
+        if not read:
+            return
+        found = read[0]
+        if found is None or found.uid != pod.uid:
+            raise ClusterError(f"bind {pod.key} to {node}: {error}; the pod is gone", 404, "NotFound") from error
+        if found.spec.node_name == node:
+            return
+        where = f"it is already on {found.spec.node_name}" if found.spec.node_name else "it is still on no node"
+        raise ClusterError(f"bind {pod.key} to {node}: {error}; {where}", error.status, error.reason) from error
+
+    async def _surely_read(self, pod: Pod) -> tuple[Pod | None] | None:
+        """Read a pod, however often it takes; None once the engine does not need to know any more.
+
+        No answer but the pod itself, or that there is none, says what became of the bind.
+        """
+        pause_s, longest_s = _READ_BACK_S
+        while self._assumed(pod.uid):
+            try:
+                return (await self._cluster.read_pod(pod.namespace, pod.name),)
+            except ClusterError as error:
+                await asyncio.sleep(max(pause_s, error.retry_after_s or 0.0))
+            pause_s = min(pause_s * 2, longest_s)
+        return None
+
+    # -- everything else ---------------------------------------------------------------------------------------------------
+
+    async def _evict(self, effect: Evict) -> None:
+        """Mark the victim, then delete it. One that is gone, or was replaced by a namesake, is no error."""
+        victim = effect.victim.pod
+        mark = PodCondition(
+            type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=effect.message,
+            last_transition_time=self._wall(),
+        )  # fmt: skip
+        self._check()
+        try:
+            await self._cluster.patch_status(victim, StatusChange(mark))
+            await self._cluster.delete_pod(victim)
+        except ClusterError as error:
+            if error.status not in _GONE:
+                raise
+            return
+        text = f"Preempted by pod {effect.preemptor.uid} on node {victim.spec.node_name}"
+        self._teller.note(Note(victim, "Normal", "Preempted", "Preempting", text, effect.preemptor.pod))
+
+    async def _delete(self, obj: Value) -> None:
+        try:
+            await self._cluster.delete(obj)
+        except ClusterError as error:
+            if error.status != 404:
+                raise
+
+    async def _wait(self, effect: Until) -> None:
+        deadline = self._clock() + effect.timeout_s
+        while not effect.is_met():
+            left = deadline - self._clock()
+            if left <= 0:
+                raise ClusterError(f"{effect.what}: context deadline exceeded")
+            await asyncio.sleep(min(1.0, left))

@@ -1,0 +1,178 @@
+"""The loop that drives the engine on a living cluster: facts in, attempts, work out.
+
+``Loop.run`` takes in facts for as long as the process lives, so that a standby's view of the cluster is warm. ``Loop.act``
+makes it schedule: it is called once this replica leads, and when it is cancelled no new attempt is begun, and work under way is
+waited for.
+
+All of it happens in one thread. The engine is never asked from two places, and a step is short, so watches are read in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from moorage.api.core import Pod
+from moorage.api.meta import Value
+from moorage.engine.facts import Done, Fact, Gone, Phase
+from moorage.engine.machine import Scheduler
+from moorage.errors import MoorageError
+from moorage.runtime.carrying import Carrier
+from moorage.runtime.inbox import Inbox
+from moorage.runtime.ports import Clock, Cluster, WallClock
+from moorage.runtime.telling import Teller
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["Limits", "Loop"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is done at once. Facts and attempts between two looks at the network; pieces of work under way; seconds."""
+
+    facts: int = 1000
+    attempts: int = 16
+    in_flight: int = 500
+    drain_s: float = 5.0
+
+
+class Loop:
+    """One scheduler on one cluster. ``report`` is told, in a line each, what went wrong and was survived."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        inbox: Inbox,
+        cluster: Cluster,
+        *,
+        clock: Clock,
+        wall: WallClock,
+        may_act: Callable[[float], bool] = lambda now: True,
+        report: Callable[[str], None] = lambda line: None,
+        limits: Limits = Limits(),
+    ) -> None:
+        self.scheduler = scheduler
+        self.inbox = inbox
+        #: Set by whoever fills the inbox, once all that exists was put in: no pod is placed on half a picture.
+        self.synced = asyncio.Event()
+        self._clock, self._report, self._limits = clock, report, limits
+        self._teller = Teller(cluster, clock, wall, report)
+        assumed = scheduler.cluster.is_assumed
+        self._carrier = Carrier(cluster, inbox, self._teller, clock, wall, may_act=may_act, known=self._known, assumed=assumed)
+        self._preempting: dict[int, PodInfo] = {}
+        self._may_act = may_act
+        self._acting = False
+        #: Attempts begun, and facts or attempts that raised.
+        self.attempts = 0
+        self.faults = 0
+
+    @property
+    def dropped_events(self) -> int:
+        return self._teller.dropped
+
+    # -- the two tasks -----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Take in facts, and schedule while ``act`` runs. Ends only by being cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._teller.run())
+            while True:
+                busy = self._turn()
+                if busy:
+                    await asyncio.sleep(0)
+                else:
+                    await self.inbox.wait(self._pause())
+
+    async def act(self) -> None:
+        """Schedule until cancelled; then wait for work under way."""
+        await self.synced.wait()
+        self._acting = True
+        self.inbox.poke()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._acting = False
+            await self._carrier.drain(self._limits.drain_s)
+
+    # -- one turn ----------------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> bool:
+        """Take in some facts and make some attempts. Returns whether there is more to do at once."""
+        for fact in self.inbox.take(self._limits.facts):
+            self._observe(fact)
+        more = self._attempt() if self._is_free() else False
+        self._hand_out()
+        for fault in self.scheduler.faults:
+            self._survived(str(fault))
+        self.scheduler.faults.clear()
+        return more or len(self.inbox) > 0
+
+    def _is_free(self) -> bool:
+        return self._acting and len(self._carrier) < self._limits.in_flight and self._may_act(self._clock())
+
+    def _pause(self) -> float | None:
+        """Seconds until something is due without a fact; None if nothing is."""
+        if not self._is_free():
+            return 1.0 if self._acting else None
+        due = self.scheduler.next_deadline()
+        return None if due is None else max(0.001, due - self._clock())
+
+    def _observe(self, fact: Fact) -> None:
+        if isinstance(fact, Gone) and isinstance(fact.obj, Pod):
+            self._teller.forget(fact.obj.uid)
+        try:
+            self.scheduler.observe(fact, self._clock())
+        except Exception as error:
+            self._survived(f"{_name(fact)}: {_words(error)}")
+        if isinstance(fact, Done):
+            preemptor = self._preempting.pop(fact.ticket, None)
+            if preemptor is not None and fact.error is not None:
+                self._report(f"preemption for {preemptor.key}: {fact.error}")
+                self.scheduler.activate([preemptor])
+
+    def _attempt(self) -> bool:
+        """Make a few attempts. Returns whether the last one found a pod to try."""
+        for _ in range(self._limits.attempts):
+            try:
+                decision = self.scheduler.step(self._clock())
+            except Exception as error:
+                self._survived(f"an attempt: {_words(error)}")
+                return True
+            if decision is None:
+                return False
+            self.attempts += 1
+            if decision.node is None:
+                self._teller.failed(decision)
+        return True
+
+    def _hand_out(self) -> None:
+        for decision in self.scheduler.take_revoked():
+            self._teller.failed(decision)
+        for work in self.scheduler.take_work():
+            if self._acting:
+                if work.phase is Phase.PREEMPT:
+                    self._preempting[work.ticket] = work.pod
+                self._carrier.start(work)
+            elif work.phase is not Phase.NOMINATE:
+                self.inbox.put_now(Done(work.ticket, "not begun: this scheduler is shutting down"))
+
+    def _known(self, obj: Value) -> Value | None:
+        metadata = getattr(obj, "metadata")  # noqa: B009 (every kind that is written has one; Value does not say so)
+        key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+        return self.scheduler.cluster.objects(type(obj)).get(key)
+
+    def _survived(self, line: str) -> None:
+        self.faults += 1
+        self._report(line)
+
+
+def _name(fact: Fact) -> str:
+    if isinstance(fact, Done):
+        return f"the outcome of work {fact.ticket}"
+    metadata = getattr(fact.obj, "metadata", None)
+    return f"{type(fact.obj).__name__} {getattr(metadata, 'namespace', '')}/{getattr(metadata, 'name', '')}"
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, MoorageError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,61 @@
+"""What the runtime needs of the world, as protocols: whoever starts it passes in a real API server, an embedded one or a fake.
+
+Every method may raise ``ClusterError``: status 404 where the object is gone, 409 where a precondition (UID or version) fails or
+a pod is bound already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from moorage.api.core import Pod, PodCondition
+from moorage.api.meta import Value
+
+__all__ = ["Clock", "Cluster", "Note", "StatusChange", "WallClock"]
+
+#: Seconds on a clock that never goes back.
+Clock = Callable[[], float]
+#: The time of day in UTC, as the API writes it with microseconds: ``2026-11-21T03:00:00.000000Z``.
+WallClock = Callable[[], str]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """What is to change in a pod's status. ``nominated`` None leaves it alone, "" clears it."""
+
+    condition: PodCondition | None = None
+    nominated: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An event for people to read (``kubectl get events``). ``kind`` is ``Normal`` or ``Warning``."""
+
+    regarding: Pod
+    kind: str
+    reason: str
+    action: str
+    text: str
+    related: Pod | None = None
+
+
+class Cluster(Protocol):
+    """An API server, as far as a scheduler writes to it. Pods are those of the given UID, never others of the same name."""
+
+    async def bind(self, pod: Pod, node: str, check: Callable[[], None]) -> None:
+        """Bind the pod. ``check`` is called right before the request is sent, and may raise to stop it."""
+
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
+        """Return the pod as the API server has it now, None if there is none of this name."""
+
+    async def patch_status(self, pod: Pod, change: StatusChange) -> None: ...
+    async def delete_pod(self, pod: Pod) -> None:
+        """Delete with the pod's own grace period."""
+
+    async def write(self, old: Value | None, new: Value, subresource: str) -> None:
+        """Create ``new``, or change what differs between ``old`` and ``new`` if the object is still at ``old``'s version."""
+
+    async def delete(self, obj: Value) -> None: ...
+    async def record(self, note: Note) -> None: ...

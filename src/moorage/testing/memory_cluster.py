@@ -1,0 +1,233 @@
+"""A cluster in memory for tests of the runtime: an API server's rules for pods, a watch that lags, and faults on demand.
+
+    cluster = MemoryCluster([a_node("n1", allocatable={"cpu": "4", "pods": "10"})])
+    cluster.faults.append(Trouble("bind", after=True))      # the next bind is done, and its reply is lost
+    cluster.watch(inbox)                                    # facts come as they would over a watch, ``lag_s`` later
+
+``history`` keeps every accepted write in order, for an oracle that does not believe the scheduler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec.structs import replace
+
+from moorage.api.core import Pod
+from moorage.api.meta import Value
+from moorage.engine.facts import Fact, Gone, Seen
+from moorage.errors import ClusterError
+from moorage.runtime.inbox import Inbox
+from moorage.runtime.ports import Note, StatusChange
+
+__all__ = ["Entry", "MemoryCluster", "Trouble"]
+
+
+@dataclass(slots=True)
+class Trouble:
+    """What goes wrong with the next ``times`` requests of a verb that ``when`` takes.
+
+    ``after``: the request is carried out first, and then answered with the error. ``hold_s``: it is held that long.
+    """
+
+    verb: str
+    error: ClusterError | None = field(default_factory=lambda: ClusterError("connection reset"))
+    after: bool = False
+    hold_s: float = 0.0
+    times: int = 1
+    when: Callable[[Any], bool] = lambda obj: True
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One accepted write, in the order of ``revision``."""
+
+    revision: int
+    verb: str
+    obj: Value
+    at_s: float
+
+
+class MemoryCluster:
+    """Objects by kind and key, and who watches them. Satisfies ``moorage.runtime.ports.Cluster``."""
+
+    def __init__(self, objects: Iterable[Value] = (), *, lag_s: float = 0.01, latency_s: float = 0.002) -> None:
+        self.lag_s, self.latency_s = lag_s, latency_s
+        self.faults: list[Trouble] = []
+        self.history: list[Entry] = []
+        self.notes: list[Note] = []
+        #: Requests by verb, counted as they arrive.
+        self.requests: dict[str, int] = {}
+        #: While True, watches deliver nothing; ``relist`` then tells what was missed.
+        self.deaf = False
+        self._objects: dict[tuple[type[Value], str], Value] = {}
+        self._watchers: list[Inbox] = []
+        self._told: dict[tuple[type[Value], str], Value] = {}
+        for obj in objects:
+            self.put(obj)
+
+    # -- the world outside -------------------------------------------------------------------------------------------------
+
+    def put(self, obj: Value, verb: str = "put") -> Value:
+        """Create or replace an object, as somebody else would."""
+        revision = len(self.history) + 1
+        metadata = getattr(obj, "metadata")  # noqa: B009
+        stored: Value = replace(obj, metadata=replace(metadata, resource_version=str(revision)))
+        self._objects[_key(stored)] = stored
+        self.history.append(Entry(revision, verb, stored, _now()))
+        self._tell(Seen(stored))
+        return stored
+
+    def remove(self, obj: Value) -> None:
+        """Delete an object at once."""
+        gone = self._objects.pop(_key(obj), None)
+        if gone is not None:
+            self.history.append(Entry(len(self.history) + 1, "remove", gone, _now()))
+            self._tell(Gone(gone))
+
+    def get(self, kind: type[Value], key: str) -> Any:
+        """Return an object by ``namespace/name``, or None."""
+        return self._objects.get((kind, key))
+
+    def pods(self) -> list[Pod]:
+        return [obj for obj in self._objects.values() if isinstance(obj, Pod)]
+
+    def watch(self, inbox: Inbox) -> None:
+        """Tell an inbox of all that is there, and of every change from now on."""
+        self._watchers.append(inbox)
+        for key, obj in self._objects.items():
+            self._told[key] = obj
+            inbox.put_now(Seen(obj))
+
+    def relist(self) -> None:
+        """Hear again, and tell what changed meanwhile: the last state only, as a list would."""
+        self.deaf = False
+        for key, old in list(self._told.items()):
+            new = self._objects.get(key)
+            if new is None or _uid(new) != _uid(old):
+                self._tell(Gone(old))
+        for key, obj in self._objects.items():
+            if self._told.get(key) != obj:
+                self._tell(Seen(obj))
+
+    def _tell(self, fact: Fact) -> None:
+        if self.deaf or not self._watchers:
+            return
+        obj = getattr(fact, "obj")  # noqa: B009
+        if isinstance(fact, Seen):
+            self._told[_key(obj)] = obj
+        else:
+            self._told.pop(_key(obj), None)
+        for inbox in self._watchers:
+            asyncio.get_running_loop().call_later(self.lag_s, inbox.put_now, fact)
+
+    # -- the port ----------------------------------------------------------------------------------------------------------
+
+    async def bind(self, pod: Pod, node: str, check: Callable[[], None]) -> None:
+        check()
+        await self._request("bind", pod, lambda: self._bind(pod, node))
+
+    def _bind(self, pod: Pod, node: str) -> None:
+        held = self._own(pod)
+        if held.metadata.deletion_timestamp is not None:
+            raise ClusterError(f"pod {pod.name} is being deleted, cannot be assigned to a host", 409, "Conflict")
+        if held.spec.node_name:
+            raise ClusterError(f"pod {pod.name} is already assigned to node {held.spec.node_name!r}", 409, "Conflict")
+        status = replace(held.status, nominated_node_name="")
+        self.put(replace(held, spec=replace(held.spec, node_name=node), status=status), "bind")
+
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
+        found: list[Pod | None] = []
+        await self._request("read_pod", None, lambda: found.append(self.get(Pod, f"{namespace}/{name}")))
+        return found[0]
+
+    async def patch_status(self, pod: Pod, change: StatusChange) -> None:
+        await self._request("patch_status", pod, lambda: self._patch_status(pod, change))
+
+    def _patch_status(self, pod: Pod, change: StatusChange) -> None:
+        held = self._own(pod)
+        status = held.status
+        if change.condition is not None:
+            others = tuple(one for one in status.conditions if one.type != change.condition.type)
+            status = replace(status, conditions=(*others, change.condition))
+        if change.nominated is not None:
+            status = replace(status, nominated_node_name=change.nominated)
+        if status != held.status:
+            self.put(replace(held, status=status), "patch_status")
+
+    async def delete_pod(self, pod: Pod) -> None:
+        await self._request("delete_pod", pod, lambda: self._delete_pod(pod))
+
+    def _delete_pod(self, pod: Pod) -> None:
+        held = self._own(pod)
+        if held.metadata.deletion_timestamp is not None:
+            return
+        marked = replace(held, metadata=replace(held.metadata, deletion_timestamp="2026-01-01T00:00:00Z"))
+        self.put(marked, "delete_pod")
+        grace_s = held.spec.termination_grace_period_seconds
+        asyncio.get_running_loop().call_later(30 if grace_s is None else grace_s, self.remove, marked)
+
+    async def write(self, old: Value | None, new: Value, subresource: str) -> None:
+        await self._request("write", new, lambda: self._write(old, new))
+
+    def _write(self, old: Value | None, new: Value) -> None:
+        held: Any = self._objects.get(_key(new))
+        if held is not None and (old is None or held.metadata.resource_version != getattr(old, "metadata").resource_version):  # noqa: B009
+            raise ClusterError("the object has been modified", 409, "Conflict")
+        self.put(new, "write")
+
+    async def delete(self, obj: Value) -> None:
+        await self._request("delete", obj, lambda: self.remove(obj))
+
+    async def record(self, note: Note) -> None:
+        await self._request("record", note, lambda: self.notes.append(note))
+
+    def _own(self, pod: Pod) -> Pod:
+        held = self.get(Pod, pod.key)
+        if held is None:
+            raise ClusterError(f'pods "{pod.name}" not found', 404, "NotFound")
+        if held.uid != pod.uid:
+            raise ClusterError(f"UID in precondition: {pod.uid}, UID in object meta: {held.uid}", 409, "Conflict")
+        assert isinstance(held, Pod)
+        return held
+
+    async def _request(self, verb: str, obj: Any, carry_out: Callable[[], Any]) -> None:
+        self.requests[verb] = self.requests.get(verb, 0) + 1
+        await asyncio.sleep(self.latency_s)
+        trouble = self._trouble(verb, obj)
+        if trouble is None:
+            carry_out()
+            return
+        if trouble.hold_s:
+            await asyncio.sleep(trouble.hold_s)
+        if trouble.after or trouble.error is None:
+            carry_out()
+        if trouble.error is not None:
+            raise trouble.error
+
+    def _trouble(self, verb: str, obj: Any) -> Trouble | None:
+        for trouble in self.faults:
+            if trouble.verb == verb and trouble.times > 0 and trouble.when(obj):
+                trouble.times -= 1
+                return trouble
+        return None
+
+
+def _key(obj: Value) -> tuple[type[Value], str]:
+    metadata = getattr(obj, "metadata")  # noqa: B009
+    return type(obj), f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+
+
+def _uid(obj: Value) -> str:
+    uid: str = getattr(obj, "metadata").uid  # noqa: B009
+    return uid
+
+
+def _now() -> float:
+    try:
+        return asyncio.get_running_loop().time()
+    except RuntimeError:
+        return 0.0

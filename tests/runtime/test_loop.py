@@ -1,0 +1,394 @@
+"""The loop on a cluster in memory, in virtual time: pods get placed, and faults on the way leave nothing wrong behind."""
+
+import asyncio
+from collections import Counter
+from contextlib import asynccontextmanager
+from itertools import groupby
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from moorage.api.core import Pod
+from moorage.config.loading import load
+from moorage.cycle.cycle import Cycle
+from moorage.engine.machine import Scheduler
+from moorage.engine.profiles import build_profiles
+from moorage.errors import ClusterError
+from moorage.framework.features import FeatureGates
+from moorage.plugins import builtin_registry
+from moorage.runtime.inbox import Inbox
+from moorage.runtime.loop import Limits, Loop
+from moorage.testing.builders import a_node, a_pod
+from moorage.testing.memory_cluster import MemoryCluster, Trouble
+from moorage.testing.virtual_time import run_virtually
+
+CONFIG = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+def a_scheduler():
+    gates, registry = FeatureGates(), builtin_registry()
+    configuration = load(CONFIG, "config", registry, gates)
+    scheduler = Scheduler(Cycle(seed=1, percentage_of_nodes_to_score=0), gates)
+    scheduler.use(build_profiles(configuration, registry, gates, scheduler).profiles)
+    return scheduler
+
+
+def node(name, cpu="2", **more):
+    return a_node(name, allocatable={"cpu": cpu, "memory": "8Gi", "pods": "20"}, **more)
+
+
+def pod(name, cpu="1", **more):
+    more.setdefault("schedulerName", "default-scheduler")
+    containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+    return a_pod(name, containers=containers, **more).pod
+
+
+@asynccontextmanager
+async def running(cluster, **options):
+    clock = asyncio.get_running_loop().time
+    reports, inbox = [], Inbox()
+    loop = Loop(a_scheduler(), inbox, cluster, clock=clock, wall=lambda: f"{clock():.3f}", report=reports.append, **options)
+    loop.reports = reports
+    cluster.watch(inbox)
+    loop.synced.set()
+    tasks = [asyncio.create_task(loop.act()), asyncio.create_task(loop.run())]
+    try:
+        yield loop
+    finally:
+        for task in tasks:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def placed(cluster):
+    return {one.name: one.spec.node_name for one in cluster.pods()}
+
+
+def check_history(cluster, cpu_of):
+    """Nothing bad ever happened: no pod moved, no node overfull, at any revision."""
+    where, alive = {}, {}
+    for entry in cluster.history:
+        if not isinstance(entry.obj, Pod):
+            continue
+        uid, on = entry.obj.uid, entry.obj.spec.node_name
+        if entry.verb == "remove":
+            alive.pop(uid, None)
+            continue
+        if uid in where:
+            assert where[uid] == on, f"{uid} moved from {where[uid]} to {on}"
+        if on:
+            where[uid] = on
+            alive[uid] = on
+            on_node = sum(cpu_of(other) for other, its in alive.items() if its == on)
+            assert on_node <= 2, f"{on} is overfull at {entry.revision}"
+
+
+def binds(cluster):
+    return [entry.obj.uid for entry in cluster.history if entry.verb == "bind"]
+
+
+def test_pods_are_bound_and_told_of():
+    async def main():
+        cluster = MemoryCluster([node("n1"), node("n2"), *(pod(f"p{i}") for i in range(5))])
+        async with running(cluster) as loop:
+            await asyncio.sleep(2)
+            return cluster, loop
+
+    cluster, loop = run_virtually(main())
+    nodes = sorted(filter(None, placed(cluster).values()))
+    assert [(name, len(list(pods))) for name, pods in groupby(nodes)] == [("n1", 2), ("n2", 2)]
+    (left,) = [one for one in cluster.pods() if not one.spec.node_name]
+    (condition,) = left.status.conditions
+    assert (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "Unschedulable")
+    assert condition.message.startswith("0/2 nodes are available: 2 Insufficient cpu.")
+    told = sorted((note.reason, note.regarding.name) for note in cluster.notes)
+    assert [reason for reason, _ in told] == ["FailedScheduling"] + ["Scheduled"] * 4
+    scheduled = next(note for note in cluster.notes if note.reason == "Scheduled")
+    assert (
+        scheduled.text
+        == f"Successfully assigned default/{scheduled.regarding.name} to {placed(cluster)[scheduled.regarding.name]}"
+    )
+    assert (loop.faults, loop.reports) == (0, [])
+    check_history(cluster, lambda uid: 1)
+
+
+def test_a_pod_waits_for_room_and_gets_it_at_once():
+    async def main():
+        cluster = MemoryCluster([node("n1", cpu="1"), pod("p1"), pod("p2")])
+        async with running(cluster):
+            await asyncio.sleep(60)
+            first = next(one for one in cluster.pods() if one.spec.node_name)
+            cluster.remove(first)
+            start = asyncio.get_running_loop().time()
+            while not all(placed(cluster).values()):
+                await asyncio.sleep(0.01)
+            return asyncio.get_running_loop().time() - start
+
+    assert run_virtually(main()) < 1
+
+
+LOST = {
+    "connection reset": ClusterError("connection reset"),
+    "gateway timeout": ClusterError("504 Gateway Timeout", 504, "Timeout"),
+}
+
+
+@pytest.mark.parametrize("error", LOST.values(), ids=LOST)
+@pytest.mark.parametrize("watch_lag", [0.001, 300.0])
+def test_a_bind_whose_reply_was_lost_is_read_back_and_stands(error, watch_lag):
+    async def main():
+        cluster = MemoryCluster([node("n1"), node("n2"), pod("p1")], lag_s=watch_lag)
+        cluster.faults.append(Trouble("bind", error, after=True))
+        cluster.faults.append(Trouble("read_pod", ClusterError("down"), times=5))
+        async with running(cluster) as loop:
+            cluster.put(pod("p2", cpu="2"))
+            await asyncio.sleep(400)
+            return cluster, loop
+
+    cluster, loop = run_virtually(main())
+    assert len(binds(cluster)) == cluster.requests["bind"] == 2
+    assert cluster.requests["read_pod"] == (6 if watch_lag > 1 else 1)  # the watch may tell first
+    assert all(placed(cluster).values())
+    assert not any(note.reason == "FailedScheduling" for note in cluster.notes)
+    check_history(cluster, lambda uid: 2 if uid.endswith("p2") else 1)
+    assert not loop.scheduler.queue.pending()
+
+
+def test_a_bind_that_was_not_carried_out_is_tried_again():
+    async def main():
+        cluster = MemoryCluster([node("n1"), pod("p1")])
+        cluster.faults.append(Trouble("bind", times=2))
+        async with running(cluster):
+            await asyncio.sleep(30)
+            return cluster
+
+    cluster = run_virtually(main())
+    assert placed(cluster) == {"p1": "n1"}
+    assert cluster.requests["bind"] == 3
+    failed = next(note for note in cluster.notes if note.reason == "FailedScheduling")
+    assert "connection reset; it is still on no node" in failed.text
+    patched = next(entry.obj for entry in cluster.history if entry.verb == "patch_status")
+    assert patched.status.conditions[0].reason == "SchedulerError"
+
+
+def test_a_pod_that_another_scheduler_bound_is_left_there():
+    async def main():
+        cluster = MemoryCluster([node("n1"), node("n2"), pod("p1")], lag_s=0.5)
+        async with running(cluster) as loop:
+            taken = cluster.get(Pod, "default/p1")
+            cluster.put(replace(taken, spec=replace(taken.spec, node_name="n2")), "other")
+            await asyncio.sleep(60)
+            return cluster, loop
+
+    cluster, loop = run_virtually(main())
+    assert placed(cluster) == {"p1": "n2"}
+    assert binds(cluster) == []
+    assert cluster.requests.get("bind", 0) <= 1
+    assert loop.scheduler.cluster.node_of("default/p1") == "n2"
+    assert not loop.scheduler.queue.pending()
+
+
+def test_a_pod_made_anew_under_its_name_is_another_pod():
+    async def main():
+        cluster = MemoryCluster([node("n1"), pod("p1")], lag_s=0.3)
+        async with running(cluster) as loop:
+            cluster.faults.append(Trouble("bind", None, hold_s=1.0))
+            await asyncio.sleep(0.0005)
+            cluster.remove(pod("p1"))
+            cluster.put(pod("p1", uid="second"))
+            await asyncio.sleep(30)
+            return cluster, loop
+
+    cluster, loop = run_virtually(main())
+    assert binds(cluster) == ["second"]
+    assert loop.scheduler.cluster.node_of("second") == "n1"
+    assert loop.scheduler.cluster.node_of("default/p1") is None
+
+
+def test_a_gap_in_the_watch_is_healed_by_listing_again():
+    async def main():
+        cluster = MemoryCluster([node("n1", cpu="1"), pod("p1")])
+        async with running(cluster) as loop:
+            await asyncio.sleep(5)
+            cluster.deaf = True
+            cluster.remove(pod("p1"))
+            cluster.put(pod("p2"))
+            await asyncio.sleep(60)
+            before = placed(cluster)
+            cluster.relist()
+            await asyncio.sleep(5)
+            return before, placed(cluster), loop
+
+    before, after, loop = run_virtually(main())
+    assert before == {"p2": ""}
+    assert after == {"p2": "n1"}
+    assert loop.scheduler.cluster.node_of("default/p1") is None
+
+
+def test_a_more_important_pod_takes_the_place_of_another():
+    async def main():
+        victim = pod("low", cpu="2", priority=0, nodeName="n1", terminationGracePeriodSeconds=20)
+        cluster = MemoryCluster([node("n1"), victim])
+        async with running(cluster):
+            cluster.put(pod("high", cpu="2", priority=100))
+            await asyncio.sleep(10)
+            nominated = cluster.get(Pod, "default/high").status.nominated_node_name
+            await asyncio.sleep(30)
+            return cluster, nominated
+
+    cluster, nominated = run_virtually(main())
+    assert nominated == "n1"
+    assert placed(cluster) == {"high": "n1"}
+    of_victim = [entry for entry in cluster.history if isinstance(entry.obj, Pod) and entry.obj.name == "low"]
+    assert [entry.verb for entry in of_victim] == ["put", "patch_status", "delete_pod", "remove"]
+    (condition,) = of_victim[1].obj.status.conditions
+    assert (condition.type, condition.reason) == ("DisruptionTarget", "PreemptionByScheduler")
+    note = next(note for note in cluster.notes if note.reason == "Preempted")
+    assert note.text == "Preempted by pod default/high on node n1"
+    check_history(cluster, lambda uid: 2)
+
+
+def test_an_eviction_that_failed_is_tried_again():
+    async def main():
+        victim = pod("low", cpu="2", priority=0, nodeName="n1", terminationGracePeriodSeconds=1)
+        cluster = MemoryCluster([node("n1"), victim])
+        cluster.faults.append(Trouble("delete_pod", ClusterError("500", 500), times=3))
+        async with running(cluster) as loop:
+            cluster.put(pod("high", cpu="2", priority=100))
+            await asyncio.sleep(60)
+            return placed(cluster), loop.reports
+
+    after, reports = run_virtually(main())
+    assert after == {"high": "n1"}
+    assert [line for line in reports if line.startswith("preemption for default/high")]
+
+
+@pytest.mark.parametrize("lane", ["record", "patch_status"])
+def test_slow_status_and_events_do_not_slow_binds(lane):
+    async def main():
+        cluster = MemoryCluster([node("n1", cpu="1"), *(pod(f"stuck{i}", cpu="8") for i in range(50))])
+        cluster.faults.append(Trouble(lane, ClusterError("down", 500), hold_s=10, times=10_000))
+        async with running(cluster):
+            await asyncio.sleep(5)
+            cluster.put(pod("p1"))
+            await asyncio.sleep(0.1)
+            return placed(cluster)["p1"]
+
+    assert run_virtually(main()) == "n1"
+
+
+def test_events_that_do_not_fit_are_dropped_and_counted():
+    async def main():
+        cluster = MemoryCluster([node("n1"), *(pod(f"stuck{i}", cpu="8") for i in range(1100))])
+        cluster.faults.append(Trouble("record", None, hold_s=3600, times=1))
+        async with running(cluster) as loop:
+            await asyncio.sleep(60)
+            return loop.dropped_events, len(cluster.notes)
+
+    dropped, told = run_virtually(main())
+    assert (dropped, told) == (99, 0)
+
+
+def test_no_bind_is_sent_after_the_deadline():
+    async def main():
+        cluster = MemoryCluster([node("n1"), pod("p1")])
+        async with running(cluster, may_act=lambda now: now < 10):
+            await asyncio.sleep(20)
+            cluster.put(pod("p2"))
+            await asyncio.sleep(60)
+            return binds(cluster), cluster.requests["bind"]
+
+    assert run_virtually(main()) == (["default/p1"], 1)
+
+
+def test_work_under_way_is_waited_for_and_nothing_new_is_begun():
+    async def main():
+        cluster = MemoryCluster([node("n1"), pod("p1")])
+        cluster.faults.append(Trouble("bind", None, hold_s=3))
+        async with running(cluster):
+            await asyncio.sleep(1)
+            cluster.put(pod("p2"))
+            cluster.faults.append(Trouble("bind", None, hold_s=100))
+            await asyncio.sleep(1)
+        end = asyncio.get_running_loop().time()
+        return placed(cluster), end
+
+    after, end = run_virtually(main())
+    assert after == {"p1": "n1", "p2": ""}
+    assert end == pytest.approx(7, abs=0.1)  # two seconds, and five of patience
+
+
+def test_a_fact_that_makes_no_sense_stops_nobody():
+    async def main():
+        cluster = MemoryCluster([a_node("bad", allocatable={"cpu": "a lot"}), node("n1"), pod("worse", cpu="much"), pod("p1")])
+        async with running(cluster) as loop:
+            await asyncio.sleep(5)
+            return placed(cluster), loop
+
+    after, loop = run_virtually(main())
+    assert after["p1"] == "n1"
+    assert loop.faults >= 1
+    assert any("a lot" in line for line in loop.reports)
+
+
+def test_attempts_are_held_back_while_too_much_is_under_way():
+    async def main():
+        cluster = MemoryCluster([node("n1", cpu="50"), *(pod(f"p{i}") for i in range(20))])
+        cluster.faults.append(Trouble("bind", None, hold_s=5, times=20))
+        async with running(cluster, limits=Limits(attempts=4, in_flight=8)):
+            await asyncio.sleep(3)
+            first = cluster.requests["bind"]
+            await asyncio.sleep(60)
+            return first, all(placed(cluster).values())
+
+    first, done = run_virtually(main())
+    assert first <= 12
+    assert done
+
+
+FAULTS = st.lists(
+    st.tuples(
+        st.sampled_from(["bind", "patch_status", "read_pod", "delete_pod", "record"]),
+        st.sampled_from([ClusterError("reset"), ClusterError("504", 504), ClusterError("busy", 429), ClusterError("no", 409)]),
+        st.booleans(),
+        st.sampled_from([0.0, 0.2, 40.0]),
+        st.integers(1, 3),
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    FAULTS, st.sampled_from([0.001, 0.5, 20.0]), st.lists(st.sampled_from(["1", "2"]), min_size=1, max_size=6), st.booleans()
+)
+def test_whatever_goes_wrong_no_pod_is_lost_and_no_node_overfull(faults, lag_s, sizes, gap):
+    async def main():
+        cluster = MemoryCluster([node(f"n{i}") for i in range(4)], lag_s=lag_s)
+        cluster.faults += [Trouble(verb, error, after, hold, times) for verb, error, after, hold, times in faults]
+        async with running(cluster) as loop:
+            for number, size in enumerate(sizes):
+                cluster.put(pod(f"p{number}", cpu=size))
+                if gap and number == 1:
+                    cluster.deaf = True
+                await asyncio.sleep(0.3)
+            await asyncio.sleep(50)
+            cluster.relist()
+            await asyncio.sleep(600)
+            return cluster, loop
+
+    cluster, loop = run_virtually(main())
+    check_history(cluster, lambda uid: int(sizes[int(uid.rpartition("p")[2])]))
+    size_of = {f"p{number}": int(size) for number, size in enumerate(sizes)}
+    used = Counter()
+    for name, on in placed(cluster).items():
+        used[on] += size_of[name]
+    roomiest = max(2 - used[f"n{i}"] for i in range(4))
+    pending = [one for one in cluster.pods() if not one.spec.node_name]
+    assert [one.name for one in pending if size_of[one.name] <= roomiest] == []
+    assert {loop.scheduler.queue.get(one.uid) is not None for one in pending} <= {True}
+    assert len(loop.scheduler.queue) == len(pending)
+    for one in cluster.pods():
+        assert (loop.scheduler.cluster.node_of(one.uid) or "") == one.spec.node_name

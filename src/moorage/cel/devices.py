@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from moorage.api.quantity import QuantityError
 from moorage.cel.faults import CompileError, EvalError
 from moorage.cel.kinds import ANY, BOOL, DYN, QUANTITY, STRING, Type, map_of
 from moorage.cel.program import Program, compile_expression
@@ -105,7 +106,10 @@ def device_variables(device: DeviceFacts, list_attributes: bool = False) -> Mapp
     capacity: dict[str, dict[str, Value]] = {}
     for name, amount in device.capacity.items():
         domain, name_there = _qualified(name, device.driver)
-        capacity.setdefault(domain, {})[name_there] = Quantity.parse(amount)
+        try:
+            capacity.setdefault(domain, {})[name_there] = Quantity.parse(amount)
+        except QuantityError as error:
+            raise EvalError(f"capacity {name}: {error}") from None
     facts = {
         "driver": device.driver,
         "allowMultipleAllocations": device.multiple_allocations,

@@ -1,34 +1,46 @@
-"""DynamicResources: keep a pod off nodes where its resource claims cannot be had, and allocate them where it goes.
+"""DynamicResources: keep a pod off nodes where the devices it claims cannot be had, and allocate them where it goes.
 
-Reads     spec.resourceClaims and the names in the pod's status; claims, device classes and resource slices
-Rejects   the pod, while a claim or a class is missing; nodes that an allocated claim is not for. Eviction never helps
-Scores    all nodes alike
+Reads     spec.resourceClaims and the names in the pod's status; requests of extended resources; claims, device classes and
+          resource slices; which devices are held already
+Rejects   the pod, while a claim or a class is missing; nodes without the devices, and nodes that an allocated claim is not for.
+          Evicting pods never helps
+Scores    nodes higher where requests with alternatives get an earlier one
 Wakes on  nodes, claims, classes and slices that come or change; the pod's own claims being generated
 Source    kube-scheduler 1.36, plugins/dynamicresources
+
+kube-scheduler stops looking for devices on a node after some time; here it is after so many devices looked at, so that
+the answer is the same on every machine.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final
 
 import numpy as np
 
+from moorage.api.core import Node
 from moorage.api.devices import DeviceClass, ResourceClaim
-from moorage.api.node_selectors import compile_node_selector
+from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector
 from moorage.errors import AttemptError
+from moorage.framework.effects import Delete, Effect, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Attempt, Depends, PostFilterResult, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Code, Hold, Reject, Skip
-from moorage.plugins.devices.claims import claims_of
+from moorage.plugins.devices.asks import Options
+from moorage.plugins.devices.binding import Binder, without_devices
+from moorage.plugins.devices.claims import claims_of, class_faults, is_reserved_for
+from moorage.plugins.devices.extended import SPECIAL_NAME, claim_from_before, is_backed, special_claim
+from moorage.plugins.devices.readiness import BindingFailedError, is_late, is_ready
+from moorage.plugins.devices.shapes import Book
+from moorage.plugins.devices.wanted import Kind, Wanted
 from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
 from moorage.plugins.extended_resources import device_class_for
 from moorage.plugins.normalizing import default_normalize
 from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
-from moorage.state.node_matching import rows_matching
+from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import RequestOptions
 from moorage.state.view import NodeView
@@ -36,18 +48,23 @@ from moorage.state.view import NodeView
 __all__ = ["DynamicResources"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
-NOT_AVAILABLE = "resourceclaim not available on the node"
-NOTHING_TO_DEALLOCATE = "no new claims to deallocate"
-STILL_NOT = "still not schedulable"
-NO_STATE = "not found"
+NOT_AVAILABLE: Final = "resourceclaim not available on the node"
+CANNOT_FIT: Final = "cannot fit resource"
+LEFT_BEHIND: Final = "cannot schedule extended resource claim"
+NOTHING_TO_DEALLOCATE: Final = "no new claims to deallocate"
+DEALLOCATED: Final = "deallocation of ResourceClaim completed"
+DELETED: Final = "deletion of ResourceClaim completed"
+STILL_NOT: Final = "still not schedulable"
+NO_STATE: Final = "not found"
+
+#: How many devices may be looked at in a second of ``filterTimeout``; kube-scheduler's machines manage about this in Go.
+DEVICES_PER_SECOND: Final = 100_000
+#: … if there is no timeout, on one node.
+MAX_DEVICES: Final = 20_000_000
+#: … on all nodes together, as many times as on one.
+NODES_WORTH: Final = 4
 
 _FIT = RequestOptions(use_status=False)
-
-
-class Wanted(NamedTuple):
-    """The claims of one pod."""
-
-    claims: tuple[ResourceClaim, ...]
 
 
 class DynamicResources:
@@ -63,10 +80,34 @@ class DynamicResources:
         self._args = args or DynamicResourcesArgs()
         self._gates = FeatureGates()
         self._handle: Handle | None = None
+        self._configure()
 
     def attach(self, handle: Handle) -> None:
         self._gates = handle.gates
         self._handle = handle
+        self._configure()
+
+    def _configure(self) -> None:
+        gates = self._gates
+        args = self._args.completed(gates)
+        conditions = gates["DRADeviceBindingConditions"] and gates["DRAResourceClaimDeviceStatus"]
+        self._options = Options(
+            consumable_capacity=gates["DRAConsumableCapacity"],
+            binding_conditions=conditions,
+            partitions=gates["DRAPartitionableDevices"],
+            taints=gates["DRADeviceTaints"],
+            prioritized_list=gates["DRAPrioritizedList"],
+            lists=gates["DRAListTypeAttributes"],
+        )
+        self._binding_timeout_s = 600.0 if args.binding_timeout is None else args.binding_timeout
+        timeout_s = (args.filter_timeout or 0.0) if gates["DRASchedulerFilterTimeout"] else 0.0
+        self._budget = int(timeout_s * DEVICES_PER_SECOND) if timeout_s > 0 else MAX_DEVICES
+        self._binder = Binder(self.name, self._binding_timeout_s, conditions)
+
+    def _now(self) -> float:
+        return 0.0 if self._handle is None else self._handle.now
+
+    # -- before the queue and the cycle -----------------------------------------------------------------------------------
 
     def sign(self, pod: PodInfo) -> Signature | None:
         """Pods that ask for devices are judged each for itself."""
@@ -80,48 +121,164 @@ class DynamicResources:
         found = claims_of(pod, self._handle.snapshot)
         return Hold.because(found, unresolvable=True) if isinstance(found, str) else None
 
-    # -- Filter -----------------------------------------------------------------------------------------------------------
+    def _by_device(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Say whether devices stand behind any extended resource that the pod requests."""
+        if not self._gates["DRAExtendedResource"] or not snapshot.objects(DeviceClass):
+            return False
+        requests = pod.needs_under(_FIT).requests
+        return any(
+            count and is_backed(name) and device_class_for(name, snapshot) is not None for name, count in requests.items()
+        )
+
+    # -- PreFilter --------------------------------------------------------------------------------------------------------
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Wanted | Skip | Hold:
         claims = claims_of(pod, snapshot) if pod.spec.resource_claims else []
         if isinstance(claims, str):
             return Hold.because(claims, unresolvable=True)
-        if self._by_device(pod, snapshot):
-            raise AttemptError(self.name, f'running PreFilter plugin "{self.name}": devices by resource are not there yet')
-        if not claims:
+        has_special = self._by_device(pod, snapshot)
+        if not claims and not has_special:
             return SKIP
-        if any(claim.status.allocation is None for claim in claims):
-            raise AttemptError(self.name, f'running PreFilter plugin "{self.name}": claims cannot be allocated yet')
-        return Wanted(tuple(claims))
+        book = snapshot.index(Book)
+        book.follow()
+        scalars = pod.needs_under(_FIT).requests if has_special else {}
+        special = (claim_from_before(pod, snapshot) or special_claim(pod)) if has_special else None
+        held = self._unusable(claims, book, snapshot)
+        if held is not None:
+            return held
+        everything = (*claims, special) if special is not None else tuple(claims)
+        reach = dict(self._reach(everything))
+        useless = frozenset(index for index, claim in enumerate(everything) if self._is_useless(claim))
+        return Wanted(pod, snapshot, book, self._options, everything, has_special, reach, useless, scalars)
 
-    def _by_device(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        if not self._gates["DRAExtendedResource"] or not snapshot.objects(DeviceClass):
+    def _unusable(self, claims: list[ResourceClaim], book: Book, snapshot: Snapshot) -> Hold | None:
+        """Return why the pod has to wait for one of its claims."""
+        for claim in claims:
+            if claim.status.allocation is not None:
+                continue
+            if book.ledger.pending(claim.metadata.uid) is not None:
+                return Hold.because(f"resource claim {claim.key} is in the process of being allocated", unresolvable=True)
+            fault = class_faults(claim, snapshot, prioritized_list=self._options.prioritized_list)
+            if fault is not None:
+                if fault.is_error:
+                    raise self._error("PreFilter", fault.text)
+                return Hold.because(fault.text, unresolvable=True)
+        return None
+
+    def _reach(self, claims: tuple[ResourceClaim, ...]) -> Iterator[tuple[int, NodeSelectorMatcher]]:
+        for index, claim in enumerate(claims):
+            allocation = claim.status.allocation
+            if allocation is None or allocation.node_selector is None:
+                continue
+            matcher = compile_node_selector(allocation.node_selector)
+            if matcher.error is not None:
+                raise self._error("PreFilter", matcher.error)
+            yield index, matcher
+
+    def _is_useless(self, claim: ResourceClaim) -> bool:
+        """Say whether the devices of an allocated claim failed to get ready, or took too long."""
+        if claim.status.allocation is None or not self._options.binding_conditions:
             return False
-        requests = pod.needs_under(_FIT).requests
-        return any(count and device_class_for(name, snapshot) is not None for name, count in requests.items())
+        try:
+            return not is_ready(claim) and is_late(claim, self._now(), self._binding_timeout_s)
+        except BindingFailedError:
+            return True
+
+    def _error(self, point: str, text: str) -> AttemptError:
+        return AttemptError(self.name, f'running {point} plugin "{self.name}": {text}')
+
+    # -- Filter -----------------------------------------------------------------------------------------------------------
 
     def filter(self, wanted: Wanted, nodes: NodeView) -> Iterator[Reject]:
-        fits = np.ones(len(nodes), dtype=bool)
-        for claim in wanted.claims:
-            allocation = claim.status.allocation
-            if allocation is not None and allocation.node_selector is not None:
-                fits &= rows_matching(compile_node_selector(allocation.node_selector), nodes)
-        yield Reject(~fits, NOT_AVAILABLE, unresolvable=True)
+        open_rows = ~nodes.false()
+        special = wanted.special
+        if special is not None and special.spec.devices.requests:
+            yield Reject(open_rows, LEFT_BEHIND, unresolvable=True)
+            return
+        if special is not None:
+            unfit = wanted.unfit(nodes)
+            if unfit.any():
+                open_rows &= ~unfit
+                yield Reject(unfit, CANNOT_FIT, unresolvable=True)
+        budget = NODES_WORTH * self._budget
+        concerned = nodes.false()
+        for kind in wanted.kinds(nodes):
+            concerned |= kind.rows if kind.shape is not None or not wanted.only_special else False
+            for rows, reason, is_error in self._judged(wanted, kind, nodes, open_rows, budget):
+                open_rows &= ~rows
+                yield Reject(rows, reason, unresolvable=True, error=is_error)
+        unavailable = nodes.false()
+        for _, rows in wanted.unavailable(nodes):
+            unavailable |= rows
+        unavailable &= open_rows & concerned
+        if unavailable.any():
+            yield Reject(unavailable, NOT_AVAILABLE, unresolvable=True)
+
+    def _judged(
+        self, wanted: Wanted, kind: Kind, nodes: NodeView, open_rows: BoolArray, budget: int
+    ) -> Iterator[tuple[BoolArray, str, bool]]:
+        """Ask each row of a kind. Yields rows that have nothing to give, why, and whether that is an error."""
+        if kind.shape is None:
+            return
+        refused: dict[tuple[str, bool], list[int]] = {}
+        keys = [claim.key for claim in wanted.to_allocate]
+        numbers = nodes.row_numbers
+        for at in np.flatnonzero(kind.rows & open_rows).tolist():
+            node: Node = nodes.table.nodes[int(numbers[at])]
+            answer, effort = wanted.answer(kind, node, min(self._budget, budget))
+            budget -= effort
+            if answer.found is not None:
+                continue
+            if answer.out_of_budget:
+                refused.setdefault((f"node {node.name}: timed out trying to allocate devices", True), []).append(at)
+            elif answer.error is not None:
+                refused.setdefault((answer.error.told(keys), True), []).append(at)
+            else:
+                refused.setdefault((answer.reason, False), []).append(at)
+        for (reason, is_error), rows in refused.items():
+            mask = nodes.false()
+            mask[rows] = True
+            yield mask, reason, is_error
+
+    # -- PostFilter -------------------------------------------------------------------------------------------------------
 
     def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult:
-        found = attempt.found
-        refused = attempt.verdicts.pre_filter
-        if self.name in found.states:
-            return PostFilterResult(Code.UNSCHEDULABLE, (STILL_NOT,))
-        if self.name in found.skipped or (refused is not None and refused.plugin == self.name):
-            return PostFilterResult(Code.UNSCHEDULABLE, (NOTHING_TO_DEALLOCATE,))
-        return PostFilterResult(Code.ERROR, (NO_STATE,))
+        wanted = attempt.found.states.get(self.name)
+        if not isinstance(wanted, Wanted):
+            refused = attempt.verdicts.pre_filter
+            has_run = self.name in attempt.found.skipped or (refused is not None and refused.plugin == self.name)
+            if has_run:
+                return PostFilterResult(Code.UNSCHEDULABLE, (NOTHING_TO_DEALLOCATE,))
+            return PostFilterResult(Code.ERROR, (NO_STATE,))
+        special = wanted.special
+        left_behind = special is not None and special.metadata.name != SPECIAL_NAME
+        for index in self._kept_away(wanted, attempt):
+            claim = wanted.claims[index]
+            if claim is special:
+                break
+            users = claim.status.reserved_for
+            if not users or (len(users) == 1 and is_reserved_for(claim, pod)):
+                effect: Effect = Write(without_devices(claim), "status")
+                return PostFilterResult(Code.UNSCHEDULABLE, (DEALLOCATED,), effects=(effect,))
+        if special is not None and left_behind:
+            return PostFilterResult(Code.UNSCHEDULABLE, (DELETED,), effects=(Delete(special),))
+        return PostFilterResult(Code.UNSCHEDULABLE, (STILL_NOT,))
+
+    def _kept_away(self, wanted: Wanted, attempt: Attempt) -> list[int]:
+        """Return the allocated claims that kept the pod from a node, by index. kube-scheduler tries them in any order."""
+        verdicts = attempt.verdicts
+        rows = [row for row, status in verdicts.refused() if status.plugin == self.name and status.reasons == (NOT_AVAILABLE,)]
+        if not rows:
+            return []
+        view = NodeView(wanted.snapshot, np.array(rows, dtype=np.intp))
+        return [index for index, _ in wanted.unavailable(view)]
 
     # -- Score ------------------------------------------------------------------------------------------------------------
 
     def score(self, wanted: Wanted | PodInfo, nodes: NodeView) -> IntArray:
-        del wanted
-        return nodes.zeros()
+        if not isinstance(wanted, Wanted) or not self._options.prioritized_list:
+            return nodes.zeros()
+        return wanted.scores(nodes, self._budget)
 
     def normalize(self, wanted: Wanted | PodInfo, scores: IntArray) -> IntArray:
         del wanted
@@ -130,24 +287,37 @@ class DynamicResources:
     # -- binding ----------------------------------------------------------------------------------------------------------
 
     def reserve(self, wanted: Wanted | None, pod: PodInfo, node: str) -> Hold | None:
-        del wanted, pod, node
+        if wanted is None or not wanted.to_allocate:
+            return None
+        try:
+            self._binder.reserve(wanted, pod, node, self._budget)
+        except ValueError as error:
+            raise self._error("Reserve", str(error)) from error
         return None
 
     def unreserve(self, wanted: Wanted | None, pod: PodInfo, node: str) -> None:
-        del wanted, pod, node
+        del node
+        if wanted is not None:
+            self._binder.unreserve(wanted, pod)
 
-    def pre_bind(self, wanted: Wanted | None, pod: PodInfo, node: str) -> tuple[()]:
-        del wanted, pod, node
-        return ()
+    def pre_bind(self, wanted: Wanted | None, pod: PodInfo, node: str) -> tuple[Effect, ...]:
+        del node
+        if wanted is None:
+            return ()
+        try:
+            return self._binder.pre_bind(wanted, pod, self._now())
+        except ValueError as error:
+            raise self._error("PreBind", str(error)) from error
 
     # -- events -----------------------------------------------------------------------------------------------------------
 
     def wakes_on(self) -> Iterator[Wake]:
+        either = Action.ADD | Action.UPDATE
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE))
-        yield Wake(ClusterEvent(Resource.RESOURCE_CLAIM, Action.ADD | Action.UPDATE), self._claim_changed)
+        yield Wake(ClusterEvent(Resource.RESOURCE_CLAIM, either), self._claim_changed)
         yield Wake(ClusterEvent(Resource.POD, Action.UPDATE_POD_GENERATED_CLAIM), self._pod_changed)
-        yield Wake(ClusterEvent(Resource.DEVICE_CLASS, Action.ADD | Action.UPDATE))
-        yield Wake(ClusterEvent(Resource.RESOURCE_SLICE, Action.ADD | Action.UPDATE))
+        yield Wake(ClusterEvent(Resource.DEVICE_CLASS, either))
+        yield Wake(ClusterEvent(Resource.RESOURCE_SLICE, either))
 
     def _claim_changed(self, pod: PodInfo, old: ResourceClaim | None, new: ResourceClaim) -> bool:
         """A claim came or changed: is it one the pod waits for, or did it give devices back?"""

@@ -7,12 +7,15 @@ Source  kube-scheduler 1.36: dynamic-resource-allocation/resourceclaim; plugins/
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from moorage.api.core import PodResourceClaim
-from moorage.api.devices import ResourceClaim
+from moorage.api.devices import DeviceClass, DeviceRequest, ResourceClaim
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["claim_name", "claims_of", "is_reserved_for"]
+__all__ = ["ClassFault", "claim_name", "claims_of", "class_faults", "is_reserved_for"]
 
 
 def claims_of(pod: PodInfo, snapshot: Snapshot) -> list[ResourceClaim] | str:
@@ -68,3 +71,35 @@ def _is_owned_by(claim: ResourceClaim, pod: PodInfo) -> bool:
 def is_reserved_for(claim: ResourceClaim, pod: PodInfo) -> bool:
     """Say whether the pod is among those that the claim is reserved for."""
     return any(consumer.uid == pod.uid for consumer in claim.status.reserved_for)
+
+
+class ClassFault(NamedTuple):
+    """What a claim names that is not there. ``is_error``: it cannot be helped by anything that comes later."""
+
+    text: str
+    is_error: bool = False
+
+
+def class_faults(claim: ResourceClaim, snapshot: Snapshot, *, prioritized_list: bool) -> ClassFault | None:
+    """Return the first request of a claim that cannot be met because of its form, or because its class is missing."""
+    for request in claim.spec.devices.requests:
+        where = f"resource claim {claim.key}, request {request.name}"
+        if request.exactly is None and not request.first_available:
+            return ClassFault(f"{where}: unknown request type")
+        if request.exactly is None and not prioritized_list:
+            return ClassFault(f"{where}: has subrequests, but the DRAPrioritizedList feature is disabled")
+        for name, device_class in _classes_of(request):
+            if not device_class:
+                return ClassFault(f"request {name}: unsupported request type", is_error=True)
+            if device_class not in snapshot.objects(DeviceClass):
+                return ClassFault(f"request {name}: device class {device_class} does not exist")
+    return None
+
+
+def _classes_of(request: DeviceRequest) -> Iterator[tuple[str, str]]:
+    """Yield the request, or each of its alternatives, with the class it names."""
+    if request.exactly is not None:
+        yield request.name, request.exactly.device_class_name
+        return
+    for alternative in request.first_available:
+        yield f"{request.name}/{alternative.name}", alternative.device_class_name

@@ -1,0 +1,117 @@
+"""Constraints between the devices of one claim: all have the same value of an attribute, or all have different ones.
+
+Two things are as kube-scheduler has them. Values that must differ are remembered by request, one each: of two devices for the
+same request only the later is compared with what comes after. And taking a device back forgets its request's value altogether.
+
+Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating.go, constraint.go
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from moorage.api.devices import DeviceAttribute, DeviceConstraint
+from moorage.plugins.devices.offers import Offer
+
+__all__ = ["Constraint", "make_constraint"]
+
+_Value = tuple[str, object]
+
+
+class Constraint(Protocol):
+    """Devices are added one by one and, when a search turns back, removed again."""
+
+    def add(self, request: str, alternative: str, offer: Offer) -> bool:
+        """Take a device in if it fits those there are; False, and nothing changes, if it does not."""
+
+    def remove(self, request: str, alternative: str) -> None:
+        """Undo the last ``add``."""
+
+
+def make_constraint(constraint: DeviceConstraint) -> Constraint:
+    """Return an empty constraint."""
+    if constraint.match_attribute is not None:
+        return _Same(constraint.match_attribute, constraint.requests)
+    return _Different(constraint.distinct_attribute or "", constraint.requests)
+
+
+class _About:
+    """Which attribute, of the devices for which requests (none: for all)."""
+
+    def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
+        self._attribute = attribute
+        self._requests = frozenset(requests)
+        self._devices = 0
+
+    def _concerns(self, request: str, alternative: str) -> bool:
+        return (
+            not self._requests
+            or request in self._requests
+            or (bool(alternative) and f"{request}/{alternative}" in self._requests)
+        )
+
+
+class _Same(_About):
+    def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
+        super().__init__(attribute, requests)
+        self._value: DeviceAttribute | None = None
+
+    def add(self, request: str, alternative: str, offer: Offer) -> bool:
+        if not self._concerns(request, alternative):
+            return True
+        attribute = offer.attribute(self._attribute)
+        if attribute is None:
+            return False
+        if self._devices == 0:
+            self._value = attribute
+        else:
+            found = _scalar(attribute)
+            if found is None or self._value is None or _of_kind(self._value, found[0]) != found:
+                return False
+        self._devices += 1
+        return True
+
+    def remove(self, request: str, alternative: str) -> None:
+        if self._concerns(request, alternative):
+            self._devices -= 1
+
+
+class _Different(_About):
+    def __init__(self, attribute: str, requests: tuple[str, ...]) -> None:
+        super().__init__(attribute, requests)
+        self._values: dict[str, DeviceAttribute] = {}
+
+    def add(self, request: str, alternative: str, offer: Offer) -> bool:
+        if not self._concerns(request, alternative):
+            return True
+        attribute = offer.attribute(self._attribute)
+        if attribute is None or (self._devices > 0 and not self._is_new(attribute)):
+            return False
+        self._values[request] = attribute
+        self._devices += 1
+        return True
+
+    def _is_new(self, attribute: DeviceAttribute) -> bool:
+        if not self._values:
+            return True
+        found = _scalar(attribute)
+        return found is not None and all(_of_kind(other, found[0]) != found for other in self._values.values())
+
+    def remove(self, request: str, alternative: str) -> None:
+        if self._concerns(request, alternative):
+            self._values.pop(request, None)
+            self._devices -= 1
+
+
+def _scalar(attribute: DeviceAttribute) -> _Value | None:
+    """Return the value that counts, with its kind; None if no single value is set."""
+    for kind in ("string", "int", "bool", "version"):
+        found = _of_kind(attribute, kind)
+        if found is not None:
+            return found
+    return None
+
+
+def _of_kind(attribute: DeviceAttribute, kind: str) -> _Value | None:
+    value = getattr(attribute, f"{kind}_value")
+    return None if value is None else (kind, value)

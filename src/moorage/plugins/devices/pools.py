@@ -1,0 +1,174 @@
+"""Pools as one node sees them: what is there to be allocated, in the order it is tried.
+
+A pool is what one driver publishes under one name, in one or more slices of one generation. It counts only when all of its
+slices are there, and when they do not contradict each other. Devices are tried by driver, pool and slice name, those of pools
+with binding conditions last.
+
+Source  kube-scheduler 1.36: structured/internal/incubating/pools_incubating.go, GatherPools
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import NamedTuple
+
+from moorage.api.core import Node
+from moorage.api.quantity import QuantityError
+from moorage.plugins.devices.offers import DeviceId, Offer, PoolId, SelectionError, SliceOffers, reaches
+
+__all__ = ["Candidate", "NodePools", "Pool", "gather"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """``offers`` are for the node, ``others`` are not but draw on the same counters. ``flaw``: why the pool does not count."""
+
+    id: PoolId
+    offers: tuple[Offer, ...] = ()
+    others: tuple[Offer, ...] = ()
+    counter_sets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    is_incomplete: bool = False
+    flaw: str = ""
+
+    @property
+    def is_usable(self) -> bool:
+        return not self.is_incomplete and not self.flaw
+
+
+class Candidate(NamedTuple):
+    """A device of a usable pool."""
+
+    offer: Offer
+    pool: Pool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodePools:
+    """All pools that matter for a node. ``excluded``: devices that their own node selection keeps from it."""
+
+    pools: tuple[Pool, ...]
+    candidates: tuple[Candidate, ...]
+    excluded: frozenset[DeviceId] = frozenset()
+    error: str = ""
+
+    @property
+    def ids(self) -> list[PoolId]:
+        return [pool.id for pool in self.pools]
+
+    @property
+    def any_flawed(self) -> bool:
+        return any(pool.flaw for pool in self.pools)
+
+
+def gather(
+    node: Node,
+    slices: Iterable[SliceOffers],
+    slices_of: Callable[[PoolId], Sequence[SliceOffers]],
+    partitions: bool,
+) -> NodePools:
+    """Put the pools of a node together from the slices that may be for it; ``slices_of`` gives all of a pool, wherever for.
+
+    ``partitions`` says whether devices may share counters (gate ``DRAPartitionableDevices``).
+    """
+    found: dict[PoolId, list[SliceOffers]] = {}
+    try:
+        for held in slices:
+            if _matters(held, node, partitions):
+                _add(found, held)
+        pools = _in_order([_pool(of, held, slices_of(of), partitions) for of, held in found.items()])
+    except (SelectionError, QuantityError) as error:
+        return NodePools((), (), error=f"gather pool information: {error}")
+    candidates = tuple([Candidate(offer, pool) for pool in pools if pool.is_usable for offer in pool.offers])
+    return NodePools(pools, candidates, _excluded(node, chain.from_iterable(found.values())))
+
+
+def _in_order(pools: list[Pool | None]) -> tuple[Pool, ...]:
+    """Sort by driver and name; pools with binding conditions come last."""
+
+    def place(pool: Pool) -> tuple[bool, PoolId]:
+        return pool.is_usable and any(offer.device.binding_conditions for offer in pool.offers), pool.id
+
+    return tuple(sorted([pool for pool in pools if pool is not None], key=place))
+
+
+def _matters(held: SliceOffers, node: Node, partitions: bool) -> bool:
+    """Say whether a node needs a slice: for its devices, or for the counters that it declares."""
+    spec = held.source.spec
+    if not partitions and (spec.per_device_node_selection is not None or held.has_counters):
+        return False
+    return held.has_counters or bool(held.is_for(node))
+
+
+def _add(found: dict[PoolId, list[SliceOffers]], held: SliceOffers) -> None:
+    """A newer generation takes the place of all older slices."""
+    known = found.get(held.pool)
+    if known is None or held.generation > known[0].generation:
+        found[held.pool] = [held]
+    elif held.generation == known[0].generation:
+        known.append(held)
+
+
+def _pool(pool_id: PoolId, slices: list[SliceOffers], everywhere: Sequence[SliceOffers], partitions: bool) -> Pool | None:
+    """Return the pool; None if a newer generation is on its way, which has nothing for the node."""
+    wanted = slices[0].source.spec.pool.resource_slice_count
+    generation = slices[0].generation
+    others: list[SliceOffers] = []
+    if len(slices) != wanted:
+        if any(held.generation > generation for held in everywhere):
+            return None
+        current = [held for held in everywhere if held.generation == generation]
+        if len(current) != wanted:
+            return Pool(pool_id, is_incomplete=True)
+        names = {held.name for held in slices}
+        others = [held for held in current if held.name not in names]
+    return _checked(pool_id, sorted(slices, key=lambda held: held.name), others, partitions)
+
+
+def _checked(pool_id: PoolId, slices: list[SliceOffers], others: list[SliceOffers], partitions: bool) -> Pool:
+    """Build a pool, or say what is wrong with it."""
+    with_devices = [held for held in slices if not (partitions and held.has_counters)]
+    offers = tuple(chain.from_iterable(held.offers for held in with_devices))
+    flaw = _twice("device name", [offer.device.name for offer in offers])
+    if flaw or not partitions:
+        return Pool(pool_id, offers, flaw=flaw)
+    sets = [(name, counters) for held in slices for name, counters in held.counter_sets.items()]
+    declared = [s.name for held in slices for s in held.source.spec.shared_counters]
+    counter_sets = dict(sets)
+    flaw = _twice("counter set name", declared) or _undeclared(counter_sets, slices) or _undeclared(counter_sets, others)
+    elsewhere = tuple(chain.from_iterable(held.offers for held in others))
+    return Pool(pool_id, offers, elsewhere, counter_sets, flaw=flaw)
+
+
+def _twice(what: str, names: list[str]) -> str:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            return f"duplicate {what} {name}"
+        seen.add(name)
+    return ""
+
+
+def _undeclared(counter_sets: Mapping[str, Mapping[str, int]], slices: list[SliceOffers]) -> str:
+    for offer in chain.from_iterable(held.offers for held in slices):
+        for set_name, counters in offer.counters.items():
+            if set_name not in counter_sets:
+                return f"counter set {set_name} not found"
+            for name in counters:
+                if name not in counter_sets[set_name]:
+                    return f"counter {name} not found in counter set {set_name}"
+    return ""
+
+
+def _excluded(node: Node, slices: Iterable[SliceOffers]) -> frozenset[DeviceId]:
+    """Return the devices of the slices that choose nodes for themselves, and not this one."""
+    return frozenset(offer.id for held in slices if held.per_device for offer in held.offers if not _reached(node, offer))
+
+
+def _reached(node: Node, offer: Offer) -> bool:
+    device = offer.device
+    try:
+        return reaches(node, device.node_name or "", device.all_nodes, device.node_selector)
+    except SelectionError:
+        return False

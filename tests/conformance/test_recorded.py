@@ -19,8 +19,6 @@ from moorage.testing.scenarios import load_scenario
 
 HERE = Path(__file__).parent.parent
 BUNDLED = HERE / "data" / "conformance"
-#: Families whose plugins are still being built: held here once they agree.
-NOT_YET = {"devices"}
 
 
 def shared_recordings():
@@ -67,7 +65,7 @@ def disagreements(path):
                 yield f"{document['name']} {wanted['pod']}: {', '.join(fields)} {got.get('error', '')}"
 
 
-FAMILIES = sorted(path for path in BUNDLED.glob("v1.*/*.jsonl.gz") if path.name.split(".")[0] not in NOT_YET)
+FAMILIES = sorted(BUNDLED.glob("v1.*/*.jsonl.gz"))
 
 
 @pytest.mark.slow
@@ -101,9 +99,5 @@ def test_recordings_beside_the_project_agree_too():
     if folder is None:
         pytest.skip("no recordings beside the project (../shared/conformance)")
     known = {path.name: path.read_bytes() for path in BUNDLED.glob("v1.*/*.gz")}
-    others = [
-        path
-        for path in sorted(folder.glob("v1.*/*.jsonl.gz"))
-        if path.read_bytes() != known.get(path.name) and path.name.split(".")[0] not in NOT_YET
-    ]
+    others = [path for path in sorted(folder.glob("v1.*/*.jsonl.gz")) if path.read_bytes() != known.get(path.name)]
     assert [line for path in others for line in disagreements(path)] == []

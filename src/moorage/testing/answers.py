@@ -34,8 +34,8 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _results(scenario: Scenario) -> Iterator[dict[str, Any]]:
-    # As the recordings were made: every node is judged, and in a sequence nobody is preempted.
-    cycle = Cycle(always_score=True, nominated_first=False)
+    # As the recordings were made: every node is judged, errors are told, and in a sequence nobody is preempted.
+    cycle = Cycle(always_score=True, nominated_first=False, errors_end=False)
     profiles = {name: _without_post_filter(p) if scenario.in_sequence else p for name, p in scenario.profiles.items()}
     for pod in scenario.pending:
         profile = profiles[pod.spec.scheduler_name]

@@ -21,7 +21,7 @@ from moorage.cycle.decision import Decision
 from moorage.engine.facts import Done, Fact, Gone, Phase, Seen, Work
 from moorage.engine.machine import NO_LONGER_WANTED, Scheduler
 from moorage.errors import StateError
-from moorage.framework.effects import BindPod, Call, Evict, Write
+from moorage.framework.effects import BindPod, Call, Delete, Evict, Write
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Attempt", "PodRecord", "Simulation", "State"]
@@ -237,6 +237,8 @@ class Simulation:
                     self._evict(effect)
                 elif isinstance(effect, Write):
                     self._tell(Seen(effect.obj))
+                elif isinstance(effect, Delete):
+                    self._tell(Gone(effect.obj))
                 elif isinstance(effect, Call):
                     effect.stand_in()
             except Exception as failed:

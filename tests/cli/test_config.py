@@ -13,6 +13,7 @@ from moorage.framework.registry import Registry
 from moorage.plugins import BUILTIN
 
 GOOD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+TODAY = "rules of Kubernetes 1.36 (KubeSchedulerConfiguration v1)"
 MINE = "class Mine:\n    name = 'Mine'\n    def filter_node(self, state, node): ...\n"
 BAD = GOOD + "parallelism: 0\npodInitialBackoffSeconds: 0\n"
 
@@ -31,12 +32,12 @@ def run(tmp_path, monkeypatch):
 
 def test_a_good_file_is_said_to_be(run):
     found = run("validate good.yaml")
-    assert (found.exit_code, found.stdout) == (0, "good.yaml: valid; profile default-scheduler\n")
+    assert (found.exit_code, found.stdout) == (0, f"good.yaml: valid; profile default-scheduler; {TODAY}\n")
 
 
 def test_standard_input_is_read(run):
     found = run("validate -", GOOD + "profiles: [{schedulerName: a}, {schedulerName: b}]")
-    assert (found.exit_code, found.stdout) == (0, "standard input: valid; profiles a, b\n")
+    assert (found.exit_code, found.stdout) == (0, f"standard input: valid; profiles a, b; {TODAY}\n")
 
 
 @pytest.mark.parametrize("command", ["validate bad.yaml", "show bad.yaml", "show bad.yaml -o json"])
@@ -78,7 +79,7 @@ def test_ten_megabytes_are_not_read(run):
 def test_the_defaults_are_shown_as_a_table(run):
     found = run("show")
     assert found.exit_code == 0
-    assert found.stdout.startswith("profile default-scheduler\nPOINT ")
+    assert found.stdout.startswith("rules of Kubernetes 1.36 (defaults)\n\nprofile default-scheduler\nPOINT ")
     assert "ImageLocality                    1\n" in found.stdout
 
 
@@ -101,7 +102,7 @@ def test_a_plugin_of_ones_own_may_be_named(run, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     assert run("validate mine.yaml").exit_code == 1
     found = run("validate mine.yaml --plugins my_rules:Mine")
-    assert (found.exit_code, found.stdout) == (0, "mine.yaml: valid; profile default-scheduler\n")
+    assert (found.exit_code, found.stdout) == (0, f"mine.yaml: valid; profile default-scheduler; {TODAY}\n")
 
 
 PLUGIN_FAULTS = {
@@ -129,9 +130,47 @@ def test_a_faulty_plugin_is_refused_with_a_line(run, tmp_path, monkeypatch, sour
 
 def test_a_plugin_that_is_not_here_is_noted(run, monkeypatch):
     few = Registry(cls for cls in BUILTIN if cls.name != "NodeName")
-    monkeypatch.setattr("moorage.cli.config.builtin_registry", lambda: few)
+    monkeypatch.setattr("moorage.engine.rule_book.builtin_registry", lambda release: few)
     found = run("validate good.yaml")
-    assert (found.exit_code, found.stdout) == (0, "good.yaml: valid; profile default-scheduler\n")
+    assert (found.exit_code, found.stdout) == (0, f"good.yaml: valid; profile default-scheduler; {TODAY}\n")
     assert found.stderr.startswith("note: profile default-scheduler: not in Moorage, left out when it runs: ")
     assert "NodeName" in found.stderr
     assert "NodeName                         (not in Moorage)" in run("show").stdout
+
+
+OLD = "apiVersion: kubescheduler.config.k8s.io/v1beta1\nkind: KubeSchedulerConfiguration\n"
+POLICY = '{"apiVersion": "v1", "kind": "Policy", "alwaysCheckAllPredicates": true, "priorities": []}'
+
+
+def test_the_release_is_told_with_every_answer(run):
+    assert run("validate -", OLD).stdout.endswith("rules of Kubernetes 1.21 (KubeSchedulerConfiguration v1beta1)\n")
+    assert run("show --emulate 1.19").stdout.startswith("rules of Kubernetes 1.19 (provider DefaultProvider, --emulate 1.19)\n")
+    written = run("show --algorithm-provider ClusterAutoscalerProvider -o yaml")
+    assert written.stderr == "note: rules of Kubernetes 1.21 (provider ClusterAutoscalerProvider)\n"
+    assert yaml.safe_load(written.stdout)["apiVersion"].endswith("/v1beta1")
+
+
+def test_a_policy_is_shown_as_a_configuration(run):
+    found = run("show - -o yaml", POLICY)
+    assert "alwaysCheckAllPredicates can only be said in a Policy" in found.stderr
+    assert run("show -", found.stdout).exit_code == 0
+    assert "(every filter is asked about every node)" in run("show -", POLICY).stdout
+
+
+def test_an_old_configuration_is_brought_up_to_date(run):
+    found = run("convert -", OLD)
+    assert found.exit_code == 0
+    assert "note: profiles[0]: NodePreferAvoidPods (weight 10000) has no equivalent" in found.stderr
+    assert run("validate - --emulate 1.36", found.stdout).exit_code == 0
+    assert json.loads(run("convert - -o json", OLD).stdout) == yaml.safe_load(found.stdout)
+
+
+def test_a_file_and_a_provider_do_not_go_together(run):
+    found = run("show good.yaml --algorithm-provider DefaultProvider")
+    assert (found.exit_code, found.stderr) == (1, "--algorithm-provider takes the place of a file; give one of them\n")
+
+
+def test_a_release_that_cannot_read_a_file_says_so(run):
+    found = run("validate good.yaml --emulate 1.20")
+    assert found.exit_code == 1
+    assert 'no kind "KubeSchedulerConfiguration" is registered for version "kubescheduler.config.k8s.io/v1"' in found.stderr

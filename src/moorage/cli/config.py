@@ -1,22 +1,23 @@
-"""``moorage config``: check a KubeSchedulerConfiguration, or show what it comes to."""
+"""``moorage config``: check a scheduler configuration, show what it comes to, or bring it up to date."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 import yaml
 
+from moorage.cli.emulating import emulate_options
 from moorage.cli.reading import CONFIG_LIMIT, STDIN, read_file
-from moorage.config.document import Configuration
-from moorage.config.loading import default_configuration, load
-from moorage.config.profiles import ResolvedProfile, resolve
+from moorage.config.convert import convert as to_v1
+from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.config.show import as_document, as_table
-from moorage.errors import ConfigError, MoorageError
+from moorage.engine.rule_book import RuleBook
+from moorage.errors import ConfigError, InputError, MoorageError
 from moorage.framework import registry as plugin_registry
-from moorage.framework.features import FeatureGates
 from moorage.framework.registry import Registry
 from moorage.plugins import builtin_registry
 
@@ -30,26 +31,37 @@ def _common(command: _Command) -> _Command:
         "--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, as kube-scheduler takes them."
     )
     plugins = click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own. May be repeated.")
-    return gates(plugins(command))
+    return emulate_options(gates(plugins(command)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What the command line says, file and output form aside."""
+
+    feature_gates: str
+    plugins: tuple[str, ...]
+    emulate: str | None
+    algorithm_provider: str
 
 
 @click.group()
 def config() -> None:
-    """Check a scheduler configuration, or show what it comes to."""
+    """Check a scheduler configuration, show what it comes to, or bring it up to date."""
 
 
 @config.command()
 @click.argument("file")
 @_common
-def validate(file: str, feature_gates: str, plugins: tuple[str, ...]) -> None:
-    """Check FILE (- for standard input) as kube-scheduler 1.36 would.
+def validate(file: str, **given: Any) -> None:
+    """Check FILE (- for standard input) as the kube-scheduler would that reads its version: 1.36, or one of before.
 
     Exits with 1 and one line for each fault on standard error where it would be refused.
     """
-    _, profiles = _or_refuse(file, feature_gates, plugins)
-    names = ", ".join(profile.scheduler_name for profile in profiles)
-    click.echo(f"{_where(file)}: valid; {'profile' if len(profiles) == 1 else 'profiles'} {names}")
-    for profile in profiles:
+    loaded = _or_refuse(file, _Given(**given))
+    names = ", ".join(profile.scheduler_name for profile in loaded.profiles)
+    kind = "profile" if len(loaded.profiles) == 1 else "profiles"
+    click.echo(f"{_where(file)}: valid; {kind} {names}; {loaded.heading}")
+    for profile in loaded.profiles:
         if profile.missing:
             missing = ", ".join(profile.missing)
             click.echo(f"note: profile {profile.scheduler_name}: not in Moorage, left out when it runs: {missing}", err=True)
@@ -59,34 +71,50 @@ def validate(file: str, feature_gates: str, plugins: tuple[str, ...]) -> None:
 @click.argument("file", required=False)
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", help="How to print it.")
 @_common
-def show(file: str | None, output: str, feature_gates: str, plugins: tuple[str, ...]) -> None:
+def show(file: str | None, output: str, **given: Any) -> None:
     """Show the plugins that run for each profile of FILE, in order, with their weights.
 
     Without FILE, the defaults are shown. As JSON or YAML it is a configuration with nothing left to defaults, which loads to
-    the same profiles.
+    the same profiles. A Policy or an algorithm provider is shown as a KubeSchedulerConfiguration v1beta1.
     """
-    configuration, profiles = _or_refuse(file, feature_gates, plugins)
+    loaded = _or_refuse(file, _Given(**given))
     if output == "text":
-        click.echo(as_table(profiles), nl=False)
-    elif output == "json":
-        click.echo(json.dumps(as_document(configuration, profiles), indent=2, ensure_ascii=False))
+        click.echo(as_table(loaded.profiles, loaded.heading), nl=False)
+        return
+    if any(profile.run_all_filters for profile in loaded.profiles):
+        click.echo("note: alwaysCheckAllPredicates can only be said in a Policy", err=True)
+    click.echo(f"note: {loaded.heading}", err=True)
+    _print(as_document(loaded.configuration, loaded.profiles, loaded.version), output)
+
+
+@config.command()
+@click.argument("file", required=False)
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", help="How to print it.")
+@_common
+def convert(file: str | None, output: str, **given: Any) -> None:
+    """Write FILE, a configuration of an older version or a Policy, as KubeSchedulerConfiguration v1.
+
+    What has no equivalent, or scores otherwise today, is told on standard error, one line each.
+    """
+    loaded = _or_refuse(file, _Given(**given))
+    converted = to_v1(loaded, builtin_registry())
+    click.echo(f"note: from {loaded.heading}", err=True)
+    for note in converted.notes:
+        click.echo(f"note: {note}", err=True)
+    _print(converted.document, output)
+
+
+def _print(document: dict[str, Any], output: str) -> None:
+    if output == "json":
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        document = as_document(configuration, profiles)
         click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
 
 
-def _or_refuse(
-    file: str | None, feature_gates: str, plugins: tuple[str, ...]
-) -> tuple[Configuration, tuple[ResolvedProfile, ...]]:
-    """Return the configuration and its profiles, or end the program with 1 and a line for each fault."""
+def _or_refuse(file: str | None, given: _Given) -> Loaded:
+    """Return what the document comes to, or end the program with 1 and a line for each fault."""
     try:
-        gates = FeatureGates.parse(feature_gates)
-        registry = _registry(plugins)
-        if file is None:
-            configuration = default_configuration()
-        else:
-            configuration = load(read_file(file, CONFIG_LIMIT), _where(file), registry, gates)
-        return configuration, resolve(configuration, registry, gates)
+        return _loaded(file, given)
     except ConfigError as error:
         place = "" if file is None else f"{_where(file)}: "
         lines = [f"{place}{fault}" for fault in error.faults] or [str(error)]
@@ -97,11 +125,22 @@ def _or_refuse(
     raise click.exceptions.Exit(1)
 
 
-def _registry(plugins: tuple[str, ...]) -> Registry:
-    registry = builtin_registry().with_installed()
+def _loaded(file: str | None, given: _Given) -> Loaded:
+    rules = RuleBook(given.feature_gates, lambda registry: _extended(registry, given.plugins))
+    if given.algorithm_provider:
+        if file is not None:
+            raise InputError("--algorithm-provider takes the place of a file; give one of them")
+        return from_provider(given.algorithm_provider, rules, given.emulate)
+    if file is None:
+        return load_default(rules, given.emulate)
+    return load_any(read_file(file, CONFIG_LIMIT), _where(file), rules, given.emulate)
+
+
+def _extended(registry: Registry, plugins: tuple[str, ...]) -> Registry:
+    grown = registry.with_installed()
     for reference in plugins:
-        registry.add(plugin_registry.load(reference))
-    return registry
+        grown.add(plugin_registry.load(reference))
+    return grown
 
 
 def _where(file: str) -> str:

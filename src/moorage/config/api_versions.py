@@ -54,6 +54,10 @@ class ApiVersion:
     checked: frozenset[str] = frozenset()
 
     @property
+    def has_multi_point(self) -> bool:
+        return self.short in {"v1", "v1beta3"}
+
+    @property
     def short(self) -> str:
         """``v1beta1``."""
         return self.name.rpartition("/")[2]
@@ -83,6 +87,13 @@ _REMOVED: Final = (
 )
 _IN_TREE: Final = dict.fromkeys(("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"), ("filter",))
 
+
+def _without_later_points(plugin_points: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Leave out the points that v1beta3 cannot name."""
+    known = set(release_1_21.POINTS)
+    return {name: tuple(point for point in points if point in known) for name, points in plugin_points.items()}
+
+
 V1: Final = ApiVersion(
     name=release_1_36.API_VERSION,
     document=Configuration,
@@ -99,7 +110,7 @@ V1BETA3: Final = ApiVersion(
     document=V1Beta3Document,
     rules=TODAY,
     emulated=(),
-    plugin_points={**release_1_36.PLUGIN_POINTS, **_IN_TREE},
+    plugin_points={**_without_later_points(release_1_36.PLUGIN_POINTS), **_IN_TREE},
     expand=_multi_point(release_1_24.default_plugins),
     checked=release_1_36.CHECKED_WHEN_LOADED,
 )

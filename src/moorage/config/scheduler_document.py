@@ -8,7 +8,8 @@ Source  kube-scheduler 1.21, scheduler.go, New; 1.36, cmd/kube-scheduler/app/opt
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from moorage.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion
@@ -30,6 +31,9 @@ __all__ = ["EMULATED", "Loaded", "RuleBook", "from_provider", "load_any", "load_
 #: Releases that can be asked for.
 EMULATED: Final = (*RELEASES, TODAY)
 POLICY: Final = "Policy"
+_ADDRESSES: Final = dict.fromkeys(
+    ("healthzBindAddress", "metricsBindAddress"), "the flags --bind-address and --secure-port say where both are served"
+)
 _ATTRIBUTES: Final = dict(zip(Plugins.__struct_encode_fields__, Plugins.__struct_fields__, strict=True))
 
 
@@ -47,6 +51,7 @@ class Loaded:
     ``source``    what it is: ``KubeSchedulerConfiguration v1beta1``, ``Policy v1``, ``provider DefaultProvider``, ``defaults``
     ``version``   how such a document is written, or would be
     ``release``   whose rules run
+    ``unused``    fields that mean nothing here → what says it today
     """
 
     source: str
@@ -56,6 +61,7 @@ class Loaded:
     profiles: tuple[ResolvedProfile, ...]
     registry: Registry
     gates: FeatureGates
+    unused: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def heading(self) -> str:
@@ -81,7 +87,8 @@ def load_any(text: bytes, where: str, rules: RuleBook, emulate: str | None = Non
     configuration = load_version(found, version, registry, gates)
     profiles = resolve(configuration, registry, gates, version)
     source = f"{KIND} {version.short}"
-    return Loaded(_with_emulate(source, emulate), version, release, configuration, profiles, registry, gates)
+    unused = {name: text for name, text in _ADDRESSES.items() if name in found.body}
+    return Loaded(_with_emulate(source, emulate), version, release, configuration, profiles, registry, gates, unused)
 
 
 def _hint(emulate: str | None) -> str:

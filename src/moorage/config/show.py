@@ -1,8 +1,8 @@
 """A configuration as people and programs read it: resolved, with every default written out.
 
-As a document it is a KubeSchedulerConfiguration again: ``multiPoint`` is switched off and every extension point lists its
-plugins, so that it loads to the same profiles wherever it is taken, whatever the defaults of that release are. As text it is
-a table of what runs where. Private keys are not shown.
+As a document it is a KubeSchedulerConfiguration again, of the version that it was read as: the defaults are switched off and
+every extension point lists its plugins, so that it loads to the same profiles wherever it is taken, whatever the defaults
+there are. (A Policy is written as v1beta1.) As text it is a table of what runs where. Private keys are not shown.
 
 Source  kube-scheduler 1.36.2, cmd/kube-scheduler/app/options/configfile.go, for the idea of a written-out configuration
 """
@@ -17,6 +17,7 @@ import msgspec
 from msgspec import inspect, structs
 
 from moorage.api.durations import format_duration
+from moorage.config.api_versions import V1, ApiVersion
 from moorage.config.decoding import fields_of, is_duration
 from moorage.config.document import (
     Configuration,
@@ -28,7 +29,8 @@ from moorage.config.document import (
     Profile,
 )
 from moorage.config.profiles import ResolvedProfile
-from moorage.config.release_1_36 import API_VERSION, KIND, PLUGIN_POINTS
+from moorage.config.reading import KIND
+from moorage.config.release_1_21 import POINTS as OLD_POINTS
 from moorage.framework.points import POINTS
 
 __all__ = ["as_document", "as_table"]
@@ -36,35 +38,60 @@ __all__ = ["as_document", "as_table"]
 _HIDDEN = b"REDACTED"
 
 
-def as_document(configuration: Configuration, profiles: Sequence[ResolvedProfile]) -> dict[str, Any]:
-    """Return the configuration as plain data that loads to the same profiles."""
-    written = structs.replace(configuration, profiles=tuple(_explicit(profile) for profile in profiles))
-    return {"apiVersion": API_VERSION, "kind": KIND, **_plain_struct(written)}
+def as_document(configuration: Configuration, profiles: Sequence[ResolvedProfile], version: ApiVersion = V1) -> dict[str, Any]:
+    """Return the configuration as plain data, spelled in a version, that loads to the same profiles."""
+    known = _points_of(version)
+    written = structs.replace(configuration, profiles=tuple(_explicit(profile, version, known) for profile in profiles))
+    plain = {name: value for name, value in _plain_struct(written).items() if name in fields_of(version.document)}
+    return {"apiVersion": version.name, "kind": KIND, **plain}
 
 
-def _explicit(profile: ResolvedProfile) -> Profile:
+def _points_of(version: ApiVersion) -> tuple[str, ...]:
+    """Return the extension points that a version's profiles list, ``multiPoint`` among them where it has that."""
+    if version is V1:
+        return tuple(Plugins.__struct_encode_fields__)
+    return (*OLD_POINTS, "multiPoint") if version.has_multi_point else OLD_POINTS
+
+
+def _explicit(profile: ResolvedProfile, version: ApiVersion, known: Sequence[str]) -> Profile:
     sets: dict[str, PluginSet] = {}
+    everything = (PluginRef(name="*"),)
     for point, attribute in zip(Plugins.__struct_encode_fields__, Plugins.__struct_fields__, strict=True):
-        weights = profile.weights if point == "score" else {}
-        enabled = tuple(PluginRef(name=name, weight=weights.get(name)) for name in profile.points.get(point, ()))
+        if point not in known:
+            continue
+        enabled = _enabled(profile, point, version)
         if point == "multiPoint":
-            sets[attribute] = PluginSet(disabled=(PluginRef(name="*"),))
-        elif enabled:
+            sets[attribute] = PluginSet(disabled=everything)
+        elif version.has_multi_point and enabled:
             sets[attribute] = PluginSet(enabled=enabled)
+        elif not version.has_multi_point:
+            sets[attribute] = PluginSet(enabled=enabled, disabled=everything)
     return Profile(
         scheduler_name=profile.scheduler_name,
-        percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
+        percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score if version is V1 else None,
         plugins=Plugins(**sets),
-        plugin_config=tuple(PluginConfig(name=name, args=_typed(name, args)) for name, args in sorted(profile.args.items())),
+        plugin_config=tuple(
+            PluginConfig(name=name, args=_typed(name, args, version)) for name, args in sorted(profile.args.items())
+        ),
     )
 
 
-def _typed(name: str, args: object) -> Any:
+def _enabled(profile: ResolvedProfile, point: str, version: ApiVersion) -> tuple[PluginRef, ...]:
+    """Return what a point lists: not the plugins that run there though that version would not have them."""
+    weights = profile.weights if point == "score" else {}
+    return tuple(
+        PluginRef(name=name, weight=weights.get(name))
+        for name in profile.points.get(point, ())
+        if point in version.plugin_points.get(name, (point,))
+    )
+
+
+def _typed(name: str, args: object, version: ApiVersion) -> Any:
     """Say what the arguments are, as kube-scheduler does for plugins of its own."""
     plain = _plain(args, inspect.AnyType())
-    if name not in PLUGIN_POINTS or not isinstance(args, msgspec.Struct):
+    if name not in version.plugin_points or not isinstance(args, msgspec.Struct):
         return plain
-    return {"apiVersion": API_VERSION, "kind": f"{name}Args", **plain}
+    return {"apiVersion": version.name, "kind": f"{name}Args", **plain}
 
 
 def _plain_struct(value: msgspec.Struct) -> dict[str, Any]:
@@ -89,9 +116,13 @@ def _plain(value: Any, kind: inspect.Type) -> Any:
 # -- text ---------------------------------------------------------------------------------------------------------------
 
 
-def as_table(profiles: Sequence[ResolvedProfile]) -> str:
-    """Return a table of what runs at each extension point of each profile, in order, with the weights of scores."""
-    return "\n\n".join("\n".join(_profile_lines(profile)) for profile in profiles) + "\n"
+def as_table(profiles: Sequence[ResolvedProfile], heading: str = "") -> str:
+    """Return a table of what runs at each extension point of each profile, in order, with the weights of scores.
+
+    ``heading`` is the first line, if there is one.
+    """
+    parts = [heading] if heading else []
+    return "\n\n".join([*parts, *("\n".join(_profile_lines(profile)) for profile in profiles)]) + "\n"
 
 
 def _profile_lines(profile: ResolvedProfile) -> Iterator[str]:
@@ -102,6 +133,6 @@ def _profile_lines(profile: ResolvedProfile) -> Iterator[str]:
             note = f"{weight}{' ' if weight else ''}(not in Moorage)" if name in profile.missing else weight
             rows.append((point if i == 0 else "", name, note))
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
-    yield f"profile {profile.scheduler_name}"
+    yield f"profile {profile.scheduler_name}" + (" (every filter is asked about every node)" if profile.run_all_filters else "")
     for point, name, note in rows:
         yield f"{point:<{widths[0]}}  {name:<{widths[1]}}  {note}".rstrip()

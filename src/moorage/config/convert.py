@@ -1,0 +1,203 @@
+"""A configuration of before as today's v1, where there is such a thing, and an account of what has none.
+
+What 1.21 had rules of their own for is now mostly told to other rules: scores by resources are a strategy of NodeResourcesFit,
+required labels are affinity added by NodeAffinity, in-tree disks are counted as the CSI volumes they have become. Avoidance
+annotations, services that stay together, and preferred labels have nothing of the kind. Where rules of one name score
+otherwise today, that is said too.
+
+Source  kube-scheduler 1.22, apis/config/v1beta2; Kubernetes documentation, scheduler configuration
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import msgspec
+
+from moorage.config.api_versions import V1
+from moorage.config.profiles import ResolvedProfile
+from moorage.config.release_1_36 import REMOVED_PLUGINS
+from moorage.config.scheduler_document import Loaded
+from moorage.config.show import as_document
+from moorage.framework.features import TODAY
+from moorage.framework.registry import Registry
+
+__all__ = ["Converted", "convert"]
+
+_FIT: Final = "NodeResourcesFit"
+_AFFINITY: Final = "NodeAffinity"
+#: Score plugin → the strategy of NodeResourcesFit that took its place.
+_STRATEGIES: Final[Mapping[str, str]] = {
+    "NodeResourcesLeastAllocated": "LeastAllocated",
+    "NodeResourcesMostAllocated": "MostAllocated",
+    "RequestedToCapacityRatio": "RequestedToCapacityRatio",
+}
+#: Plugins without an equivalent → what comes near.
+_NOTHING: Final[Mapping[str, str]] = {
+    "NodePreferAvoidPods": "taint such nodes PreferNoSchedule instead of annotating them",
+    "SelectorSpread": "PodTopologySpread with the system's default constraints spreads such pods, by a formula of its own",
+    "ServiceAffinity": "give the service's pods pod affinity, or topology spread constraints, of their own",
+}
+_SAME_NAME: Final[Mapping[str, str]] = {
+    "ImageLocality": "counts nodes with an image at any time, and images of init containers and volumes too",
+    "NodeResourcesBalancedAllocation": "scores by the standard deviation and what the pod changes",
+    "PodTopologySpread": "leaves out nodes that the pod cannot go to, and scores nothing for pods without constraints",
+}
+
+
+@dataclass(slots=True)
+class Converted:
+    """The document, and in ``notes`` what it does not say any more, or says otherwise."""
+
+    document: dict[str, Any]
+    notes: list[str] = field(default_factory=list)
+
+
+def convert(loaded: Loaded, today: Registry) -> Converted:
+    """Return a loaded configuration as a v1 document. ``today`` are the plugins of 1.36."""
+    notes = [f"{name} has no equivalent; {text}" for name, text in loaded.unused.items()]
+    profiles = []
+    for i, profile in enumerate(loaded.profiles):
+        one = _Profile(profile, today)
+        profiles.append(one.converted())
+        notes += [f"profiles[{i}]: {note}" for note in one.notes]
+        if loaded.release != TODAY:
+            notes += [f"profiles[{i}]: {note}" for note in _changed(profile)]
+    return Converted(as_document(loaded.configuration, profiles, V1), notes)
+
+
+def _changed(profile: ResolvedProfile) -> Iterator[str]:
+    for name in profile.points.get("score", ()):
+        if name in _SAME_NAME:
+            yield f"{name} scores otherwise today: it {_SAME_NAME[name]}"
+
+
+class _Profile:
+    """One profile on its way to v1."""
+
+    def __init__(self, profile: ResolvedProfile, today: Registry) -> None:
+        self._given = profile
+        self._today = today
+        self.notes: list[str] = []
+        self._points = {point: list(names) for point, names in profile.points.items()}
+        self._weights = dict(profile.weights)
+        self._args: dict[str, Any] = {name: _plain(args) for name, args in profile.args.items()}
+
+    def converted(self) -> ResolvedProfile:
+        self._scores_by_resources()
+        self._labels()
+        self._removed()
+        if self._given.run_all_filters:
+            self.notes.append(
+                "alwaysCheckAllPredicates has no equivalent: a node is told of by the first plugin that refuses it"
+            )
+        self._prepare()
+        points = {point: tuple(names) for point, names in self._points.items() if names}
+        running = {name for names in points.values() for name in names}
+        return replace(
+            self._given,
+            points=points,
+            weights={name: self._weights[name] for name in points.get("score", ())},
+            args={name: self._typed(name, args) for name, args in self._args.items() if name in running},
+            missing=(),
+            run_all_filters=False,
+        )
+
+    def _typed(self, name: str, args: Any) -> Any:
+        """Return arguments as today's plugin takes them."""
+        args_type = self._today.args_type(name)
+        return args if args_type is None or not isinstance(args, dict) else msgspec.convert(args, args_type)
+
+    # -- rules that are said otherwise --------------------------------------------------------------------------------
+
+    def _scores_by_resources(self) -> None:
+        """Make the first score by resources the strategy of NodeResourcesFit; there can be only one."""
+        scorers = [name for name in self._points.get("score", ()) if name in _STRATEGIES]
+        for name in scorers[1:]:
+            self.notes.append(f"{name} has no equivalent beside {scorers[0]}: NodeResourcesFit scores by one strategy")
+            self._drop(name)
+        if not scorers:
+            return
+        name = scorers[0]
+        given = self._args.pop(name, {})
+        strategy: dict[str, Any] = {"type": _STRATEGIES[name], "resources": given.get("resources", [])}
+        if name == "RequestedToCapacityRatio":
+            strategy["requestedToCapacityRatio"] = {"shape": given.get("shape", [])}
+        self._args[_FIT] = {**self._args.get(_FIT, {}), "scoringStrategy": strategy}
+        self._points["score"][self._points["score"].index(name)] = _FIT
+        self._weights[_FIT] = self._weights.pop(name)
+        self.notes.append(f"{name} is the scoring strategy {strategy['type']} of {_FIT} now, which leaves out what nodes lack")
+
+    def _labels(self) -> None:
+        """Make the labels that NodeLabel requires affinity of every pod."""
+        args = self._args.pop("NodeLabel", {})
+        preferred = [*args.get("presentLabelsPreference", ()), *args.get("absentLabelsPreference", ())]
+        if "NodeLabel" in self._points.get("score", ()) and preferred:
+            self.notes.append(f"NodeLabel's preferences ({', '.join(preferred)}) have no equivalent: add node affinity to pods")
+        required = [
+            *({"key": key, "operator": "Exists"} for key in args.get("presentLabels", ())),
+            *({"key": key, "operator": "DoesNotExist"} for key in args.get("absentLabels", ())),
+        ]
+        if "NodeLabel" in self._points.get("filter", ()) and required:
+            self._add_affinity(required)
+            self.notes.append(f"NodeLabel's required labels are affinity that {_AFFINITY} adds to every pod now")
+        self._drop("NodeLabel")
+
+    def _add_affinity(self, asked: Sequence[Mapping[str, Any]]) -> None:
+        args = self._args.setdefault(_AFFINITY, {})
+        added = args["addedAffinity"] = {**(args.get("addedAffinity") or {})}
+        before = added.get("requiredDuringSchedulingIgnoredDuringExecution") or {"nodeSelectorTerms": [{}]}
+        terms = [
+            {**term, "matchExpressions": [*term.get("matchExpressions", ()), *asked]} for term in before["nodeSelectorTerms"]
+        ]
+        added["requiredDuringSchedulingIgnoredDuringExecution"] = {"nodeSelectorTerms": terms}
+        for point in ("preFilter", "filter"):
+            names = self._points.setdefault(point, [])
+            if _AFFINITY not in names:
+                names.append(_AFFINITY)
+
+    def _removed(self) -> None:
+        for name, near in _NOTHING.items():
+            if any(name in names for names in self._points.values()):
+                weight = f" (weight {self._weights[name]})" if name in self._weights else ""
+                self.notes.append(f"{name}{weight} has no equivalent; {near}")
+                self._drop(name)
+                if name == "SelectorSpread":
+                    self._spread_by_default()
+        disks = [name for name in REMOVED_PLUGINS if name in self._points.get("filter", ())]
+        for name in disks:
+            self._drop(name)
+        if disks:
+            self.notes.append(f"{', '.join(disks)}: such disks are CSI volumes now, which NodeVolumeLimits counts")
+            if "NodeVolumeLimits" not in self._points["filter"]:
+                self._points["filter"].append("NodeVolumeLimits")
+
+    def _spread_by_default(self) -> None:
+        """Let PodTopologySpread spread pods without constraints, if it scores and has nothing of its own to say."""
+        args = self._args.get("PodTopologySpread", {})
+        if "PodTopologySpread" in self._points.get("score", ()) and not args.get("defaultConstraints"):
+            self._args["PodTopologySpread"] = {**args, "defaultingType": "System"}
+
+    def _drop(self, name: str) -> None:
+        for names in self._points.values():
+            while name in names:
+                names.remove(name)
+        self._weights.pop(name, None)
+        self._args.pop(name, None)
+
+    def _prepare(self) -> None:
+        """Let plugins run at the points where today they prepare for others."""
+        for point, before in (("filter", "preFilter"), ("score", "preScore")):
+            there = self._points.setdefault(before, [])
+            for name in self._points.get(point, ()):
+                if before in V1.plugin_points.get(name, ()) and name not in there:
+                    there.append(name)
+
+
+def _plain(args: object) -> Any:
+    """Return arguments as they would be written; what is not a struct as it is."""
+    if not isinstance(args, msgspec.Struct):
+        return args
+    return {name: value for name, value in msgspec.to_builtins(args).items() if value is not None}

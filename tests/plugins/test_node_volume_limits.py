@@ -292,6 +292,10 @@ def test_a_detached_volume_wakes_disks_of_its_driver():
     for disk, driver, woken in (("vol-1", EBS, True), ("vol-1", DRIVER, False), ("aws://z/x", DRIVER, True)):
         pod = a_pod(volumes=[ebs(disk)])
         assert wakes(NodeVolumeLimits(), pod, ATTACHMENT, Action.DELETE, attached("va", "n", "pv", driver)) is woken
+    file = a_pod(volumes=[{"name": "f", "azureFile": {"shareName": "s"}}])
+    for driver in ("file.csi.azure.com", DRIVER):
+        gone = attached("va", "n", "pv", driver)
+        assert wakes(NodeVolumeLimits(), file, ATTACHMENT, Action.DELETE, gone) is (driver != DRIVER)
     assert not wakes(NodeVolumeLimits(), a_pod(), ATTACHMENT, Action.DELETE, attached("va", "n", "pv"))
 
 

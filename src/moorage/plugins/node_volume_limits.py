@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from moorage.api.core import Volume
 from moorage.api.storage import CSIDriver, CSINode, VolumeAttachment
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
@@ -23,7 +22,7 @@ from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.volumes.attached import AttachedVolumes
 from moorage.plugins.volumes.claims import stands_on_claim
-from moorage.plugins.volumes.csi_migration import MigrationError, translated_inline
+from moorage.plugins.volumes.csi_migration import may_be_of
 from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
 from moorage.plugins.volumes.csi_volumes import CsiVolume, Needed, needed_volumes
 from moorage.state.cluster import Snapshot
@@ -175,14 +174,5 @@ def may_use_the_room(pod: PodInfo, gone: VolumeAttachment, new: object = None) -
     if pod.volumes is None:
         return False
     return any(not use.ephemeral for use in pod.volumes.claims) or any(
-        _is_served_by(gone.spec.attacher, volume) for volume in pod.volumes.inline
+        may_be_of(gone.spec.attacher, volume) for volume in pod.volumes.inline
     )
-
-
-def _is_served_by(driver: str, volume: Volume) -> bool:
-    """Say whether a disk's driver is this one; where that cannot be told, yes."""
-    try:
-        known = translated_inline(volume)
-    except MigrationError:
-        return True
-    return known is not None and known.driver == driver

@@ -37,7 +37,7 @@ from moorage.plugins.volume_binding_args import VolumeBindingArgs
 from moorage.plugins.volumes.assumed import Assumptions
 from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.claims import SELECTED_NODE, stands_on_claim
-from moorage.plugins.volumes.csi_nodes import CsiFacts
+from moorage.plugins.volumes.csi_nodes import migrated_plugins
 from moorage.plugins.volumes.findings import Wanted, find
 from moorage.plugins.volumes.matching import MatchingError, VolumeShelf
 from moorage.plugins.volumes.pod_claims import ClassError, PodClaims, claims_of, unusable
@@ -211,7 +211,7 @@ def allows_other_places(pod: PodInfo, old: StorageClass | None, new: StorageClas
 def hands_over_other_plugins(pod: PodInfo, old: CSINode | None, new: CSINode) -> bool:
     """Say whether CSI drivers are new on a node, or serve the volumes of other in-tree plugins than before."""
     del pod
-    return old is None or CsiFacts.of(old).migrated != CsiFacts.of(new).migrated
+    return old is None or migrated_plugins(old) != migrated_plugins(new)
 
 
 def stops_counting(pod: PodInfo, old: CSIDriver, new: CSIDriver) -> bool:

@@ -21,7 +21,8 @@ from moorage.api.storage import PersistentVolume, PersistentVolumeSpec
 from moorage.errors import InputError
 
 __all__ = [
-    "MigratedVolume", "MigrationError", "driver_of", "in_tree_plugin", "is_in_tree_plugin", "translated", "translated_inline",
+    "MigratedVolume", "MigrationError", "driver_of", "in_tree_plugin", "is_in_tree_plugin", "may_be_of", "translated",
+    "translated_inline",
 ]  # fmt: skip
 
 
@@ -41,6 +42,8 @@ _GCE: Final = "kubernetes.io/gce-pd"
 _AWS: Final = "kubernetes.io/aws-ebs"
 _CINDER: Final = "kubernetes.io/cinder"
 _AZURE_DISK: Final = "kubernetes.io/azure-disk"
+_AZURE_FILE: Final = "kubernetes.io/azure-file"
+_VSPHERE: Final = "kubernetes.io/vsphere-volume"
 _PORTWORX: Final = "kubernetes.io/portworx-volume"
 
 #: Field of a volume's source → the in-tree plugin that served it.
@@ -49,19 +52,23 @@ _PLUGIN_OF: Final[Mapping[str, str]] = {
     "aws_elastic_block_store": _AWS,
     "cinder": _CINDER,
     "azure_disk": _AZURE_DISK,
-    "azure_file": "kubernetes.io/azure-file",
-    "vsphere_volume": "kubernetes.io/vsphere-volume",
+    "azure_file": _AZURE_FILE,
+    "vsphere_volume": _VSPHERE,
     "portworx_volume": _PORTWORX,
 }
 _FIELD_OF: Final = {plugin: field for field, plugin in _PLUGIN_OF.items()}
-#: In-tree plugin → the driver that serves its volumes now, for those that are translated.
+#: In-tree plugin → the driver that serves its volumes now.
 _DRIVER_OF: Final[Mapping[str, str]] = {
     _GCE: "pd.csi.storage.gke.io",
     _AWS: "ebs.csi.aws.com",
     _CINDER: "cinder.csi.openstack.org",
     _AZURE_DISK: "disk.csi.azure.com",
+    _AZURE_FILE: "file.csi.azure.com",
+    _VSPHERE: "csi.vsphere.vmware.com",
     _PORTWORX: "pxd.portworx.com",
 }
+#: Those of them whose volumes are not translated when nodes are chosen.
+_NOT_TRANSLATED: Final = frozenset({_AZURE_FILE, _VSPHERE})
 #: In-tree plugin → the node label that its driver's zones go by.
 _ZONE_LABEL_OF: Final[Mapping[str, str]] = {
     _GCE: "topology.gke.io/zone",
@@ -88,7 +95,17 @@ def is_in_tree_plugin(provisioner: str) -> bool:
 
 def driver_of(plugin: str) -> str | None:
     """Return the driver that serves an in-tree plugin's volumes; None if they are not translated."""
-    return _DRIVER_OF.get(plugin)
+    return None if plugin in _NOT_TRANSLATED else _DRIVER_OF.get(plugin)
+
+
+def may_be_of(driver: str, volume: Volume) -> bool:
+    """Say whether a disk that a pod names itself is one of this driver's; where the driver could not serve it, yes."""
+    plugin = in_tree_plugin(volume)
+    try:
+        translated_inline(volume)
+    except MigrationError:
+        return True
+    return plugin is not None and _DRIVER_OF[plugin] == driver
 
 
 def translated(volume: PersistentVolume) -> MigratedVolume | None:

@@ -15,12 +15,17 @@ from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.labels import InternedColumn
 
-__all__ = ["CsiFacts", "CsiNodes"]
+__all__ = ["CsiFacts", "CsiNodes", "migrated_plugins"]
 
 #: More volumes than any node holds.
 NO_LIMIT: Final = 2**62
 
 _MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+
+
+def migrated_plugins(node: CSINode) -> str:
+    """Return the in-tree plugins whose volumes drivers serve on a node, with commas between them."""
+    return node.metadata.annotations.get(_MIGRATED_PLUGINS, "")
 
 
 class CsiFacts(NamedTuple):
@@ -32,8 +37,8 @@ class CsiFacts(NamedTuple):
     @classmethod
     def of(cls, node: CSINode) -> CsiFacts:
         drivers = {d.name: d.allocatable.count if d.allocatable is not None else None for d in node.spec.drivers}
-        annotation = node.metadata.annotations.get(_MIGRATED_PLUGINS, "")
-        return cls(tuple(drivers.items()), frozenset(annotation.split(",")) if annotation else frozenset())
+        migrated = migrated_plugins(node)
+        return cls(tuple(drivers.items()), frozenset(migrated.split(",")) if migrated else frozenset())
 
     @property
     def has_limits(self) -> bool:

@@ -132,6 +132,16 @@ def test_attachments_that_do_not_count(attachment):
     assert refusals(NodeVolumeLimits(), a_pod(volumes=standing_on("c")), cluster.snapshot) == {}
 
 
+def test_what_was_told_of_a_node_before_it_came():
+    cluster = with_objects(a_full_house(9), a_csi_node("late", {DRIVER: 1}), attached("va", "late", "pv-d"))
+    plugin, pod = NodeVolumeLimits(), a_pod(volumes=standing_on("c"))
+    assert refusals(plugin, pod, cluster.snapshot) == {}
+    cluster.set_node(a_node("late"))
+    assert refusals(plugin, pod, cluster.snapshot) == {"late": NO}
+    cluster.remove_node("n")
+    assert refusals(plugin, pod, cluster.snapshot) == {"late": NO}
+
+
 def test_in_tree_volumes_count_where_drivers_run():
     in_tree = [a_bound_claim("old", "pv-old"), a_volume("pv-old", awsElasticBlockStore={"volumeID": "aws://z/vol-1"})]
     cluster = with_objects(a_cluster([a_node("n"), a_node("bare")]), *in_tree, a_csi_node("n", {EBS: 0}))

@@ -29,7 +29,8 @@ __all__ = ["ChangeLog", "ImageHolders", "NodeTable"]
 class ChangeLog:
     """Rows in the order they changed.
 
-    ``layout`` counts the times rows were added, removed or renumbered; ``images`` the times a node that reports images was
+    ``layout`` counts the times rows were added, removed or renumbered, ``moved`` those without the additions, which leave every
+    other row where it was; ``images`` the times a node that reports images was
     described anew, so that what follows from images alone can be kept while pods come and go; ``nodes`` the times any node
     came, went or was described anew.
     """
@@ -39,6 +40,7 @@ class ChangeLog:
 
     def __init__(self) -> None:
         self.layout = 0
+        self.moved = 0
         self.images = 0
         #: While this is true nothing is noted: what changes will be put back before anybody reads on.
         self.muted = False
@@ -194,6 +196,7 @@ class NodeTable:
         if row != last:
             self.row_of[self.nodes[row].name] = row
         self.changes.layout += 1
+        self.changes.moved += 1
         self.changes.nodes += 1
         return pods
 

@@ -41,7 +41,7 @@ class AttachedVolumes:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._table = snapshot.table
-        self._layout = -1
+        self._moved = -1
         self._position = 0
         self._positions: dict[type[Value], int] = {}
         self._clear()
@@ -57,6 +57,7 @@ class AttachedVolumes:
         self._attachments: dict[str, dict[str, VolumeAttachment]] = {}
         self._node_of: dict[str, str] = {}
         self._stale: dict[int, None] = {}
+        self._counted = 0
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -76,6 +77,7 @@ class AttachedVolumes:
             self._rebuild()
         self._positions = {kind: self._snapshot.changes_of(kind).position for kind in _FOLLOWED}
         self._position = self._table.changes.position
+        self._counted = len(self._table)
         in_what_ifs = dict.fromkeys(self._table.rows_in_what_ifs)
         for row in self._stale | in_what_ifs:
             self._recount(row)
@@ -83,7 +85,7 @@ class AttachedVolumes:
 
     def _note_changes(self) -> bool:
         """Gather the rows to be counted again; False if that cannot be told any more."""
-        if self._table.changes.layout != self._layout:
+        if self._table.changes.moved != self._moved:
             return False
         rows = self._table.changes.since(self._position)
         changed = {kind: self._snapshot.changes_of(kind).since(self._positions[kind]) for kind in _FOLLOWED}
@@ -92,7 +94,7 @@ class AttachedVolumes:
         if rows is None or claims is None or volumes is None or attachments is None or changed[StorageClass] != []:
             return False
         held = self._table.volume_use.rows
-        self._stale |= {row: None for row in rows if row in held or row in self._rows}
+        self._stale |= {row: None for row in rows if row in held or row in self._rows or row >= self._counted}
         for key in claims:
             self._stale |= dict.fromkeys(self._table.volume_use.rows_using(key))
         for name in volumes:
@@ -103,7 +105,7 @@ class AttachedVolumes:
 
     def _rebuild(self) -> None:
         self._clear()
-        self._layout = self._table.changes.layout
+        self._moved = self._table.changes.moved
         for key in self._snapshot.objects(VolumeAttachment):
             self._file_attachment(key)
         self._stale |= dict.fromkeys(self._table.volume_use.rows)

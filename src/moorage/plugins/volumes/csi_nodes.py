@@ -58,7 +58,8 @@ class CsiNodes:
         self._table = snapshot.table
         self._objects = snapshot.objects(CSINode)
         self._journal = snapshot.changes_of(CSINode)
-        self._layout = -1
+        self._moved = -1
+        self._rows = 0
         self._position = 0
         self._column: InternedColumn[CsiFacts | None]
         self._limits: dict[str, IntArray] = {}
@@ -66,12 +67,13 @@ class CsiNodes:
     def follow(self) -> InternedColumn[CsiFacts | None]:
         """Return the column, brought up to date."""
         changed = self._journal.since(self._position)
-        if changed is None or self._table.changes.layout != self._layout:
-            self._layout = self._table.changes.layout
+        if changed is None or self._table.changes.moved != self._moved:
+            self._moved, self._rows = self._table.changes.moved, 0
             self._column = InternedColumn(self._table.space, None)
-            changed = list(self._objects)
-            self._limits.clear()
-        for name in changed:
+            changed = []
+        come = [node.name for node in self._table.nodes[self._rows :]] if len(self._table) > self._rows else []
+        self._rows = len(self._table)
+        for name in (*come, *changed):
             self._limits.clear()
             row = self._table.row_of.get(name)
             if row is not None:

@@ -1,0 +1,137 @@
+"""One page of a list, one line of a watch: the API server's bytes as objects of ``moorage.api``.
+
+Only what scheduling reads is decoded. An object that cannot be read as what it claims to be is reported and left out; the
+others of its page are read all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import msgspec
+
+from moorage.api.decode import decode
+from moorage.api.meta import ObjectMeta, Value
+from moorage.client.resources import Resource
+from moorage.errors import ClusterError, InputError
+
+__all__ = ["Event", "Reader", "Wire", "is_older"]
+
+T = TypeVar("T", bound=Value)
+
+
+class Wire(Protocol):
+    """Requests to an API server. Both raise ClusterError for any answer but 200, and where there is none."""
+
+    async def get(self, path: str, params: Mapping[str, str]) -> bytes: ...
+    def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Yield the lines of a watch. The stream ends when the server ends it, or sent nothing for ``idle_s``."""
+
+
+class _Status(Value):
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+
+
+class _ListMeta(Value):
+    resource_version: str = ""
+    continue_: str = msgspec.field(name="continue", default="")
+
+
+class _Page(Value):
+    metadata: _ListMeta = _ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class _Line(Value):
+    type: str
+    object: msgspec.Raw
+
+
+class _Bare(Value):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+@dataclass(frozen=True, slots=True)
+class Event(Generic[T]):
+    """``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``; ``obj`` is None for a bookmark and for what could not be read."""
+
+    type: str
+    obj: T | None
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some objects of a list, the version of the whole, and where to go on ("" at its end)."""
+
+    objects: list[T]
+    version: str
+    more: str
+
+
+class Reader(Generic[T]):
+    """Decodes one kind. ``report`` is told of objects that were left out."""
+
+    def __init__(self, resource: Resource[T], report: Callable[[str], None]) -> None:
+        self._resource, self._report = resource, report
+        self._decoder = msgspec.json.Decoder(resource.type)
+        self._pages = msgspec.json.Decoder(_Page)
+        self._lines = msgspec.json.Decoder(_Line)
+
+    def page(self, body: bytes) -> Page[T]:
+        """Read a page of a list.
+
+        Raises  ClusterError if it is none
+        """
+        try:
+            page = self._pages.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ClusterError(f"list of {self._resource.plural}: not a list ({error})") from None
+        objects = [obj for raw in page.items or () if (obj := self._object(bytes(raw))) is not None]
+        return Page(objects, page.metadata.resource_version, page.metadata.continue_)
+
+    def event(self, line: bytes) -> Event[T]:
+        """Read a line of a watch.
+
+        Raises  ClusterError for an ERROR event, and for a line that is no event
+        """
+        try:
+            read = self._lines.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ClusterError(f"watch of {self._resource.plural}: not an event ({error})") from None
+        raw = bytes(read.object)
+        if read.type == "ERROR":
+            status = _lenient(raw, _Status)
+            raise ClusterError(f"watch of {self._resource.plural}: {status.message}", status.code, status.reason)
+        obj = self._object(raw) if read.type != "BOOKMARK" else None
+        metadata: ObjectMeta = getattr(obj, "metadata") if obj is not None else _lenient(raw, _Bare).metadata  # noqa: B009
+        return Event(read.type, obj, metadata.resource_version)
+
+    def _object(self, raw: bytes) -> T | None:
+        try:
+            return self._decoder.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            pass
+        try:
+            return decode(raw, self._resource.type, self._resource.plural)
+        except InputError as error:
+            self._report(f"left out: {error}")
+            return None
+
+
+def _lenient(raw: bytes, kind: type[Any]) -> Any:
+    """Decode what matters for going on, or an empty one of it."""
+    try:
+        return decode(raw, kind, "watch")
+    except InputError:
+        return kind()
+
+
+def is_older(version: str, than: str) -> bool:
+    """True if a resourceVersion is surely older than another; of such as are no numbers, nothing can be said."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

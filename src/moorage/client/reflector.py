@@ -1,0 +1,173 @@
+"""One kind of object, followed: list it, watch it from there, and list it again whenever the thread was lost.
+
+What others are told is the truth as the API server holds it, in order: each object new or changed, each one gone. A delete that
+a gap swallowed is found by comparing lists; an object put in another's place under its name is told as a delete and a new one; a
+list from a server that lags behind what we have seen is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Any, Generic, TypeVar
+
+from moorage.api.meta import ObjectMeta, Value
+from moorage.client.backoff import Backoff
+from moorage.client.listwatch import Event, Reader, Wire, is_older
+from moorage.client.resources import Resource
+from moorage.engine.facts import Fact, Gone, Seen
+from moorage.errors import ClusterError
+
+__all__ = ["Reflector"]
+
+T = TypeVar("T", bound=Value)
+
+_PAGE = 500
+#: A watch that is silent for so long may be dead: the connection is made anew, from where it stood.
+_IDLE_S = 40.0
+_UNSERVED_S = 60.0
+_SHORT_S = 1.0
+
+
+class Reflector(Generic[T]):
+    """Follows one resource and delivers facts. ``synced`` is set once all that exists was delivered."""
+
+    def __init__(
+        self,
+        resource: Resource[T],
+        wire: Wire,
+        deliver: Callable[[Fact], Awaitable[None]],
+        *,
+        clock: Callable[[], float],
+        rng: random.Random,
+        report: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.resource = resource
+        self.synced = asyncio.Event()
+        self._wire, self._deliver, self._clock, self._rng, self._report = wire, deliver, clock, rng, report
+        self._reader = Reader(resource, report)
+        self._backoff = Backoff(clock, rng)
+        self._known: dict[str, T] = {}
+        self._version = ""
+        self._must_list = True
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        while True:
+            try:
+                if self._must_list:
+                    await self._list()
+                await self._watch()
+            except ClusterError as error:
+                await self._recover(error)
+
+    async def _recover(self, error: ClusterError) -> None:
+        pause_s = self._backoff.pause(error.retry_after_s)
+        if error.status == 404 and self._must_list:
+            # A cluster that does not serve this kind has none of it; it may come with an upgrade.
+            self.synced.set()
+            pause_s = max(pause_s, _UNSERVED_S)
+        self._must_list = self._must_list or error.is_expired
+        self._report(f"{self.resource.plural}: {error}; {'listing' if self._must_list else 'watching'} again in {pause_s:.1f}s")
+        await asyncio.sleep(pause_s)
+
+    # -- lists -------------------------------------------------------------------------------------------------------------
+
+    async def _list(self) -> None:
+        fresh, version = await self._all_pages()
+        if is_older(version, self._version):
+            text = f"the list is of version {version}, older than {self._version} which was seen before"
+            raise ClusterError(text, 503, "BackInTime")
+        for key, old in list(self._known.items()):
+            new = fresh.get(key)
+            if new is None or _meta(new).uid != _meta(old).uid:
+                await self._gone(key, old)
+        for key, obj in fresh.items():
+            await self._seen(key, obj)
+        self._version = version
+        self._must_list = False
+        self.synced.set()
+
+    async def _all_pages(self) -> tuple[dict[str, T], str]:
+        params = self._params(limit=str(_PAGE))
+        fresh: dict[str, T] = {}
+        while True:
+            try:
+                page = self._reader.page(await self._wire.get(self.resource.path, params))
+            except ClusterError as error:
+                if not (error.is_expired and "continue" in params):
+                    raise
+                # The pages ran out of time: one answer with everything then, as it is now.
+                fresh.clear()
+                params = self._params()
+                continue
+            fresh.update((_key(obj), obj) for obj in page.objects)
+            if not page.more:
+                return fresh, page.version
+            params = {**params, "continue": page.more}
+
+    # -- watches -----------------------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        """Read events until the stream ends."""
+        began, events = self._clock(), 0
+        params = self._params(
+            watch="true",
+            allowWatchBookmarks="true",
+            resourceVersion=self._version,
+            timeoutSeconds=str(int(300 * (1.0 + self._rng.random()))),
+        )
+        async with self._wire.watch(self.resource.path, params, _IDLE_S) as lines:
+            async for line in lines:
+                await self._take(self._reader.event(line))
+                events += 1
+        if not events and self._clock() - began < _SHORT_S:
+            raise ClusterError("the watch ended at once, without an event")
+
+    async def _take(self, event: Event[T]) -> None:
+        obj = event.obj
+        if obj is not None:
+            key = _key(obj)
+            known = self._known.get(key)
+            if event.type == "DELETED":
+                if known is not None and not is_older(_meta(obj).resource_version, _meta(known).resource_version):
+                    await self._gone(key, obj if _meta(obj).uid == _meta(known).uid else known)
+            else:
+                if known is not None and _meta(known).uid != _meta(obj).uid:
+                    await self._gone(key, known)
+                await self._seen(key, obj)
+        if event.version and not is_older(event.version, self._version):
+            self._version = event.version
+
+    # -- facts -------------------------------------------------------------------------------------------------------------
+
+    async def _seen(self, key: str, obj: T) -> None:
+        known = self._known.get(key)
+        if known is not None:
+            was, now = _meta(known).resource_version, _meta(obj).resource_version
+            if was == now or is_older(now, was):
+                return
+        self._known[key] = obj
+        await self._deliver(Seen(obj))
+
+    async def _gone(self, key: str, obj: T) -> None:
+        self._known.pop(key, None)
+        await self._deliver(Gone(obj))
+
+    def _params(self, **params: str) -> dict[str, str]:
+        return {**params, "fieldSelector": self.resource.fields} if self.resource.fields else params
+
+
+def _meta(obj: Value) -> ObjectMeta:
+    metadata: ObjectMeta = _attribute(obj, "metadata")
+    return metadata
+
+
+def _attribute(obj: Any, name: str) -> Any:
+    return getattr(obj, name)
+
+
+def _key(obj: Value) -> str:
+    metadata = _meta(obj)
+    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name

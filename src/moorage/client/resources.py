@@ -1,0 +1,92 @@
+"""What a scheduler watches, and where the API server serves it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from moorage.api.core import Namespace, Node, Pod, ReplicationController, Service
+from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from moorage.api.meta import Value
+from moorage.api.storage import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttachment,
+)
+from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
+
+__all__ = ["WATCHED", "Resource", "resource_of"]
+
+T = TypeVar("T", bound=Value)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource(Generic[T]):
+    """A kind, the group and version it is served under, and its name in paths. ``fields`` narrows what is watched."""
+
+    type: type[T]
+    api_version: str
+    plural: str
+    namespaced: bool = True
+    fields: str = ""
+
+    @property
+    def kind(self) -> str:
+        return self.type.__name__
+
+    @property
+    def root(self) -> str:
+        return f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+
+    @property
+    def path(self) -> str:
+        """Where all of them are listed, over all namespaces."""
+        return f"{self.root}/{self.plural}"
+
+    def path_in(self, namespace: str) -> str:
+        """Where those of a namespace are listed and made; for what has no namespace, ``path``."""
+        return f"{self.root}/namespaces/{namespace}/{self.plural}" if self.namespaced else self.path
+
+    def path_of(self, namespace: str, name: str, subresource: str = "") -> str:
+        """Where one of them is found."""
+        one = f"{self.path_in(namespace)}/{name}"
+        return f"{one}/{subresource}" if subresource else one
+
+
+_STORAGE, _DEVICES = "storage.k8s.io/v1", "resource.k8s.io/v1"
+
+#: All that the built-in plugins look up. Pods that have ended hold nothing, so they are not watched.
+WATCHED: Final[tuple[Resource[Value], ...]] = (
+    Resource(Node, "v1", "nodes", namespaced=False),
+    Resource(Pod, "v1", "pods", fields="status.phase!=Succeeded,status.phase!=Failed"),
+    Resource(Namespace, "v1", "namespaces", namespaced=False),
+    Resource(Service, "v1", "services"),
+    Resource(ReplicationController, "v1", "replicationcontrollers"),
+    Resource(PersistentVolume, "v1", "persistentvolumes", namespaced=False),
+    Resource(PersistentVolumeClaim, "v1", "persistentvolumeclaims"),
+    Resource(ReplicaSet, "apps/v1", "replicasets"),
+    Resource(StatefulSet, "apps/v1", "statefulsets"),
+    Resource(PodDisruptionBudget, "policy/v1", "poddisruptionbudgets"),
+    Resource(StorageClass, _STORAGE, "storageclasses", namespaced=False),
+    Resource(CSINode, _STORAGE, "csinodes", namespaced=False),
+    Resource(CSIDriver, _STORAGE, "csidrivers", namespaced=False),
+    Resource(CSIStorageCapacity, _STORAGE, "csistoragecapacities"),
+    Resource(VolumeAttachment, _STORAGE, "volumeattachments", namespaced=False),
+    Resource(ResourceClaim, _DEVICES, "resourceclaims"),
+    Resource(ResourceSlice, _DEVICES, "resourceslices", namespaced=False),
+    Resource(DeviceClass, _DEVICES, "deviceclasses", namespaced=False),
+)
+
+_BY_TYPE = {resource.type: resource for resource in WATCHED}
+
+
+def resource_of(kind: type[Value]) -> Resource[Value]:
+    """Return where objects of a kind are served.
+
+    Raises  KeyError for kinds that are not watched
+    """
+    return _BY_TYPE[kind]

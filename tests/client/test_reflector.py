@@ -1,0 +1,459 @@
+"""Following one kind: over a server that is honest, slow, forgetful, behind its time or gone, in virtual time."""
+
+import asyncio
+import json
+import random
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moorage.api.core import Node
+from moorage.client.reflector import Reflector
+from moorage.client.resources import WATCHED, Resource, resource_of
+from moorage.engine.facts import Gone
+from moorage.errors import ClusterError
+from moorage.testing.virtual_time import run_virtually
+
+NODES = Resource(Node, "v1", "nodes", namespaced=False)
+
+
+class Server:
+    """Nodes with a history of ``window`` events; every list and watch can be made to go wrong."""
+
+    def __init__(self, window=1000):
+        self.rev = 100
+        self.objects, self.events, self.window = {}, [], window
+        self.lists, self.watches, self.params = 0, 0, []
+        self.streams = []
+        self.list_faults, self.watch_faults = [], []
+        self.frozen = None
+
+    def put(self, name, uid=None, **labels):
+        self.rev += 1
+        uid = uid or (self.objects.get(name) or {"metadata": {"uid": f"{name}-uid"}})["metadata"]["uid"]
+        kind = "MODIFIED" if name in self.objects else "ADDED"
+        self.objects[name] = {"metadata": {"name": name, "uid": uid, "resourceVersion": str(self.rev), "labels": labels}}
+        self._emit(kind, self.objects[name])
+
+    def remove(self, name):
+        self.rev += 1
+        last = self.objects.pop(name)
+        self._emit("DELETED", {"metadata": {**last["metadata"], "resourceVersion": str(self.rev)}})
+
+    def _emit(self, kind, obj):
+        self.events.append((self.rev, {"type": kind, "object": obj}))
+        for stream in self.streams:
+            stream.put_nowait(json.dumps(self.events[-1][1]).encode())
+
+    def send(self, line):
+        for stream in self.streams:
+            stream.put_nowait(line)
+
+    def cut(self):
+        self.send(None)
+
+    async def get(self, path, params):
+        assert path == "/api/v1/nodes"
+        self.lists += 1
+        self.params.append(dict(params))
+        await asyncio.sleep(0.01)
+        if self.list_faults:
+            raise self.list_faults.pop(0)
+        rev, objects = self.frozen or (self.rev, list(self.objects.values()))
+        start = int(params.get("continue", "0"))
+        limit = int(params.get("limit", "1000000"))
+        more = str(start + limit) if start + limit < len(objects) else ""
+        return json.dumps(
+            {"metadata": {"resourceVersion": str(rev), "continue": more}, "items": objects[start : start + limit]}
+        ).encode()
+
+    @asynccontextmanager
+    async def watch(self, path, params, idle_s):
+        self.watches += 1
+        self.params.append(dict(params))
+        await asyncio.sleep(0.01)
+        if self.watch_faults:
+            raise self.watch_faults.pop(0)
+        since = int(params["resourceVersion"])
+        if self.events and since < self.rev - self.window:
+            raise ClusterError("too old resource version", 410, "Expired")
+        stream = asyncio.Queue()
+        for rev, event in self.events:
+            if rev > since:
+                stream.put_nowait(json.dumps(event).encode())
+        self.streams.append(stream)
+        try:
+            yield self._lines(stream, idle_s)
+        finally:
+            if stream in self.streams:
+                self.streams.remove(stream)
+
+    @staticmethod
+    async def _lines(stream, idle_s):
+        while True:
+            try:
+                line = await asyncio.wait_for(stream.get(), idle_s)
+            except TimeoutError:
+                return
+            if line is None:
+                return
+            yield line
+
+
+class Follower:
+    """What a listener believes."""
+
+    def __init__(self):
+        self.facts, self.view = [], {}
+
+    async def deliver(self, fact):
+        name = fact.obj.metadata.name
+        self.facts.append((type(fact).__name__, name, fact.obj.metadata.uid))
+        if isinstance(fact, Gone):
+            assert name in self.view
+            del self.view[name]
+        else:
+            old = self.view.get(name)
+            assert old is None or old.metadata.uid == fact.obj.metadata.uid
+            assert old is None or int(old.metadata.resource_version) < int(fact.obj.metadata.resource_version)
+            self.view[name] = fact.obj
+
+
+@asynccontextmanager
+async def following(server):
+    follower, reports = Follower(), []
+    clock = asyncio.get_running_loop().time
+    reflector = Reflector(NODES, server, follower.deliver, clock=clock, rng=random.Random(7), report=reports.append)
+    follower.reports, follower.synced = reports, reflector.synced
+    task = asyncio.create_task(reflector.run())
+    try:
+        yield follower
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def agrees(server, follower):
+    held = {name: obj["metadata"]["resourceVersion"] for name, obj in server.objects.items()}
+    return held == {name: obj.metadata.resource_version for name, obj in follower.view.items()}
+
+
+def test_a_list_then_a_watch_from_there():
+    async def main():
+        server = Server()
+        server.put("a")
+        async with following(server) as follower:
+            await follower.synced.wait()
+            server.put("b")
+            server.put("a", x="1")
+            server.remove("b")
+            await asyncio.sleep(1)
+            return server, follower
+
+    server, follower = run_virtually(main())
+    assert [(kind, name) for kind, name, _ in follower.facts] == [
+        ("Seen", "a"), ("Seen", "b"), ("Seen", "a"), ("Gone", "b"),
+    ]  # fmt: skip
+    assert (server.lists, server.watches) == (1, 1)
+    assert server.params[1]["resourceVersion"] == "101"
+    assert 300 <= int(server.params[1]["timeoutSeconds"]) <= 600
+
+
+def test_lists_come_in_pages_and_start_over_when_the_pages_expire():
+    async def main():
+        server = Server()
+        for number in range(1200):
+            server.put(f"n{number}")
+        async with following(server) as follower:
+            await follower.synced.wait()
+            first = (server.lists, len(follower.view))
+        server.lists = 0
+        server.list_faults = []
+        original, calls = server.get, 0
+
+        async def get(path, params):
+            nonlocal calls
+            calls += 1
+            if calls == 2:
+                raise ClusterError("the continue token has expired", 410, "Expired")
+            return await original(path, params)
+
+        server.get = get
+        async with following(server) as follower:
+            await follower.synced.wait()
+            return first, (calls, len(follower.view)), server.params[-2:]
+
+    first, second, params = run_virtually(main())
+    assert first == (3, 1200)
+    assert second == (3, 1200)
+    assert "limit" not in params[0]
+    assert "continue" not in params[0]
+
+
+def test_a_stream_that_ends_goes_on_where_it_was():
+    async def main():
+        server = Server()
+        async with following(server) as follower:
+            for number in range(5):
+                await asyncio.sleep(3)
+                server.put(f"n{number}")
+                await asyncio.sleep(0.001)
+                server.cut()
+                server.put(f"m{number}")
+            await asyncio.sleep(60)
+            return server, follower
+
+    server, follower = run_virtually(main())
+    assert agrees(server, follower)
+    assert server.lists == 1
+    assert len(follower.facts) == 10
+
+
+def test_bookmarks_move_the_place_to_go_on_from():
+    async def main():
+        server = Server(window=5)
+        server.put("a")
+        async with following(server) as follower:
+            await asyncio.sleep(1)
+            server.rev += 50
+            server.send(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"151"}}}')
+            await asyncio.sleep(1)
+            server.cut()
+            await asyncio.sleep(30)
+            return server, follower
+
+    server, _ = run_virtually(main())
+    assert server.lists == 1
+    assert server.params[-1]["resourceVersion"] == "151"
+
+
+EXPIRED = {"as a status": None, "as an event": b'{"type":"ERROR","object":{"code":410,"reason":"Expired","message":"too old"}}'}
+
+
+@pytest.mark.parametrize("line", EXPIRED.values(), ids=EXPIRED)
+def test_a_version_that_is_no_longer_kept_means_to_list_again_and_lost_deletes_are_found(line):
+    async def main():
+        server = Server(window=1)
+        for name in "abc":
+            server.put(name)
+        async with following(server) as follower:
+            await asyncio.sleep(5)
+            streams, server.streams = server.streams, []
+            server.remove("a")
+            server.put("b", x="1")
+            server.remove("c")
+            server.put("c", uid="another")
+            for stream in streams:
+                stream.put_nowait(line)
+            server.streams = streams
+            await asyncio.sleep(60)
+            return server, follower
+
+    server, follower = run_virtually(main())
+    assert agrees(server, follower)
+    assert server.lists == 2
+    assert follower.facts[3:] == [
+        ("Gone", "a", "a-uid"), ("Gone", "c", "c-uid"), ("Seen", "b", "b-uid"), ("Seen", "c", "another"),
+    ]  # fmt: skip
+
+
+def test_another_object_under_the_same_name_is_told_as_gone_and_new():
+    async def main():
+        server = Server()
+        server.put("a")
+        async with following(server) as follower:
+            await asyncio.sleep(1)
+            server.put("a", uid="second")
+            await asyncio.sleep(1)
+            return follower.facts
+
+    assert run_virtually(main()) == [("Seen", "a", "a-uid"), ("Gone", "a", "a-uid"), ("Seen", "a", "second")]
+
+
+def test_a_list_from_a_server_that_lags_is_refused():
+    async def main():
+        server = Server(window=0)
+        server.put("a")
+        old = (server.rev, list(server.objects.values()))
+        async with following(server) as follower:
+            await asyncio.sleep(1)
+            server.put("b")
+            await asyncio.sleep(1)
+            server.frozen = old
+            server.send(b'{"type":"ERROR","object":{"code":410}}')
+            await asyncio.sleep(20)
+            during = set(follower.view)
+            server.frozen = None
+            await asyncio.sleep(60)
+            return during, server, follower
+
+    during, server, follower = run_virtually(main())
+    assert during == {"a", "b"}
+    assert agrees(server, follower)
+    assert any("older than" in line for line in follower.reports)
+
+
+def test_events_that_come_twice_or_late_change_nothing():
+    async def main():
+        server = Server()
+        async with following(server) as follower:
+            await asyncio.sleep(1)
+            server.put("a")
+            first = json.dumps(server.events[-1][1]).encode()
+            server.put("a", x="1")
+            server.send(first)
+            server.send(json.dumps(server.events[-1][1]).encode())
+            server.send(json.dumps({"type": "DELETED", "object": server.events[0][1]["object"]}).encode())
+            await asyncio.sleep(1)
+            return server, follower
+
+    server, follower = run_virtually(main())
+    assert len(follower.facts) == 2
+    assert agrees(server, follower)
+
+
+LINES = {
+    "cut in the middle": b'{"type":"ADDED","object":{"metad',
+    "not JSON": b"<html>",
+    "no event": b"[]",
+    "not UTF-8": b'{"type":"ADDED","object":{"metadata":{"name":"\xff"}}}',
+    "an object that makes no sense": b'{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"500"},"spec":7}}',
+    "nulls": b'{"type":"MODIFIED","object":{"metadata":{"name":null,"resourceVersion":"101"},"spec":null}}',
+}
+
+
+@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
+def test_a_bad_line_is_survived(line):
+    async def main():
+        server = Server()
+        server.put("a")
+        async with following(server) as follower:
+            await asyncio.sleep(1)
+            server.send(line)
+            await asyncio.sleep(60)
+            server.rev = 600
+            server.put("b")
+            await asyncio.sleep(60)
+            follower.view.pop("", None)
+            return agrees(server, follower)
+
+    assert run_virtually(main())
+
+
+def test_an_object_that_makes_no_sense_is_left_out_of_a_list():
+    async def main():
+        server = Server()
+        server.put("a")
+        server.objects["bad"] = {"metadata": {"name": "bad"}, "spec": {"taints": 7}}
+        async with following(server) as follower:
+            await follower.synced.wait()
+            return set(follower.view), follower.reports
+
+    view, reports = run_virtually(main())
+    assert view == {"a"}
+    assert "Node bad: spec.taints" in reports[0]
+
+
+def test_a_silent_watch_is_made_anew():
+    async def main():
+        server = Server()
+        async with following(server):
+            await asyncio.sleep(200)
+            return server
+
+    server = run_virtually(main())
+    assert 4 <= server.watches <= 6
+    assert server.lists == 1
+
+
+def test_a_server_in_trouble_is_asked_less_and_less_and_never_more_often_than_it_wants():
+    async def main():
+        server = Server()
+        server.list_faults = [ClusterError("refused") for _ in range(20)]
+        async with following(server):
+            await asyncio.sleep(120)
+            asked = server.lists
+        server = Server()
+        server.list_faults = [ClusterError("busy", 429, retry_after_s=50.0) for _ in range(20)]
+        async with following(server):
+            await asyncio.sleep(120)
+            return asked, server.lists
+
+    refused, busy = run_virtually(main())
+    assert 5 <= refused <= 10
+    assert busy == 3
+
+
+def test_a_kind_that_is_not_served_holds_nobody_up():
+    async def main():
+        server = Server()
+        server.list_faults = [ClusterError("not found", 404, "NotFound")]
+        async with following(server) as follower:
+            await asyncio.sleep(1)
+            synced = follower.synced.is_set()
+            server.put("a")
+            await asyncio.sleep(120)
+            return synced, agrees(server, follower)
+
+    assert run_virtually(main()) == (True, True)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.sampled_from("abcd")),
+        st.tuples(st.just("remove"), st.sampled_from("abcd")),
+        st.tuples(st.just("replace"), st.sampled_from("abcd")),
+        st.tuples(st.sampled_from(["cut", "expire", "garbage", "deaf", "wait", "refuse"]), st.just("")),
+    ),
+    max_size=25,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(STEPS, st.sampled_from([1, 3, 1000]))
+def test_whatever_happens_the_view_agrees_in_the_end(steps, window):
+    async def main():
+        server = Server(window=window)
+        async with following(server) as follower:
+            for step, name in steps:
+                play(server, step, name)
+                await asyncio.sleep(2 if step == "wait" else 0.02)
+            server.cut()
+            await asyncio.sleep(200)
+            assert agrees(server, follower)
+
+    run_virtually(main())
+
+
+def play(server, step, name):
+    if step == "put":
+        server.put(name, x=str(server.rev))
+    elif step == "remove" and name in server.objects:
+        server.remove(name)
+    elif step == "replace" and name in server.objects:
+        server.put(name, uid=f"{name}-{server.rev}")
+    elif step == "cut":
+        server.cut()
+    elif step == "expire":
+        server.send(b'{"type":"ERROR","object":{"code":410,"reason":"Gone"}}')
+    elif step == "garbage":
+        server.send(b'{"ty')
+    elif step == "deaf":
+        server.streams.clear()
+    elif step == "refuse":
+        server.watch_faults.append(ClusterError("refused"))
+        server.list_faults.append(ClusterError("refused"))
+
+
+def test_every_watched_kind_has_its_place():
+    paths = [resource.path for resource in WATCHED]
+    assert len(set(paths)) == len(paths)
+    assert resource_of(Node).path == "/api/v1/nodes"
+    by_plural = {resource.plural: resource for resource in WATCHED}
+    assert (
+        by_plural["resourceclaims"].path_of("ns", "x", "status")
+        == "/apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/x/status"
+    )
+    assert by_plural["nodes"].path_of("", "n1") == "/api/v1/nodes/n1"

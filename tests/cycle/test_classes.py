@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.api.core import Service
 from moorage.cycle.cycle import Cycle
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, points_of
@@ -110,48 +112,87 @@ template = st.fixed_dictionaries(
     },
     optional={
         "affinity": affinity,
-        "topologySpreadConstraints": st.lists(spread, max_size=1),
+        "topologySpreadConstraints": st.lists(spread, max_size=2),
         "tolerations": st.just([{"operator": "Exists"}]),
         "nodeSelector": st.sampled_from([{"disk": "ssd"}, {}]),
     },
 )
 step = st.one_of(
-    st.tuples(st.just("pod"), st.integers(0, 3)),
-    st.tuples(st.just("pod"), st.integers(0, 3)),
-    st.tuples(st.just("pod"), st.integers(0, 3)),
+    *[st.tuples(st.just("pod"), st.integers(0, 3))] * 4,
     st.tuples(st.just("remove"), st.integers(0, 50)),
+    st.tuples(st.just("forget"), st.integers(0, 50)),
+    st.tuples(st.just("relabel"), st.integers(0, 50)),
     st.tuples(st.just("node"), node),
     st.tuples(st.just("drop"), st.integers(0, 7)),
+    st.tuples(st.just("service"), st.sampled_from(["x", "y"])),
 )
 
 
-@settings(max_examples=60, deadline=None)
+class History:
+    """A cluster to which things happen, and pods of four kinds that are decided in two ways."""
+
+    def __init__(self, nodes, templates):
+        self.profile = default_profile()
+        self.cluster = a_cluster(nodes)
+        self.templates = templates
+        self.quick = Cycle(seed=1)
+        self.plain = Cycle(seed=1, by_class=False)
+        self.scored = Cycle(seed=1, by_class=False, always_score=True)
+        self.placed = []
+        self.number = 0
+
+    def node(self, node):
+        self.cluster.set_node(node)
+
+    def drop(self, at):
+        self.cluster.remove_node(f"n{at}")
+
+    def remove(self, at):
+        if self.placed:
+            self.cluster.remove_pod(self.placed.pop(at % len(self.placed)).uid)
+
+    def forget(self, at):
+        """The binding failed."""
+        if self.placed and self.cluster.forget(self.placed[at % len(self.placed)].uid) is not None:
+            del self.placed[at % len(self.placed)]
+
+    def relabel(self, at):
+        """A placed pod is confirmed with other labels."""
+        if self.placed:
+            old = self.placed[at % len(self.placed)]
+            new = a_pod(old.name, {"app": "xy"[at % 2]}, nodeName=self.cluster.node_of(old.uid))
+            self.placed[at % len(self.placed)] = new
+            self.cluster.place(new, new.spec.node_name)
+
+    def service(self, app):
+        """Pods of the app are spread by default from now on."""
+        whole = {"metadata": {"name": app, "namespace": "default"}, "spec": {"selector": {"app": app}}}
+        self.cluster.set_object(msgspec.convert(whole, Service))
+
+    def pod(self, kind):
+        spec, app = self.templates[kind]
+        self.number += 1
+        pod = a_pod(f"p{self.number}", {"app": app}, **spec)
+        snapshot = self.cluster.snapshot
+        one, two = self.quick.decide(self.profile, pod, snapshot), self.plain.decide(self.profile, pod, snapshot)
+        assert (one.node, one.feasible, one.message) == (two.node, two.feasible, two.message)
+        if one.node is not None:
+            scores = self.scored.decide(self.profile, pod, snapshot).scores
+            assert snapshot.table.row_of[one.node] in scores.best()
+            self.cluster.assume(pod, one.node)
+            self.placed.append(pod)
+
+
+@settings(max_examples=80, deadline=None)
 @given(
     nodes=st.lists(node, min_size=1, max_size=8, unique_by=lambda n: n.name),
     templates=st.lists(st.tuples(template, st.sampled_from(["x", "y"])), min_size=4, max_size=4),
     steps=st.lists(step, min_size=5, max_size=40),
 )
 def test_decisions_by_class_are_those_of_the_long_way(nodes, templates, steps):
-    profile = default_profile()
-    cluster = a_cluster(nodes)
-    quick, plain = Cycle(seed=1), Cycle(seed=1, by_class=False)
-    placed = []
-    for at, (what, arg) in enumerate(steps):
-        if what == "node":
-            cluster.set_node(arg)
-        elif what == "drop":
-            cluster.remove_node(f"n{arg}")
-        elif what == "remove" and placed:
-            cluster.remove_pod(placed.pop(arg % len(placed)))
-        elif what == "pod":
-            spec, app = templates[arg]
-            pod = a_pod(f"p{at}", {"app": app}, **spec)
-            one = quick.decide(profile, pod, cluster.snapshot)
-            two = plain.decide(profile, pod, cluster.snapshot)
-            assert (one.node, one.feasible, one.message) == (two.node, two.feasible, two.message)
-            if one.node is not None:
-                cluster.assume(pod, one.node)
-                placed.append(pod.uid)
+    history = History(nodes, templates)
+    for what, arg in steps:
+        getattr(history, what)(arg)
 
 
 def test_a_known_class_is_not_judged_again():

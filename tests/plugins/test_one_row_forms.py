@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.framework.profile import Step, one_row_step
+from moorage.framework.profile import Step, other_form
 from moorage.framework.verdicts import SKIP
 from moorage.plugins.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocation,
@@ -79,4 +79,4 @@ def test_who_overrides_the_columns_alone_has_no_form_for_one_node(method, expect
             return super().filter(wants, nodes)
 
     plugin = Stricter()
-    assert (one_row_step(Step("Stricter", plugin, getattr(plugin, method)), method) is not None) is expected
+    assert (other_form(Step("Stricter", plugin, getattr(plugin, method)), method, f"{method}_node") is not None) is expected

@@ -18,11 +18,12 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.cycle.attempt import Nominated, contenders, judge_with_nominated
+from moorage.cycle.by_domain import ByDomain, Scoring
 from moorage.cycle.kept_scores import KeptScores
 from moorage.cycle.signing import Signer
 from moorage.cycle.ties import draw, ring_position
 from moorage.framework.points import Depends
-from moorage.framework.profile import Profile, Step, one_row_step
+from moorage.framework.profile import Profile, Step, other_form
 from moorage.framework.running import PreFiltered, ask, check_range, normalized, refused_rows, scored
 from moorage.framework.verdicts import SKIP, Hold, Narrow
 from moorage.state.cluster import Snapshot
@@ -58,6 +59,7 @@ class ClassCache:
         # Whoever judges node by node and must always be asked is asked once, the long way.
         self._pays = not any(step.one_by_one and name in always_asked for name, step in steps.items())
         self._signer = Signer(steps.values(), always_asked)
+        self._by_domain = ByDomain(profile)
 
     def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
         """Return the decision, or None if it has to be made the long way: nothing fits, or a plugin wants a closer look."""
@@ -69,7 +71,7 @@ class ClassCache:
             return None
         known = self._classes.pop(key, None)
         if known is None or not known.refresh(pod, snapshot):
-            known = _PodClass(self._profile, asked, pod, snapshot)
+            known = _PodClass(self._profile, asked, self._by_domain, pod, snapshot)
             if len(self._classes) >= self._capacity:
                 del self._classes[next(iter(self._classes))]
         self._classes[key] = known
@@ -90,8 +92,9 @@ def depends_of(step: Step) -> Depends:
 class _PodClass:
     """What is kept for one class. Arrays have one entry a row of the table."""
 
-    def __init__(self, profile: Profile, asked: frozenset[str], pod: PodInfo, snapshot: Snapshot) -> None:
+    def __init__(self, profile: Profile, asked: frozenset[str], by_domain: ByDomain, pod: PodInfo, snapshot: Snapshot) -> None:
         self._profile = profile
+        self._by_domain = by_domain
         self._asked = asked
         self._states: dict[str, Any] = {}
         self._skipped: set[str] = set()
@@ -105,17 +108,17 @@ class _PodClass:
                 self._pre_filter(step, pod, snapshot)
         kept = [s for s in profile.at("filter") if s.name not in asked and s.name not in self._skipped]
         self._row_filters = [s for s in kept if depends_of(s) is Depends.ROW]
-        self._one_row = [one_row_step(s, "filter") for s in self._row_filters]
+        self._one_row = [other_form(s, "filter", "filter_node") for s in self._row_filters]
         self._refuse(self._nodes_allow, (s for s in kept if depends_of(s) is Depends.NODES), pod, view)
         self.allowed: BoolArray = self._nodes_allow.copy()
         self._refuse(self.allowed, self._row_filters, pod, view)
         self._scores = KeptScores(profile, asked, self._states, pod, view, self.allowed)
         self._count = int(np.count_nonzero(self.allowed))
         self._rows: npt.NDArray[np.intp] | None = None
-        self._asked_pre_filters = [s for s in profile.at("preFilter") if s.name in asked]
-        self._asked_filters = [s for s in profile.at("filter") if s.name in asked]
-        self._asked_pre_scores = [s for s in profile.at("preScore") if s.name in asked]
-        self._asked_scores = [s for s in profile.at("score") if s.name in asked]
+        self._asked_pre_filters = tuple(s for s in profile.at("preFilter") if s.name in asked)
+        self._asked_filters = tuple(s for s in profile.at("filter") if s.name in asked)
+        self._asked_pre_scores = tuple(s for s in profile.at("preScore") if s.name in asked)
+        self._asked_scores = tuple(s for s in profile.at("score") if s.name in asked)
 
     def _pre_filter(self, step: Step, pod: PodInfo, snapshot: Snapshot) -> None:
         answer = ask(step, "preFilter", pod, snapshot)
@@ -190,6 +193,28 @@ class _PodClass:
         found, narrowed = self._found(pod, snapshot)
         if found is None:
             return None
+        if narrowed is None and not nominated:
+            quick = self._decide_by_domain(pod, snapshot, found, seed)
+            if quick is not None:
+                return quick if quick.feasible else None
+        return self._decide_by_row(pod, snapshot, found, narrowed, nominated, seed)
+
+    def _decide_by_domain(self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, seed: int) -> Quick | None:
+        """Decide without a look at rows one by one; None if some rule has to see them. Nothing feasible: 0 rows."""
+        in_ring = self._scores.in_ring
+        if in_ring is None:
+            return None
+        closed = self._by_domain.closed(self._asked_filters, found, pod, snapshot.nodes)
+        if closed is None:
+            return None
+        scoring = Scoring(self._asked_pre_scores, self._asked_scores, found, pod)
+        pick = self._by_domain.pick(in_ring, closed, scoring, snapshot, ring_position(pod.uid, seed))
+        return None if pick is None else Quick(pick.row, pick.feasible, found)
+
+    def _decide_by_row(
+        self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, narrowed: BoolArray | None, nominated: Nominated,
+        seed: int,
+    ) -> Quick | None:  # fmt: skip
         feasible = self._feasible(pod, snapshot, found, narrowed, nominated)
         count = self._count if feasible is None else int(np.count_nonzero(feasible))
         if count == 0:
@@ -198,9 +223,6 @@ class _PodClass:
             return Quick(int((self.allowed if feasible is None else feasible).argmax()), 1, found)
         rows = self._allowed_rows if feasible is None else np.flatnonzero(feasible)
         extra = self._asked_scores_of(pod, snapshot, found, rows)
-        row = self._scores.first_best(ring_position(pod.uid, seed)) if extra is None and feasible is None else None
-        if row is not None:
-            return Quick(row, count, found)
         totals = self._scores.totals(rows, pod) if extra is None else self._scores.totals(rows, pod) + extra
         if not self._scores.is_sound():
             return None

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.framework.points import Depends
-from moorage.framework.profile import Profile, Step, one_row_step
+from moorage.framework.profile import Profile, Step, other_form
 from moorage.framework.running import MAX_SCORE, ask, normalized, scored
 from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
@@ -21,10 +21,10 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["KeptScores"]
+__all__ = ["REFUSED", "KeptScores"]
 
-#: Stands in for the total of a refused row: below any total.
-REFUSED = -1
+#: Stands in for the total of a refused row: below any total, whatever is added to it.
+REFUSED = -(1 << 62)
 
 
 class KeptScores:
@@ -57,7 +57,7 @@ class KeptScores:
         self._on_pods = [s for s in steps if getattr(s.plugin, "depends", None) is not Depends.NODES]
         self._must_sum_up = any(s in self._scaling for s in self._on_pods)
         self._raw = {s.name: scored(s, self._state(s, pod), view).astype(np.int64) for s in steps}
-        self._one_row = [(s, one_row_step(s, "score"), self._weight(s), self._raw[s.name]) for s in self._on_pods]
+        self._one_row = [(s, other_form(s, "score", "score_node"), self._weight(s), self._raw[s.name]) for s in self._on_pods]
         self._sum_up(pod)
 
     def is_sound(self) -> bool:
@@ -102,14 +102,10 @@ class KeptScores:
             totals = totals + self._scaled(step, self._raw[step.name][rows], pod) * self._weight(step)
         return totals
 
-    def first_best(self, start: np.uint64) -> int | None:
-        """Return the best allowed row, the first at or after ``start`` on the ring where several are.
-
-        None if totals hang on which rows are feasible: then use ``totals``.
-        """
-        if self._varying:
-            return None
-        return self._ring.first_best(self._in_ring, start)
+    @property
+    def in_ring(self) -> IntArray | None:
+        """The totals in ring order, ``REFUSED`` where a row is; None if they hang on which rows are feasible."""
+        return None if self._varying else self._in_ring
 
     # -- changes ------------------------------------------------------------------------------------------------------
 

@@ -41,8 +41,11 @@ Optional besides: ``wakes_on()`` yields the events after which a pod that the pl
 share verdicts (without it, or when it returns None: every pod is asked about); ``signs_by``, next to it, names the kinds of
 objects that decide what is signed beside the pod's shape, its namespace, labels, owners, spec and status (often none: ``()``;
 without it every pod is signed anew); ``depends`` says what else its answers hang on; ``attach(handle)`` is called once before
-the first pod, with the means to reach the running scheduler. A rule over columns may have the form for one node beside it,
-with the same answers: what changed since the last pod is mostly a single row, which is then judged without arrays.
+the first pod, with the means to reach the running scheduler. A rule may have other forms beside that over columns, with
+the same answers. The form for one node: what changed since the last pod is mostly a single row, judged without arrays. And
+where its answers hang on topology domains, ``closed_domains(state, nodes)`` yields label keys with a mask of which of their
+values are refused (shape (values,), id 0 for nodes without the label), and ``domain_scores(state, nodes)`` returns a key and
+the raw score of each value, or None if rows of one domain differ; ``normalize`` then sees each score once.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from moorage.framework.verdicts import Hold, Reject
 from moorage.state.columns import IntArray
 from moorage.state.view import NodeView
 
-__all__ = ["Profile", "Step", "Timer", "make_profile", "one_row_step"]
+__all__ = ["Profile", "Step", "Timer", "make_profile", "other_form"]
 
 #: ``timer(point, plugin, seconds)`` is told how long each call took.
 Timer = Callable[[str, str, float], None]
@@ -61,12 +61,12 @@ class Profile:
         return replace(self, steps=steps)
 
 
-def one_row_step(step: Step, method: str) -> Step | None:
-    """Return a step for the form that a plugin's ``method`` over columns has for one node.
+def other_form(step: Step, method: str, name: str) -> Step | None:
+    """Return a step for ``name``, another form of a plugin's ``method`` that gives the same answers.
 
-    None if it has none, or overrides just the former.
+    None if it has none, or overrides just the latter.
     """
-    plugin, name = step.plugin, f"{method}_node"
+    plugin = step.plugin
     for cls in type(plugin).__mro__:
         if name in cls.__dict__:
             return Step(step.name, plugin, getattr(plugin, name))

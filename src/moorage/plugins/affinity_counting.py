@@ -12,7 +12,7 @@ Source  kube-scheduler 1.36, plugins/interpodaffinity/filtering.go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -83,6 +83,17 @@ class Neighbours:
         for key, counts in self.wanted.items():
             near &= (counts > 0).take(domain_ids(nodes, key))
         return near
+
+    def closed(self) -> Iterator[tuple[str, BoolArray]]:
+        """Yield topology keys with which of their domains are closed, shape (values,); id 0 stands for nodes without."""
+        none_yet = self.first_of_its_kind and not any(counts.any() for counts in self.wanted.values())
+        for key, counts in self.wanted.items():
+            closed = np.zeros(len(counts), dtype=bool) if none_yet else counts == 0
+            closed[0] = True
+            yield key, closed
+        for counts_by_key in (self.refused, self.refusing):
+            for key, counts in counts_by_key.items():
+                yield key, counts > 0
 
     def shifted(self, other: PodInfo, pod: PodInfo, node: NodeInfo, by: int) -> Neighbours:
         """Return the state with ``other`` come to (+1) or gone from (-1) a node."""

@@ -29,7 +29,7 @@ from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.affinity_counting import Neighbours, ResolvedTerm, count_neighbours, matches_all, resolved
 from moorage.plugins.affinity_scoring import Pulls, normalize_pulls, score_pulls, weigh_neighbours
 from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
+from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import MatchTerm
 from moorage.state.domains import domain_ids
 from moorage.state.pod_info import AffinityTerm, PodInfo
@@ -95,6 +95,9 @@ class InterPodAffinity:
     def filter(self, state: Neighbours, nodes: NodeView) -> Iterator[Reject]:
         return refusals(state, nodes)
 
+    def closed_domains(self, state: Neighbours, nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+        return state.closed()
+
     # -- score --------------------------------------------------------------------------------------------------------
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Pulls | Skip:
@@ -105,6 +108,9 @@ class InterPodAffinity:
 
     def score(self, pulls: Pulls, nodes: NodeView) -> IntArray:
         return score_pulls(pulls, nodes)
+
+    def domain_scores(self, pulls: Pulls, nodes: NodeView) -> tuple[str, IntArray] | None:
+        return next(iter(pulls.items())) if len(pulls) == 1 else None
 
     def normalize(self, pulls: Pulls, scores: IntArray) -> IntArray:
         return normalize_pulls(scores)

@@ -33,9 +33,16 @@ from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.default_selector import controller_of, default_selector
 from moorage.plugins.spread_counting import Spread, count_spreads
-from moorage.plugins.spread_scoring import HOSTNAME, SpreadPreference, normalize_spread, prefer_spread, score_spread
+from moorage.plugins.spread_scoring import (
+    HOSTNAME,
+    SpreadPreference,
+    normalize_spread,
+    prefer_spread,
+    score_domains,
+    score_spread,
+)
 from moorage.state.cluster import Snapshot
-from moorage.state.columns import IntArray
+from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import required_node_affinity
 from moorage.state.pod_info import PodInfo
 from moorage.state.spread_constraint import SpreadConstraint, compile_spread_constraint
@@ -174,6 +181,12 @@ class PodTopologySpread:
         if skewed.any():
             yield Reject(skewed, REASON)
 
+    def closed_domains(self, spreads: tuple[Spread, ...], nodes: NodeView) -> Iterator[tuple[str, BoolArray]]:
+        for spread in spreads:
+            closed = spread.crowded()
+            closed[0] = True
+            yield spread.constraint.topology_key, closed
+
     # -- score --------------------------------------------------------------------------------------------------------
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> SpreadPreference | Skip:
@@ -186,6 +199,9 @@ class PodTopologySpread:
 
     def score(self, preference: SpreadPreference, nodes: NodeView) -> IntArray:
         return score_spread(preference, nodes)
+
+    def domain_scores(self, preference: SpreadPreference, nodes: NodeView) -> tuple[str, IntArray] | None:
+        return score_domains(preference)
 
     def normalize(self, preference: SpreadPreference, scores: IntArray) -> IntArray:
         return normalize_spread(scores)

@@ -25,7 +25,16 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.spread_constraint import SpreadConstraint
 from moorage.state.view import NodeView
 
-__all__ = ["HOSTNAME", "SET_ASIDE", "SpreadPreference", "Weighed", "normalize_spread", "prefer_spread", "score_spread"]
+__all__ = [
+    "HOSTNAME",
+    "SET_ASIDE",
+    "SpreadPreference",
+    "Weighed",
+    "normalize_spread",
+    "prefer_spread",
+    "score_domains",
+    "score_spread",
+]
 
 HOSTNAME = "kubernetes.io/hostname"
 #: The raw score of a node that is set aside; all others are 0 or more.
@@ -115,6 +124,16 @@ def score_spread(preference: SpreadPreference, nodes: NodeView) -> IntArray:
     scores = _rounded(costs[0] if len(costs) == 1 else sum(costs, start=np.zeros(len(nodes))))
     labelled = rows_with_labels(nodes, [one.topology_key for one in preference.weighed]) if preference.all_labels else None
     return scores if labelled is None else np.where(labelled, scores, SET_ASIDE)
+
+
+def score_domains(preference: SpreadPreference) -> tuple[str, IntArray] | None:
+    """Return the topology key and the raw score of each of its domains; None if rows of one domain differ."""
+    if len(preference.weighed) != 1 or preference.weighed[0].costs is None:
+        return None
+    scores = _rounded(preference.weighed[0].costs)
+    if preference.all_labels:
+        scores[0] = SET_ASIDE
+    return preference.weighed[0].topology_key, scores
 
 
 def _costs(one: Weighed, nodes: NodeView) -> _Floats:

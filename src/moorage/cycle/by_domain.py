@@ -1,0 +1,132 @@
+"""Rules that hang on topology domains, asked for each pod but answered once a domain instead of once a node.
+
+Spread and affinity look at pods all over the cluster, so no class can keep their verdicts. But they judge domains: which values
+of a node label are closed to the pod, and what being in each is worth. A plugin that can say just that (``closed_domains``,
+``domain_scores``) is not asked about rows; its answers are laid over the class's totals in the order of the ring, and the
+best is picked there.
+
+A plugin without these forms, or a pod for which one of them has no answer by domain, is left to the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.cycle.kept_scores import REFUSED
+from moorage.framework.profile import Profile, Step, other_form
+from moorage.framework.running import MAX_SCORE, PreFiltered, ask, normalized
+from moorage.framework.verdicts import SKIP
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["ByDomain", "Pick"]
+
+
+class Pick(NamedTuple):
+    """The row that was picked, and how many were feasible; the row is -1 if none was."""
+
+    row: int
+    feasible: int
+
+
+class ByDomain:
+    """The domain forms of one profile's plugins. ``asked`` in its methods are the plugins asked about each pod of a class."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._weights = profile.weights
+        self._filters = {step.name: other_form(step, "filter", "closed_domains") for step in profile.at("filter")}
+        self._scores = {step.name: other_form(step, "score", "domain_scores") for step in profile.at("score")}
+
+    def closed(
+        self, asked: tuple[Step, ...], found: PreFiltered, pod: PodInfo, nodes: NodeView
+    ) -> Mapping[str, BoolArray] | None:
+        """Return, by topology key, which domains are closed to the pod; keys only where some are. None: ask about rows."""
+        closed: dict[str, BoolArray] = {}
+        for step in asked:
+            if step.name in found.skipped:
+                continue
+            form = self._filters[step.name]
+            if form is None:
+                return None
+            for key, domains in ask(form, "filter", found.state_of(step, pod), nodes):
+                if domains.any():
+                    closed[key] = closed[key] | domains if key in closed else domains
+        return closed
+
+    def pick(
+        self, in_ring: IntArray, closed: Mapping[str, BoolArray], scoring: Scoring, snapshot: Snapshot, start: np.uint64
+    ) -> Pick | None:
+        """Lay the domains over the totals in ring order and return the best row; None: ask about rows.
+
+        ``start`` is where ties are broken from. With a single feasible row nobody is asked for scores.
+        """
+        table = snapshot.table
+        ring = table.ring()
+        if closed:
+            shut = np.zeros(len(in_ring), dtype=bool)
+            for key, domains in closed.items():
+                shut |= domains.take(table.domains_in_ring(key))
+            in_ring = np.where(shut, REFUSED, in_ring)
+        open_places: BoolArray = in_ring >= 0
+        feasible = int(np.count_nonzero(open_places))
+        if feasible < 2:
+            return Pick(int(ring.rows[in_ring.argmax()]) if feasible else -1, feasible)
+        gains = self._gains(scoring, snapshot, open_places if feasible < len(in_ring) else None)
+        if gains is None:
+            return None
+        for key, worth in gains.items():
+            in_ring = in_ring + worth.take(table.domains_in_ring(key))
+        return Pick(ring.first_best(in_ring, start), feasible)
+
+    def _gains(self, scoring: Scoring, snapshot: Snapshot, open_places: BoolArray | None) -> Mapping[str, IntArray] | None:
+        """Return, by topology key, what being in each domain adds to a row's total; ``open_places`` None: all are open."""
+        table = snapshot.table
+        view = snapshot.nodes if open_places is None else NodeView(snapshot, table.ring().rows[open_places])
+        states = scoring.states(view)
+        gains: dict[str, IntArray] = {}
+        for step in scoring.steps(states):
+            form = self._scores[step.name]
+            answer = None if form is None else ask(form, "score", scoring.state(step, states), view)
+            if answer is None:
+                return None
+            key, raw = answer
+            ids: npt.NDArray[Any] = table.domains_in_ring(key)
+            held = np.zeros(len(raw), dtype=bool)
+            held[ids if open_places is None else ids[open_places]] = True
+            some = raw[held]
+            if (some == some[0]).all():
+                continue  # all feasible rows get the same, whatever that is
+            scores = normalized(step, scoring.state(step, states), some)
+            if scores.min() < 0 or scores.max() > MAX_SCORE:
+                return None
+            gain = np.zeros(len(raw), dtype=np.int64)
+            gain[held] = scores * self._weights.get(step.name, 1)
+            gains[key] = gains[key] + gain if key in gains else gain
+        return gains
+
+
+class Scoring:
+    """The PreScore and Score plugins that are asked about one pod."""
+
+    def __init__(self, pre: tuple[Step, ...], score: tuple[Step, ...], found: PreFiltered, pod: PodInfo) -> None:
+        self._pre = pre
+        self._score = score
+        self._found = found
+        self._pod = pod
+
+    def states(self, feasible: NodeView) -> Mapping[str, Any]:
+        """Run PreScore; ``SKIP`` stands where a plugin passes."""
+        return {step.name: ask(step, "preScore", self._pod, feasible.snapshot, feasible) for step in self._pre}
+
+    def steps(self, states: Mapping[str, Any]) -> list[Step]:
+        """Return the Score plugins that did not pass."""
+        return [step for step in self._score if states.get(step.name) is not SKIP]
+
+    def state(self, step: Step, states: Mapping[str, Any]) -> Any:
+        return states[step.name] if step.name in states else self._found.states.get(step.name, self._pod)

@@ -23,6 +23,7 @@ from moorage.plugins import (
 )
 from moorage.plugins.v1_21 import (
     image_locality,
+    in_tree_limits,
     inter_pod_affinity,
     node_affinity,
     node_label,
@@ -42,8 +43,12 @@ __all__ = ["REMOVED", "RULES_1_21"]
 
 #: Plugin → its class in 1.21. A class from ``v1_21`` is that release's own form; the others have not changed since.
 RULES_1_21: Final[Mapping[str, Any]] = {
+    "AzureDiskLimits": in_tree_limits.AzureDiskLimits,
+    "CinderLimits": in_tree_limits.CinderLimits,
     "DefaultBinder": binder.DefaultBinder,
     "DefaultPreemption": preemption.DefaultPreemption,
+    "EBSLimits": in_tree_limits.EBSLimits,
+    "GCEPDLimits": in_tree_limits.GCEPDLimits,
     "ImageLocality": image_locality.ImageLocality,
     "InterPodAffinity": inter_pod_affinity.InterPodAffinity,
     "NodeAffinity": node_affinity.NodeAffinity,
@@ -68,8 +73,12 @@ RULES_1_21: Final[Mapping[str, Any]] = {
     "VolumeZone": volume_zone.VolumeZone,
 }
 
-#: Rules of 1.21 that later releases do not have; any profile may name them.
+#: Rules of 1.21 that later releases do not have. Any profile may name them, but for disk limits under v1, which refuses those.
 REMOVED: Final = (
+    "AzureDiskLimits",
+    "CinderLimits",
+    "EBSLimits",
+    "GCEPDLimits",
     "NodeLabel",
     "NodePreferAvoidPods",
     "NodeResourcesLeastAllocated",

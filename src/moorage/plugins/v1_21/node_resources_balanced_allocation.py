@@ -3,6 +3,7 @@
 With the gate BalanceAttachedNodeVolumes, the volumes that the pod would newly attach count as a third share, for pods that
 have volumes of a kind whose number is limited on the node. Then the variance of the three takes the place of the difference
 of the two. Of several kinds, the last one counts, in the order of the limits' rules: EBS, GCE PD, Azure disks, Cinder.
+(kube-scheduler leaves out kinds whose rule the profile does not run, and may take what it noted for an earlier pod.)
 
 Reads     requests of containers and init containers, and overhead; what nodes offer, what the pods on them request; volumes of
           pods, claims and limits, if the gate is open
@@ -12,11 +13,16 @@ Source    kube-scheduler 1.21, plugins/noderesources/balanced_allocation.go
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 
+from moorage.framework.features import TODAY
 from moorage.framework.points import Depends, Signature
+from moorage.framework.registry import Handle
 from moorage.plugins.v1_21.allocation import allocation, scored_signature
+from moorage.plugins.v1_21.in_tree_disks import KINDS, DiskKind, DiskRoom, disks_of
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
@@ -32,13 +38,44 @@ class NodeResourcesBalancedAllocation:
     name = "NodeResourcesBalancedAllocation"
     depends = Depends.ROW
 
+    def __init__(self) -> None:
+        self._rooms: Mapping[DiskKind, DiskRoom] = {}
+
+    def attach(self, handle: Handle) -> None:
+        gates = handle.gates
+        if gates.release != TODAY and gates["BalanceAttachedNodeVolumes"]:
+            self._rooms = {kind: DiskRoom(kind, gates) for kind in KINDS}
+
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
         cpu, memory = (_fraction(*allocation(pod, resource, nodes)) for resource in ("cpu", "memory"))
         scores = ((1.0 - np.abs(cpu - memory)) * 100.0).astype(np.int64)
+        if self._rooms and pod.volumes is not None:
+            added, left = self._volumes(pod, nodes)
+            scores = np.where(left > 0, _evenness(cpu, memory, added / np.maximum(left, 1)), scores)
         return np.where((cpu >= 1.0) | (memory >= 1.0), 0, scores)
 
-    def sign(self, pod: PodInfo) -> Signature:
+    def _volumes(self, pod: PodInfo, nodes: NodeView) -> tuple[IntArray, IntArray]:
+        """Return how many disks the pod would bring to each row, and for how many there is room; 0 where none count."""
+        added, left = nodes.zeros(), nodes.zeros()
+        for kind, room_of in self._rooms.items():
+            disks = disks_of(kind, pod, nodes.snapshot)
+            if disks:
+                room = room_of.room(disks, nodes)
+                added = np.where(room.counts, room.added, added)
+                left = np.where(room.counts, room.limit - room.held, left)
+        return added, left
+
+    def sign(self, pod: PodInfo) -> Signature | None:
+        if self._rooms and pod.volumes is not None:
+            return None
         return scored_signature(pod, ["cpu", "memory"])
+
+
+def _evenness(cpu: Floats, memory: Floats, volumes: Floats) -> IntArray:
+    """Score the variance of three shares, in kube-scheduler's order of float64 operations; 0 where volumes are used up."""
+    mean = (cpu + memory + volumes) / 3.0
+    variance = ((cpu - mean) * (cpu - mean) + (memory - mean) * (memory - mean) + (volumes - mean) * (volumes - mean)) / 3.0
+    return np.where(volumes >= 1.0, 0, ((1.0 - variance) * 100.0).astype(np.int64))
 
 
 def _fraction(requested: IntArray, capacity: IntArray) -> Floats:

@@ -1,0 +1,188 @@
+"""Disks of the four built-in kinds whose number is limited on a node: which of them pods have, and what room nodes have left.
+
+A disk counts once on a node, whoever names it: a pod itself, or the volume of a pod's claim. A claim without a volume, or whose
+volume is gone, counts as a disk of its own if its class makes disks of the kind.
+
+Source  kube-scheduler 1.21, plugins/nodevolumelimits/non_csi.go; kubernetes 1.21, pkg/volume/util/attach_limit.go
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+
+from moorage.api.core import Node, Volume
+from moorage.api.meta import Value
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, StorageClass
+from moorage.framework.features import TODAY, FeatureGates
+from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, Column, IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.pod_requests import amount
+from moorage.state.table import NodeTable
+from moorage.state.view import NodeView
+
+__all__ = ["AZURE_DISK", "CINDER", "EBS", "GCE_PD", "KINDS", "DiskKind", "DiskRoom", "Room", "disks_of"]
+
+_INSTANCE_TYPES: Final = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+
+
+class DiskKind(NamedTuple):
+    """``source`` is the field of a volume that says it is one, ``names`` the key in there by which disks are told apart.
+
+    ``smaller``  pattern of instance types that take fewer, and how many
+    """
+
+    source: str
+    names: str
+    plugin: str
+    resource: str
+    gate: str
+    limit: int
+    smaller: tuple[re.Pattern[str], int] | None = None
+
+
+EBS: Final = DiskKind(
+    "aws_elastic_block_store", "volumeID", "kubernetes.io/aws-ebs", "attachable-volumes-aws-ebs", "CSIMigrationAWS", 39,
+    (re.compile("^[cmr]5.*|t3|z1d"), 25),
+)  # fmt: skip
+GCE_PD: Final = DiskKind(
+    "gce_persistent_disk", "pdName", "kubernetes.io/gce-pd", "attachable-volumes-gce-pd", "CSIMigrationGCE", 16
+)
+AZURE_DISK: Final = DiskKind(
+    "azure_disk", "diskName", "kubernetes.io/azure-disk", "attachable-volumes-azure-disk", "CSIMigrationAzureDisk", 16
+)
+CINDER: Final = DiskKind(
+    "cinder", "volumeID", "kubernetes.io/cinder", "attachable-volumes-cinder", "CSIMigrationOpenStack", 256
+)
+#: In the order in which the default profiles limit them.
+KINDS: Final = (EBS, GCE_PD, AZURE_DISK, CINDER)
+
+
+class DiskId(NamedTuple):
+    """A disk by its name; one that is not known yet by the claim (``namespace/name``) it is for."""
+
+    name: str
+    claim: str = ""
+
+
+def disks_of(kind: DiskKind, pod: PodInfo, snapshot: Snapshot) -> frozenset[DiskId]:
+    """Return the pod's disks of a kind. Claims that are not there count for nothing."""
+    if pod.volumes is None:
+        return frozenset()
+    found = {_named(kind, volume) for volume in pod.volumes.inline if getattr(volume, kind.source) is not None}
+    claims = snapshot.objects(PersistentVolumeClaim)
+    for use in pod.volumes.claims:
+        claim = claims.get(use.key)
+        if claim is not None and not use.ephemeral:
+            found |= set(_disk_of(kind, claim, snapshot))
+    return frozenset(found)
+
+
+def _disk_of(kind: DiskKind, claim: PersistentVolumeClaim, snapshot: Snapshot) -> Iterator[DiskId]:
+    volume = snapshot.objects(PersistentVolume).get(claim.spec.volume_name) if claim.spec.volume_name else None
+    if volume is None:
+        storage_class = snapshot.objects(StorageClass).get(claim.spec.storage_class_name or "")
+        if storage_class is not None and storage_class.provisioner == kind.plugin:
+            yield DiskId("", claim.key)
+    elif getattr(volume.spec, kind.source) is not None:
+        yield _named(kind, volume.spec)
+
+
+def _named(kind: DiskKind, source: Volume | PersistentVolumeSpec) -> DiskId:
+    disk: dict[str, Any] = getattr(source, kind.source)
+    return DiskId(str(disk.get(kind.names) or ""))
+
+
+def limit_of(kind: DiskKind, node: Node) -> int:
+    """Return how many disks of a kind a node takes: what it says itself, or what is usual for its instance type."""
+    said = node.status.allocatable.get(kind.resource)
+    if said is not None:
+        return amount(kind.resource, said)
+    labels = node.metadata.labels
+    instance_type = next((labels[key] for key in _INSTANCE_TYPES if key in labels), "")
+    if kind.smaller is not None and kind.smaller[0].search(instance_type):
+        return kind.smaller[1]
+    return kind.limit
+
+
+class Room(NamedTuple):
+    """By row, shapes (rows,): disks that are there, those that would come, how many the node takes; and where that counts.
+
+    Where a node has handed the kind over to a CSI driver, the driver's limits count instead.
+    """
+
+    held: IntArray
+    added: IntArray
+    limit: IntArray
+    counts: BoolArray
+
+
+class DiskRoom:
+    """The disks of one kind on every row, kept from one pod to the next."""
+
+    def __init__(self, kind: DiskKind, gates: FeatureGates) -> None:
+        self._kind = kind
+        # Today every node hands its disks over that says so.
+        self._migration = gates.release == TODAY or (gates["CSIMigration"] and gates[kind.gate])
+        self._table: NodeTable | None = None
+        self._layout = -1
+        self._position = 0
+        self._objects: tuple[int, ...] = ()
+        self._stale: tuple[int, ...] = ()
+        self._on_row: dict[int, frozenset[DiskId]] = {}
+        self._held: Column
+        self._limit: Column
+
+    def room(self, disks: frozenset[DiskId], nodes: NodeView) -> Room:
+        """Return what there would be with these disks on each row of the view."""
+        self._follow(nodes.snapshot)
+        added = nodes.zeros() + len(disks)
+        for disk in disks:
+            rows = [row for row, there in self._on_row.items() if disk in there]
+            if rows:
+                added -= nodes.holding(rows)
+        return Room(nodes.take(self._held), added, nodes.take(self._limit), ~self._migrated(nodes))
+
+    def _migrated(self, nodes: NodeView) -> BoolArray:
+        if not self._migration:
+            return nodes.false()
+        column = nodes.snapshot.index(CsiNodes).follow()
+        migrated: BoolArray = column.spread(nodes.ids(column), self._has_handed_over)
+        return migrated
+
+    def _has_handed_over(self, facts: CsiFacts | None) -> bool:
+        return facts is not None and self._kind.plugin in facts.migrated
+
+    def _follow(self, snapshot: Snapshot) -> None:
+        """Look again at rows that changed, or at all if a claim, volume or class did. Rows of a what-if are never kept."""
+        table = snapshot.table
+        rows = table.changes.since(self._position)
+        objects = tuple(_position(snapshot, kind) for kind in (PersistentVolumeClaim, PersistentVolume, StorageClass))
+        if rows is None or table is not self._table or table.changes.layout != self._layout:
+            self._table, self._layout = table, table.changes.layout
+            self._held, self._limit = table.space.column(), table.space.column()
+            self._on_row.clear()
+            rows = list(range(len(table)))
+        elif objects != self._objects:
+            rows = [*rows, *table.volume_use.rows]
+        self._position, self._objects = table.changes.position, objects
+        in_what_ifs = tuple(table.rows_in_what_ifs)
+        for row in dict.fromkeys((*rows, *self._stale, *in_what_ifs)):
+            self._look(snapshot, row)
+        self._stale = in_what_ifs
+
+    def _look(self, snapshot: Snapshot, row: int) -> None:
+        pods = snapshot.table.volume_use.pods_on(row).values()
+        there: frozenset[DiskId] = frozenset().union(*(disks_of(self._kind, pod, snapshot) for pod in pods))
+        self._on_row.pop(row, None)
+        if there:
+            self._on_row[row] = there
+        self._held.data[row] = len(there)
+        self._limit.data[row] = limit_of(self._kind, snapshot.table.nodes[row])
+
+
+def _position(snapshot: Snapshot, kind: type[Value]) -> int:
+    return snapshot.changes_of(kind).position

@@ -1,0 +1,93 @@
+"""EBSLimits, GCEPDLimits, AzureDiskLimits and CinderLimits: keep a pod off nodes that cannot take as many of its disks.
+
+One rule for four kinds of disks: those that a node has already, and those that would come, must not be more than it takes. A
+node may say how many that are (``attachable-volumes-…`` in its allocatable resources); else it is 39 for EBS (25 on instances
+of the families c5, m5, r5, t3 and z1d), 16 for GCE and Azure, and 256 for Cinder. The environment variable KUBE_MAX_PD_VOLS
+of kube-scheduler is not read.
+
+Reads     disks that the pod names itself, its claims and what stands behind them; the same of the pods on each node; limits,
+          instance types, and what CSINodes say has been handed over to CSI drivers
+Rejects   nodes at their limit; evicting pods might help
+Wakes on  a node added; a pod gone
+Source    kube-scheduler 1.21, plugins/nodevolumelimits/non_csi.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar, Final
+
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends, Signature
+from moorage.framework.registry import Handle
+from moorage.framework.verdicts import Reject
+from moorage.plugins.v1_21.in_tree_disks import AZURE_DISK, CINDER, EBS, GCE_PD, DiskKind, DiskRoom, disks_of
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"]
+
+# kube-scheduler's own texts, kept word for word: people search their events for them.
+TOO_MANY: Final = "node(s) exceed max volume count"
+NO_NAME: Final = "PersistentVolumeClaim had no name"
+
+
+class _Limits:
+    """The rule, for the kind that a class below names."""
+
+    kind: ClassVar[DiskKind]
+    depends = Depends.NODES
+
+    def __init__(self) -> None:
+        self._room = DiskRoom(self.kind, FeatureGates())
+
+    def attach(self, handle: Handle) -> None:
+        self._room = DiskRoom(self.kind, handle.gates)
+
+    def sign(self, pod: PodInfo) -> Signature | None:
+        """Pods with volumes that matter are judged each for itself."""
+        return {} if pod.volumes is None else None
+
+    def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
+        if pod.volumes is None:
+            return
+        if any(not use.name for use in pod.volumes.claims):
+            yield Reject(~nodes.false(), NO_NAME, error=True)
+            return
+        disks = disks_of(self.kind, pod, nodes.snapshot)
+        if disks:
+            room = self._room.room(disks, nodes)
+            yield Reject(room.counts & (room.held + room.added > room.limit), TOO_MANY)
+
+    def wakes_on(self) -> Iterator[Wake]:
+        yield Wake(ClusterEvent(Resource.NODE, Action.ADD))
+        yield Wake(ClusterEvent(Resource.POD, Action.DELETE))
+
+
+class EBSLimits(_Limits):
+    """Disks of AWS Elastic Block Store."""
+
+    name = "EBSLimits"
+    kind = EBS
+
+
+class GCEPDLimits(_Limits):
+    """Persistent disks of Google Compute Engine."""
+
+    name = "GCEPDLimits"
+    kind = GCE_PD
+
+
+class AzureDiskLimits(_Limits):
+    """Managed and unmanaged disks of Azure."""
+
+    name = "AzureDiskLimits"
+    kind = AZURE_DISK
+
+
+class CinderLimits(_Limits):
+    """Volumes of OpenStack Cinder."""
+
+    name = "CinderLimits"
+    kind = CINDER

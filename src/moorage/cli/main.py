@@ -1,7 +1,8 @@
 """The ``moorage`` command.
 
 Subcommands are imported when they are asked for, so that ``--help``, ``--version`` and completion stay quick. Exit statuses:
-0 all went well; 1 something was wrong with the input, the options or the run; 2 the run is good and some pod stayed pending.
+0 all went well; 1 something was wrong with the input, the options or the run; 2 the run is good and some pod stayed pending;
+130 the user has interrupted it.
 """
 
 from __future__ import annotations
@@ -10,15 +11,16 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
 import click
 
 from moorage import __version__
 from moorage.errors import MoorageError
 
-__all__ = ["ERROR", "OK", "PENDING", "main"]
+__all__ = ["ERROR", "INTERRUPTED", "OK", "PENDING", "main"]
 
-OK, ERROR, PENDING = 0, 1, 2
+OK, ERROR, PENDING, INTERRUPTED = 0, 1, 2, 130
 
 #: Subcommand → module:object, and what it is for.
 COMMANDS: Mapping[str, tuple[str, str]] = {
@@ -41,6 +43,13 @@ class _Commands(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in COMMANDS or args[0].startswith("-"):
+            return super().resolve_command(ctx, args)
+        near = get_close_matches(args[0], COMMANDS, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx
@@ -69,6 +78,8 @@ def main(args: Sequence[str] | None = None) -> None:
 def _run(args: list[str]) -> int:
     try:
         status = cli.main(args=args, prog_name="moorage", standalone_mode=False)
+        # What is wrong with the output shall be known here, and not while Python shuts down.
+        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as asked:
         click.echo(asked.format_message(), err=True)
         return ERROR
@@ -80,12 +91,25 @@ def _run(args: list[str]) -> int:
         return ERROR
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has had enough. Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has had enough.
+        _drop_output()
+        return ERROR
+    except OSError as error:
+        _drop_output()
+        where = f"{error.filename}: " if error.filename else "the output cannot be written: "
+        click.echo(f"error: {where}{error.strerror or error}", err=True)
+        return ERROR
+    except MemoryError:
+        click.echo("error: out of memory; give the input in smaller parts", err=True)
         return ERROR
     return status if isinstance(status, int) else OK
+
+
+def _drop_output() -> None:
+    """Send the rest of the output nowhere: Python would fail once more when it writes it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(wrong: click.ClickException) -> None:

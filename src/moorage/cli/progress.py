@@ -19,11 +19,19 @@ class Progress:
         self._shows = not quiet and sys.stderr.isatty()
         self._decisions = self._placed = 0
         self._begun = self._next = 0.0
+        self._wipe = False
 
     def __enter__(self) -> Progress:
         self._begun = time.monotonic()
         self._next = self._begun + _PATIENCE_S
         return self
+
+    def say(self, text: str) -> None:
+        """Show what is going on until the first decision is made."""
+        if self._shows:
+            self._wipe = True
+            sys.stderr.write(f"\r{text}\x1b[K")
+            sys.stderr.flush()
 
     def count(self, *, placed: bool) -> None:
         """Take note of one decision."""
@@ -34,11 +42,12 @@ class Progress:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _EVERY_S
+            self._wipe = True
             rate = self._decisions / (now - self._begun)
             sys.stderr.write(f"\r{self._decisions:,} decisions, {self._placed:,} pods placed, {rate:,.0f}/s\x1b[K")
             sys.stderr.flush()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._shows and self._next > self._begun + _PATIENCE_S:
+        if self._wipe:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()

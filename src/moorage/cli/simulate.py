@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -12,12 +13,14 @@ import click
 from moorage.cli.emulating import emulate_options
 from moorage.cli.main import OK, PENDING
 from moorage.cli.progress import Progress
-from moorage.cli.reading import CONFIG_LIMIT, read_file
+from moorage.cli.reading import CONFIG_LIMIT, STDIN, read_file
+from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.report.documents import as_json, as_yaml
 from moorage.report.events import EventLog
 from moorage.report.outcome import Run
 from moorage.report.tables import render
+from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.reading import read
 from moorage.simulator.simulate import Options
@@ -38,13 +41,13 @@ __all__ = ["simulate"]
 )
 @emulate_options
 @click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, as kube-scheduler takes them.")
-@click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own. May be repeated.")
+@click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own, here or on the Python path.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws ties between equal nodes otherwise.")
 @click.option(
     "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table", show_default=True,
     help="How to print the result.",
 )  # fmt: skip
-@click.option("--events", is_flag=True, help="Print every decision too, one a line, in the order they were made.")
+@click.option("--events", is_flag=True, help="Print every decision too, one a line, as they are made.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, even on a terminal.")
 @click.option("--timing", is_flag=True, help="Say on standard error what each plugin took at each extension point.")
 def simulate(**given: Any) -> int:
@@ -58,6 +61,7 @@ def simulate(**given: Any) -> int:
     options = _options(given, took)
     events = EventLog() if given["events"] else None
     with Progress(quiet=given["quiet"]) as progress:
+        progress.say("reading the input …")
         run = _run(given, options, _on_attempt(progress, events, given["output"]))
     if took is not None:
         click.echo(took.table(), err=True)
@@ -67,6 +71,11 @@ def simulate(**given: Any) -> int:
 
 def _options(given: dict[str, Any], took: _Took | None) -> Options:
     config = given["config"]
+    if config == STDIN and STDIN in given["paths"]:
+        raise click.UsageError("standard input can be read only once: give --config or -f another file than -")
+    if given["plugins"]:
+        # A module that lies here is found, as with `python -m`, but never takes the place of an installed one.
+        sys.path.append(os.getcwd())
     return Options(
         config=None if config is None else read_file(config, CONFIG_LIMIT),
         where=config or "the default configuration",
@@ -88,7 +97,7 @@ def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Attempt]
             raise click.UsageError(
                 "nothing to simulate: give -f PATH (- for standard input), or --trace openb --nodes FILE --pods FILE"
             )
-        return simulate_cluster(read(given["paths"], given["recursive"]), options, on_attempt=on_attempt)[1]
+        return simulate_cluster(_read(given["paths"], given["recursive"]), options, on_attempt=on_attempt)[1]
     from moorage.simulator.trace_openb import read_openb
     from moorage.simulator.trace_run import simulate_trace
 
@@ -97,6 +106,16 @@ def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Attempt]
     if not given["nodes"] or not given["pods"]:
         raise click.UsageError("--trace openb needs --nodes FILE and --pods FILE")
     return simulate_trace(read_openb(given["nodes"], given["pods"]), options, stay=given["stay"], on_attempt=on_attempt)
+
+
+def _read(paths: tuple[str, ...], recursive: bool) -> ClusterInput:
+    cluster = read(paths, recursive, stdin=sys.stdin.buffer)
+    if not cluster.report.read and not cluster.report.unused:
+        where = "standard input" if paths == (STDIN,) else ", ".join(paths)
+        raise InputError(
+            f"{where}: there is no Kubernetes object to read; expected what kubectl get -o yaml prints, or manifests"
+        )
+    return cluster
 
 
 def _on_attempt(progress: Progress, events: EventLog | None, output: str) -> Callable[[Attempt], None]:

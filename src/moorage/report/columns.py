@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["columns", "human"]
+__all__ = ["columns", "human", "one_line"]
 
 _BINARY = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
@@ -19,6 +19,11 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iter
         cells = [c.rjust(w) if at in to_right else c.ljust(w) for at, (c, w) in enumerate(zip(row, widths, strict=True))]
         lines.append(gap.join(cells).rstrip())
     return "\n".join(lines)
+
+
+def one_line(text: str) -> str:
+    """Return the text with whatever would break its line, or steer a terminal, written as an escape."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def human(resource: str, amount: int) -> str:

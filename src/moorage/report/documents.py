@@ -24,6 +24,7 @@ def as_data(run: Run, events: EventLog | None = None) -> dict[str, Any]:
 
     Amounts are integers: cpu in millicores, memory in bytes, others in counts.
     """
+    peaks = run.peaks()
     data = {
         "apiVersion": API_VERSION,
         "kind": "SimulationReport",
@@ -35,7 +36,8 @@ def as_data(run: Run, events: EventLog | None = None) -> dict[str, Any]:
             "attempts": run.attempts,
             "endedSeconds": round(run.ended_s, 3),
             "resources": {
-                name: {"allocatable": offered, "requested": asked} for name, (offered, asked) in run.totals().items()
+                name: {"allocatable": offered, "requested": asked, "peak": peaks.get(name, 0)}
+                for name, (offered, asked) in run.totals().items()
             },
         },
         "pods": [_pod(pod) for pod in run.pods],
@@ -67,6 +69,7 @@ def _pod(pod: PodOutcome) -> dict[str, Any]:
         "requests": dict(pod.requests),
         "arrivedSeconds": round(pod.arrived_s, 3),
         "placedSeconds": None if pod.placed_s is None else round(pod.placed_s, 3),
+        "endedSeconds": None if pod.ended_s is None else round(pod.ended_s, 3),
         "attempts": pod.attempts,
         "message": pod.message or None,
         "nominatedNode": pod.nominated or None,

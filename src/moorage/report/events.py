@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.cycle.decision import Decision
+from moorage.report.columns import one_line
 
 __all__ = ["EventLog"]
 
@@ -25,7 +26,7 @@ class EventLog:
             return f"{stamp}  Scheduled         {pod}  to {decision.node}"
         entry |= {"reason": "FailedScheduling", "message": decision.message}
         outcome = decision.post_filter
-        line = f"{stamp}  FailedScheduling  {pod}  {decision.message}"
+        line = f"{stamp}  FailedScheduling  {pod}  {one_line(decision.message)}"
         if outcome is not None and outcome.nominated:
             victims = [victim.key for victim in outcome.victims]
             entry |= {"nominatedNode": outcome.nominated, "victims": victims}

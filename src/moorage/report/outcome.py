@@ -26,6 +26,7 @@ class PodOutcome:
     requests: Mapping[str, int] = field(default_factory=dict)
     arrived_s: float = 0.0
     placed_s: float | None = None
+    ended_s: float | None = None
     attempts: int = 0
     message: str = ""
     nominated: str = ""
@@ -68,6 +69,25 @@ class Run:
     def in_state(self, *states: str) -> tuple[PodOutcome, ...]:
         """Return the pods in one of these states."""
         return tuple(pod for pod in self.pods if pod.state in states)
+
+    def peaks(self) -> dict[str, int]:
+        """Resource → the most of it that pods held at one time. Where one leaves as another comes, the first has left."""
+        changes: list[tuple[float, int, dict[str, int]]] = []
+        for pod in self.pods:
+            if pod.node:
+                held = {**pod.requests, "pods": 1}
+                changes += [] if pod.placed_s is None else [(pod.placed_s, 1, held)]
+                changes += [] if pod.ended_s is None else [(pod.ended_s, -1, held)]
+        held_now = {name: asked for name, (_, asked) in self.totals().items()}
+        for _, sign, held in changes:
+            for name, amount in held.items():
+                held_now[name] = held_now.get(name, 0) - sign * amount
+        most = dict(held_now)
+        for _, sign, held in sorted(changes, key=lambda change: change[:2]):
+            for name, amount in held.items():
+                held_now[name] += sign * amount
+                most[name] = max(most[name], held_now[name])
+        return most
 
     def totals(self) -> dict[str, tuple[int, int]]:
         """Resource → (allocatable, requested) over all nodes; ``pods`` included. Resources nobody offers are left out."""

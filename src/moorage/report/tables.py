@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from moorage.report.columns import columns, human
+from moorage.report.columns import columns, human, one_line
 from moorage.report.outcome import PodOutcome, Run
 
 __all__ = ["EVERY_POD", "render"]
@@ -17,7 +17,7 @@ _NAMES = 3
 
 def render(run: Run, *, wide: bool = False) -> str:
     """Return the run's tables. ``wide`` lists every pod with more columns, and every node."""
-    parts = [_headline(run)]
+    parts = ["\n".join([_headline(run), *_waits(run)])]
     placed = run.in_state("Placed", "Finished")
     if placed:
         parts.append(_each(placed, wide=wide) if wide or len(placed) <= EVERY_POD else _by_workload(placed))
@@ -27,11 +27,12 @@ def render(run: Run, *, wide: bool = False) -> str:
     preempted = run.in_state("Preempted")
     if preempted:
         parts.append("\n".join(["Preempted:", _preempted(preempted)]))
-    parts.append("\n".join(["Cluster at the end:", _utilisation(run)]))
-    if wide:
+    if run.nodes:
+        parts.append("\n".join(["Cluster at the end:", _utilisation(run)]))
+    if wide and run.nodes:
         parts.append(_nodes(run))
     if run.notes:
-        parts.append("\n".join(["About the input:", *(f"  {note.text}" for note in run.notes)]))
+        parts.append("\n".join(["About the input:", *(f"  {one_line(note.text)}" for note in run.notes)]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -40,6 +41,18 @@ def _headline(run: Run) -> str:
     said = [f"{count} {state.lower()}" for state, count in counts.items() if count] or ["no pods to place"]
     nodes = f"{len(run.nodes)} node{'s' if len(run.nodes) != 1 else ''}"
     return f"{', '.join(said)} on {nodes} (kube-scheduler {run.release} semantics, seed {run.seed})"
+
+
+def _waits(run: Run) -> Iterator[str]:
+    """Yield a line on those that got a place, but not at once."""
+    waits = sorted(
+        pod.placed_s - pod.arrived_s for pod in run.pods if pod.placed_s is not None and pod.placed_s > pod.arrived_s
+    )
+    if len(waits) == 1:
+        yield f"1 pod waited for its place: {seconds(waits[0])} of simulated time"
+    elif waits:
+        middle, longest = seconds(waits[(len(waits) - 1) // 2]), seconds(waits[-1])
+        yield f"{len(waits)} pods waited for their places: half of them up to {middle}, the longest {longest} of simulated time"
 
 
 def _each(pods: Iterable[PodOutcome], *, wide: bool) -> str:
@@ -98,7 +111,7 @@ def _why(pods: Iterable[PodOutcome], *, wide: bool) -> Iterator[str]:
         shown = names if wide else names[:_NAMES]
         more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
         yield f"  {', '.join(shown)}{more}"
-        yield f"    {message or 'not tried'}"
+        yield f"    {one_line(message) or 'not tried'}"
 
 
 def _preempted(pods: Iterable[PodOutcome]) -> str:
@@ -107,11 +120,19 @@ def _preempted(pods: Iterable[PodOutcome]) -> str:
 
 
 def _utilisation(run: Run) -> str:
+    """Lay out what the nodes offer and what is requested of it; where pods have finished, also the most there ever was."""
+    peaks = run.peaks() if run.in_state("Finished") else {}
     rows = []
     for resource, (offered, asked) in run.totals().items():
-        share = f"{100 * asked / offered:.1f}%" if offered else "-"
-        rows.append([resource, human(resource, offered), human(resource, asked), share])
-    return columns(["RESOURCE", "ALLOCATABLE", "REQUESTED", "USED"], rows, right=(1, 2, 3))
+        row = [resource, human(resource, offered), human(resource, asked), _percent(asked, offered)]
+        most = peaks.get(resource, 0)
+        rows.append([*row, human(resource, most), _percent(most, offered)] if peaks else row)
+    header = ["RESOURCE", "ALLOCATABLE", "REQUESTED", "USED", *(["PEAK", "PEAK USED"] if peaks else [])]
+    return columns(header, rows, right=range(1, len(header)))
+
+
+def _percent(asked: int, offered: int) -> str:
+    return f"{100 * asked / offered:.1f}%" if offered else "-"
 
 
 def _nodes(run: Run) -> str:

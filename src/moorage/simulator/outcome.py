@@ -56,6 +56,7 @@ def _pod(record: PodRecord, names: Mapping[str, str]) -> PodOutcome:
         requests={name: amount for name, amount in sorted(PodInfo(pod).requests.items()) if amount},
         arrived_s=record.arrived_s,
         placed_s=record.placed_s,
+        ended_s=record.ended_s,
         attempts=record.attempts,
         message=_message(record) if record.state == State.PENDING else "",
         nominated=record.nominated if last is None or last.node is None else "",

@@ -155,13 +155,13 @@ class _Reader:
         """
         if self.faults:
             raise InputError("\n".join(self.faults))
+        read = tuple((kind.name, len(self.objects[kind.slot])) for kind in KINDS if self.objects[kind.slot])
         implied = self._add_implied_namespaces()
         notes = []
         if self.repeated:
             notes.append(f"{counted(len(self.repeated), 'object')} given more than once, identically: {some(self.repeated)}")
         if implied:
             notes.append(f"{counted(len(implied), 'namespace')} not in the input, assumed without labels: {some(implied)}")
-        read = tuple((kind.name, len(self.objects[kind.slot])) for kind in KINDS if self.objects[kind.slot])
         unused = tuple(
             Unused(name, version, count, why_unused(version, name)) for (name, version), count in sorted(self.unused.items())
         )

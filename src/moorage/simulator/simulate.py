@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from moorage.api.core import Pod
 from moorage.api.meta import Value
 from moorage.config.document import Configuration
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
@@ -20,7 +22,8 @@ from moorage.framework.registry import Registry
 from moorage.plugins import builtin_registry
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.outcome import collect
-from moorage.simulator.simulation import Attempt, Simulation
+from moorage.simulator.simulation import Attempt, Simulation, wants_a_node
+from moorage.simulator.words import counted, some
 
 __all__ = ["Options", "load_options", "prepare", "registry_with", "simulate"]
 
@@ -55,11 +58,13 @@ class Options:
 def registry_with(plugins: Iterable[Any], config: bytes = b"", release: str = TODAY) -> Registry:
     """Return the built-in plugins of a release, these, and the installed ones that the configuration names.
 
-    Raises  InputError if one is no plugin or its name is taken
+    Raises  InputError if one is no plugin, its name is taken, or an installed one cannot be imported
     """
     registry = builtin_registry(release).with_installed(config.decode("utf-8", "replace"))
     for plugin in plugins:
-        registry.add(plugin)
+        name = str(getattr(plugin, "name", ""))
+        if name not in registry or registry[name] is not plugin:
+            registry.add(plugin)
     return registry
 
 
@@ -141,6 +146,28 @@ def simulate(
     Raises  ConfigError, InputError
     """
     simulation, missing = prepare(options, on_attempt)
-    simulation.load(objects)
+    known = list(objects)
+    simulation.load(known)
     simulation.run()
-    return collect(simulation, simulation.scheduler.gates.release, notes=[*notes, *missing], workloads=workloads)
+    left = _left_alone(known, simulation.scheduler.profiles)
+    return collect(simulation, simulation.scheduler.gates.release, notes=[*notes, *missing, *left], workloads=workloads)
+
+
+def _left_alone(objects: Iterable[Value], profiles: Collection[str]) -> Iterator[InputNote]:
+    """Yield notes on pods without a node that are nothing to place: ended or about to go, or for another scheduler."""
+    over: list[str] = []
+    pods: dict[str, list[str]] = {}
+    for pod in objects:
+        if not isinstance(pod, Pod) or pod.spec.node_name:
+            continue
+        if not wants_a_node(pod):
+            over.append(f"{pod.namespace}/{pod.name}")
+        elif pod.spec.scheduler_name not in profiles:
+            pods.setdefault(pod.spec.scheduler_name, []).append(f"{pod.namespace}/{pod.name}")
+    if over:
+        yield InputNote("NotPending", f"{counted(len(over), 'pod')} not placed, having ended or being deleted: {some(over)}")
+    for name, keys in sorted(pods.items()):
+        text = (
+            f"{counted(len(keys), 'pod')} not placed, as no profile here is of the scheduler {json.dumps(name)}: {some(keys)}"
+        )
+        yield InputNote("OtherScheduler", text)

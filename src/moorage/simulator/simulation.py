@@ -24,10 +24,12 @@ from moorage.errors import StateError
 from moorage.framework.effects import BindPod, Call, Delete, Evict, Write
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Attempt", "PodRecord", "Simulation", "State"]
+__all__ = ["Attempt", "PodRecord", "Simulation", "State", "wants_a_node"]
 
 #: A pod that failed so often, with nothing in the cluster having changed meanwhile, is not waited for.
 PATIENCE = 10
+#: Phases of pods that have run their course.
+_ENDED = {"Succeeded", "Failed"}
 #: Controllers that make a new pod when one of theirs is taken away.
 _REPLACING = {"ReplicaSet", "ReplicationController", "StatefulSet", "Job", "DaemonSet"}
 #: Controllers whose new pod has the old one's name.
@@ -44,6 +46,11 @@ class State:
     DELETED = "Deleted"
 
 
+def wants_a_node(pod: Pod) -> bool:
+    """True for a pod that some scheduler should place: it has no node, has not ended and is not about to go."""
+    return not pod.spec.node_name and pod.status.phase not in _ENDED and pod.metadata.deletion_timestamp is None
+
+
 @dataclass(slots=True)
 class PodRecord:
     """What became of one pod that was to be placed. Times are seconds of simulated time."""
@@ -58,6 +65,7 @@ class PodRecord:
     nominated: str = ""
     preempted_by: str = ""
     replaced: str = ""
+    ended_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +216,7 @@ class Simulation:
         self._named[name] = uid
         self._pods[uid] = pod
         record = self.records.get(uid)
-        if record is None and not pod.spec.node_name and pod.spec.scheduler_name in self.scheduler.profiles:
+        if record is None and wants_a_node(pod) and pod.spec.scheduler_name in self.scheduler.profiles:
             self.records[uid] = PodRecord(pod, self.now)
         elif record is not None and record.state == State.PENDING and pod.spec.node_name:
             record.state, record.node, record.placed_s = State.PLACED, pod.spec.node_name, self.now
@@ -289,6 +297,7 @@ class Simulation:
         record = self.records.get(uid) or self.victims.get(uid)
         if record is None:
             return
+        record.ended_s = self.now
         if record.state == State.PLACED:
             record.state = State.FINISHED
         elif record.state == State.PENDING:

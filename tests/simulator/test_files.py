@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import socket
 import stat
@@ -137,3 +138,12 @@ def test_there_is_a_limit_to_all_files_together(tmp_path):
         (tmp_path / name).write_bytes(b" " * (2 << 20))
     with pytest.raises(InputError, match=r"/b: the input is larger than 3 MiB in all"):
         list(open_sources([str(tmp_path / "a"), str(tmp_path / "b")], max_bytes=3 << 20))
+
+
+def test_zeroes_without_end_are_not_read_to_the_end():
+    class Endless(io.RawIOBase):
+        def read(self, size=-1):
+            return bytes(size)
+
+    with pytest.raises(InputError, match="this is binary"):
+        list(open_sources(["-"], stdin=Endless()))

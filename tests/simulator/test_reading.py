@@ -300,3 +300,23 @@ def test_the_same_input_gives_the_same_cluster_in_every_process(tmp_path: Path):
         for seed in ("1", "2")
     }
     assert len(runs) == 1
+
+
+TWICE = {
+    "in YAML": ("apiVersion: v1\nkind: Node\nmetadata:\n  name: a\n  name: b\n", 'in:5: key "name" already set in map'),
+    "in JSON": (
+        '{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a", "name": "b"}}',
+        'in:1: duplicate field "metadata.name"',
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "message"), TWICE.values(), ids=TWICE)
+def test_what_stands_twice_is_refused(text, message):
+    with pytest.raises(InputError) as caught:
+        read_sources([Source("in", text.encode())])
+    assert str(caught.value) == message
+
+
+def test_namespaces_that_are_only_implied_do_not_count_as_read():
+    assert read_sources([Source("in", b"")]).report.read == ()

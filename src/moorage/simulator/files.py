@@ -27,6 +27,8 @@ MAX_RATIO: Final = 400
 _FREE_SIZE: Final = 16 << 20
 _CHUNK: Final = 1 << 20
 _GZIP = b"\x1f\x8b"
+#: No text begins so. What does may have no end, such as a device that was piped in.
+_ZEROES = bytes(8)
 _ENDINGS = (".yaml", ".yml", ".json", ".yaml.gz", ".yml.gz", ".json.gz")
 
 
@@ -153,6 +155,8 @@ def _read_all(file: BinaryIO, where: str, budget: Budget) -> bytes:
     try:
         while part := file.read(_CHUNK):
             budget.spend(len(part), where)
+            if not parts and part.startswith(_ZEROES):
+                raise InputError(f"{where}: this is binary, not YAML or JSON")
             parts.append(part)
     except OSError as error:
         raise _refused(where, error) from None

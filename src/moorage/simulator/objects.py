@@ -14,8 +14,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from moorage.api.documents import read_documents
+from moorage.api.documents import read_documents, read_json
 from moorage.api.encodings import to_utf8
+from moorage.api.json_tree import JsonSyntaxError
 from moorage.errors import InputError
 from moorage.simulator.files import Source
 from moorage.simulator.kinds import find_kind
@@ -24,6 +25,8 @@ __all__ = ["MAX_LIST_DEPTH", "Found", "Payload", "find_objects"]
 
 #: How deep lists may hold lists.
 MAX_LIST_DEPTH: Final = 10
+#: JSON up to this size may have been written by hand, so fields that stand twice are looked for; larger is a dump.
+_BY_HAND: Final = 1 << 20
 #: What an object is decoded from: JSON text, or plain data.
 Payload: TypeAlias = msgspec.Raw | bytes | dict[str, Any]
 
@@ -54,10 +57,13 @@ _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 def find_objects(source: Source) -> Iterator[Found]:
     """Yield the objects of a file, those in lists one by one.
 
-    Raises  InputError for a file that is neither YAML nor JSON, and for documents that are not Kubernetes objects
+    Raises  InputError for a file that is neither YAML nor JSON, for fields that stand twice, and for documents that are not
+            Kubernetes objects
     """
     data = to_utf8(source.data, source.where)
     if data.lstrip(b" \t\r\n")[:1] == b"{":
+        if len(data) <= _BY_HAND:
+            _refuse_duplicates(data, source.where)
         try:
             envelope = _read_envelope(data)
         except _UNREADABLE:
@@ -65,8 +71,16 @@ def find_objects(source: Source) -> Iterator[Found]:
         else:
             yield from _open(data, envelope, source.where, None, 0)
             return
-    for document in read_documents(data, source.where):
+    for document in read_documents(data, source.where, strict=True):
         yield from _open_plain(document.data, f"{source.where}:{document.line}", None, 0)
+
+
+def _refuse_duplicates(data: bytes, where: str) -> None:
+    try:
+        for _ in read_json(data, where, strict=True):
+            pass
+    except JsonSyntaxError:
+        pass  # It may still be YAML; who reads it, says.
 
 
 def _open(data: bytes | msgspec.Raw, envelope: _Envelope, where: str, implied: _Head | None, depth: int) -> Iterator[Found]:

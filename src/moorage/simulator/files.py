@@ -151,7 +151,7 @@ def _content(file: BinaryIO, where: str, budget: Budget) -> bytes:
 
 
 def _read_all(file: BinaryIO, where: str, budget: Budget) -> bytes:
-    parts = []
+    parts: list[bytes] = []
     try:
         while part := file.read(_CHUNK):
             budget.spend(len(part), where)

@@ -1,0 +1,166 @@
+"""What ``moorage simulate`` prints: documents that keep to their schema, tables, decisions; the same bytes every time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = json.loads((ROOT / "docs/reference/simulation-report.schema.json").read_text())
+DEMO = ["simulate", "-f", str(ROOT / "examples/demo")]
+TRACE = [
+    "simulate", "--trace", "openb", "--nodes", str(ROOT / "examples/trace-openb/nodes.csv"),
+    "--pods", str(ROOT / "examples/trace-openb/pods.csv"),
+]  # fmt: skip
+
+# -- the part of JSON Schema that ours is written in ---------------------------------------------------------------------
+
+TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float)}
+KNOWN = {"type", "properties", "required", "additionalProperties", "items", "enum", "const", "minimum", "$ref"}
+SAID = {"description", "title", "$schema", "$defs"}
+
+
+def violations(value, schema, path="$"):
+    """Yield every place where a value breaks the schema."""
+    assert set(schema) <= KNOWN | SAID, f"{path}: the checker does not know {set(schema) - KNOWN - SAID}"
+    if "$ref" in schema:
+        yield from violations(value, SCHEMA["$defs"][schema["$ref"].removeprefix("#/$defs/")], path)
+    wanted = TYPES.get(schema.get("type", ""), object)
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not object):
+        yield f"{path}: {value!r} is no {schema['type']}"
+        return
+    if "const" in schema and value != schema["const"]:
+        yield f"{path}: {value!r} is not {schema['const']!r}"
+    if "enum" in schema and value not in schema["enum"]:
+        yield f"{path}: {value!r} is none of {schema['enum']}"
+    if "minimum" in schema and value < schema["minimum"]:
+        yield f"{path}: {value!r} is below {schema['minimum']}"
+    if isinstance(value, dict):
+        yield from (f"{path}: {name} is missing" for name in schema.get("required", ()) if name not in value)
+        other = schema.get("additionalProperties", True)
+        for name, part in value.items():
+            inside = schema.get("properties", {}).get(name, other)
+            if inside is False:
+                yield f"{path}: {name} is unknown"
+            elif inside is not True:
+                yield from violations(part, inside, f"{path}.{name}")
+    if isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from violations(part, schema.get("items", {}), f"{path}[{index}]")
+
+
+BROKEN = {
+    "a wrong type": (["seed"], "7"), "a truth for a number": (["seed"], True), "a negative count": (["summary", "nodes"], -1),
+    "another state": (["pods", 0, "state"], "Lost"), "an unknown field": (["pods", 0, "colour"], "red"),
+    "another version": (["apiVersion"], "v2"), "an amount that is text": (["pods", 0, "requests", "cpu"], "1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "value"), BROKEN.values(), ids=BROKEN)
+def test_the_checker_sees(moorage, path, value):
+    report = json.loads(moorage(*DEMO, "-o", "json").out)
+    *way, last = path
+    inside = report
+    for step in way:
+        inside = inside[step]
+    inside[last] = value
+    assert len(list(violations(report, SCHEMA))) == 1
+
+
+def test_the_checker_misses_what_is_missing(moorage):
+    report = json.loads(moorage(*DEMO, "-o", "json").out)
+    del report["pods"][0]["name"]
+    assert list(violations(report, SCHEMA)) == ["$.pods[0]: name is missing"]
+
+
+# -- documents ------------------------------------------------------------------------------------------------------------
+
+RUNS = {"a cluster": DEMO, "with decisions": [*DEMO, "--events"], "a trace": TRACE, "a trace that fills": [*TRACE, "--stay"]}
+
+
+@pytest.mark.parametrize("args", RUNS.values(), ids=RUNS)
+def test_documents_keep_to_the_schema_and_say_the_same(moorage, args):
+    report = json.loads(moorage(*args, "-o", "json").out)
+    assert list(violations(report, SCHEMA)) == []
+    assert yaml.safe_load(moorage(*args, "-o", "yaml").out) == report
+    assert ("events" in report) is ("--events" in args)
+    for state, count in report["summary"]["pods"].items():
+        assert count == sum(pod["state"].lower() == state for pod in report["pods"])
+
+
+def test_the_page_on_the_document_names_every_field():
+    page = (ROOT / "docs/reference/simulation-report.md").read_text()
+
+    def names(schema):
+        for name, part in schema.get("properties", {}).items():
+            yield name
+            yield from names(part)
+        for part in (*schema.get("$defs", {}).values(), *filter(None, [schema.get("items")])):
+            yield from names(part)
+        if isinstance(schema.get("additionalProperties"), dict):
+            yield from names(schema["additionalProperties"])
+
+    assert {name for name in names(SCHEMA) if f"`{name}`" not in page} == set()
+
+
+def test_what_a_trace_held_at_most(moorage):
+    resources = json.loads(moorage(*TRACE, "-o", "json").out)["summary"]["resources"]
+    assert resources["pods"] == {"allocatable": 440, "requested": 0, "peak": 5}
+    # Each training task takes all GPUs of its node, and begins in the second in which the last of the small ones ends.
+    assert resources["alibabacloud.com/gpu-milli"] == {"allocatable": 12000, "requested": 0, "peak": 8000}
+
+
+# -- text -------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_table_says_where_why_and_how_full(moorage):
+    ran = moorage(*DEMO)
+    assert (ran.status, ran.err) == (2, "")
+    assert ran.out.startswith("19 placed, 2 pending, 1 preempted on 8 nodes (kube-scheduler 1.36 semantics, seed 0)\n")
+    lines = ran.out.splitlines()
+    assert "1 pod waited for its place: 30s of simulated time" in lines
+    pending = lines[lines.index("  default/warehouse") + 1]
+    assert pending.startswith("    0/8 nodes are available: 1 node(s) were unschedulable, 2 node(s) had untolerated taint(s), ")
+    assert "default     training-interruptible   gpu-a1   default/inference   -" in lines
+    assert "nvidia.com/gpu             4           4   100.0%" in lines
+    assert "  2 namespaces not in the input, assumed without labels: kube-system, monitoring" in lines
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_wide_lists_every_pod_and_every_node(moorage):
+    lines = moorage(*DEMO, "-o", "wide").out.splitlines()
+    header = next(line for line in lines if line.startswith("NAMESPACE"))
+    assert header.split() == ["NAMESPACE", "NAME", "NODE", "REQUESTS", "PRIORITY", "SCHEDULER", "ATTEMPTS", "ARRIVED", "PLACED"]
+    nodes = lines.index(next(line for line in lines if line.startswith("NODE ")))
+    assert [line.split()[0] for line in lines[nodes + 1 : nodes + 9]] == [
+        "general-a1", "general-a2", "general-b1", "general-b2", "general-c1", "general-c2", "gpu-a1", "gpu-b1",
+    ]  # fmt: skip
+
+
+def test_decisions_are_one_line_each(moorage):
+    decisions, _, rest = moorage(*DEMO, "--events").out.partition("\n\n")
+    assert rest.startswith("19 placed")
+    lines = decisions.splitlines()
+    assert len(lines) == len(json.loads(moorage(*DEMO, "--events", "-o", "json").out)["events"])
+    assert lines[0].startswith("    0.000s  FailedScheduling  default/inference  0/8 nodes are available: ")
+    assert lines[0].endswith(" Preempts default/training-interruptible on gpu-a1.")
+    assert "   30.000s  Scheduled         default/inference  to gpu-a1" in lines
+
+
+def test_what_plugins_took_goes_to_standard_error(moorage):
+    plain, timed = moorage(*DEMO), moorage(*DEMO, "--timing")
+    assert timed.out == plain.out
+    header, *rows = timed.err.splitlines()
+    assert header.split() == ["POINT", "PLUGIN", "CALLS", "TOTAL", "EACH"]
+    assert ["filter", "NodeResourcesFit"] in [row.split()[:2] for row in rows]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_equal_runs_print_equal_bytes_whatever_the_hash_seed(process, output):
+    said = {process(*DEMO, "--events", "-o", output, PYTHONHASHSEED=seed) for seed in ("0", "1", "random")}
+    assert len(said) == 1
+    assert next(iter(said)).status == 2

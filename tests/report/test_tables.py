@@ -10,7 +10,7 @@ from moorage.report.tables import EVERY_POD, render
 
 AMOUNTS = {
     ("cpu", 0): "0", ("cpu", 1): "1m", ("cpu", 1500): "1500m", ("cpu", 2000): "2", ("cpu", 9999): "9999m",
-    ("cpu", 15_890): "15.9",     ("cpu", 125_514_000): "125514",
+    ("cpu", 15_890): "15.9", ("cpu", 125_514_000): "125514",
     ("memory", 0): "0", ("memory", 1023): "1023",
     ("memory", 1024): "1Ki", ("memory", 1536): "1.5Ki", ("memory", 64 << 20): "64Mi",
     ("memory", 1 << 30): "1Gi", ("memory", 15 << 30): "15Gi", ("memory", 5 << 39): "2.5Ti", ("hugepages-2Mi", 4 << 20): "4Mi",

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from moorage.cycle.kept_scores import REFUSED
 from moorage.framework.profile import Profile, Step, other_form
@@ -23,6 +22,7 @@ from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
 __all__ = ["ByDomain", "Pick"]
@@ -96,9 +96,7 @@ class ByDomain:
             if answer is None:
                 return None
             key, raw = answer
-            ids: npt.NDArray[Any] = table.domains_in_ring(key)
-            held = np.zeros(len(raw), dtype=bool)
-            held[ids if open_places is None else ids[open_places]] = True
+            held = _held(table, key, open_places)
             some = raw[held]
             if (some == some[0]).all():
                 continue  # all feasible rows get the same, whatever that is
@@ -109,6 +107,17 @@ class ByDomain:
             gain[held] = scores * self._weights.get(step.name, 1)
             gains[key] = gains[key] + gain if key in gains else gain
         return gains
+
+
+def _held(table: NodeTable, key: str, open_places: BoolArray | None) -> BoolArray:
+    """Say for each value of a label, absence included, whether a row that is open has it."""
+    column = table.labels.column(key)
+    if open_places is None:
+        everywhere: BoolArray = column.population > 0
+        return everywhere
+    held = np.zeros(len(column.values), dtype=bool)
+    held[table.domains_in_ring(key)[open_places]] = True
+    return held
 
 
 class Scoring:

@@ -115,6 +115,7 @@ class _PodClass:
         self._scores = KeptScores(profile, asked, self._states, pod, view, self.allowed)
         self._count = int(np.count_nonzero(self.allowed))
         self._rows: npt.NDArray[np.intp] | None = None
+        self._skips = frozenset(self._skipped)
         self._asked_pre_filters = tuple(s for s in profile.at("preFilter") if s.name in asked)
         self._asked_filters = tuple(s for s in profile.at("filter") if s.name in asked)
         self._asked_pre_scores = tuple(s for s in profile.at("preScore") if s.name in asked)
@@ -237,14 +238,15 @@ class _PodClass:
 
     def _found(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PreFiltered | None, BoolArray | None]:
         """Run the PreFilters that are always asked. None if one turned the pod down."""
-        states, skipped = self._states, self._skipped
+        states: dict[str, Any] = self._states
+        skipped: frozenset[str] = self._skips
         narrowed: BoolArray | None = None
         if self._asked_pre_filters:
-            states, skipped = dict(states), set(skipped)
+            states, passed = dict(states), set()
             for step in self._asked_pre_filters:
                 answer = ask(step, "preFilter", pod, snapshot)
                 if answer is SKIP:
-                    skipped.add(step.name)
+                    passed.add(step.name)
                 elif isinstance(answer, Hold):
                     return None, None
                 elif isinstance(answer, Narrow):
@@ -253,7 +255,8 @@ class _PodClass:
                     states[step.name] = answer.state
                 else:
                     states[step.name] = answer
-        return PreFiltered(states, frozenset(skipped)), narrowed
+            skipped |= passed
+        return PreFiltered(states, skipped), narrowed
 
     def _feasible(
         self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, narrowed: BoolArray | None, nominated: Nominated

@@ -39,7 +39,8 @@ class Signer:
         self._each = [step for step in signing if signs_by(step.plugin) is None]
         self._kinds = sorted({kind for step in self._by_shape for kind in signs_by(step.plugin) or ()}, key=repr)
         self._positions: list[int] = []
-        self._known: dict[bytes, Signed] = {}
+        #: By shape: the first pod that had it, which lends later ones what was worked out for it, and its class.
+        self._known: dict[bytes, tuple[PodInfo, Signed]] = {}
         #: Signatures, which may be long, by a number that stands for them.
         self._numbers: dict[Hashable, int] = {}
         self._given = 0
@@ -55,11 +56,15 @@ class Signer:
                 self._known.clear()
                 self._positions = positions
         shape = pod.shape()
-        known = self._known.get(shape)
-        if known is None:
+        twin = self._known.get(shape)
+        if twin is None:
             if len(self._known) >= _CAPACITY:
                 self._known.clear()
-            known = self._known[shape] = self._numbered(_signed(self._by_shape, pod, self._always_asked))
+            known = self._numbered(_signed(self._by_shape, pod, self._always_asked))
+            self._known[shape] = pod, known
+        else:
+            pod.share(twin[0])
+            known = twin[1]
         return self._numbered(_signed(self._each, pod, known.asked, known.key)) if self._each else known
 
     def _numbered(self, signed: Signed) -> Signed:

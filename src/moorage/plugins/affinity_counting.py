@@ -125,6 +125,8 @@ def _moved(counts: DomainCounts, keys: Iterable[str], node: NodeInfo, nodes: Nod
 
 def count_neighbours(pod: PodInfo, snapshot: Snapshot) -> Neighbours | None:
     """Count over all nodes; None if no term, of the pod or of others, has anything to say."""
+    if not pod.has_affinity and not len(snapshot.table.required_anti_affinity):
+        return None
     nodes = snapshot.nodes
     refusing = _refusing(pod, snapshot)
     if not pod.required_affinity and not pod.required_anti_affinity and not refusing:

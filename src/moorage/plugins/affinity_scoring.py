@@ -42,6 +42,10 @@ def weigh_neighbours(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Pull
 
     ``hard_weight`` is what a placed pod's required affinity to the incoming one counts for.
     """
+    table = snapshot.table
+    held = (table.required_affinity, table.preferred_affinity, table.preferred_anti_affinity)
+    if not pod.has_affinity and not any(map(len, held)):
+        return None
     pulls: dict[str, IntArray] = {}
     for key, weight, pods in (*_own_pulls(pod, snapshot), *_pulls_of_others(pod, snapshot, hard_weight)):
         if pods.any():

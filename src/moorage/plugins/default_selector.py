@@ -7,7 +7,9 @@ Source  kube-scheduler 1.36, plugins/helper/spread.go
 
 from __future__ import annotations
 
-from moorage.api.core import ReplicationController
+from typing import Final
+
+from moorage.api.core import ReplicationController, Service
 from moorage.api.meta import LabelSelector, OwnerReference
 from moorage.api.selectors import Requirement, Selector, SelectorError, compile_label_selector, selector_from_map
 from moorage.api.workloads import ReplicaSet, StatefulSet
@@ -17,8 +19,13 @@ from moorage.state.pod_info import PodInfo
 __all__ = ["controller_of", "default_selector"]
 
 
+_EMPTY: Final = Selector()
+
+
 def default_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:
     """Return everything that the pod's services and its controller ask for, together; empty if nothing owns the pod."""
+    if not pod.metadata.owner_references and not snapshot.objects(Service):
+        return _EMPTY
     labels: dict[str, str] = {}
     for service in snapshot.services_selecting(pod):
         labels |= service.spec.selector

@@ -7,7 +7,6 @@ The scheduler hands ``PodInfo`` around where Kubernetes' documents say "pod"; it
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 from typing import Final, NamedTuple
 
 import msgspec
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 from moorage.api.core import Pod, PodSpec, PodStatus
 from moorage.api.meta import ObjectMeta
 from moorage.state.affinity_terms import AffinityTerm, AffinityTerms, WeightedTerm, compile_affinity
+from moorage.state.lazy import lazy
 from moorage.state.pod_requests import PodRequests, RequestOptions, is_plain, pod_requests
 from moorage.state.pod_volumes import PodVolumes, pod_volumes
 from moorage.state.spread_constraint import SpreadConstraint, compile_spread_constraint
@@ -24,6 +24,11 @@ __all__ = ["AffinityTerm", "HostPort", "PodInfo", "WeightedTerm"]
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
+#: What follows from a pod's shape alone. (Its volumes do not: claims may be named after it.)
+_OF_SHAPE: Final = (
+    "needs", "host_ports", "required_affinity", "required_anti_affinity", "preferred_affinity", "preferred_anti_affinity",
+    "spread_constraints", "label_class", "_affinity_terms",
+)  # fmt: skip
 
 
 class HostPort(NamedTuple):
@@ -61,6 +66,13 @@ class PodInfo:
             (self.namespace, self.labels, meta.owner_references, meta.deletion_timestamp, self.spec, self.pod.status)
         )
 
+    def share(self, twin: PodInfo) -> None:
+        """Take over what was worked out for a pod of the same shape."""
+        mine, its = self.__dict__, twin.__dict__
+        for fact in _OF_SHAPE:
+            if fact in its:
+                mine[fact] = its[fact]
+
     def on(self, node: str) -> PodInfo:
         """Return the same pod with ``nodeName`` set."""
         placed = PodInfo(replace(self.pod, spec=replace(self.spec, node_name=node)))
@@ -85,8 +97,7 @@ class PodInfo:
             and self.metadata.deletion_timestamp == other.metadata.deletion_timestamp
         )
         if same:
-            kept = {name: value for name, value in other.__dict__.items() if name not in self.__dict__}
-            self.__dict__.update(kept)
+            self.__dict__ = {**other.__dict__, **self.__dict__}
         return same
 
     @property
@@ -110,7 +121,7 @@ class PodInfo:
     def terminating(self) -> bool:
         return self.pod.metadata.deletion_timestamp is not None
 
-    @cached_property
+    @lazy
     def needs(self) -> PodRequests:
         """What the pod asks of a node; see ``PodRequests`` for units."""
         return pod_requests(self.pod)
@@ -124,7 +135,7 @@ class PodInfo:
         """Resource name to amount: cpu in millicores, memory and storage in bytes, others in counts."""
         return self.needs.requests
 
-    @cached_property
+    @lazy
     def host_ports(self) -> frozenset[HostPort]:
         """Host ports of containers and of sidecars (restartable init containers)."""
         spec = self.spec
@@ -136,24 +147,24 @@ class PodInfo:
             if port.host_port > 0
         )
 
-    @cached_property
+    @lazy
     def volumes(self) -> PodVolumes | None:
         """The claims and disks that the pod stands on; None if it has no volume that matters to scheduling."""
         return pod_volumes(self.pod)
 
-    @cached_property
+    @lazy
     def required_affinity(self) -> tuple[AffinityTerm, ...]:
         return self._affinity_terms.required
 
-    @cached_property
+    @lazy
     def required_anti_affinity(self) -> tuple[AffinityTerm, ...]:
         return self._affinity_terms.required_anti
 
-    @cached_property
+    @lazy
     def preferred_affinity(self) -> tuple[WeightedTerm, ...]:
         return self._affinity_terms.preferred
 
-    @cached_property
+    @lazy
     def preferred_anti_affinity(self) -> tuple[WeightedTerm, ...]:
         return self._affinity_terms.preferred_anti
 
@@ -171,7 +182,7 @@ class PodInfo:
         other.__dict__["_affinity_terms"] = terms
         return other
 
-    @cached_property
+    @lazy
     def spread_constraints(self) -> tuple[SpreadConstraint, ...]:
         """The pod's own topology spread constraints, compiled.
 
@@ -185,11 +196,11 @@ class PodInfo:
         affinity = self.spec.affinity
         return affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
 
-    @cached_property
+    @lazy
     def label_class(self) -> tuple[str, tuple[tuple[str, str], ...], bool]:
         """Namespace, sorted labels, terminating: all that selecting pods can depend on."""
         return self.namespace, tuple(sorted(self.labels.items())), self.terminating
 
-    @cached_property
+    @lazy
     def _affinity_terms(self) -> AffinityTerms:
         return compile_affinity(self.namespace, self.spec.affinity)

@@ -160,6 +160,11 @@ class World(RuleBasedStateMachine):
         for fact in late:
             self.tell(fact)
 
+    @precondition(lambda self: self.late)
+    @rule()
+    def hear_one(self):
+        self.tell(self.late.pop(0))
+
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def new_pod(self, name, cpu, priority, scheduler, gated):
@@ -179,6 +184,17 @@ class World(RuleBasedStateMachine):
         if name in self.pods:
             self.remove(name, heard=heard)
         self.store(self.new_pod(name, cpu, priority, scheduler, gated))
+
+    @rule(name=st.sampled_from(["v", "w"]), cpu=st.integers(1, 3), placed_first=st.booleans(), answered=st.booleans())
+    def somebody_important_comes(self, name, cpu, placed_first, answered):
+        if placed_first:
+            self.get_on_with_it(late=False)
+        if name in self.pods:
+            self.remove(name)
+        self.store(self.new_pod(name, cpu, 9, "default-scheduler", gated=False))
+        self.step(2)
+        if answered:
+            self.get_on_with_it(late=False)
 
     @rule(name=st.sampled_from(NAMES), label=st.sampled_from(["x", "y"]), late=st.booleans())
     def change(self, name, label, late):
@@ -234,13 +250,14 @@ class World(RuleBasedStateMachine):
 
     # -- the engine's turn --------------------------------------------------------------------------------------------
 
-    @rule(times=st.integers(1, 4))
-    def step(self, times):
+    @rule(times=st.integers(1, 4), collects=st.booleans())
+    def step(self, times, collects=True):
         for _ in range(times):
             decision = self.engine.step(self.now)
             if decision is not None and decision.node is not None:
                 self.check_room(decision)
-            self.collect()
+            if collects:
+                self.collect()
 
     def check_room(self, decision):
         """What was just placed must fit beside all that the engine was told of and has promised."""
@@ -281,8 +298,10 @@ class World(RuleBasedStateMachine):
             error = self.evict(work, error)
         elif work.phase is Phase.BIND:
             error = self.bind_as_asked(work, error, late, order)
+        undone = self.moods.log.count(("unreserve", "Second", work.pod.uid))
         self.tell(Done(work.ticket, error))
-        self.collect()
+        if work.pod.uid in self.bound_by_us:
+            assert self.moods.log.count(("unreserve", "Second", work.pod.uid)) == undone
 
     @rule(late=st.booleans())
     def get_on_with_it(self, late):
@@ -417,6 +436,8 @@ class World(RuleBasedStateMachine):
         assert not engine._by_ticket
         assert not engine._evicting
         assert engine.queue.logged_events == 0
+        gated = [line.pod.pod for line in engine.queue.pending() if line.place is Place.GATED]
+        assert all(pod.spec.scheduling_gates for pod in gated)
         said = {uid: pod.status.nominated_node_name for uid, pod in self.told.items() if uid in self.pending()}
         assert {uid: engine.queue.nomination(uid) or "" for uid in said} == said
         self.nobody_is_left_who_fits()
@@ -430,8 +451,10 @@ class World(RuleBasedStateMachine):
                 self.step(1)
                 if not self.work:
                     break
+                self.collect()
                 while self.work:
                     self.answer(0, False, False, False)
+                    self.collect()
             self.now += 1.0
             for name in [name for name, pod in self.pods.items() if pod.metadata.deletion_timestamp is not None]:
                 self.remove(name)

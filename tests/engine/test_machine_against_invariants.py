@@ -303,12 +303,12 @@ class World(RuleBasedStateMachine):
         if work.pod.uid in self.bound_by_us:
             assert self.moods.log.count(("unreserve", "Second", work.pod.uid)) == undone
 
-    @rule(late=st.booleans())
-    def get_on_with_it(self, late):
-        """All that can be tried is tried, and all bindings are done."""
+    @rule(late=st.booleans(), lost=st.sampled_from([False, False, True]))
+    def get_on_with_it(self, late, lost=False):
+        """All that can be tried is tried, and all bindings are done, even if their answers are ``lost``."""
         self.step(6)
         for ticket in [ticket for ticket, work in self.work.items() if work.phase is not Phase.PREEMPT]:
-            self.answer(sorted(self.work).index(ticket), False, late, False)
+            self.answer(sorted(self.work).index(ticket), lost, late, True)
 
     def nominate(self, work):
         pod = self.pods.get(work.pod.name)

@@ -1,0 +1,566 @@
+"""Faults that kube-scheduler has had, or handles on purpose, re-created against the engine. Each test names its report.
+
+Numbers after ``kubernetes`` are issues and pull requests of kubernetes/kubernetes.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from msgspec.structs import replace
+
+from moorage.engine.facts import Gone, Phase, Seen
+from moorage.framework.effects import BindPod, Call, Evict
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.verdicts import Hold, Reject, Wait
+from moorage.queue.queued import Place
+from tests.engine.driving import Driven, bound, dying, node, pod
+
+
+class Waits:
+    """Permit holds every pod for a minute."""
+
+    name = "Waits"
+
+    def permit(self, state, pod, node):
+        return Wait(60.0)
+
+
+class Mounts:
+    """PreBind has something to do for every pod."""
+
+    name = "Mounts"
+
+    def pre_bind(self, state, pod, node):
+        return [Call(run=None, stand_in=lambda: None, what="mount")]
+
+
+class Reserves:
+    """Writes down what it reserves and takes back."""
+
+    name = "Reserves"
+    log: list
+
+    def reserve(self, state, pod, node):
+        self.log.append(f"+{pod.name}")
+
+    def unreserve(self, state, pod, node):
+        self.log.append(f"-{pod.name}")
+
+    def post_bind(self, state, pod, node):
+        self.log.append(f"={pod.name}")
+
+
+def reserves():
+    return type("Reserves", (Reserves,), {"log": []})
+
+
+# -- kubernetes 141255, 91126, 85726: a pod recreated under its name arrives as one update ----------------------------------
+
+
+def test_a_pod_recreated_under_its_name_replaces_the_bound_one():
+    driven = Driven()
+    driven.see(node("n1"), node("n2"), pod("p", on="n1", uid="old"), pod("p", on="n2", uid="new"))
+    assert (driven.on("n1"), driven.on("n2")) == ([], ["p"])
+    driven.gone(pod("p", on="n1", uid="old"))  # told late, or told twice
+    assert driven.on("n2") == ["p"]
+
+
+def test_a_pod_recreated_under_its_name_replaces_the_waiting_one():
+    driven = Driven()
+    driven.see(pod("p", uid="old"), pod("p", uid="new"))
+    assert (driven.place("old"), driven.place("new")) == (None, Place.ACTIVE)
+
+
+@pytest.mark.parametrize("plugin", [Waits, Mounts, reserves()], ids=["in Permit", "in PreBind", "in Bind"])
+@pytest.mark.parametrize("error", [None, "409 Conflict"])
+def test_a_pod_recreated_on_its_way_to_a_node_begins_anew(plugin, error):
+    driven = Driven(plugin)
+    driven.see(node("n", "1"), pod("p", uid="old"))
+    assert driven.step() == ("p", "n")
+    under_way = driven.work(Phase.PRE_BIND, Phase.BIND)
+    driven.see(pod("p", uid="new"))
+    assert driven.step() == ("p", "n")  # the room of the old one is free
+    for work in under_way:
+        driven.done(work, error)
+    assert driven.place("old") is None
+    assert driven.engine.cluster.assumed == {"new": "n"}
+
+
+# -- kubernetes 42063, 46347, 47150, 50916: "cache is corrupted" -------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_facts_about_one_pod_in_any_order_break_nothing():
+    p = pod("p", uid="u")
+    facts = [Seen(node("n")), Seen(p), Seen(bound(p, "n")), Seen(bound(p, "m")), Gone(bound(p, "n")), Gone(node("n"))]
+    for order in itertools.islice(itertools.permutations(facts), 0, None, 5):
+        driven = Driven()
+        for fact in order:
+            driven.engine.observe(fact, 0.0)
+            driven.steps()
+            for work in driven.work(Phase.BIND):
+                driven.done(work, "409 Conflict")
+        driven.gone(bound(p, "m"))
+        driven.see(node("n"), node("m"))
+        assert (driven.on("n"), driven.on("m"), len(driven.engine.queue)) == ([], [], 0)
+        driven.check_settled()
+
+
+def test_a_pod_confirmed_on_another_node_than_assumed_counts_there_and_wakes_those_who_waited():
+    driven = Driven(recorder := reserves())
+    driven.see(node("n", "1"), pod("p"), pod("next", priority=-1))
+    assert driven.steps() == [("p", "n"), ("next", None)]
+    work = driven.only_work(Phase.BIND)
+    driven.see(node("m", "1", unschedulable=True), bound(pod("p"), "m"))
+    assert (driven.on("n"), driven.on("m")) == ([], ["p"])
+    assert driven.step(2.0) == ("next", "n")
+    driven.done(work, "409 Conflict")
+    assert recorder.log == ["+p", "+next", "-p"]
+    assert driven.place("default/p") is None
+
+
+def test_an_older_version_told_late_does_not_take_a_pod_off_its_node():
+    driven = Driven()
+    driven.see(node("n"), bound(pod("p"), "n"), pod("p", labels={"older": "yes"}))
+    assert driven.on("n") == ["p"]
+    assert driven.place("default/p") is None
+
+
+def test_an_assumed_pod_never_expires():
+    """kubernetes 106361: assumed pods that expired let others take room that was taken."""
+    driven = Driven()
+    driven.see(node("n", "1"), pod("p"), pod("next", priority=-1))
+    assert driven.steps() == [("p", "n"), ("next", None)]
+    driven.done(driven.only_work(Phase.BIND))
+    for _ in range(10):
+        assert all(tried == ("next", None) for tried in driven.steps(400.0))
+
+
+# -- kubernetes 102790, 104521, 117497: changes while an attempt fails -------------------------------------------------------
+
+
+def failing_in_pre_bind():
+    driven = Driven(Mounts)
+    driven.see(node("n"), pod("p", version="1"))
+    driven.step()
+    return driven, driven.only_work(Phase.PRE_BIND)
+
+
+def test_a_pod_changed_during_a_failed_attempt_comes_back_as_it_is_now():
+    driven, work = failing_in_pre_bind()
+    driven.see(pod("p", "2", version="2", labels={"new": "yes"}))
+    driven.done(work, "timeout")
+    assert driven.place("default/p") is Place.BACKOFF
+    assert driven.engine.queue.get("default/p").pod.labels == {"new": "yes"}
+
+
+@pytest.mark.parametrize("how", ["deleted", "deleting", "bound elsewhere", "finished"])
+def test_a_pod_gone_during_a_failed_attempt_does_not_come_back(how):
+    driven, work = failing_in_pre_bind()
+    p = pod("p", version="2")
+    if how == "deleted":
+        driven.gone(p)
+    else:
+        finished = replace(p, status=replace(p.status, phase="Failed"))
+        driven.see({"deleting": dying(p), "bound elsewhere": bound(p, "m"), "finished": finished}[how])
+    driven.done(work, "timeout")
+    assert driven.place("default/p") is None
+    assert driven.on("n") == []
+    driven.check_settled()
+
+
+# -- kubernetes 100140, 96579: the answer to a bind is lost ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [None, "timeout"])
+def test_a_bind_that_was_done_is_done_whatever_its_answer(error):
+    driven = Driven(recorder := reserves())
+    driven.see(node("n"), pod("p"))
+    driven.step()
+    work = driven.only_work(Phase.BIND)
+    assert work.effects == (BindPod(work.pod, "n"),)
+    driven.see(bound(pod("p"), "n"))
+    driven.done(work, error)
+    assert recorder.log == ["+p", "=p"]
+    assert driven.steps(60.0) == []
+    driven.check_settled()
+
+
+# -- kubernetes 139162, 141694: a preemptor whose victims are gone before it hears that they were evicted --------------------
+
+
+def preempting(*plugins):
+    driven = Driven(*plugins)
+    driven.see(node("n", "1"), pod("victim", on="n"), pod("vip", priority=9))
+    assert driven.step() == ("vip", None)
+    return driven, driven.only_work(Phase.PREEMPT)
+
+
+@pytest.mark.parametrize("order", ["answer first", "victim first"])
+def test_a_preemptor_is_placed_once_its_victims_are_gone_whatever_it_hears_first(order):
+    driven, work = preempting()
+    assert [effect.victim.name for effect in work.effects if isinstance(effect, Evict)] == ["victim"]
+    if order == "answer first":
+        driven.done(work)
+        driven.gone(pod("victim", on="n"))
+    else:
+        driven.gone(pod("victim", on="n"))
+        assert driven.steps(2.0) == []  # gated while its evictions are under way
+        driven.done(work)
+    assert driven.steps(2.0) == [("vip", "n")]
+
+
+def test_a_preemptor_whose_evictions_failed_is_tried_again_at_once():
+    driven, work = preempting()
+    driven.done(work, "500 Internal Server Error")
+    assert driven.step() == ("vip", None)
+    assert len(driven.work(Phase.PREEMPT)) == 1
+
+
+# -- kubernetes 140082, 140054, 135502: a victim that is not bound yet -------------------------------------------------------
+
+
+@pytest.mark.parametrize("plugin", [Waits, Mounts], ids=["in Permit", "in PreBind"])
+def test_a_victim_on_its_way_gives_up_its_node_without_being_deleted(plugin):
+    driven = Driven(Selective.for_pod("victim", plugin))
+    driven.see(node("n", "1"), pod("victim"))
+    driven.step()
+    under_way = driven.work(Phase.PRE_BIND)
+    driven.see(pod("vip", priority=9))
+    assert driven.step() == ("vip", None)
+    assert driven.work(Phase.PREEMPT) == []
+    assert driven.step(2.0) == ("vip", "n")
+    for work in under_way:
+        assert not driven.engine.is_wanted(work.ticket)
+        driven.done(work)
+    assert driven.place("default/victim") is Place.BACKOFF
+    assert driven.work(Phase.BIND)[0].pod.name == "vip"
+
+
+def test_a_victim_that_is_being_bound_is_evicted():
+    driven = Driven()
+    driven.see(node("n", "1"), pod("victim"))
+    driven.step()
+    driven.see(pod("vip", priority=9))
+    driven.step()
+    assert [work.effects[0].victim.name for work in driven.work(Phase.PREEMPT)] == ["victim"]
+
+
+class Selective:
+    """Makes a plugin that acts on one pod only."""
+
+    @staticmethod
+    def for_pod(its_name, plugin):
+        class One(plugin):
+            name = "One"
+
+        def only_there(acts):
+            return lambda self, state, pod, node: acts(self, state, pod, node) if pod.name == its_name else None
+
+        for method in ("permit", "pre_bind"):
+            if hasattr(plugin, method):
+                setattr(One, method, only_there(getattr(plugin, method)))
+        return One
+
+
+# -- kubernetes 120622, 126962, 122725: events kept for attempts that were never ended ---------------------------------------
+
+
+def ended_by_deletion(driven, p):
+    driven.gone(p)
+
+
+def ended_by_another(driven, p):
+    driven.see(bound(p, "n"))
+
+
+def ended_by_time(driven, p):
+    driven.steps(61.0)
+
+
+@pytest.mark.parametrize("end", [ended_by_deletion, ended_by_another, ended_by_time])
+def test_a_pod_that_waits_keeps_events_and_its_end_forgets_them(end):
+    driven = Driven(Waits)
+    driven.see(node("n"), pod("p"))
+    driven.step()
+    for at in range(1000):
+        driven.see(pod(f"other-{at}", on="n", cpu="0"))
+    assert driven.engine.queue.logged_events == 1000
+    end(driven, pod("p"))
+    assert driven.engine.queue.logged_events == 0
+
+
+def test_a_pod_that_is_deleted_before_its_turn_is_passed_over_and_leaves_nothing():
+    driven = Driven()
+    driven.see(node("n"), dying(pod("p")), pod("q"))
+    assert driven.steps() == [("q", "n")]
+    driven.see(*(pod(f"other-{at}", on="n", cpu="0") for at in range(100)))
+    assert driven.engine.queue.logged_events == 0
+
+
+# -- kubernetes 120334: plugins of an earlier attempt ------------------------------------------------------------------------
+
+
+def test_an_error_after_a_refusal_means_backoff_not_waiting_for_an_event():
+    driven = Driven(Mounts)
+    driven.see(node("n", "1"), pod("p", "2"))
+    assert driven.step() == ("p", None)
+    assert driven.place("default/p") is Place.UNSCHEDULABLE
+    driven.see(node("n", "2"))
+    assert driven.step(2.0) == ("p", "n")
+    driven.done(driven.only_work(Phase.PRE_BIND), "timeout")
+    assert driven.place("default/p") is Place.BACKOFF
+
+
+# -- kubernetes 72124, 93505: somebody else comes between a preemption and its nomination --------------------------------------
+
+
+def test_room_made_by_preemption_is_kept_though_the_api_was_not_told_yet():
+    driven, work = preempting()
+    driven.done(work)
+    driven.see(pod("sneaky", priority=0))
+    driven.gone(pod("victim", on="n"))
+    assert driven.steps() == [("sneaky", None), ("vip", "n")]
+
+
+# -- kubernetes 85447, 102339, 109245: nominations that outlive their pods ----------------------------------------------------
+
+
+def test_a_nomination_ends_when_the_pod_counts_on_its_node():
+    driven, work = preempting(Selective.for_pod("vip", Waits))
+    driven.done(work)
+    driven.gone(pod("victim", on="n"))
+    assert driven.steps(2.0) == [("vip", "n")]
+    assert [waiting.pod.name for waiting in driven.engine.waiting()] == ["vip"]
+    assert not driven.engine.queue.nominated
+
+
+@pytest.mark.parametrize("end", ["deleted", "bound", "recreated"])
+def test_a_nomination_ends_with_its_pod(end):
+    driven, work = preempting()
+    assert list(driven.engine.queue.nominated) == ["n"]
+    if end == "deleted":
+        driven.gone(pod("vip", priority=9))
+    elif end == "bound":
+        driven.see(bound(pod("vip", priority=9), "n"))
+    else:
+        driven.see(pod("vip", uid="another", priority=0))
+    driven.done(work)
+    assert not driven.engine.queue.nominated
+    driven.see(pod("next", on="x"))
+
+
+def test_a_pod_that_is_bound_already_is_not_nominated():
+    driven = Driven()
+    driven.see(node("n"), pod("p", on="n", nominated="n"))
+    assert not driven.engine.queue.nominated
+
+
+# -- kubernetes 134859: a pod that waited is bound by somebody else -----------------------------------------------------------
+
+
+def test_others_may_take_the_room_that_a_pod_bound_elsewhere_held():
+    driven = Driven(Selective.for_pod("p", Waits))
+    driven.see(node("n", "1"), node("m", "1", unschedulable=True), pod("p"), pod("next", priority=-1))
+    assert driven.steps() == [("p", "n"), ("next", None)]
+    driven.see(bound(pod("p"), "m"))
+    assert driven.step(2.0) == ("next", "n")
+
+
+def test_others_may_take_the_room_that_was_kept_for_a_pod_bound_elsewhere():
+    driven, work = preempting()
+    driven.done(work)
+    driven.gone(pod("victim", on="n"))
+    driven.see(pod("next"))
+    driven.see(bound(pod("vip", priority=9), "m"))
+    assert driven.steps() == [("next", "n")]
+
+
+# -- kubernetes 134157: a deleted pod that still holds its node ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plugin", [Waits, Mounts, reserves()], ids=["in Permit", "in PreBind", "in Bind"])
+@pytest.mark.parametrize("told", ["deletion begins", "deletion ends"])
+def test_a_pod_deleted_on_its_way_frees_its_node_at_once(plugin, told):
+    driven = Driven(plugin)
+    driven.see(node("n", "1"), pod("p"), pod("next", priority=-1))
+    assert driven.steps()[0] == ("p", "n")
+    under_way = driven.work(Phase.PRE_BIND, Phase.BIND)
+    if told == "deletion begins":
+        driven.see(dying(pod("p")))
+    driven.gone(dying(pod("p")))
+    assert driven.step(2.0) == ("next", "n")
+    for work in under_way:
+        assert not driven.engine.is_wanted(work.ticket)
+        driven.done(work, "404 Not Found")
+    assert driven.place("default/p") is None
+
+
+def test_work_that_nobody_has_fetched_yet_is_not_handed_out_for_a_deleted_pod():
+    driven = Driven(recorder := reserves())
+    driven.see(node("n"), pod("p"))
+    driven.step()
+    driven.gone(pod("p"))
+    assert driven.work() == []
+    assert recorder.log == ["+p", "-p"]
+
+
+# -- behaviour on purpose --------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_goes_between_decision_and_binding_keeps_its_pod_for_when_it_comes_back():
+    driven = Driven()
+    driven.see(node("n", "1"), pod("p"))
+    driven.step()
+    driven.gone(node("n", "1"))
+    driven.done(driven.only_work(Phase.BIND))
+    driven.see(bound(pod("p"), "n"), node("n", "1"), pod("next"))
+    assert driven.on("n") == ["p"]
+    assert driven.steps() == [("next", None)]
+
+
+def test_an_empty_cluster_waits_for_its_first_node():
+    driven = Driven()
+    driven.see(pod("p"))
+    assert driven.steps() == [("p", None)]
+    assert driven.steps(20.0) == [("p", None)]  # nobody turned it down, so no event can be waited for
+    driven.see(node("n"))
+    assert driven.steps(20.0) == [("p", "n")]
+
+
+def test_the_same_version_told_twice_changes_nothing():
+    """kubernetes 96071: a pod was scheduled twice."""
+    driven = Driven()
+    driven.see(node("n", "1"), pod("p", "2", version="7"))
+    driven.step()
+    driven.see(pod("p", "2", version="7"), node("n", "1"))
+    assert driven.place("default/p") is Place.UNSCHEDULABLE
+
+
+def test_the_shortest_permit_wait_decides_and_is_named():
+    class Short(Waits):
+        name = "Short"
+
+        def permit(self, state, pod, node):
+            return Wait(5.0)
+
+    driven = Driven(Waits, Short)
+    driven.see(node("n"), pod("p"))
+    driven.step()
+    assert driven.engine.next_deadline() == 5.0
+    driven.steps(5.0)
+    (revoked,) = driven.engine.take_revoked()
+    assert revoked.refused_after.plugin == "Short"
+    assert "after waiting 5s at plugin Short" in revoked.message
+    assert driven.place("default/p") is Place.UNSCHEDULABLE
+
+
+@pytest.mark.parametrize("answer", ["allow one", "allow all", "reject"])
+def test_a_waiting_pod_needs_every_plugins_word(answer):
+    class Also(Waits):
+        name = "Also"
+
+    driven = Driven(Waits, Also)
+    driven.see(node("n"), pod("p"))
+    driven.step()
+    (waiting,) = driven.engine.waiting()
+    assert waiting.pending == ("Waits", "Also")
+    if answer == "reject":
+        waiting.reject("Also", "no")
+        assert list(driven.engine.waiting()) == []
+    else:
+        waiting.allow("Waits")
+        if answer == "allow all":
+            waiting.allow("Also")
+    assert (driven.engine.next_deadline() == 0.0) == (answer != "allow one")  # whoever drives it is told to come at once
+    driven.step()
+    assert bool(driven.work(Phase.BIND)) == (answer == "allow all")
+    assert len(driven.engine.cluster.assumed) == (answer != "reject")
+
+
+class Hinted:
+    """Refuses every node until told otherwise, and breaks when asked whether an event helps."""
+
+    name = "Hinted"
+    no = True
+
+    def filter(self, pod, nodes):
+        if Hinted.no:
+            yield Reject(~nodes.false(), "not yet")
+
+    def wakes_on(self):
+        yield Wake(ClusterEvent(Resource.NODE, Action.ADD), lambda pod, old, new: 1 / 0)
+
+
+def test_a_hint_that_breaks_wakes_the_pod():
+    driven = Driven(Hinted)
+    Hinted.no = True
+    driven.see(node("n"), pod("p"))
+    assert driven.step() == ("p", None)
+    Hinted.no = False
+    driven.see(node("m", unschedulable=True))
+    assert driven.step(2.0) == ("p", "n")
+    assert "ZeroDivisionError" in str(driven.engine.faults[0])
+
+
+BAD_ANSWERS = {
+    "reserve": True,
+    "permit": "later",
+    "pre_bind": ["write"],
+    "bind": [None],
+}
+
+
+@pytest.mark.parametrize("method", BAD_ANSWERS)
+def test_an_answer_that_makes_no_sense_ends_the_attempt_and_names_the_plugin(method):
+    body = {"name": "Odd", method: lambda self, *args: BAD_ANSWERS[method], "unreserve": lambda self, *args: None}
+    driven = Driven(type("Odd", (), body))
+    if method == "bind":
+        profile = driven.engine.profiles["default-scheduler"]
+        profile.steps["bind"] = tuple(step for step in profile.at("bind") if step.name == "Odd")
+    driven.see(node("n"), pod("p"))
+    driven.step()
+    assert driven.place("default/p") is Place.BACKOFF
+    revoked = driven.engine.take_revoked()
+    assert all("plugin Odd answered" in decision.message for decision in revoked)
+    assert not driven.engine.cluster.assumed
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), -1.0, float("inf")])
+def test_a_wait_of_no_sensible_length_ends(seconds):
+    class Odd:
+        name = "Odd"
+
+        def permit(self, state, pod, node):
+            return Wait(seconds)
+
+    driven = Driven(Odd)
+    driven.see(node("n"), pod("p"))
+    driven.step()
+    driven.step(901.0)
+    assert driven.work(Phase.BIND) == []
+
+
+def test_what_is_raised_when_it_is_too_late_to_matter_is_kept_and_stops_nothing():
+    class Breaks:
+        name = "Breaks"
+
+        def reserve(self, state, pod, node):
+            return Hold.because("no") if pod.name == "refused" else None
+
+        def unreserve(self, state, pod, node):
+            raise KeyError("lost")
+
+        def post_bind(self, state, pod, node):
+            raise RuntimeError("cannot notify")
+
+    driven = Driven(Breaks)
+    driven.see(node("n"), pod("p", priority=1), pod("refused"))
+    assert driven.steps() == [("p", "n"), ("refused", None)]
+    driven.done(driven.only_work(Phase.BIND))
+    assert [str(fault) for fault in driven.engine.faults] == [
+        "plugin Breaks failed in unreserve: KeyError: 'lost'",
+        "plugin Breaks failed in postBind: RuntimeError: cannot notify",
+    ]

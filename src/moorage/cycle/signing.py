@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable
 from typing import NamedTuple
 
 from moorage.api.meta import Value
+from moorage.errors import PluginError
 from moorage.framework.points import AnyPlugin
 from moorage.framework.profile import Step
 from moorage.state.cluster import Snapshot
@@ -82,7 +83,10 @@ class Signer:
 def _signed(steps: Iterable[Step], pod: PodInfo, asked: frozenset[str], before: Hashable = ()) -> Signed:
     merged: dict[str, Hashable] = {}
     for step in steps:
-        signature = step.plugin.sign(pod)
+        try:
+            signature = step.plugin.sign(pod)
+        except Exception as error:
+            raise PluginError(step.name, f"failed in sign: {type(error).__name__}: {error}") from error
         if signature is None:
             asked = asked | {step.name}
         elif signature:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from moorage.api.core import Namespace, Node, Pod
 from moorage.api.durations import format_duration
@@ -22,7 +23,7 @@ from moorage.framework.effects import Effect, Evict
 from moorage.framework.events import ClusterEvent
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import PostFilterResult
-from moorage.framework.profile import Profile
+from moorage.framework.profile import Profile, Step
 from moorage.framework.registry import WaitingPod
 from moorage.framework.verdicts import Code, Status
 from moorage.queue import (
@@ -34,6 +35,7 @@ from moorage.queue import (
     node_events,
     object_events,
 )
+from moorage.queue.active import SortKey
 from moorage.state.cluster import Cluster, Snapshot
 from moorage.state.pod_info import PodInfo
 
@@ -106,9 +108,8 @@ class Scheduler:
     ) -> None:
         """Give the scheduler its profiles, which share one QueueSort plugin. Call once, before any fact."""
         self.profiles = profiles
-        sort_key = next(iter(profiles.values())).at("queueSort")[0].call
         self.queue = SchedulingQueue(
-            sort_key,
+            self._guarded(next(iter(profiles.values())).at("queueSort")[0]),
             {name: QueueProfile.of(profile) for name, profile in profiles.items()},
             on_fault=self.faults.append,
             initial_backoff_s=initial_backoff_s,
@@ -116,6 +117,18 @@ class Scheduler:
             max_unschedulable_s=max_unschedulable_s,
             gates=self.gates,
         )
+
+    def _guarded(self, step: Step) -> SortKey:
+        """Return a sort key that puts pods last for which the QueueSort plugin raises."""
+
+        def sort_key(queued: QueuedPod) -> tuple[int, Any]:
+            try:
+                return 0, step.call(queued)
+            except Exception as error:
+                self.faults.append(PluginError(step.name, f"failed in queueSort: {type(error).__name__}: {error}"))
+                return 1, 0
+
+        return sort_key
 
     # -- facts in -----------------------------------------------------------------------------------------------------
 

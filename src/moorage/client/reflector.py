@@ -1,8 +1,8 @@
 """One kind of object, followed: list it, watch it from there, and list it again whenever the thread was lost.
 
 What others are told is the truth as the API server holds it, in order: each object new or changed, each one gone. A delete that
-a gap swallowed is found by comparing lists; an object put in another's place under its name is told as a delete and a new one; a
-list from a server that lags behind what we have seen is refused.
+a gap swallowed is found by comparing lists; an object put in another's place under its name is told as a delete and a new one;
+a list from a server that lags behind what we have seen is refused.
 """
 
 from __future__ import annotations

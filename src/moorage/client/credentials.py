@@ -1,0 +1,185 @@
+"""Identities that change while we run: tokens in files that are rotated, and programs that hand out tokens or certificates.
+
+Source  client-go: rest/token_source.go, plugin/pkg/client/auth/exec/exec.go
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from moorage.client.endpoint import Identity
+from moorage.errors import InputError
+
+__all__ = ["ExecCommand", "ExecCredentials", "TokenFile", "run_program"]
+
+_REREAD_S = 60.0
+_EXEC_S = 60.0
+_MOST_OUTPUT = 1 << 20
+_KILL_S = 5.0
+
+
+class TokenFile:
+    """A bearer token in a file, read again each minute and after a refusal. While it cannot be read, the last one is used."""
+
+    def __init__(self, path: Path, clock: Callable[[], float], identity: Identity | None = None) -> None:
+        self._path, self._clock, self._with = path, clock, identity or Identity()
+        self._token = ""
+        self._read_at = float("-inf")
+
+    async def identity(self) -> Identity:
+        if self._clock() - self._read_at >= _REREAD_S:
+            self._read()
+        return Identity(self._token, self._with.certificate, self._with.key)
+
+    def refused(self) -> None:
+        self._read_at = float("-inf")
+
+    def _read(self) -> None:
+        try:
+            token = self._path.read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            if self._token:
+                return
+            raise InputError(f"token file {self._path}: {_words(error)}") from None
+        if not token and not self._token:
+            raise InputError(f"token file {self._path}: it is empty")
+        self._token = token or self._token
+        self._read_at = self._clock()
+
+
+@dataclass(frozen=True, slots=True)
+class ExecCommand:
+    """A program that hands out credentials. ``cluster`` is what it is told about the server, None if it did not ask."""
+
+    command: str
+    args: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    api_version: str = "client.authentication.k8s.io/v1"
+    install_hint: str = ""
+    cluster: Mapping[str, Any] | None = None
+    directory: str = ""
+
+
+#: Runs a program with these arguments and environment, and returns what it printed.
+Runner = Callable[[list[str], Mapping[str, str]], Awaitable[bytes]]
+
+
+class _Answer(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    status: _AnswerStatus | None = None
+
+
+class _AnswerStatus(msgspec.Struct, rename="camel"):
+    token: str = ""
+    client_certificate_data: str = ""
+    client_key_data: str = ""
+    expiration_timestamp: datetime | None = None
+
+
+class ExecCredentials:
+    """Asks a program for an identity, when there is none yet, when it expired and when it was refused."""
+
+    def __init__(
+        self,
+        command: ExecCommand,
+        env: Mapping[str, str],
+        wall: Callable[[], datetime],
+        run: Runner | None = None,
+    ) -> None:
+        self._command, self._env, self._wall = command, env, wall
+        self._run = run or run_program
+        self._identity: Identity | None = None
+        self._expires: datetime | None = None
+        self._lock = asyncio.Lock()
+
+    async def identity(self) -> Identity:
+        async with self._lock:
+            if self._identity is None or (self._expires is not None and self._wall() >= self._expires):
+                self._identity, self._expires = await self._ask()
+            return self._identity
+
+    def refused(self) -> None:
+        self._identity = None
+
+    async def _ask(self) -> tuple[Identity, datetime | None]:
+        command = self._command
+        spec: dict[str, Any] = {"interactive": False}
+        if command.cluster is not None:
+            spec["cluster"] = dict(command.cluster)
+        info = {"kind": "ExecCredential", "apiVersion": command.api_version, "spec": spec}
+        env = {**self._env, **dict(command.env), "KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
+        program = command.command
+        if command.directory and os.sep in program and not Path(program).is_absolute():
+            program = str(Path(command.directory) / program)
+        try:
+            printed = await self._run([program, *command.args], env)
+        except InputError as error:
+            hint = f" ({' '.join(command.install_hint.split())})" if command.install_hint else ""
+            raise InputError(f"exec plugin {command.command}: {error}{hint}") from None
+        return self._read(printed)
+
+    def _read(self, printed: bytes) -> tuple[Identity, datetime | None]:
+        name = f"exec plugin {self._command.command}"
+        try:
+            answer = msgspec.json.decode(printed, type=_Answer)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{name}: what it printed is no ExecCredential: {error}") from None
+        status = answer.status
+        if answer.kind != "ExecCredential" or answer.api_version != self._command.api_version or status is None:
+            wanted = f"an ExecCredential of {self._command.api_version} with a status"
+            found = f"{answer.kind or 'nothing'} of {answer.api_version or 'no version'}"
+            raise InputError(f"{name}: expected {wanted}, got {found}")
+        if bool(status.client_certificate_data) != bool(status.client_key_data):
+            raise InputError(f"{name}: a certificate and its key must come together")
+        if not status.token and not status.client_certificate_data:
+            raise InputError(f"{name}: it handed out neither a token nor a certificate")
+        expires = status.expiration_timestamp
+        if expires is not None and expires <= self._wall():
+            raise InputError(f"{name}: what it handed out expired at {expires.isoformat()}")
+        certificate = status.client_certificate_data.encode() or None
+        return Identity(status.token, certificate, status.client_key_data.encode() or None), expires
+
+
+async def run_program(args: list[str], env: Mapping[str, str]) -> bytes:
+    """Run a program and return what it printed; within a minute, and not more than a mebibyte.
+
+    Raises  InputError
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *args, env=dict(env), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+        )
+    except (OSError, ValueError) as error:
+        raise InputError(f"it cannot be run: {_words(error)}") from None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(_EXEC_S):
+            printed = b""
+            while chunk := await process.stdout.read(1 << 16):
+                printed += chunk
+                if len(printed) > _MOST_OUTPUT:
+                    raise InputError(f"it printed more than {_MOST_OUTPUT} bytes")
+            status = await process.wait()
+    except TimeoutError:
+        raise InputError(f"it did not end within {_EXEC_S:g}s") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            async with asyncio.timeout(_KILL_S):
+                await process.wait()
+    if status != 0:
+        raise InputError(f"it failed with exit status {status}")
+    return printed
+
+
+def _words(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)

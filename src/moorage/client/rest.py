@@ -1,0 +1,233 @@
+"""Requests to an API server over HTTP/1.1: throttled, bounded in time and size, tried again where the server asks for it.
+
+Whatever goes wrong becomes a ``ClusterError`` with the server's own words. Binds are served before all other requests, over
+connections of their own, so that nothing else can keep them waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Self
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from moorage import __version__
+from moorage.client.endpoint import Endpoint, Identity, tls_context
+from moorage.client.throttle import BINDING, OTHER, Throttle
+from moorage.errors import ClusterError, InputError
+
+__all__ = ["MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "Rest", "user_agent"]
+
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+_TRIES = 10
+_REQUEST_S = 30.0
+#: A bind that took longer could be done when another scheduler leads already.
+_BIND_S = 5.0
+_CONNECT_S = 10.0
+_MOST_OBJECT = 16 << 20
+_MOST_LIST = 2 << 30
+_MOST_LINE = 16 << 20
+_CHUNK = 1 << 16
+
+
+def user_agent(program: str = "moorage") -> str:
+    """Return what we call ourselves, in the form Kubernetes' own programs use."""
+    return f"{program}/v{__version__} ({platform.system().lower()}/{platform.machine().lower()}) scheduler"
+
+
+class Rest:
+    """A session with one API server; use it as an async context manager."""
+
+    def __init__(self, endpoint: Endpoint, *, qps: float = 50.0, burst: int = 100, agent: str = "") -> None:
+        self.endpoint = endpoint
+        self._qps, self._burst = qps, burst
+        self._agent = agent or user_agent()
+        self._throttle: Throttle
+        self._sessions: dict[int, aiohttp.ClientSession] = {}
+        self._identity: Identity | None = None
+        self._retired: list[aiohttp.ClientSession] = []
+
+    async def __aenter__(self) -> Self:
+        self._throttle = Throttle(self._qps, self._burst, asyncio.get_running_loop().time)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for session in (*self._sessions.values(), *self._retired):
+            await session.close()
+
+    # -- what others call --------------------------------------------------------------------------------------------------
+
+    async def get(self, path: str, params: Mapping[str, str] = {}) -> bytes:
+        """Return the body of an answer.
+
+        Raises  ClusterError
+        """
+        return await self.send("GET", path, params=params, most=_MOST_LIST)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        params: Mapping[str, str] = {},
+        content_type: str = "application/json",
+        lane: int = OTHER,
+        check: Callable[[], None] = lambda: None,
+        most: int = _MOST_OBJECT,
+    ) -> bytes:
+        """Send a request and return the body of the answer. ``check`` is called right before each sending, and may raise.
+
+        Raises  ClusterError; what ``check`` raised
+        """
+        headers = {"Content-Type": content_type} if body is not None else {}
+        refused = False
+        for tries in range(1, _TRIES + 1):
+            await self._throttle.take(lane)
+            session, auth = await self._session(lane)
+            check()
+            try:
+                return await self._once(session, method, path, params, body, headers | auth, most)
+            except ClusterError as error:
+                if error.status == 401 and not refused:
+                    refused = True
+                    self.endpoint.credentials.refused()
+                    continue
+                if error.retry_after_s is None or tries == _TRIES:
+                    raise
+                await asyncio.sleep(error.retry_after_s)
+        raise ClusterError(f"{method} {path}: refused every time", 401, "Unauthorized")
+
+    @asynccontextmanager
+    async def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a watch and yield its lines. They end when the server ends them, or is silent for ``idle_s``."""
+        await self._throttle.take(OTHER)
+        session, auth = await self._session(OTHER)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=idle_s)
+        try:
+            async with session.get(self._url(path, params), headers=auth, timeout=timeout, **self._how()) as response:
+                if response.status != 200:
+                    raise _refusal("watch", path, response, await _bounded(response, _MOST_OBJECT))
+                yield _lines(response)
+        except ClusterError as error:
+            if error.status == 401:
+                self.endpoint.credentials.refused()
+            raise
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ClusterError(f"watch {path}: {_words(error)}") from error
+
+    # -- one request ---------------------------------------------------------------------------------------------------------
+
+    async def _once(
+        self,
+        session: aiohttp.ClientSession,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        body: bytes | None,
+        headers: Mapping[str, str],
+        most: int,
+    ) -> bytes:
+        try:
+            request = session.request(method, self._url(path, params), data=body, headers=headers, **self._how())
+            async with request as response:
+                answer = await _bounded(response, most)
+                if response.status >= 300:
+                    raise _refusal(method, path, response, answer)
+                return answer
+        except aiohttp.ClientConnectorError as error:
+            # The connection was never made, so nothing can have happened; but to a caller this is no answer all the same.
+            raise ClusterError(f"{method} {path}: {_words(error)}") from error
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise ClusterError(f"{method} {path}: {_words(error)}") from error
+
+    def _url(self, path: str, params: Mapping[str, str]) -> URL:
+        return URL(self.endpoint.server + path).with_query(dict(params))
+
+    def _how(self) -> dict[str, Any]:
+        how: dict[str, Any] = {"allow_redirects": False, "proxy": self.endpoint.proxy or None}
+        if self.endpoint.server_name:
+            how["server_hostname"] = self.endpoint.server_name
+        return how
+
+    async def _session(self, lane: int) -> tuple[aiohttp.ClientSession, dict[str, str]]:
+        """Return the lane's session and the headers that say who we are. A new certificate means new connections."""
+        try:
+            identity = await self.endpoint.credentials.identity()
+            changed = self._identity is None or identity.certificate != self._identity.certificate
+            if changed:
+                self._retired += self._sessions.values()
+                self._sessions = {lane: self._new_session(identity, lane) for lane in (BINDING, OTHER)}
+        except InputError as error:
+            raise ClusterError(f"no credentials for {self.endpoint.server}: {error}", 401, "Unauthorized") from error
+        self._identity = identity
+        return self._sessions[lane], {"Authorization": f"Bearer {identity.token}"} if identity.token else {}
+
+    def _new_session(self, identity: Identity, lane: int) -> aiohttp.ClientSession:
+        tls = tls_context(self.endpoint, identity)
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=tls if tls is not None else True),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=[("User-Agent", self._agent), ("Accept", "application/json"), *self.endpoint.headers],
+            timeout=aiohttp.ClientTimeout(total=_BIND_S if lane == BINDING else _REQUEST_S, sock_connect=_CONNECT_S),
+        )
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    retry_after_seconds: int = 0
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+    reason: str = ""
+    details: _Details | None = None
+
+
+def _refusal(method: str, path: str, response: aiohttp.ClientResponse, body: bytes) -> ClusterError:
+    status = _Status()
+    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+        status = msgspec.json.decode(body, type=_Status)
+    text = status.message or f"{response.status} {response.reason or ''}".rstrip()
+    retry_after = _retry_after(response) if response.status == 429 or response.status >= 500 else None
+    return ClusterError(f"{method} {path}: {text}", response.status, status.reason, retry_after)
+
+
+def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+    """Seconds that the server wants us to wait; other forms of the header than whole seconds are not Kubernetes'."""
+    text = response.headers.get("Retry-After", "")
+    return float(min(int(text), 600)) if text.isdecimal() and len(text) < 9 else None
+
+
+async def _bounded(response: aiohttp.ClientResponse, most: int) -> bytes:
+    parts, size = [], 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > most:
+            raise ClusterError(f"the answer is longer than {most} bytes")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    rest = b""
+    try:
+        async for chunk in response.content.iter_any():
+            *whole, rest = (rest + chunk).split(b"\n")
+            for line in whole:
+                if line.strip():
+                    yield line
+            if len(rest) > _MOST_LINE:
+                raise ClusterError(f"an event is longer than {_MOST_LINE} bytes")
+    except (aiohttp.SocketTimeoutError, TimeoutError):
+        return
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,58 @@
+"""How fast we may ask: a bucket of tokens that fills at a steady rate, where binds are served before all else."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Callable
+
+__all__ = ["BINDING", "OTHER", "Throttle"]
+
+#: Lanes: the lower goes first.
+BINDING, OTHER = 0, 1
+
+
+class Throttle:
+    """``qps`` tokens a second, up to ``burst`` saved up; a rate of 0 or less is no limit at all."""
+
+    def __init__(self, qps: float, burst: int, clock: Callable[[], float]) -> None:
+        self._qps, self._burst, self._clock = qps, float(max(burst, 1)), clock
+        self._tokens, self._filled_at = self._burst, clock()
+        self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._serial = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def take(self, lane: int = OTHER) -> None:
+        """Wait for a token. Within a lane, first come is first served."""
+        if self._qps <= 0:
+            return
+        self._fill()
+        if not self._waiting and self._tokens >= 1.0:
+            self._tokens -= 1.0
+            return
+        self._serial += 1
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (lane, self._serial, turn))
+        self._arm()
+        await turn
+
+    def _fill(self) -> None:
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._qps)
+        self._filled_at = now
+
+    def _serve(self) -> None:
+        self._timer = None
+        self._fill()
+        while self._waiting and self._tokens >= 1.0 - 1e-9:
+            _, _, turn = heapq.heappop(self._waiting)
+            if not turn.done():  # whoever was cancelled takes no token
+                self._tokens -= 1.0
+                turn.set_result(None)
+        if self._waiting:
+            self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is None:
+            wait_s = max(0.0, (1.0 - self._tokens) / self._qps)
+            self._timer = asyncio.get_running_loop().call_later(wait_s, self._serve)

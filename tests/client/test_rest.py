@@ -1,0 +1,311 @@
+"""Requests against a small server on this machine's loopback, and the throttle in virtual time."""
+
+import asyncio
+import importlib.util
+import ssl
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from moorage.client import rest as rest_module
+from moorage.client.endpoint import Anonymous, Endpoint, Identity
+from moorage.client.rest import Rest, user_agent
+from moorage.client.throttle import BINDING, OTHER, Throttle
+from moorage.errors import ClusterError
+from moorage.testing.virtual_time import run_virtually
+
+_spec = importlib.util.spec_from_file_location("certificates", Path(__file__).with_name("certificates.py"))
+certificates = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(certificates)
+
+
+@asynccontextmanager
+async def serving(handler, tls=None, **endpoint):
+    app = web.Application(client_max_size=1 << 20)
+    app.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls)
+    await site.start()
+    port = site._server.sockets[0].getsockname()[1]
+    try:
+        async with Rest(Endpoint(f"{'https' if tls else 'http'}://127.0.0.1:{port}", **endpoint), qps=0) as rest:
+            yield rest
+    finally:
+        await runner.cleanup()
+
+
+def status(code, message="no", reason="", headers=None, **more):
+    return web.json_response({"kind": "Status", "message": message, "reason": reason, **more}, status=code, headers=headers)
+
+
+def test_a_request_carries_who_we_are_and_what_we_want():
+    async def handler(request):
+        return web.json_response(
+            {"path": request.path_qs, "agent": request.headers["User-Agent"], "auth": request.headers["Authorization"],
+             "as": request.headers["Impersonate-User"], "body": await request.text(), "type": request.content_type}
+        )  # fmt: skip
+
+    async def main():
+        who = {"credentials": Anonymous(Identity("secret")), "headers": (("Impersonate-User", "jane"),)}
+        async with serving(handler, **who) as rest:
+            return await rest.send("POST", "/api/x", b'{"a":1}', params={"limit": "5", "q": "a=b,c!=d"})
+
+    answer = asyncio.run(main()).decode()
+    assert '"/api/x?limit=5&q=a=b,c!=d"' in answer or "a%3Db" in answer
+    assert user_agent() in answer
+    assert "Bearer secret" in answer
+    assert '"jane"' in answer
+    assert "application/json" in answer
+
+
+REFUSALS = {
+    "a status": (lambda: status(409, "pod p is already assigned", "Conflict"), 409, "Conflict", "pod p is already assigned"),
+    "no status": (lambda: web.Response(status=502, text="<html>bad gateway"), 502, "", "502 Bad Gateway"),
+    "gone": (lambda: status(410, "too old", "Expired"), 410, "Expired", "too old"),
+    "a redirect": (lambda: web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"}), 302, "", "302 Found"),
+}
+
+
+@pytest.mark.parametrize(("reply", "code", "reason", "text"), REFUSALS.values(), ids=REFUSALS)
+def test_refusals_are_errors_with_the_servers_words(reply, code, reason, text):
+    async def handler(request):
+        return reply()
+
+    async def main():
+        async with serving(handler) as rest:
+            with pytest.raises(ClusterError, match=text) as refusal:
+                await rest.get("/x")
+            return refusal.value
+
+    error = asyncio.run(main())
+    assert (error.status, error.reason) == (code, reason)
+
+
+def test_what_the_server_asks_to_be_repeated_is_repeated_and_checked_each_time():
+    calls, checks = [], []
+
+    async def handler(request):
+        calls.append(await request.text())
+        return status(429, headers={"Retry-After": "0"}) if len(calls) < 4 else web.json_response({})
+
+    async def main():
+        async with serving(handler) as rest:
+            await rest.send("POST", "/x", b"body", check=lambda: checks.append(1))
+
+    asyncio.run(main())
+    assert calls == ["body"] * 4
+    assert len(checks) == 4
+
+
+def test_it_is_repeated_ten_times_at_most_and_never_without_being_asked():
+    calls = []
+
+    async def handler(request):
+        calls.append(request.path)
+        return status(503, headers={"Retry-After": "0"} if request.path == "/asked" else {})
+
+    async def main():
+        async with serving(handler) as rest:
+            for path in ("/asked", "/unasked"):
+                with pytest.raises(ClusterError):
+                    await rest.get(path)
+
+    asyncio.run(main())
+    assert (calls.count("/asked"), calls.count("/unasked")) == (10, 1)
+
+
+def test_a_check_that_raises_stops_the_request():
+    calls = []
+
+    async def handler(request):
+        calls.append(1)
+        return web.json_response({})
+
+    def check():
+        raise ClusterError("too late")
+
+    async def main():
+        async with serving(handler) as rest:
+            with pytest.raises(ClusterError, match="too late"):
+                await rest.send("POST", "/x", b"", check=check)
+
+    asyncio.run(main())
+    assert calls == []
+
+
+def test_a_refused_identity_is_fetched_anew_once():
+    class Rotating:
+        tokens, now = ["old", "new"], 0
+
+        async def identity(self):
+            return Identity(self.tokens[self.now])
+
+        def refused(self):
+            self.now = 1
+
+    async def handler(request):
+        good = request.headers["Authorization"] == "Bearer new" and request.path == "/x"
+        return web.json_response({}) if good else status(401, "Unauthorized", "Unauthorized")
+
+    async def main():
+        async with serving(handler, credentials=Rotating()) as rest:
+            await rest.get("/x")
+            with pytest.raises(ClusterError) as refusal:
+                await rest.get("/never")
+            return refusal.value.status
+
+    assert asyncio.run(main()) == 401
+
+
+def test_answers_are_bounded():
+    async def handler(request):
+        return web.Response(body=b"x" * 5000)
+
+    async def main():
+        async with serving(handler) as rest:
+            with pytest.raises(ClusterError, match="longer than 1000 bytes"):
+                await rest.send("GET", "/x", most=1000)
+
+    asyncio.run(main())
+
+
+def test_no_answer_is_an_error_that_leaves_open_what_happened(monkeypatch):
+    monkeypatch.setattr(rest_module, "_BIND_S", 0.1)
+
+    async def handler(request):
+        if request.path == "/cut":
+            request.transport.close()
+        await asyncio.sleep(1)
+        return web.json_response({})
+
+    async def main():
+        errors = []
+        async with serving(handler) as rest:
+            for path in ("/cut", "/slow"):
+                with pytest.raises(ClusterError) as refusal:
+                    await rest.send("POST", path, b"", lane=BINDING)
+                errors.append(refusal.value)
+        async with Rest(Endpoint("http://127.0.0.1:1"), qps=0) as rest:
+            with pytest.raises(ClusterError) as refusal:
+                await rest.get("/x")
+            errors.append(refusal.value)
+        return errors
+
+    assert [(error.status, error.may_have_happened) for error in asyncio.run(main())] == [(0, True)] * 3
+
+
+def test_a_watch_yields_lines_however_they_are_cut():
+    async def handler(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for part in (b'{"a":', b'1}\n{"b":2}\n\n{"c"', b":3}\n"):
+            await response.write(part)
+            await asyncio.sleep(0.01)
+        if request.path == "/silent":
+            await asyncio.sleep(5)
+        return response
+
+    async def main():
+        seen = {}
+        async with serving(handler) as rest:
+            for path in ("/ends", "/silent"):
+                async with rest.watch(path, {"watch": "true"}, 0.1) as lines:
+                    seen[path] = [line async for line in lines]
+        return seen
+
+    lines = [b'{"a":1}', b'{"b":2}', b'{"c":3}']
+    assert asyncio.run(main()) == {"/ends": lines, "/silent": lines}
+
+
+def test_a_watch_that_is_refused_or_cut_is_an_error():
+    async def handler(request):
+        if request.path == "/refused":
+            return status(410, "too old resource version", "Expired")
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b'{"a"')
+        request.transport.abort()
+        return response
+
+    async def main():
+        async with serving(handler) as rest:
+            with pytest.raises(ClusterError) as refusal:
+                async with rest.watch("/refused", {}, 1):
+                    pass
+            assert refusal.value.is_expired
+            with pytest.raises(ClusterError):
+                async with rest.watch("/cut", {}, 1) as lines:
+                    assert [line async for line in lines] == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_tls_and_client_certificates(tmp_path):
+    pair = tmp_path / "pair.pem"
+    pair.write_text(certificates.CERTIFICATE + certificates.KEY)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pair)
+    tls.load_verify_locations(cadata=certificates.CERTIFICATE)
+    tls.verify_mode = ssl.CERT_OPTIONAL
+
+    async def handler(request):
+        return web.json_response({"known": bool(request.transport.get_extra_info("peercert"))})
+
+    async def main():
+        ca = certificates.CERTIFICATE.encode()
+        me = Anonymous(Identity(certificate=ca, key=certificates.KEY.encode()))
+        async with serving(handler, tls, ca=ca, credentials=me) as rest:
+            known = await rest.get("/x")
+        async with serving(handler, tls, ca=ca, server_name="localhost") as rest:
+            named = await rest.get("/x")
+        async with serving(handler, tls, insecure=True) as rest:
+            unchecked = await rest.get("/x")
+        async with serving(handler, tls) as rest:
+            with pytest.raises(ClusterError, match=r"(?i)certificate"):
+                await rest.get("/x")
+        async with serving(handler, tls, ca=ca, server_name="elsewhere") as rest:
+            with pytest.raises(ClusterError, match=r"(?i)certificate|hostname"):
+                await rest.get("/x")
+        return known, named, unchecked
+
+    assert asyncio.run(main()) == (b'{"known": true}', b'{"known": false}', b'{"known": false}')
+
+
+# -- the throttle -------------------------------------------------------------------------------------------------------
+
+
+def test_the_throttle_keeps_the_rate_and_serves_binds_first():
+    async def main():
+        clock = asyncio.get_running_loop().time
+        throttle, served = Throttle(10, 5, clock), []
+
+        async def ask(lane, number):
+            await throttle.take(lane)
+            served.append((lane, number, clock()))
+
+        tasks = [asyncio.create_task(ask(OTHER, number)) for number in range(25)]
+        await asyncio.sleep(0.01)
+        tasks += [asyncio.create_task(ask(BINDING, number)) for number in range(3)]
+        tasks[20].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return served
+
+    served = run_virtually(main())
+    assert [(lane, number) for lane, number, _ in served[5:8]] == [(BINDING, 0), (BINDING, 1), (BINDING, 2)]
+    assert served[4][2] == 0
+    assert len(served) == 27
+    assert served[-1][2] == pytest.approx(2.2, abs=0.05)
+
+
+def test_a_rate_of_nothing_is_no_limit():
+    async def main():
+        throttle = Throttle(0, 0, asyncio.get_running_loop().time)
+        for _ in range(1000):
+            await throttle.take()
+        return asyncio.get_running_loop().time()
+
+    assert run_virtually(main()) == 0

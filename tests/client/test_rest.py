@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib.util
+import re
 import ssl
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -55,10 +56,14 @@ def test_a_request_carries_who_we_are_and_what_we_want():
 
     answer = asyncio.run(main()).decode()
     assert '"/api/x?limit=5&q=a=b,c!=d"' in answer or "a%3Db" in answer
-    assert user_agent() in answer
+    assert '"agent": "moorage"' in answer
     assert "Bearer secret" in answer
     assert '"jane"' in answer
     assert "application/json" in answer
+
+
+def test_what_we_call_ourselves():
+    assert re.fullmatch(r"moorage/v1\.2 \(\w+/\w+\) scheduler", user_agent("1.2"))
 
 
 REFUSALS = {

@@ -14,9 +14,7 @@ from typing import Any, Self
 
 import aiohttp
 import msgspec
-from yarl import URL
 
-from moorage import __version__
 from moorage.client.endpoint import Endpoint, Identity, tls_context
 from moorage.client.throttle import BINDING, OTHER, Throttle
 from moorage.errors import ClusterError, InputError
@@ -37,18 +35,18 @@ _MOST_LINE = 16 << 20
 _CHUNK = 1 << 16
 
 
-def user_agent(program: str = "moorage") -> str:
+def user_agent(version: str, program: str = "moorage") -> str:
     """Return what we call ourselves, in the form Kubernetes' own programs use."""
-    return f"{program}/v{__version__} ({platform.system().lower()}/{platform.machine().lower()}) scheduler"
+    return f"{program}/v{version} ({platform.system().lower()}/{platform.machine().lower()}) scheduler"
 
 
 class Rest:
     """A session with one API server; use it as an async context manager."""
 
-    def __init__(self, endpoint: Endpoint, *, qps: float = 50.0, burst: int = 100, agent: str = "") -> None:
+    def __init__(self, endpoint: Endpoint, *, qps: float = 50.0, burst: int = 100, agent: str = "moorage") -> None:
         self.endpoint = endpoint
         self._qps, self._burst = qps, burst
-        self._agent = agent or user_agent()
+        self._agent = agent
         self._throttle: Throttle
         self._sessions: dict[int, aiohttp.ClientSession] = {}
         self._identity: Identity | None = None
@@ -112,7 +110,7 @@ class Rest:
         session, auth = await self._session(OTHER)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=idle_s)
         try:
-            async with session.get(self._url(path, params), headers=auth, timeout=timeout, **self._how()) as response:
+            async with session.get(self.endpoint.server + path, headers=auth, timeout=timeout, **self._how(params)) as response:
                 if response.status != 200:
                     raise _refusal("watch", path, response, await _bounded(response, _MOST_OBJECT))
                 yield _lines(response)
@@ -136,23 +134,17 @@ class Rest:
         most: int,
     ) -> bytes:
         try:
-            request = session.request(method, self._url(path, params), data=body, headers=headers, **self._how())
+            request = session.request(method, self.endpoint.server + path, data=body, headers=headers, **self._how(params))
             async with request as response:
                 answer = await _bounded(response, most)
                 if response.status >= 300:
                     raise _refusal(method, path, response, answer)
                 return answer
-        except aiohttp.ClientConnectorError as error:
-            # The connection was never made, so nothing can have happened; but to a caller this is no answer all the same.
-            raise ClusterError(f"{method} {path}: {_words(error)}") from error
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ClusterError(f"{method} {path}: {_words(error)}") from error
 
-    def _url(self, path: str, params: Mapping[str, str]) -> URL:
-        return URL(self.endpoint.server + path).with_query(dict(params))
-
-    def _how(self) -> dict[str, Any]:
-        how: dict[str, Any] = {"allow_redirects": False, "proxy": self.endpoint.proxy or None}
+    def _how(self, params: Mapping[str, str]) -> dict[str, Any]:
+        how: dict[str, Any] = {"params": dict(params), "allow_redirects": False, "proxy": self.endpoint.proxy or None}
         if self.endpoint.server_name:
             how["server_hostname"] = self.endpoint.server_name
         return how

@@ -75,6 +75,14 @@ affinity = st.fixed_dictionaries(
         "nodeAffinity": st.fixed_dictionaries(
             {},
             optional={
+                "requiredDuringSchedulingIgnoredDuringExecution": st.builds(
+                    lambda names: {
+                        "nodeSelectorTerms": [
+                            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in names
+                        ]
+                    },
+                    st.lists(st.integers(0, 7).map(lambda at: f"n{at}"), min_size=1, max_size=2),
+                ),
                 "preferredDuringSchedulingIgnoredDuringExecution": st.lists(
                     st.builds(
                         lambda w, v: {
@@ -85,7 +93,7 @@ affinity = st.fixed_dictionaries(
                         st.sampled_from(["ssd", "hdd"]),
                     ),
                     max_size=2,
-                )
+                ),
             },
         ),
     },

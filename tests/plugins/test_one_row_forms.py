@@ -8,12 +8,16 @@ from hypothesis import strategies as st
 
 from moorage.framework.profile import Step, other_form
 from moorage.framework.verdicts import SKIP
+from moorage.plugins.node_affinity import NodeAffinity
+from moorage.plugins.node_name import NodeName
 from moorage.plugins.node_resources_balanced_allocation import (
     NodeResourcesBalancedAllocation,
     NodeResourcesBalancedAllocationArgs,
 )
 from moorage.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
+from moorage.plugins.node_unschedulable import NodeUnschedulable
 from moorage.plugins.scoring_strategies import RatioShape, ResourceSpec, ScoringStrategy, UtilizationPoint
+from moorage.plugins.taint_toleration import TaintToleration
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
 NAMES = ("cpu", "memory", "ephemeral-storage", "example.com/gpu")
@@ -70,6 +74,56 @@ def test_one_row_forms_equal_the_columns(nodes, wants, strategy, balanced):
         counted = plugin.pre_score(pod, cluster.snapshot, view)
         if counted is not SKIP:
             assert [plugin.score_node(counted, node) for node in view] == plugin.score(counted, view).tolist()
+
+
+values = st.sampled_from(["", "a", "b"])
+taints = st.lists(
+    st.builds(
+        lambda k, e: {"key": k, "value": "v", "effect": e}, values.filter(bool), st.sampled_from(["NoSchedule", "NoExecute"])
+    ),
+    max_size=2,
+)
+tolerations = st.lists(st.builds(lambda key: {"key": key, "operator": "Exists"}, values), max_size=2)
+terms = st.lists(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "matchExpressions": st.just([{"key": "disk", "operator": "In", "values": ["a"]}]),
+            "matchFields": st.just([{"key": "metadata.name", "operator": "In", "values": ["n0"]}]),
+        },
+    ),
+    min_size=1,
+    max_size=2,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    nodes=st.lists(st.tuples(values, taints, st.booleans()), min_size=1, max_size=4),
+    tolerated=tolerations,
+    selector=values,
+    required=st.none() | terms,
+    named=st.sampled_from(["", "n0", "nowhere"]),
+)
+def test_verdicts_on_nodes_alone_equal_the_columns(nodes, tolerated, selector, required, named):
+    cluster = a_cluster(
+        a_node(f"n{i}", {"disk": disk} if disk else {}, taints=held, unschedulable=off)
+        for i, (disk, held, off) in enumerate(nodes)
+    )
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": required}}}
+    pod = a_pod(
+        tolerations=tolerated,
+        nodeName=named,
+        nodeSelector={"disk": selector} if selector else {},
+        **({"affinity": affinity} if required else {}),
+    )
+    view = cluster.snapshot.nodes
+    for plugin in (NodeUnschedulable(), NodeName(), TaintToleration(), NodeAffinity()):
+        rejects = list(plugin.filter(pod, view))
+        for row, node in enumerate(view):
+            hold = plugin.filter_node(pod, node)
+            held = tuple((r.reason, r.unresolvable) for r in rejects if r.rows[row])
+            assert (((hold.reasons[0], hold.unresolvable),) if hold else ()) == held
 
 
 @pytest.mark.parametrize(("method", "expected"), [("filter", False), ("score", True)])

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from moorage.cycle.attempt import Nominated, contenders, judge_with_nominated
 from moorage.cycle.by_domain import ByDomain, Scoring
 from moorage.cycle.kept_scores import KeptScores
+from moorage.cycle.narrow import NarrowLook
 from moorage.cycle.signing import Signer
 from moorage.cycle.ties import draw, ring_position
 from moorage.framework.points import Depends
@@ -60,11 +61,15 @@ class ClassCache:
         self._pays = not any(step.one_by_one and name in always_asked for name, step in steps.items())
         self._signer = Signer(steps.values(), always_asked)
         self._by_domain = ByDomain(profile)
+        self._narrow = NarrowLook(profile)
 
     def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
         """Return the decision, or None if it has to be made the long way: nothing fits, or a plugin wants a closer look."""
         if not self._pays:
             return None
+        if self._narrow.concerns(pod):
+            few = None if nominated else self._narrow.decide(pod, snapshot)
+            return None if few is None else Quick(few[0], 1, few[1])
         try:
             key, asked = self._signer.sign(pod, snapshot)
         except TypeError:  # a signature that cannot be hashed

@@ -75,7 +75,8 @@ class Cycle:
         if quick is None:
             return None
         table = snapshot.table
-        return Decision(pod, table.nodes[quick.row].name, quick.found, evaluated=len(table), feasible=quick.feasible)
+        evaluated = len(table) if quick.found.nodes is None else len(quick.found.nodes)
+        return Decision(pod, table.nodes[quick.row].name, quick.found, evaluated=evaluated, feasible=quick.feasible)
 
     def _decide(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> Decision:
         quick = self._by_class(profile, pod, snapshot, nominated)

@@ -34,7 +34,7 @@ from moorage.state.node_matching import (
     rows_matching_term,
 )
 from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["REASON", "REASON_ADDED", "REASON_CONFLICT", "NodeAffinity", "NodeAffinityArgs", "PreferredTerm"]
 
@@ -105,6 +105,11 @@ class NodeAffinity:
             return pod
         return Narrow(names, pod) if names else Hold.because(REASON_CONFLICT, unresolvable=True)
 
+    def narrows_to(self, pod: PodInfo) -> frozenset[str] | None:
+        """Return the names of the only nodes that ``pre_filter`` leaves, if it will."""
+        required = _affinity(pod).required_during_scheduling_ignored_during_execution
+        return None if required is None else nodes_named(required)
+
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         matching = required_node_affinity_rows(pod, nodes)
         if self._added is None:
@@ -113,6 +118,11 @@ class NodeAffinity:
         enforced = rows_matching(self._added, nodes)
         yield Reject(~enforced, REASON_ADDED, unresolvable=True)
         yield Reject(enforced & ~matching, REASON, unresolvable=True)
+
+    def filter_node(self, pod: PodInfo, node: NodeInfo) -> Hold | None:
+        if self._added is not None and not self._added.matches(node.labels, node.name):
+            return Hold.because(REASON_ADDED, unresolvable=True)
+        return None if required_node_affinity(pod).matches(node.node) else Hold.because(REASON, unresolvable=True)
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[PreferredTerm, ...] | Skip:
         preferred = _affinity(pod).preferred_during_scheduling_ignored_during_execution

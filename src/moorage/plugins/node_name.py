@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import Depends, Signature
-from moorage.framework.verdicts import Reject
+from moorage.framework.verdicts import Hold, Reject
 from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["REASON", "NodeName"]
 
@@ -34,6 +34,10 @@ class NodeName:
         wanted = pod.spec.node_name
         if wanted:
             yield Reject(~nodes.named((wanted,)), REASON, unresolvable=True)
+
+    def filter_node(self, pod: PodInfo, node: NodeInfo) -> Hold | None:
+        wanted = pod.spec.node_name
+        return Hold.because(REASON, unresolvable=True) if wanted and wanted != node.name else None
 
     def sign(self, pod: PodInfo) -> Signature:
         return {"spec.nodeName": pod.spec.node_name}

@@ -15,9 +15,9 @@ from moorage.api.taints import find_untolerated
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
-from moorage.framework.verdicts import Reject
+from moorage.framework.verdicts import Hold, Reject
 from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
+from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["REASON", "NodeUnschedulable"]
 
@@ -44,6 +44,11 @@ class NodeUnschedulable:
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         if not self._tolerates_cordon(pod):
             yield Reject(nodes.unschedulable, REASON, unresolvable=True)
+
+    def filter_node(self, pod: PodInfo, node: NodeInfo) -> Hold | None:
+        if not node.node.spec.unschedulable or self._tolerates_cordon(pod):
+            return None
+        return Hold.because(REASON, unresolvable=True)
 
     def sign(self, pod: PodInfo) -> Signature:
         return {"spec.tolerations": pod.spec.tolerations}

@@ -16,13 +16,13 @@ from moorage.api.taints import find_untolerated
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
-from moorage.framework.verdicts import Reject
+from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins.normalizing import default_normalize
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.taint_matching import DO_NOT_SCHEDULE, count_untolerated, rows_tolerated
-from moorage.state.view import NodeView
+from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["REASON", "TaintToleration"]
 
@@ -49,6 +49,9 @@ class TaintToleration:
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
         yield Reject(~rows_tolerated(pod, nodes, DO_NOT_SCHEDULE, self._numeric), REASON, unresolvable=True)
+
+    def filter_node(self, pod: PodInfo, node: NodeInfo) -> Hold | None:
+        return None if self._keeps_off(pod, node.node) is None else Hold.because(REASON, unresolvable=True)
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[Toleration, ...]:
         return tuple(held for held in pod.spec.tolerations if held.effect in {"", SOFT})

@@ -12,6 +12,9 @@ from moorage.testing.storage import a_claim, a_class, a_volume, on_hosts, standi
 HOST = "kubernetes.io/hostname"
 LOCAL = a_class("local", provisioner="kubernetes.io/no-provisioner")
 
+#: Volumes of a class with these topologies are local to one of the hosts.
+ON_ANY_HOST = {"matchLabelExpressions": [{"key": HOST, "values": [f"n{at}" for at in range(5)]}]}
+
 
 def hosts(count):
     return [a_node(f"n{at}", {HOST: f"n{at}"}, allocatable={"cpu": "4", "memory": "8Gi", "pods": 10}) for at in range(count)]
@@ -55,7 +58,7 @@ def test_pods_that_share_a_claim_follow_each_other():
     pods = [using(f"p{at}", "shared") for at in range(4)]
     for kind, objects in {
         "found": [LOCAL, *local_volumes("n1", "n3"), *local_claims("shared")],
-        "made": [a_class("made"), a_claim("shared", storageClassName="made")],
+        "made": [a_class("made", allowedTopologies=[ON_ANY_HOST]), a_claim("shared", storageClassName="made")],
     }.items():
         simulation, placed = run([*hosts(5), *objects, *pods])
         assert len(set(placed.values())) == 1, kind

@@ -69,8 +69,8 @@ class Until:
     """Go on once ``is_met`` says yes; others bring that about, and it only reads the snapshot.
 
     It is asked at once and then each second, or whenever facts come in; if it raises, the binding cycle fails with that text,
-    and after ``timeout_s`` seconds with ``what: context deadline exceeded``. A simulation that plays none of those others
-    takes it as met.
+    and after ``timeout_s`` seconds with ``what: context deadline exceeded``. A simulation plays those others, in its own
+    time.
     """
 
     is_met: Callable[[], bool]

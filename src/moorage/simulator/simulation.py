@@ -20,8 +20,10 @@ from moorage.api.meta import Value
 from moorage.cycle.decision import Decision
 from moorage.engine.facts import Done, Fact, Gone, Phase, Seen, Work
 from moorage.engine.machine import NO_LONGER_WANTED, Scheduler
-from moorage.errors import StateError
-from moorage.framework.effects import BindPod, Call, Delete, Evict, Write
+from moorage.errors import MoorageError, StateError
+from moorage.framework.effects import BindPod, Call, Delete, Effect, Evict, Until, Write
+from moorage.simulator.device_driver import DeviceDrivers
+from moorage.simulator.storage_controller import StorageController
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Attempt", "PodRecord", "Simulation", "State", "wants_a_node"]
@@ -85,6 +87,14 @@ class _Tried(NamedTuple):
     times: int
 
 
+class _Parked(NamedTuple):
+    """Work that goes on with the effect ``at``, an ``Until``, once that is met or its deadline has passed."""
+
+    work: Work
+    at: int
+    deadline_s: float
+
+
 @dataclass
 class Simulation:
     """Events in time order, and the pods they are about.
@@ -108,6 +118,10 @@ class Simulation:
         self._pods: dict[str, Pod] = {}
         self._named: dict[tuple[str, str], str] = {}
         self._tried: dict[str, _Tried] = {}
+        self._parked: list[_Parked] = []
+        self._waited_in_vain: dict[str, int] = {}
+        self.storage = StorageController(self.scheduler.snapshot, self._tell)
+        self.devices = DeviceDrivers(self.scheduler.snapshot, self._tell)
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
@@ -115,6 +129,7 @@ class Simulation:
         """Tell the engine of objects that exist from the start."""
         for obj in objects:
             self._tell(Seen(obj))
+        self.devices.begin()
 
     def at(self, time_s: float, fact: Fact) -> None:
         """Let something happen later."""
@@ -149,6 +164,8 @@ class Simulation:
         while True:
             while self._events and self._events[0][0] <= self.now:
                 self._tell(heapq.heappop(self._events)[2])
+            self.storage.act()
+            self._look_at_parked()
             decision = self.scheduler.step(self.now)
             self._note_revoked()
             if decision is not None:
@@ -168,6 +185,8 @@ class Simulation:
         Each has failed in the very state that the cluster is in now, or so often since the last fact that waiting for others
         to give up their nodes is no use either.
         """
+        if self._parked:
+            return False
         waits = any(True for _ in self.scheduler.waiting())
         pending = [uid for uid, record in self.records.items() if record.state == State.PENDING]
         return all(self._is_hopeless(uid, waits) for uid in pending)
@@ -176,6 +195,8 @@ class Simulation:
         tried = self._tried.get(uid)
         if tried is None:
             return self._is_gated(uid)
+        if self._waited_in_vain.get(uid, 0) >= PATIENCE:
+            return True
         if tried.facts == self.scheduler.facts and tried.times >= PATIENCE:
             return True
         return not others_wait and (tried.revision == self.scheduler.revision or self._is_gated(uid))
@@ -188,9 +209,10 @@ class Simulation:
         """Jump to the next moment at which something can happen; False if there is none."""
         due = self.scheduler.next_deadline()
         planned = self._events[0][0] if self._events else None
-        if planned is None and (due is None or self._is_settled()):
+        parked = min((one.deadline_s for one in self._parked), default=None)
+        if planned is None and parked is None and (due is None or self._is_settled()):
             return False
-        self.now = max(self.now, min(t for t in (due, planned) if t is not None))
+        self.now = max(self.now, min(t for t in (due, planned, parked) if t is not None))
         return True
 
     # -- doing what the engine asks -----------------------------------------------------------------------------------
@@ -206,6 +228,8 @@ class Simulation:
             else:
                 self._seen(obj)
         self.scheduler.observe(fact, self.now)
+        self.storage.note(fact)
+        self.devices.note(fact)
 
     def _seen(self, pod: Pod) -> None:
         """Keep books of a pod that is new or changed. One that has another's name takes its place."""
@@ -233,27 +257,64 @@ class Simulation:
         if work.phase is Phase.NOMINATE:
             self._nominate(work)
             return
+        self._go_on(work, 0)
+
+    def _go_on(self, work: Work, start: int, deadline_s: float | None = None) -> None:
+        """Carry out the effects from ``start`` on, until one has to be waited for. ``deadline_s`` is for that very one."""
         error: str | None = None
-        for effect in work.effects:
+        for at in range(start, len(work.effects)):
             try:
                 if not self.scheduler.is_wanted(work.ticket):
                     error = NO_LONGER_WANTED
                     break
-                if isinstance(effect, BindPod):
-                    self._bind(effect)
-                elif isinstance(effect, Evict):
-                    self._evict(effect)
-                elif isinstance(effect, Write):
-                    self._tell(Seen(effect.obj))
-                elif isinstance(effect, Delete):
-                    self._tell(Gone(effect.obj))
-                elif isinstance(effect, Call):
-                    effect.stand_in()
+                effect = work.effects[at]
+                if not isinstance(effect, Until):
+                    self._perform(effect)
+                    continue
+                parked = _Parked(work, at, self.now + effect.timeout_s if deadline_s is None else deadline_s)
+                if not self._is_met(effect, parked):
+                    self._parked.append(parked)
+                    return
+                deadline_s = None
+            except MoorageError as failed:
+                error = str(failed)
+                break
             except Exception as failed:
                 error = f"{type(failed).__name__}: {failed}"
                 break
         self.scheduler.observe(Done(work.ticket, error), self.now)
         self._do_work()
+
+    def _perform(self, effect: Effect) -> None:
+        if isinstance(effect, BindPod):
+            self._bind(effect)
+        elif isinstance(effect, Evict):
+            self._evict(effect)
+        elif isinstance(effect, Write):
+            self._tell(Seen(effect.obj))
+        elif isinstance(effect, Delete):
+            self._tell(Gone(effect.obj))
+        elif isinstance(effect, Call):
+            effect.stand_in()
+
+    # -- waiting for others -------------------------------------------------------------------------------------------
+
+    def _is_met(self, effect: Until, parked: _Parked) -> bool:
+        """Say whether what is waited for has come about, once everybody else has done what they can."""
+        self.storage.act()
+        self.devices.act()
+        if effect.is_met():
+            return True
+        if parked.deadline_s <= self.now:
+            uid = parked.work.pod.uid
+            self._waited_in_vain[uid] = self._waited_in_vain.get(uid, 0) + 1
+            raise StateError(f"{effect.what}: context deadline exceeded")
+        return False
+
+    def _look_at_parked(self) -> None:
+        parked, self._parked = self._parked, []
+        for one in parked:
+            self._go_on(one.work, one.at, one.deadline_s)
 
     def _bind(self, effect: BindPod) -> None:
         uid = effect.pod.uid

@@ -27,7 +27,7 @@ from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.view import NodeView
 
-__all__ = ["Chosen", "MatchingError", "Search", "VolumeShelf", "is_bound_to"]
+__all__ = ["Chosen", "MatchingError", "Search", "VolumeShelf", "is_bound_to", "suits"]
 
 
 class MatchingError(Exception):
@@ -143,6 +143,16 @@ class VolumeShelf:
         by_size = sorted(claims, key=lambda claim: parse(requested_storage(claim)))
         return Search([self._choices(claim, assumed, depth) for depth, claim in enumerate(by_size, start=1)])
 
+    def best(self, claim: PersistentVolumeClaim, *, promised_only: bool) -> PersistentVolume | None:
+        """Return the volume that a claim gets if every node will do, by what is stored alone; None if there is none.
+
+        Raises  MatchingError if the claim's selector cannot be parsed
+        """
+        self._filed.follow()
+        choices = self._choices(claim, {}, 1)
+        offers = choices.promised if promised_only else (*choices.promised, *choices.free)
+        return offers[0].volume if offers else None
+
     def _choices(self, claim: PersistentVolumeClaim, assumed: Mapping[str, _Offer], depth: int) -> _Choices:
         class_name, suits = class_of_claim(claim), _suiting(claim)
         stored = self._filed.at(("for", claim.key))
@@ -186,6 +196,13 @@ def _suiting(claim: PersistentVolumeClaim) -> Callable[[_Offer], bool]:
         return same and offer.rank[0] >= size
 
     return suits
+
+
+def suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """Say whether the claim may have a volume that it asks for by name; its selector does not count then."""
+    modes = set(claim.spec.access_modes)
+    same_class = class_of_volume(volume) == class_of_claim(claim)
+    return same_class and modes.issubset(volume.spec.access_modes) and _suiting(claim)(_Offer.of(volume))
 
 
 def _selector(claim: PersistentVolumeClaim) -> Selector | None:

@@ -25,10 +25,10 @@ from moorage.plugins.volumes.matching import is_bound_to
 from moorage.plugins.volumes.reach import label_affinity
 from moorage.state.cluster import Snapshot
 
-__all__ = ["BrokenPromiseError", "Promise", "are_kept", "for_node", "pointed_at"]
+__all__ = ["BOUND_BY_CONTROLLER", "BrokenPromiseError", "Promise", "are_kept", "for_node", "pointed_at"]
 
-#: On a volume: its claim was chosen by a scheduler or a controller, not by a user.
-_BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+#: On a volume or a claim: the other was chosen by a scheduler or a controller, not by a user.
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 
 K = TypeVar("K", PersistentVolume, PersistentVolumeClaim)
 
@@ -54,8 +54,8 @@ def pointed_at(volume: PersistentVolume, claim: PersistentVolumeClaim) -> Persis
     """Return the volume, promised to the claim."""
     meta, ref = claim.metadata, volume.spec.claim_ref
     metadata = volume.metadata
-    if not is_bound_to(volume, claim) and _BOUND_BY_CONTROLLER not in metadata.annotations:
-        metadata = _annotated(metadata, _BOUND_BY_CONTROLLER, "yes")
+    if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in metadata.annotations:
+        metadata = _annotated(metadata, BOUND_BY_CONTROLLER, "yes")
     if ref is None or (ref.name, ref.namespace, ref.uid) != (meta.name, meta.namespace, meta.uid):
         ref = ObjectReference(
             api_version="v1", kind="PersistentVolumeClaim", namespace=meta.namespace, name=meta.name, uid=meta.uid,

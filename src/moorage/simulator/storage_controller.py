@@ -1,0 +1,166 @@
+"""The volume controller of a simulated cluster: it finds or makes a volume for each claim that is due one, and binds the two.
+
+A claim is due a volume at once if its class binds immediately, and once a node was selected for it if its class waits for the
+first pod. Volumes that are promised to a claim, by a user or by the scheduler, go to that claim whatever its class. Everything
+happens at the moment it becomes possible; a claim that nothing suits waits for the volume or the class that would help.
+
+Source  kubernetes, pkg/controller/volume/persistentvolume: pv_controller.go, syncUnboundClaim, syncVolume, bind; index.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec.structs import replace
+
+from moorage.api.meta import ObjectMeta, Value
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.engine.facts import Fact, Gone, Seen
+from moorage.plugins.volumes.claims import BIND_COMPLETED, SELECTED_NODE, class_of_claim, is_fully_bound
+from moorage.plugins.volumes.matching import MatchingError, VolumeShelf, is_bound_to, suits
+from moorage.plugins.volumes.promises import BOUND_BY_CONTROLLER, pointed_at
+from moorage.simulator.provisioner import made_for, makes_volumes
+from moorage.state.cluster import Snapshot
+
+__all__ = ["BoundClaim", "StorageController"]
+
+_STORAGE: Final = (PersistentVolume, PersistentVolumeClaim, StorageClass)
+
+
+@dataclass(frozen=True, slots=True)
+class BoundClaim:
+    """A claim that got its volume during the run. ``made``: the volume was made for it."""
+
+    claim: PersistentVolumeClaim
+    volume: PersistentVolume
+    made: bool
+
+
+class StorageController:
+    """Watches volumes, claims and classes, and acts when asked to.
+
+    ``note`` it every fact, let it ``act`` before the scheduler's next step. What it does is told by ``tell``, which must make
+    it so in the snapshot.
+    """
+
+    def __init__(self, snapshot: Snapshot, tell: Callable[[Fact], None]) -> None:
+        self._snapshot = snapshot
+        self._tell = tell
+        self._shelf = snapshot.index(VolumeShelf)
+        #: By key of the claim, in the order they were bound.
+        self.bound: dict[str, BoundClaim] = {}
+        #: What has changed and is to be looked at, oldest first; and claims that only a new volume or class can help.
+        self._volumes: dict[str, None] = {}
+        self._claims: dict[str, None] = {}
+        self._waiting: dict[str, None] = {}
+        self._is_offered_more = False
+
+    def note(self, fact: Fact) -> None:
+        """Take notice of something that happened; most of it is no concern of storage."""
+        if isinstance(fact, Seen) and isinstance(fact.obj, _STORAGE):
+            self._seen(fact.obj)
+        elif isinstance(fact, Gone) and isinstance(fact.obj, PersistentVolumeClaim):
+            self._waiting.pop(fact.obj.key, None)
+
+    def act(self) -> None:
+        """Do all that can be done now."""
+        while self._volumes or self._claims or self._is_offered_more:
+            volumes, self._volumes = self._volumes, {}
+            for name in volumes:
+                self._look_at_volume(name)
+            if self._is_offered_more:
+                self._claims |= self._waiting
+                self._is_offered_more = False
+            claims, self._claims = self._claims, {}
+            for key in claims:
+                self._look_at_claim(key)
+
+    def _seen(self, obj: Value) -> None:
+        if isinstance(obj, PersistentVolume):
+            self._volumes[obj.name] = None
+        elif isinstance(obj, PersistentVolumeClaim):
+            self._claims[obj.key] = None
+        else:
+            self._is_offered_more = True
+
+    def _look_at_volume(self, name: str) -> None:
+        volume = self._snapshot.objects(PersistentVolume).get(name)
+        if volume is None:
+            return
+        ref = volume.spec.claim_ref
+        if ref is not None:
+            self._claims[f"{ref.namespace}/{ref.name}"] = None
+        elif volume.status.phase == "Pending":
+            self._tell(Seen(_in_phase(volume, "Available")))
+        else:
+            self._is_offered_more = True
+
+    def _look_at_claim(self, key: str) -> None:
+        claim = self._snapshot.objects(PersistentVolumeClaim).get(key)
+        self._waiting.pop(key, None)
+        if claim is None or is_fully_bound(claim) or claim.metadata.deletion_timestamp is not None:
+            return
+        volume = self._named(claim) if claim.spec.volume_name else self._found(claim)
+        if volume is not None:
+            self._bind(claim, volume, made=False)
+        elif claim.spec.volume_name or not self._make(claim):
+            self._waiting[key] = None
+
+    def _named(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+        """Return the volume that the claim asks for by name, if it may have it."""
+        volume = self._snapshot.objects(PersistentVolume).get(claim.spec.volume_name)
+        if volume is None or volume.metadata.deletion_timestamp is not None:
+            return None
+        if volume.spec.claim_ref is None:
+            return volume if suits(volume, claim) else None
+        return volume if is_bound_to(volume, claim) else None
+
+    def _found(self, claim: PersistentVolumeClaim) -> PersistentVolume | None:
+        try:
+            return self._shelf.best(claim, promised_only=self._waits_for_pod(claim))
+        except MatchingError:
+            return None
+
+    def _class(self, claim: PersistentVolumeClaim) -> StorageClass | None:
+        return self._snapshot.objects(StorageClass).get(class_of_claim(claim))
+
+    def _waits_for_pod(self, claim: PersistentVolumeClaim) -> bool:
+        if SELECTED_NODE in claim.metadata.annotations:
+            return False
+        storage_class = self._class(claim)
+        return storage_class is not None and storage_class.volume_binding_mode != "Immediate"
+
+    def _make(self, claim: PersistentVolumeClaim) -> bool:
+        """Have a volume made, if it is time for that and the class makes any."""
+        storage_class = self._class(claim)
+        if storage_class is None or self._waits_for_pod(claim) or not makes_volumes(storage_class):
+            return False
+        volume = made_for(claim, storage_class, self._snapshot)
+        if volume is None or volume.name in self._snapshot.objects(PersistentVolume):
+            return False
+        self._bind(claim, volume, made=True)
+        return True
+
+    def _bind(self, claim: PersistentVolumeClaim, volume: PersistentVolume, *, made: bool) -> None:
+        """Write down on both sides that they belong together."""
+        volume = _in_phase(pointed_at(volume, claim), "Bound")
+        status = replace(
+            claim.status, phase="Bound", access_modes=volume.spec.access_modes, capacity=dict(volume.spec.capacity)
+        )
+        metadata = _annotated(claim.metadata, BIND_COMPLETED)
+        if not claim.spec.volume_name:
+            metadata = _annotated(metadata, BOUND_BY_CONTROLLER)
+        bound = replace(claim, metadata=metadata, spec=replace(claim.spec, volume_name=volume.name), status=status)
+        self._tell(Seen(volume))
+        self._tell(Seen(bound))
+        self.bound[claim.key] = BoundClaim(bound, volume, made)
+
+
+def _in_phase(volume: PersistentVolume, phase: str) -> PersistentVolume:
+    return replace(volume, status=replace(volume.status, phase=phase))
+
+
+def _annotated(metadata: ObjectMeta, key: str) -> ObjectMeta:
+    return replace(metadata, annotations={**metadata.annotations, key: "yes"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -214,3 +215,13 @@ def test_the_whole_openb_trace_in_arrival_order(process):
     for pod in full["pods"]:
         assert ("node" in pod) is (pod["state"] == "Placed")
         assert pod["state"] == "Placed" or pod["message"].startswith("0/1523 nodes are available: ")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the openb trace is not beside the project; MOORAGE_SHARED says where it is")
+def test_the_trace_in_the_readme_is_a_real_run(process):
+    promised = (ROOT / "README.md").read_text().partition("```text\n$ moorage ")[2].partition("\n```")[0]
+    command, *lines = promised.splitlines()
+    ran = process(*(SHARED / word if word.endswith(".csv") else word for word in command.split()), timeout=200)
+    pattern = "\n".join(".*?" if line == "…" else re.escape(line) for line in lines)
+    assert re.fullmatch(pattern + "\n", ran.out, re.DOTALL), ran.out

@@ -19,7 +19,6 @@ from typing import Final
 
 import numpy as np
 
-from moorage.api.core import Node
 from moorage.api.devices import DeviceClass, ResourceClaim
 from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector
 from moorage.errors import AttemptError
@@ -222,10 +221,11 @@ class DynamicResources:
             return
         refused: dict[tuple[str, bool], list[int]] = {}
         keys = [claim.key for claim in wanted.to_allocate]
-        numbers = nodes.row_numbers
-        for at in np.flatnonzero(kind.rows & open_rows).tolist():
-            node: Node = nodes.table.nodes[int(numbers[at])]
-            answer, effort = wanted.answer(kind, node, min(self._budget, budget))
+        found = np.flatnonzero(kind.rows & open_rows)
+        every, catalog, ledger = nodes.table.nodes, wanted.book.catalog, wanted.book.ledger
+        for at, row in zip(found.tolist(), nodes.row_numbers[found].tolist(), strict=True):
+            node = every[row]
+            answer, effort = kind.shape.answer(node, catalog, ledger, min(self._budget, budget))
             budget -= effort
             if answer.found is not None:
                 continue

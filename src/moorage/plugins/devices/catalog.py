@@ -8,6 +8,7 @@ Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,6 +54,16 @@ class Catalog:
         self._node_version: dict[str, int] = {}
         self._shared_version = 0
         self._kept: dict[tuple[str, bool], _Kept] = {}
+        self._seen_by: dict[PoolId, set[str]] = {}
+
+    @property
+    def version(self) -> int:
+        """Grows with every slice that comes, goes or changes."""
+        return self._version
+
+    def nodes_of(self, pool: PoolId) -> Iterable[str]:
+        """Return the nodes, by name, that see a pool as far as anybody asked. Some may not see it any more."""
+        return self._seen_by.get(pool, ())
 
     def follow(self) -> None:
         """Take in what has changed since the last time."""
@@ -105,6 +116,8 @@ class Catalog:
         slices = [*self._of_node.get(node.name, {}).values(), *self._shared.values()]
         pools = gather(node, slices, lambda pool: list(self._of_pool[pool].values()), partitions)
         self._kept[node.name, partitions] = _Kept(node, self._version, self._stamp(node, pools), pools)
+        for pool_id in pools.ids:
+            self._seen_by.setdefault(pool_id, set()).add(node.name)
         self._drop_gone()
         return pools
 

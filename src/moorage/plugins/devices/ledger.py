@@ -8,7 +8,7 @@ Source  kube-scheduler 1.36: plugins/dynamicresources/allocateddevices.go, dra_m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from moorage.api.devices import AllocationResult, ResourceClaim
@@ -55,6 +55,13 @@ class Ledger:
         """Return the tick at which a device of any of these pools changed hands last."""
         changed_at = self._changed_at
         return max([changed_at.get(pool, 0) for pool in pools], default=0)
+
+    def changed_since(self, tick: int) -> Iterator[PoolId]:
+        """Yield the pools of which a device has changed hands since then, the latest first."""
+        for pool, changed in reversed(self._changed_at.items()):
+            if changed <= tick:
+                return
+            yield pool
 
     # -- asking -----------------------------------------------------------------------------------------------------------
 
@@ -125,6 +132,7 @@ class Ledger:
                 continue
             device = (result.driver, result.pool, result.device)
             self._tick += 1
+            self._changed_at.pop(device[:2], None)  # so that the latest stands last
             self._changed_at[device[:2]] = self._tick
             if result.share_id is None:
                 _step(self._held, device, by)

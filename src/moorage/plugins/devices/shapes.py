@@ -44,6 +44,7 @@ class Answer:
 
 @dataclass(slots=True)
 class _Kept:
+    node: Node
     pools: NodePools
     tick: int
     answer: Answer
@@ -62,16 +63,39 @@ class Shape:
     classes: Mapping[str, DeviceClass | None]
     options: Options
     _kept: dict[str, _Kept] = field(default_factory=dict)
+    #: Nodes whose answers are known to hold, as of these versions of catalog and ledger.
+    _sure: set[str] = field(default_factory=set)
+    _as_of: tuple[int, int] = (-1, -1)
 
     def answer(self, node: Node, catalog: Catalog, ledger: Ledger, budget: int) -> tuple[Answer, int]:
         """Return a node's answer, and how many devices were looked at for it now."""
+        if self._as_of != (catalog.version, ledger.tick):
+            self._doubt(catalog, ledger)
+        name = node.metadata.name
+        kept = self._kept.get(name)
+        if kept is not None and name in self._sure and kept.node is node and kept.is_enough(budget):
+            return kept.answer, 0
+        return self._look(kept, node, catalog, ledger, budget)
+
+    def _doubt(self, catalog: Catalog, ledger: Ledger) -> None:
+        """Forget which answers hold: those of nodes where a device changed hands, or all if there are other slices."""
+        version, tick = self._as_of
+        if version != catalog.version:
+            self._sure.clear()
+        else:
+            for pool in ledger.changed_since(tick):
+                self._sure.difference_update(catalog.nodes_of(pool))
+        self._as_of = (catalog.version, ledger.tick)
+
+    def _look(self, kept: _Kept | None, node: Node, catalog: Catalog, ledger: Ledger, budget: int) -> tuple[Answer, int]:
         pools = catalog.pools_of(node, self.options.partitions)
-        kept = self._kept.get(node.name)
+        self._sure.add(node.name)
         if kept is not None and kept.pools is pools and ledger.last_change(pools.ids) <= kept.tick and kept.is_enough(budget):
+            kept.node = node
             return kept.answer, 0
         search = Search(self.asks, pools, ledger, self.options, budget)
         answer = _outcome(search)
-        self._kept[node.name] = _Kept(pools, ledger.tick, answer, budget)
+        self._kept[node.name] = _Kept(node, pools, ledger.tick, answer, budget)
         return answer, search.looked_at
 
     def forget_gone(self, snapshot: Snapshot) -> None:
@@ -79,6 +103,7 @@ class Shape:
         known = snapshot.table.row_of
         if len(self._kept) > 64 + 2 * len(known):
             self._kept = {name: kept for name, kept in self._kept.items() if name in known}
+            self._sure &= self._kept.keys()
 
 
 def _outcome(search: Search) -> Answer:

@@ -36,6 +36,8 @@ __all__ = ["ClassCache", "Quick"]
 
 #: Up to so many changed rows are judged one by one; more, as columns.
 FEW = 8
+#: Rows kept in all classes together, at some 70 bytes each.
+_ROWS_KEPT = 4_000_000
 _POINTS = ("preFilter", "filter", "preScore", "score")
 
 
@@ -77,7 +79,7 @@ class ClassCache:
         known = self._classes.pop(key, None)
         if known is None or not known.refresh(pod, snapshot):
             known = _PodClass(self._profile, asked, self._by_domain, pod, snapshot)
-            if len(self._classes) >= self._capacity:
+            while len(self._classes) >= max(1, min(self._capacity, _ROWS_KEPT // len(snapshot.table))):
                 del self._classes[next(iter(self._classes))]
         self._classes[key] = known
         return known.decide(pod, snapshot, nominated, seed)

@@ -56,7 +56,9 @@ class KeptScores:
         self._plain = [s for s in steps if getattr(s.plugin, "normalize", None) is None]
         self._on_pods = [s for s in steps if getattr(s.plugin, "depends", None) is not Depends.NODES]
         self._must_sum_up = any(s in self._scaling for s in self._on_pods)
-        self._raw = {s.name: scored(s, self._state(s, pod), view).astype(np.int64) for s in steps}
+        self._raw = {s.name: scored(s, self._state(s, pod), view).astype(np.int64, copy=False) for s in steps}
+        for step in self._on_pods:  # these are written to; what the plugin returned may be its own
+            self._raw[step.name] = self._raw[step.name].copy()
         self._one_row = [(s, other_form(s, "score", "score_node"), self._weight(s), self._raw[s.name]) for s in self._on_pods]
         self._sum_up(pod)
 
@@ -91,7 +93,8 @@ class KeptScores:
         return scores
 
     def _check(self, scores: IntArray) -> None:
-        self._broken = self._broken or int(scores.min()) < 0 or int(scores.max()) > MAX_SCORE
+        # Read as unsigned, a negative score is a huge one.
+        self._broken = self._broken or bool((scores.astype(np.int64, copy=False).view(np.uint64) > MAX_SCORE).any())
 
     # -- the pick -----------------------------------------------------------------------------------------------------
 

@@ -59,6 +59,8 @@ class InternedColumn(Generic[T]):
 
     def spread(self, ids: Ids, ask: Callable[[T], int], dtype: npt.DTypeLike = np.bool_) -> npt.NDArray[Any]:
         """Ask once per distinct value that ``ids`` holds and give each entry its answer; shape of ``ids``."""
+        if len(self.values) == 1:
+            return np.full(len(ids), ask(self.values[0]), dtype=dtype)
         few = len(ids) < 32  # then counting costs more than it saves
         held = sorted(set(ids.tolist())) if few else np.flatnonzero(np.bincount(ids, minlength=len(self.values)))
         answers = np.zeros(len(self.values), dtype=dtype)

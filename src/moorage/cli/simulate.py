@@ -19,6 +19,7 @@ from moorage.framework.registry import load
 from moorage.report.documents import as_json, as_yaml
 from moorage.report.events import EventLog
 from moorage.report.outcome import Run
+from moorage.report.scores import ScoreLog
 from moorage.report.tables import render
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster
@@ -48,6 +49,10 @@ __all__ = ["simulate"]
     help="How to print the result.",
 )  # fmt: skip
 @click.option("--events", is_flag=True, help="Print every decision too, one a line, as they are made.")
+@click.option(
+    "--show-scores", "scored", multiple=True, metavar="[NAMESPACE/]POD",
+    help="Print how the node for this pod was picked: scores as given, normalised, weighted. May be repeated.",
+)  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="No progress, even on a terminal.")
 @click.option("--timing", is_flag=True, help="Say on standard error what each plugin took at each extension point.")
 def simulate(**given: Any) -> int:
@@ -65,7 +70,7 @@ def simulate(**given: Any) -> int:
         run = _run(given, options, _on_attempt(progress, events, given["output"]))
     if took is not None:
         click.echo(took.table(), err=True)
-    _print(run, given["output"], events)
+    _print(run, given["output"], events, options.scores)
     return PENDING if run.in_state("Pending") else OK
 
 
@@ -84,6 +89,7 @@ def _options(given: dict[str, Any], took: _Took | None) -> Options:
         provider=given["algorithm_provider"],
         feature_gates=given["feature_gates"],
         seed=given["seed"],
+        scores=ScoreLog(given["scored"]) if given["scored"] else None,
         clock=None if took is None else time.perf_counter,
         timer=None if took is None else took,
     )
@@ -132,13 +138,15 @@ def _on_attempt(progress: Progress, events: EventLog | None, output: str) -> Cal
     return note
 
 
-def _print(run: Run, output: str, events: EventLog | None) -> None:
+def _print(run: Run, output: str, events: EventLog | None, scores: ScoreLog | None) -> None:
     if output in {"table", "wide"}:
         sys.stdout.write(("\n" if events is not None else "") + render(run, wide=output == "wide"))
+        if scores is not None:
+            sys.stdout.write("\n" + scores.as_text())
     elif output == "json":
-        sys.stdout.write(as_json(run, events))
+        sys.stdout.write(as_json(run, events, scores))
     else:
-        sys.stdout.write(as_yaml(run, events))
+        sys.stdout.write(as_yaml(run, events, scores))
 
 
 class _Took:

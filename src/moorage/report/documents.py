@@ -13,19 +13,20 @@ import yaml
 
 from moorage.report.events import EventLog
 from moorage.report.outcome import PodOutcome, Run
+from moorage.report.scores import ScoreLog
 
 __all__ = ["API_VERSION", "as_data", "as_json", "as_yaml"]
 
 API_VERSION = "moorage.dev/v1"
 
 
-def as_data(run: Run, events: EventLog | None = None) -> dict[str, Any]:
-    """Return the report as plain data, with every decision if ``events`` were kept.
+def as_data(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None) -> dict[str, Any]:
+    """Return the report as plain data, with every decision if ``events`` were kept, and ``scores`` of pods asked about.
 
     Amounts are integers: cpu in millicores, memory in bytes, others in counts.
     """
     peaks = run.peaks()
-    data = {
+    data: dict[str, Any] = {
         "apiVersion": API_VERSION,
         "kind": "SimulationReport",
         "release": run.release,
@@ -54,7 +55,11 @@ def as_data(run: Run, events: EventLog | None = None) -> dict[str, Any]:
         ],
         "notes": [{"kind": note.kind, "text": note.text} for note in run.notes],
     }
-    return data if events is None else {**data, "events": events.entries}
+    if events is not None:
+        data["events"] = events.entries
+    if scores is not None:
+        data["scores"] = scores.as_data()
+    return data
 
 
 def _pod(pod: PodOutcome) -> dict[str, Any]:
@@ -79,14 +84,14 @@ def _pod(pod: PodOutcome) -> dict[str, Any]:
     return {key: value for key, value in shown.items() if value is not None}
 
 
-def as_json(run: Run, events: EventLog | None = None) -> str:
+def as_json(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None) -> str:
     """Return the report as indented JSON with sorted keys and a newline at the end."""
-    return json.dumps(as_data(run, events), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(as_data(run, events, scores), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def as_yaml(run: Run, events: EventLog | None = None) -> str:
+def as_yaml(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None) -> str:
     """Return the report as YAML. Every string is quoted, so that no reader takes one for a number."""
-    return yaml.dump(as_data(run, events), Dumper=_Quoting, sort_keys=True, allow_unicode=True, width=4096)
+    return yaml.dump(as_data(run, events, scores), Dumper=_Quoting, sort_keys=True, allow_unicode=True, width=4096)
 
 
 class _Quoting(yaml.SafeDumper):

@@ -21,6 +21,7 @@ from moorage.framework.profile import Timer
 from moorage.framework.registry import Registry
 from moorage.plugins import builtin_registry
 from moorage.report.outcome import InputNote, Run
+from moorage.report.scores import ScoreLog, scoring_of
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulation import Attempt, Simulation, wants_a_node
 from moorage.simulator.words import counted, some
@@ -40,6 +41,7 @@ class Options:
     apiVersion stands for. ``provider`` names an algorithm provider to use in the place of a configuration.
     ``feature_gates`` are read as that release reads the flag; where they are empty and the release is today's, ``gates`` hold.
     ``plugins`` are classes beside the built-in ones; a profile runs them where the configuration enables them.
+    ``scores`` keeps how nodes were picked for the pods it asks about; then every feasible node is scored, one alone too.
     ``clock`` and ``timer`` measure every plugin call at every extension point, if both are given.
     """
 
@@ -51,6 +53,7 @@ class Options:
     plugins: tuple[Any, ...] = ()
     gates: FeatureGates = field(default_factory=FeatureGates)
     seed: int = 0
+    scores: ScoreLog | None = None
     clock: Callable[[], float] | None = None
     timer: Timer | None = None
 
@@ -104,7 +107,7 @@ def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = Non
     """
     loaded = load_options(options)
     configuration = loaded.configuration
-    scheduler = Scheduler(_cycle(configuration, options.seed), loaded.gates)
+    scheduler = Scheduler(_cycle(configuration, options), loaded.gates)
     built = build_resolved(loaded.profiles, loaded.registry, scheduler)
     profiles = built.profiles
     if options.clock is not None and options.timer is not None:
@@ -124,11 +127,30 @@ def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = Non
         )
     idle = sorted(cls.name for cls in options.plugins if not any(cls.name in p.plugins for p in built.profiles.values()))
     notes += [InputNote("IdlePlugin", f"plugin {name} was loaded, but no profile enables it") for name in idle]
-    return Simulation(scheduler, on_attempt), notes
+    return Simulation(scheduler, _told(on_attempt, options.scores, scheduler)), notes
 
 
-def _cycle(configuration: Configuration, seed: int) -> Cycle:
-    return Cycle(seed=seed, percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0)
+def _cycle(configuration: Configuration, options: Options) -> Cycle:
+    percentage = configuration.percentage_of_nodes_to_score or 0
+    return Cycle(options.seed, percentage, always_score=options.scores is not None)
+
+
+def _told(
+    on_attempt: Callable[[Attempt], None] | None, scores: ScoreLog | None, scheduler: Scheduler
+) -> Callable[[Attempt], None] | None:
+    """Return whom to tell of decisions: ``on_attempt``, and before it the log of scores."""
+    if scores is None:
+        return on_attempt
+
+    def tell(attempt: Attempt) -> None:
+        decision = attempt.decision
+        if scores.wants(decision):
+            names = [node.name for node in scheduler.snapshot.table.nodes]
+            scores.note(scoring_of(decision, scheduler.profiles[decision.pod.spec.scheduler_name], names))
+        if on_attempt is not None:
+            on_attempt(attempt)
+
+    return tell
 
 
 def simulate(

@@ -1,0 +1,174 @@
+"""How a node was picked: what each plugin gave each feasible node, normalised, weighted and added up.
+
+The log keeps the pods it was asked about. Nodes stand in the order of their totals, the best first, and by name where those are
+the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from moorage.cycle.decision import Decision
+from moorage.framework.profile import Profile
+from moorage.report.columns import columns
+
+__all__ = ["NodeScores", "PluginScore", "ScoreLog", "Scoring", "scoring_of"]
+
+#: So many nodes are shown in text; documents have all of them.
+SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class PluginScore:
+    """What one plugin gave one node: as Score said it, after NormalizeScore (0-100), and that times the weight."""
+
+    plugin: str
+    raw: int
+    normalized: int
+    weight: int
+
+    @property
+    def weighted(self) -> int:
+        return self.normalized * self.weight
+
+
+@dataclass(frozen=True, slots=True)
+class NodeScores:
+    """One node. ``total`` is the sum of the weighted scores; plugins are in running order."""
+
+    name: str
+    total: int
+    plugins: tuple[PluginScore, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """How a node was picked for a pod; ``looked_at`` counts the nodes that were filtered.
+
+    ``silent`` are the score plugins that had nothing to say about the pod; ``message`` says why there is no node.
+    """
+
+    pod: str
+    node: str | None
+    looked_at: int
+    nodes: tuple[NodeScores, ...] = ()
+    silent: tuple[str, ...] = ()
+    message: str = ""
+
+    @property
+    def best(self) -> tuple[str, ...]:
+        """The nodes that share the highest total."""
+        return tuple(node.name for node in self.nodes if node.total == self.nodes[0].total)
+
+    # -- as text ------------------------------------------------------------------------------------------------------
+
+    def as_text(self) -> str:
+        """Say how the pick came about; a line, and a table if anything was scored."""
+        lines = [self._headline()]
+        if self.nodes and self.nodes[0].plugins:
+            lines.append(
+                columns(["NODE", "PLUGIN", "RAW", "NORMALISED", "WEIGHT", "WEIGHTED"], self._rows(), right=(2, 3, 4, 5))
+            )
+        if len(self.nodes) > SHOWN:
+            lines.append(f"… and {len(self.nodes) - SHOWN} more nodes")
+        if self.silent:
+            lines.append(f"nothing to say about this pod: {', '.join(self.silent)}")
+        return "\n".join(lines) + "\n"
+
+    def _headline(self) -> str:
+        if not self.nodes:
+            where = "no node" if self.node is None else f"{self.node}, without scores"
+            return f"{self.pod}: {where}" + (f"; {self.message}" if self.message else "")
+        fit = f"{self.pod}: {len(self.nodes)} of {self.looked_at} nodes fit"
+        if len(self.best) == 1:
+            return f"{fit}; {self.node} has the highest total"
+        return f"{fit}; {len(self.best)} share the highest total, and {self.node} is drawn from them"
+
+    def _rows(self) -> Iterator[Sequence[str]]:
+        for node in self.nodes[:SHOWN]:
+            name = node.name + (" *" if node.name == self.node else "")
+            for score in node.plugins:
+                yield [name, score.plugin, str(score.raw), str(score.normalized), str(score.weight), str(score.weighted)]
+                name = ""
+            yield ["", "total", "", "", "", str(node.total)]
+
+    # -- as data ------------------------------------------------------------------------------------------------------
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the same as plain data, for JSON."""
+        return {
+            "pod": self.pod,
+            "node": self.node,
+            "best": list(self.best),
+            "silent": list(self.silent),
+            "nodes": [
+                {
+                    "name": node.name,
+                    "total": node.total,
+                    "plugins": [
+                        {
+                            "name": score.plugin,
+                            "raw": score.raw,
+                            "normalized": score.normalized,
+                            "weight": score.weight,
+                            "weighted": score.weighted,
+                        }
+                        for score in node.plugins
+                    ],
+                }
+                for node in self.nodes
+            ],
+        } | ({"message": self.message} if self.message else {})
+
+
+def scoring_of(decision: Decision, profile: Profile, names: Sequence[str]) -> Scoring:
+    """Return how a node was picked. ``names`` are those of the table's rows, as they were when it was."""
+    pod, scores = decision.pod.key, decision.scores
+    if scores is None:
+        return Scoring(pod, decision.node, decision.evaluated, message=decision.message)
+    weights = {name: profile.weights.get(name, 1) for name in scores.raw}
+    raw = {name: given.tolist() for name, given in scores.raw.items()}
+    final = {name: given.tolist() for name, given in scores.final.items()}
+    nodes = [
+        NodeScores(
+            names[row],
+            int(scores.total[at]),
+            tuple(PluginScore(name, raw[name][at], final[name][at] // weight, weight) for name, weight in weights.items()),
+        )
+        for at, row in enumerate(scores.rows.tolist())
+    ]
+    silent = tuple(step.name for step in profile.at("score") if step.name not in raw)
+    return Scoring(pod, decision.node, decision.evaluated, tuple(sorted(nodes, key=lambda n: (-n.total, n.name))), silent)
+
+
+class ScoreLog:
+    """How nodes were picked for the pods that somebody asked about, in the order of the decisions."""
+
+    def __init__(self, pods: Collection[str]) -> None:
+        """``pods``: names, with their namespace (``namespace/name``) or without."""
+        self._pods = frozenset(pods)
+        self.entries: list[Scoring] = []
+
+    def wants(self, decision: Decision) -> bool:
+        """Say whether somebody asked about this pod. Decisions that were taken back are not told again."""
+        asked = decision.pod.key in self._pods or decision.pod.name in self._pods
+        return asked and decision.refused_after is None
+
+    def note(self, scoring: Scoring) -> None:
+        self.entries.append(scoring)
+
+    def missing(self) -> list[str]:
+        """Return the pods asked about that were never decided on."""
+        seen = {name for entry in self.entries for name in (entry.pod, entry.pod.partition("/")[2])}
+        return sorted(self._pods - seen)
+
+    def as_text(self) -> str:
+        """Return all of them as text, and what there is nothing about."""
+        told = [entry.as_text() for entry in self.entries]
+        return "\n".join([*told, *(f"{pod}: no decision was made about such a pod\n" for pod in self.missing())])
+
+    def as_data(self) -> list[dict[str, Any]]:
+        """Return all of them as plain data."""
+        return [entry.as_data() for entry in self.entries]

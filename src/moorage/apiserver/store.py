@@ -1,4 +1,4 @@
-"""The objects of a cluster, in memory: one counter of versions, optimistic concurrency, deletion in steps, as Kubernetes has them.
+"""A cluster's objects in memory: one counter of versions, optimistic concurrency, deletion in steps, as in Kubernetes.
 
 The store is a plain object for one thread: every call is carried out at once and as a whole, and does no I/O. Time, chance and
 the key that signs continue tokens are handed in. Documents that are handed in become the store's; what comes out are records,

@@ -1,0 +1,176 @@
+"""Patches, with the examples of their RFCs, the directives of strategic merge, and kubectl as an oracle where it is there."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from moorage.apiserver.kinds import find_kind
+from moorage.apiserver.patches import json_patch, merge_patch
+from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.strategic import strategic_merge
+
+MERGES = {  # RFC 7386, appendix A
+    "replace": ({"a": "b"}, {"a": "c"}, {"a": "c"}),
+    "add": ({"a": "b"}, {"b": "c"}, {"a": "b", "b": "c"}),
+    "delete": ({"a": "b"}, {"a": None}, {}),
+    "list for value": ({"a": ["b"]}, {"a": "c"}, {"a": "c"}),
+    "nested": ({"a": {"b": "c"}}, {"a": {"b": "d", "c": None}}, {"a": {"b": "d"}}),
+    "lists are replaced": ({"a": [{"b": "c"}]}, {"a": [1]}, {"a": [1]}),
+    "nulls in new trees": ({}, {"a": {"bb": {"ccc": None}}}, {"a": {"bb": {}}}),
+}
+
+
+@pytest.mark.parametrize(("held", "patch", "wanted"), MERGES.values(), ids=MERGES)
+def test_merge_patch(held, patch, wanted):
+    assert merge_patch(held, patch) == wanted
+
+
+OPERATIONS = {
+    "add a field": ({"a": 1}, [{"op": "add", "path": "/b", "value": 2}], {"a": 1, "b": 2}),
+    "add into a list": ({"a": [1, 3]}, [{"op": "add", "path": "/a/1", "value": 2}], {"a": [1, 2, 3]}),
+    "add to its end": ({"a": [1]}, [{"op": "add", "path": "/a/-", "value": 2}], {"a": [1, 2]}),
+    "remove": ({"a": [1, 2]}, [{"op": "remove", "path": "/a/0"}], {"a": [2]}),
+    "replace": ({"a": {"b": 1}}, [{"op": "replace", "path": "/a/b", "value": 2}], {"a": {"b": 2}}),
+    "replace everything": ({"a": 1}, [{"op": "replace", "path": "", "value": {"b": 2}}], {"b": 2}),
+    "move": ({"a": {"b": 1}}, [{"op": "move", "from": "/a/b", "path": "/c"}], {"a": {}, "c": 1}),
+    "copy": ({"a": [1]}, [{"op": "copy", "from": "/a", "path": "/b"}], {"a": [1], "b": [1]}),
+    "test": ({"a": 1}, [{"op": "test", "path": "/a", "value": 1}], {"a": 1}),
+    "escapes": ({"a/b": 1, "m~n": 2}, [{"op": "remove", "path": "/a~1b"}, {"op": "remove", "path": "/m~0n"}], {}),
+}
+
+
+@pytest.mark.parametrize(("held", "patch", "wanted"), OPERATIONS.values(), ids=OPERATIONS)
+def test_json_patch(held, patch, wanted):
+    assert json_patch(held, patch) == wanted
+
+
+WRONG = {
+    "not a list": ({}, 400),
+    "not operations": ([1], 400),
+    "too many": ([{"op": "test", "path": "", "value": {}}] * 10_001, 413),
+    "unknown": ([{"op": "swap", "path": "/a"}], 422),
+    "no value": ([{"op": "add", "path": "/b"}], 422),
+    "a relative path": ([{"op": "remove", "path": "a"}], 422),
+    "a missing field": ([{"op": "remove", "path": "/b"}], 422),
+    "beyond a list": ([{"op": "add", "path": "/l/9", "value": 1}], 422),
+    "a negative index": ([{"op": "replace", "path": "/l/-1", "value": 1}], 422),
+    "a failed test": ([{"op": "test", "path": "/a", "value": 2}], 422),
+    "true is not one": ([{"op": "test", "path": "/a", "value": True}], 422),
+    "into itself": ([{"op": "move", "from": "/l", "path": "/l/0"}], 422),
+    "into a value": ([{"op": "add", "path": "/a/b", "value": 1}], 422),
+    "a copy that doubles and doubles": ([{"op": "copy", "from": "/l", "path": "/l/-"}] * 60, 422),
+}
+
+
+@pytest.mark.parametrize(("patch", "code"), WRONG.values(), ids=WRONG)
+def test_json_patch_refuses(patch, code):
+    held = {"a": 1, "l": [1]}
+    with pytest.raises(ApiError) as caught:
+        json_patch(held, patch)
+    assert caught.value.code == code
+    assert held == {"a": 1, "l": [1]}
+
+
+def pod(*containers, **more):
+    return {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "w", "finalizers": ["a/a", "b/b"]},
+        "spec": {"containers": [{"name": name, "image": f"{name}:1"} for name in containers], **more},
+    }  # fmt: skip
+
+
+STRATEGIC = {
+    "an item changes": {"spec": {"containers": [{"name": "b", "image": "b:2"}]}},
+    "an item is new": {"spec": {"containers": [{"name": "z", "image": "z:1"}]}},
+    "an item goes": {"spec": {"containers": [{"name": "a", "$patch": "delete"}]}},
+    "all items are replaced": {"spec": {"containers": [{"$patch": "replace"}, {"name": "q", "image": "q:1"}]}},
+    "a set grows": {"metadata": {"finalizers": ["c/c"]}},
+    "a set shrinks": {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a/a"]}},
+    "items are reordered": {
+        "spec": {"$setElementOrder/containers": [{"name": "c"}, {"name": "a"}], "containers": [{"name": "c", "image": "c:9"}]}
+    },
+    "tolerations are replaced": {"spec": {"tolerations": [{"key": "y", "operator": "Exists"}]}},
+    "a field goes": {"spec": {"hostname": None}},
+    "a map is replaced": {"spec": {"nodeSelector": {"$patch": "replace", "n": "2"}}},
+}  # fmt: skip
+RESULTS = {
+    "an item changes": ("containers", [("a", "a:1"), ("b", "b:2"), ("c", "c:1")]),
+    "an item is new": ("containers", [("z", "z:1"), ("a", "a:1"), ("b", "b:1"), ("c", "c:1")]),
+    "an item goes": ("containers", [("b", "b:1"), ("c", "c:1")]),
+    "all items are replaced": ("containers", [("q", "q:1")]),
+    "items are reordered": ("containers", [("b", "b:1"), ("c", "c:9"), ("a", "a:1")]),
+}
+
+
+def held_pod():
+    return pod("a", "b", "c", hostname="h", nodeSelector={"m": "1"}, tolerations=[{"key": "x", "operator": "Exists"}])
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_strategic_merge_of_containers(name):
+    part, wanted = RESULTS[name]
+    merged = strategic_merge(find_kind("pods"), held_pod(), STRATEGIC[name])
+    assert [(one["name"], one["image"]) for one in merged["spec"][part]] == wanted
+
+
+def test_strategic_merge_of_the_rest():
+    def merged(name):
+        return strategic_merge(find_kind("pods"), held_pod(), STRATEGIC[name])
+
+    assert merged("a set grows")["metadata"]["finalizers"] == ["c/c", "a/a", "b/b"]
+    assert merged("a set shrinks")["metadata"]["finalizers"] == ["b/b"]
+    assert merged("tolerations are replaced")["spec"]["tolerations"] == [{"key": "y", "operator": "Exists"}]
+    assert "hostname" not in merged("a field goes")["spec"]
+    assert merged("a map is replaced")["spec"]["nodeSelector"] == {"n": "2"}
+
+
+def test_the_merge_key_of_ports_depends_on_the_kind():
+    service = {"spec": {"ports": [{"port": 80, "name": "a"}]}}
+    patch = {"spec": {"ports": [{"port": 80, "name": "b"}]}}
+    assert strategic_merge(find_kind("services"), service, patch) == {"spec": {"ports": [{"port": 80, "name": "b"}]}}
+
+
+@pytest.mark.parametrize("patch", [[], {"$patch": "explode"}, {"spec": {"containers": [{"image": "x"}]}}])
+def test_strategic_merge_refuses(patch):
+    with pytest.raises(ApiError) as caught:
+        strategic_merge(find_kind("pods"), held_pod(), patch)
+    assert caught.value.code == 400
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+@pytest.mark.parametrize("name", STRATEGIC)
+def test_kubectl_agrees(name, tmp_path):
+    path = tmp_path / "pod.json"
+    path.write_text(json.dumps(held_pod()))
+    command = [
+        "kubectl",
+        "patch",
+        "--local",
+        "-f",
+        str(path),
+        "--type",
+        "strategic",
+        "-p",
+        json.dumps(STRATEGIC[name]),
+        "-o",
+        "json",
+    ]
+    run = subprocess.run(
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin:/usr/local/bin", "HOME": str(tmp_path)},
+    )
+    if run.returncode:
+        pytest.skip(f"kubectl does not run here: {run.stderr}")
+    theirs = json.loads(run.stdout)
+    ours = strategic_merge(find_kind("pods"), held_pod(), STRATEGIC[name])
+    for part in ("containers", "tolerations", "nodeSelector", "hostname"):
+        shown = theirs["spec"].get(part)
+        if part == "containers":
+            shown = [{key: one[key] for key in ("name", "image")} for one in shown]
+        assert shown == ours["spec"].get(part)
+    assert theirs["metadata"]["finalizers"] == ours["metadata"]["finalizers"]

@@ -1,11 +1,86 @@
-"""A store with a clock that stands still until it is told otherwise."""
+"""Stores with a clock that stands still, and servers: within a test's own loop, or in a thread of its own beside programs."""
 
+import asyncio
+import contextlib
+import io
 import random
+import threading
+import time
 
+import aiohttp
 import pytest
 
+from moorage.apiserver.guarding import Guard, User
 from moorage.apiserver.kinds import find_kind
+from moorage.apiserver.serving import serving
 from moorage.apiserver.store import Store
+
+TOKEN = "a-token-for-tests"
+ADMIN = User("admin", ("system:masters",))
+
+
+def make_store():
+    return Store(time.time, random.Random(5), b"k")
+
+
+def make_guard():
+    return Guard({TOKEN: ADMIN, "weak": User("somebody")})
+
+
+class Client:
+    """Asks a server, and reads its answers as JSON."""
+
+    def __init__(self, session, port):
+        self.session = session
+        self.base = f"http://127.0.0.1:{port}"
+        self.port = port
+
+    async def ask(self, method, path, document=None, *, token=TOKEN, form="application/json", **headers):
+        headers = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        body = document if isinstance(document, (bytes, type(None))) else aiohttp.payload.JsonPayload(document)
+        if isinstance(body, bytes):
+            body = io.BytesIO(body)
+        if body is not None:
+            headers["Content-Type"] = form
+        async with self.session.request(method, self.base + path, data=body, headers=headers) as response:
+            text = await response.read()
+            return response.status, (await response.json(content_type=None) if text[:1] in (b"{", b"[") else text.decode())
+
+
+def run_against_a_server(test, store=None):
+    """Run an asynchronous test against a server of its own."""
+
+    async def run():
+        held = store or make_store()
+        async with serving(held, make_guard()) as port, aiohttp.ClientSession() as session:
+            await test(Client(session, port), held)
+
+    asyncio.run(run())
+
+
+@contextlib.contextmanager
+def serve_in_a_thread(store, tls=None):
+    """Serve a store from another thread; yields the port. Only the server may touch the store meanwhile."""
+    started, ports, ended = threading.Event(), [], []
+
+    async def run():
+        ended.append((asyncio.get_running_loop(), over := asyncio.Event()))
+        async with serving(store, make_guard(), tls=tls) as port:
+            ports.append(port)
+            started.set()
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    try:
+        assert started.wait(10)
+        yield ports[0]
+    finally:
+        loop, over = ended[0]
+        loop.call_soon_threadsafe(over.set)
+        thread.join(10)
 
 
 class Clock:
@@ -33,3 +108,18 @@ def pods():
 @pytest.fixture
 def nodes():
     return find_kind("nodes")
+
+
+@pytest.fixture
+def token():
+    return TOKEN
+
+
+@pytest.fixture
+def against_a_server():
+    return run_against_a_server
+
+
+@pytest.fixture(scope="session")
+def server_in_a_thread():
+    return serve_in_a_thread

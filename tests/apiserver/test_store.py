@@ -418,6 +418,7 @@ NAMES = st.sampled_from(["a", "b", "a-b", "c"])
 STEPS = st.lists(st.tuples(st.sampled_from(["create", "update", "delete"]), NAMES, st.sampled_from(["x", "y"])), max_size=30)
 
 
+@pytest.mark.slow
 @hypothesis_settings(max_examples=60, deadline=None)
 @given(steps=STEPS, start=st.integers(0, 30), label=st.sampled_from(["", "app=x", "app!=x"]))
 def test_list_then_watch_equals_list(steps, start, label):

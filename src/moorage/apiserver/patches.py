@@ -55,7 +55,7 @@ def json_patch(document: Any, operations: Any) -> Any:
     for operation in operations:
         try:
             if operation.get("op") == "copy":
-                copied += len(msgspec.json.encode(_value_at(root, _path(operation, "from"))))
+                copied += len(_encoded(_value_at(root, _path(operation, "from"))))
                 if copied > MAX_COPIED:
                     raise _Failed(f"copying more than {MAX_COPIED} bytes")
             _OPERATIONS.get(str(operation.get("op")), _no_operation)(root, operation)
@@ -96,7 +96,9 @@ def _move(root: Any, operation: Mapping[str, Any]) -> None:
 
 
 def _copy(root: Any, operation: Mapping[str, Any]) -> None:
-    _insert(root, _path(operation, "path"), copy.deepcopy(_value_at(root, _path(operation, "from"))))
+    # Many times as fast as copying item by item; a patch may copy a million of them.
+    twin = msgspec.json.decode(_encoded(_value_at(root, _path(operation, "from"))))
+    _insert(root, _path(operation, "path"), twin)
 
 
 def _test(root: Any, operation: Mapping[str, Any]) -> None:
@@ -112,6 +114,13 @@ def _test(root: Any, operation: Mapping[str, Any]) -> None:
 _OPERATIONS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], None]]] = {
     "add": _add, "copy": _copy, "move": _move, "remove": _remove, "replace": _replace, "test": _test,
 }  # fmt: skip
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except RecursionError:
+        raise _Failed("what is to be copied is nested too deeply") from None
 
 
 # -- paths --------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,134 @@
+"""What clients learn about the server before they use it: groups, resources, verbs and short names, in both formats there are.
+
+Source  apimachinery, pkg/apis/meta/v1/types.go; api, apidiscovery/v2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any, Final
+
+from moorage.apiserver.kinds import KINDS, REVIEWS, VERBS, Kind, Review
+
+__all__ = ["AGGREGATED", "VERSION", "aggregated", "api_versions", "group_document", "group_list", "resource_list"]
+
+#: The media type of discovery in one answer.
+AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+VERSION: Final = {
+    "major": "1", "minor": "36", "gitVersion": "v1.36.2", "gitCommit": "", "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "linux/amd64",
+}  # fmt: skip
+
+#: Kinds of subresources, with the group and the version of what they speak, and their verbs.
+_SUBRESOURCES: Final[dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
+    "binding": ("", "v1", "Binding", ("create",)),
+    "eviction": ("policy", "v1", "Eviction", ("create",)),
+    "finalize": ("", "", "", ("update",)),
+    "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
+    "status": ("", "", "", ("get", "patch", "update")),
+}
+
+
+def api_versions() -> dict[str, Any]:
+    """Return the answer to ``/api``: the versions of the core group."""
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+
+
+def _groups() -> Iterator[tuple[str, list[Kind | Review]]]:
+    """Yield every group and version, as ``apps/v1``, with what it serves."""
+    served: list[Kind | Review] = sorted([*KINDS, *REVIEWS], key=lambda one: (one.group, one.version, one.resource))
+    for (group, version), members in groupby(served, key=lambda one: (one.group, one.version)):
+        yield f"{group}/{version}", list(members)
+
+
+def group_list() -> dict[str, Any]:
+    """Return the answer to ``/apis``: every group but the core one."""
+    groups = []
+    for name, _ in _groups():
+        group, _, version = name.partition("/")
+        if group:
+            offered = {"groupVersion": name, "version": version}
+            groups.append({"name": group, "versions": [offered], "preferredVersion": offered})
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def group_document(rest: list[str]) -> dict[str, Any] | None:
+    """Return the answer to a path below ``/apis``: all groups, one, or one version of it; None where there is none."""
+    if len(rest) == 2:
+        return resource_list(rest[0], rest[1])
+    groups = group_list()
+    if not rest:
+        return groups
+    found = next((one for one in groups["groups"] if one["name"] == rest[0]), None)
+    return {"kind": "APIGroup", "apiVersion": "v1", **found} if found else None
+
+
+def resource_list(group: str, version: str) -> dict[str, Any] | None:
+    """Return the resources of a group's version, or None where it is not served."""
+    members = dict(_groups()).get(f"{group}/{version}")
+    if members is None:
+        return None
+    resources = [entry for member in members for entry in _entries(member)]
+    name = f"{group}/{version}" if group else version
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": resources}
+
+
+def _entries(member: Kind | Review) -> Iterator[dict[str, Any]]:
+    if isinstance(member, Review):
+        yield {
+            "name": member.resource, "singularName": member.kind.lower(), "namespaced": member.namespaced, "kind": member.kind,
+            "verbs": ["create"],
+        }  # fmt: skip
+        return
+    entry: dict[str, Any] = {
+        "name": member.resource, "singularName": member.singular, "namespaced": member.namespaced, "kind": member.kind,
+        "verbs": list(VERBS),
+    }  # fmt: skip
+    if member.short_names:
+        entry["shortNames"] = list(member.short_names)
+    if member.in_all:
+        entry["categories"] = ["all"]
+    yield entry
+    for subresource in member.subresources:
+        group, version, kind, verbs = _SUBRESOURCES[subresource]
+        more = {"name": f"{member.resource}/{subresource}", "singularName": "", "namespaced": member.namespaced}
+        more |= {"kind": kind or member.kind, "verbs": list(verbs)}
+        yield {**more, "group": group, "version": version} if group else more
+
+
+def aggregated(core: bool) -> dict[str, Any]:
+    """Return discovery in one answer, of the core group or of all others."""
+    items = []
+    for name, members in _groups():
+        group, _, version = name.partition("/")
+        if (not group) is core:
+            resources = [_aggregated_resource(member) for member in members]
+            versions = [{"version": version, "resources": resources, "freshness": "Current"}]
+            items.append({"metadata": {"name": group, "creationTimestamp": None}, "versions": versions})
+    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+
+def _aggregated_resource(member: Kind | Review) -> dict[str, Any]:
+    own, *subresources = _entries(member)
+    resource = {
+        "resource": own["name"], "singularResource": own["singularName"], "verbs": own["verbs"],
+        "responseKind": {"group": member.group, "version": member.version, "kind": member.kind},
+        "scope": "Namespaced" if own["namespaced"] else "Cluster",
+    }  # fmt: skip
+    for name in ("shortNames", "categories"):
+        if name in own:
+            resource[name] = own[name]
+    if subresources:
+        resource["subresources"] = [
+            {
+                "subresource": entry["name"].partition("/")[2], "verbs": entry["verbs"],
+                "responseKind": {
+                    "group": entry.get("group", member.group), "version": entry.get("version", member.version),
+                    "kind": entry["kind"],
+                },
+            }
+            for entry in subresources
+        ]  # fmt: skip
+    return resource

@@ -1,0 +1,71 @@
+"""The embedded server as a program runs it: a port on this machine, and the kubeconfig that leads there."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from aiohttp import web
+
+from moorage.apiserver.guarding import Guard, is_loopback
+from moorage.apiserver.http import MAX_LINE, PATIENCE_S, make_app
+from moorage.apiserver.store import Store
+from moorage.errors import ConfigError
+
+__all__ = ["serving", "write_kubeconfig"]
+
+
+@asynccontextmanager
+async def serving(
+    store: Store, guard: Guard, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[int]:
+    """Serve a store while the context lasts; yields the port. Port 0 takes any that is free.
+
+    kubectl sends a token over TLS only.
+
+    Raises  ConfigError for an address that others could reach
+    """
+    if not is_loopback(host):
+        raise ConfigError(f"--bind-address: {host} can be reached from other machines; use 127.0.0.1 or ::1")
+    runner = web.AppRunner(
+        make_app(store, guard),
+        access_log=None,
+        shutdown_timeout=1.0,
+        keepalive_timeout=75.0,
+        lingering_time=PATIENCE_S,
+        max_line_size=MAX_LINE,
+        max_field_size=MAX_LINE,
+    )
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, host, port, ssl_context=tls)
+        await site.start()
+        yield int(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
+
+
+def write_kubeconfig(path: Path, port: int, token: str, authority: bytes = b"", name: str = "moorage") -> None:
+    """Write a kubeconfig that only its owner can read. It is JSON, which is YAML as well.
+
+    ``authority`` is the certificate, in PEM, that the server's own goes back to; without one the server speaks plain HTTP.
+    """
+    cluster = {"server": f"http{'s' if authority else ''}://127.0.0.1:{port}"}
+    if authority:
+        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
+    config = {
+        "apiVersion": "v1", "kind": "Config", "current-context": name, "preferences": {},
+        "clusters": [{"name": name, "cluster": cluster}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "users": [{"name": name, "user": {"token": token}}],
+    }  # fmt: skip
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)
+        json.dump(config, file, indent=2)
+        file.write("\n")

@@ -1,0 +1,129 @@
+"""A watch as lines of JSON: what changes, and bookmarks that say how far a client has come.
+
+A stream ends when its time is up, when its reader fell too far behind, or when it is closed; the client begins a new one where
+it left off. A version that history does not reach back to is told in the stream, as the API server does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from moorage.apiserver.history import Seen, Watch
+from moorage.apiserver.records import Document
+from moorage.apiserver.requests import Request, chosen_by, wants_table
+from moorage.apiserver.statuses import ApiError, bad_request, not_allowed
+from moorage.apiserver.store import Store
+from moorage.apiserver.tables import table
+from moorage.apiserver.targets import ReviewTarget, Target
+
+__all__ = ["Stream", "is_watch", "open_stream"]
+
+#: Seconds between two bookmarks.
+BOOKMARK_S: Final = 60.0
+#: How long a watch lasts that does not say, in seconds: somewhere between these.
+LASTS_S: Final = (1800, 3600)
+_INITIAL_END: Final = "k8s.io/initial-events-end"
+
+
+def is_watch(request: Request, target: Target | ReviewTarget) -> bool:
+    """Return True for requests that are answered by a stream."""
+    return isinstance(target, Target) and request.method == "GET" and request.flag("watch") and not target.subresource
+
+
+class Stream:
+    """Lines of JSON as they come due. Iterate over it once, then close it."""
+
+    def __init__(self, store: Store, target: Target, request: Request) -> None:
+        self._store = store
+        self._kind = target.kind
+        self._as_table = wants_table(request.accept)
+        self._include = request.query.get("includeObject", "Metadata")
+        self._bookmarks = request.flag("allowWatchBookmarks")
+        self._initial = request.flag("sendInitialEvents")
+        self._lasts_s = request.number("timeoutSeconds") or random.randint(*LASTS_S)  # noqa: S311 - only spreads load
+        self._changed = asyncio.Event()
+        self._headed = False
+        self._refusal: ApiError | None = None
+        self._watch: Watch | None = None
+        try:
+            version = request.query.get("resourceVersion", "")
+            chosen = chosen_by(request, target)
+            self._watch = store.watch(target.kind, chosen, version, self._changed.set, initial=self._initial)
+        except ApiError as error:
+            if error.code != 410:
+                raise
+            self._refusal = error
+
+    def close(self) -> None:
+        if self._watch is not None:
+            self._store.unwatch(self._kind, self._watch)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        if self._watch is None:
+            if self._refusal is not None:
+                yield _line("ERROR", msgspec.json.encode(self._refusal.status()))
+            return
+        ends = asyncio.get_running_loop().time() + self._lasts_s
+        marks_end = self._initial
+        while True:
+            self._changed.clear()
+            lines = b"".join(self._shown(seen) for seen in self._watch.take())
+            if marks_end and self._bookmarks:
+                lines += self._bookmark({_INITIAL_END: "true"})
+            marks_end = False
+            if lines:
+                yield lines
+            left_s = ends - asyncio.get_running_loop().time()
+            if self._watch.closed or left_s <= 0:
+                return
+            try:
+                async with asyncio.timeout(min(left_s, BOOKMARK_S)):
+                    await self._changed.wait()
+            except TimeoutError:
+                if self._bookmarks:
+                    yield self._bookmark({})
+
+    def _shown(self, seen: Seen) -> bytes:
+        if not self._as_table:
+            return _line(seen.type, seen.record.body)
+        document = seen.record.document()
+        shown = table(self._kind, [document], self._store.clock(), self._include, heading=not self._headed)
+        self._headed = True
+        return _line(seen.type, msgspec.json.encode(shown))
+
+    def _bookmark(self, annotations: dict[str, str]) -> bytes:
+        metadata: Document = {"resourceVersion": str(self._store.version), "creationTimestamp": None}
+        if annotations:
+            metadata["annotations"] = annotations
+        mark: Document = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}
+        if self._as_table:
+            rows = [{"cells": [], "object": {**mark, "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}}]
+            mark = {
+                "kind": "Table",
+                "apiVersion": "meta.k8s.io/v1",
+                "metadata": metadata,
+                "columnDefinitions": [],
+                "rows": rows,
+            }
+        return _line("BOOKMARK", msgspec.json.encode(mark))
+
+
+def _line(kind: str, body: bytes) -> bytes:
+    return b"".join([b'{"type":"', kind.encode(), b'","object":', body, b"}\n"])
+
+
+def open_stream(store: Store, request: Request, target: Target | ReviewTarget) -> Stream:
+    """Return the stream that a request asks for.
+
+    Raises  ApiError 400 or 504 for a version that makes no sense or is yet to come
+    """
+    if isinstance(target, ReviewTarget):
+        raise not_allowed(target.review.resource, target.review.group, "watch")
+    if request.query.get("sendInitialEvents") and request.query.get("resourceVersionMatch") != "NotOlderThan":
+        raise bad_request("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+    return Stream(store, target, request)

@@ -1,0 +1,375 @@
+"""The server over the wire: verbs and forms of answers, watches, and everything that is turned away at the door."""
+
+import asyncio
+import json
+import random
+
+import pytest
+
+from moorage.apiserver.guarding import Guard
+from moorage.apiserver.kinds import KINDS, REVIEWS
+from moorage.apiserver.serving import serving
+from moorage.apiserver.store import Store
+from moorage.errors import ConfigError
+
+TOKEN = "a-token-for-tests"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+def pod(name="web", **more):
+    metadata = {"name": name, "labels": {"app": name}}
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, **more}
+
+
+def test_an_object_lives_and_dies(against_a_server):
+    async def test(client, _):
+        code, made = await client.ask("POST", PODS, pod())
+        assert (code, made["metadata"]["namespace"]) == (201, "default")
+        code, listed = await client.ask("GET", "/api/v1/pods?labelSelector=app%3Dweb")
+        assert (code, listed["kind"], listed["items"]) == (200, "PodList", [made])
+        code, bound = await client.ask("POST", f"{PODS}/web/binding", {"metadata": {"name": "web"}, "target": {"name": "n1"}})
+        assert (code, bound["status"], bound["code"]) == (201, "Success", 201)
+        patch = {"metadata": {"annotations": {"a": "b"}}}
+        code, patched = await client.ask("PATCH", f"{PODS}/web", patch, form="application/merge-patch+json")
+        assert (code, patched["metadata"]["annotations"], patched["spec"]["nodeName"]) == (200, {"a": "b"}, "n1")
+        code, status = await client.ask("PUT", f"{PODS}/web/status", {**patched, "status": {"phase": "Running"}})
+        assert (code, status["status"]) == (200, {"phase": "Running"})
+        code, evicted = await client.ask("POST", f"{PODS}/web/eviction", {"metadata": {"name": "web"}})
+        assert (code, evicted["status"]) == (201, "Success")
+        code, ending = await client.ask("GET", f"{PODS}/web")
+        assert ending["metadata"]["deletionGracePeriodSeconds"] == 30
+        code, _ = await client.ask("DELETE", f"{PODS}/web?gracePeriodSeconds=0")
+        assert code == 200
+        code, gone = await client.ask("GET", f"{PODS}/web")
+        assert (code, gone["message"]) == (404, 'pods "web" not found')
+
+    against_a_server(test)
+
+
+@pytest.mark.slow
+def test_of_fifty_bindings_at_once_one_wins(against_a_server):
+    async def test(client, store):
+        await client.ask("POST", PODS, pod())
+        sent = [{"metadata": {"name": "web"}, "target": {"kind": "Node", "name": f"n{i}"}} for i in range(50)]
+        answers = await asyncio.gather(*(client.ask("POST", f"{PODS}/web/binding", one) for one in sent))
+        assert sorted(code for code, _ in answers) == [201] + [409] * 49
+
+    against_a_server(test)
+
+
+def test_yaml_is_read_and_a_scale_is_written(against_a_server):
+    body = b"""
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d}
+spec:
+  selector: {matchLabels: {a: b}}
+  template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}
+"""
+
+    async def test(client, _):
+        path = "/apis/apps/v1/namespaces/default/deployments"
+        code, made = await client.ask("POST", path, body, form="application/yaml")
+        assert (code, made["spec"]["replicas"], made["spec"]["strategy"]["type"]) == (201, 1, "RollingUpdate")
+        code, scale = await client.ask("GET", f"{path}/d/scale")
+        assert (scale["kind"], scale["status"]["selector"]) == ("Scale", "a=b")
+        scale["spec"]["replicas"] = 5
+        assert (await client.ask("PUT", f"{path}/d/scale", scale))[1]["spec"] == {"replicas": 5}
+        assert (await client.ask("PUT", f"{path}/d/scale", scale))[0] == 409
+        code, refused = await client.ask(
+            "PATCH", f"{path}/d/scale", {"spec": {"replicas": -1}}, form="application/merge-patch+json"
+        )
+        assert (code, refused["reason"]) == (422, "Invalid")
+        assert (await client.ask("GET", f"{path}/d"))[1]["metadata"]["generation"] == 2
+
+    against_a_server(test)
+
+
+def test_tables_are_for_those_who_ask(against_a_server):
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+
+    async def test(client, _):
+        await client.ask("POST", PODS, pod())
+        code, shown = await client.ask("GET", PODS, Accept=accept)
+        names = [column["name"] for column in shown["columnDefinitions"] if not column["priority"]]
+        assert names == ["Name", "Ready", "Status", "Restarts", "Age"]
+        assert shown["rows"][0]["cells"][:4] == ["web", "0/1", "Pending", "0"]
+        assert shown["rows"][0]["object"]["kind"] == "PartialObjectMetadata"
+        for kind in KINDS:
+            place = f"apis/{kind.group}/v1" if kind.group else "api/v1"
+            code, shown = await client.ask("GET", f"/{place}/{kind.resource}", Accept=accept)
+            assert (code, shown["kind"]) == (200, "Table"), kind
+
+    against_a_server(test)
+
+
+async def _lines(client, path, count):
+    """Return the first events of a watch."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with client.session.get(client.base + path, headers=headers) as response:
+        assert response.status == 200
+        return [json.loads(await response.content.readline()) for _ in range(count)]
+
+
+@pytest.mark.slow
+def test_a_watch_tells_what_happens(against_a_server):
+    async def test(client, store):
+        start = store.version
+        seeing = asyncio.create_task(_lines(client, f"{PODS}?watch=true&resourceVersion={start}", 3))
+        await client.ask("POST", PODS, pod())
+        await client.ask("PATCH", f"{PODS}/web", {"metadata": {"labels": {"x": "y"}}}, form="application/merge-patch+json")
+        await client.ask("DELETE", f"{PODS}/web")
+        async with asyncio.timeout(10):
+            seen = await seeing
+        assert [one["type"] for one in seen] == ["ADDED", "MODIFIED", "DELETED"]
+        assert [int(one["object"]["metadata"]["resourceVersion"]) for one in seen] == [start + 1, start + 2, start + 3]
+
+    against_a_server(test)
+
+
+def test_a_watch_list_ends_its_beginning_with_a_bookmark(against_a_server):
+    async def test(client, store):
+        await client.ask("POST", PODS, pod())
+        path = f"{PODS}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+        async with asyncio.timeout(10):
+            added, mark = await _lines(client, path, 2)
+        assert (added["type"], mark["type"]) == ("ADDED", "BOOKMARK")
+        assert mark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+        assert mark["object"]["metadata"]["resourceVersion"] == str(store.version)
+
+    against_a_server(test)
+
+
+def test_a_watch_from_a_forgotten_version_says_so_in_the_stream(against_a_server, clock):
+    store = Store(clock, random.Random(1), b"k", capacity=2)
+
+    async def test(client, _):
+        for i in range(5):
+            await client.ask("POST", PODS, pod(f"p{i}"))
+        async with asyncio.timeout(10):
+            (seen,) = await _lines(client, f"{PODS}?watch=true&resourceVersion=1", 1)
+        assert (seen["type"], seen["object"]["code"], seen["object"]["reason"]) == ("ERROR", 410, "Expired")
+
+    against_a_server(test, store)
+
+
+@pytest.mark.slow
+def test_a_watch_ends_when_its_time_is_up(against_a_server):
+    async def test(client, _):
+        headers = {"Authorization": f"Bearer {TOKEN}"}
+        async with client.session.get(f"{client.base}{PODS}?watch=true&timeoutSeconds=1", headers=headers) as response:
+            async with asyncio.timeout(10):
+                assert await response.read() == b""
+
+    against_a_server(test)
+
+
+def test_discovery_lists_every_kind_in_both_forms(against_a_server):
+    async def test(client, _):
+        code, groups = await client.ask("GET", "/apis")
+        listed = set()
+        for place in ["/api/v1", *(f"/apis/{one['preferredVersion']['groupVersion']}" for one in groups["groups"])]:
+            code, resources = await client.ask("GET", place)
+            assert code == 200
+            listed |= {one["kind"] for one in resources["resources"] if "/" not in one["name"]}
+        assert listed == {one.kind for one in (*KINDS, *REVIEWS)}
+        shown = set()
+        for root in ("/api", "/apis"):
+            code, answer = await client.ask(
+                "GET", root, Accept="application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+            )
+            assert answer["kind"] == "APIGroupDiscoveryList"
+            shown |= {one["responseKind"]["kind"] for item in answer["items"] for one in item["versions"][0]["resources"]}
+        assert shown == listed
+        code, index = await client.ask("GET", "/openapi/v3")
+        for place in index["paths"].values():
+            assert (await client.ask("GET", place["serverRelativeURL"]))[0] == 200
+
+    against_a_server(test)
+
+
+def test_reviews_are_answered(against_a_server):
+    async def test(client, _):
+        async def ask(group, resource, spec=None, token=TOKEN):
+            code, answer = await client.ask("POST", f"/apis/{group}/v1/{resource}", {"spec": spec or {}}, token=token)
+            assert code == 201
+            return answer["status"]
+
+        assert (await ask("authentication.k8s.io", "selfsubjectreviews"))["userInfo"]["username"] == "admin"
+        assert (await ask("authentication.k8s.io", "tokenreviews", {"token": "weak"}))["user"] == {"username": "somebody"}
+        assert "authenticated" not in await ask("authentication.k8s.io", "tokenreviews", {"token": "no"})
+        assert (await ask("authorization.k8s.io", "selfsubjectaccessreviews"))["allowed"] is True
+        assert (await ask("authorization.k8s.io", "selfsubjectaccessreviews", token="weak"))["allowed"] is False
+        assert (await ask("authorization.k8s.io", "subjectaccessreviews", {"groups": ["system:masters"]}))["allowed"] is True
+
+    against_a_server(test)
+
+
+# -- the door -----------------------------------------------------------------------------------------------------------
+
+
+def mutating_routes():
+    for kind in KINDS:
+        place = f"/apis/{kind.group}/v1" if kind.group else "/api/v1"
+        home = f"{place}/namespaces/default/{kind.resource}" if kind.namespaced else f"{place}/{kind.resource}"
+        yield "POST", home
+        yield "DELETE", home
+        for path in (f"{home}/x", *(f"{home}/x/{one}" for one in kind.subresources)):
+            yield from ((method, path) for method in ("POST", "PUT", "PATCH", "DELETE"))
+    for review in REVIEWS:
+        yield "POST", f"/apis/{review.group}/v1/{review.resource}"
+
+
+@pytest.mark.slow
+def test_nothing_changes_without_a_token(against_a_server):
+    async def test(client, store):
+        version = store.version
+        for method, path in mutating_routes():
+            for token in ("", "wrong", "x" * 5000):
+                code, answer = await client.ask(method, path, {}, token=token)
+                assert (code, answer["reason"]) == (401, "Unauthorized"), (method, path)
+        assert (await client.ask("GET", f"{PODS}?token={TOKEN}", token=""))[0] == 401
+        assert store.version == version
+
+    against_a_server(test)
+
+
+@pytest.mark.slow
+def test_nothing_changes_for_a_user_without_rights(against_a_server):
+    async def test(client, store):
+        version = store.version
+        for method, path in mutating_routes():
+            if not path.split("/")[-1].endswith("reviews"):
+                code, answer = await client.ask(method, path, {}, token="weak")
+                assert (code, answer["reason"]) == (403, "Forbidden"), (method, path)
+        assert (await client.ask("GET", "/api/v1/secrets", token="weak"))[0] == 403
+        assert (await client.ask("GET", "/api", token="weak"))[0] == 200
+        assert store.version == version
+
+    against_a_server(test)
+
+
+DOORS = {
+    "another host": {"Host": "evil.com"},
+    "a host that only starts right": {"Host": "127.0.0.1.evil.com"},
+    "a host with a port trick": {"Host": "127.0.0.1@evil.com:80"},
+    "another origin": {"Origin": "https://evil.com"},
+    "no origin": {"Origin": "null"},
+    "an origin that only starts right": {"Origin": "http://localhost.evil.com"},
+    "a page elsewhere": {"Sec_Fetch_Site": "cross-site"},
+}
+
+
+@pytest.mark.parametrize("headers", DOORS.values(), ids=DOORS)
+def test_other_places_are_turned_away(against_a_server, headers):
+    async def test(client, _):
+        assert (await client.ask("POST", PODS, pod(), **headers))[0] == 403
+        assert (await client.ask("GET", "/healthz", token="", **headers))[0] == 403
+
+    against_a_server(test)
+
+
+#: Each line doubles the one before it.
+ALIASES = b"a0: &a0 [1,1]\n" + b"".join(b"a%d: &a%d [*a%d,*a%d]\n" % (i, i, i - 1, i - 1) for i in range(1, 25))
+BODIES = {
+    "no JSON": (b"{", "application/json", 400),
+    "a form": (b"a=b", "application/x-www-form-urlencoded", 415),
+    "plain text": (b"{}", "text/plain", 415),
+    "protobuf": (b"k8s\x00", "application/vnd.kubernetes.protobuf", 415),
+    "too much": (b" " * (3 * 2**20 + 1), "application/json", 413),
+    "too deep": (b"[" * 200 + b"]" * 200, "application/json", 400),
+    "not an object": (b"[]", "application/json", 400),
+    "nothing": (b"", "application/json", 400),
+    "two objects": (b"{}{}", "application/json", 400),
+    "another kind": (b'{"kind":"Node","apiVersion":"v1"}', "application/json", 400),
+    "another namespace": (b'{"metadata":{"name":"x","namespace":"kube-system"}}', "application/json", 400),
+    "an alias bomb": (ALIASES, "application/yaml", 400),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "form", "code"), BODIES.values(), ids=BODIES)
+def test_bodies_that_are_refused(against_a_server, body, form, code):
+    async def test(client, store):
+        version = store.version
+        found, answer = await client.ask("POST", PODS, body, form=form)
+        assert (found, answer["kind"], answer["status"]) == (code, "Status", "Failure")
+        assert store.version == version
+
+    against_a_server(test)
+
+
+PATHS = {
+    "GET /nothing": 404,
+    "GET /api/v2/pods": 404,
+    "GET /api/v1/podz": 404,
+    "GET /apis/apps/v1/pods": 404,
+    "GET /api/v1/namespaces/default/nodes": 404,
+    "GET /api/v1/namespaces/default/pods/a/b/c": 404,
+    "GET /api/v1/namespaces/default/pods/..%2f..%2fetc": 404,
+    "GET /api/v1/pods?limit=-1": 400,
+    "GET /api/v1/pods?limit=many": 400,
+    "GET /api/v1/pods?watch=perhaps": 400,
+    "GET /api/v1/pods?resourceVersion=abc": 400,
+    "GET /api/v1/pods?resourceVersion=99999999": 504,
+    "GET /api/v1/pods?watch=1&resourceVersion=99999999": 504,
+    "GET /api/v1/pods?watch=1&sendInitialEvents=true": 400,
+    "GET /api/v1/pods?continue=forged": 400,
+    "GET /api/v1/pods?fieldSelector=x%3D1": 400,
+    "GET /api/v1/pods?labelSelector=%21%21": 400,
+    "POST /api/v1/pods": 405,
+    "POST /api/v1/nodes/n": 405,
+    "DELETE /api/v1/pods": 405,
+    "TRACE /api/v1/pods": 405,
+    "POST /api": 405,
+    "GET /api/v1/namespaces/default/pods/x/binding": 405,
+    "GET /apis/authentication.k8s.io/v1/tokenreviews": 405,
+}
+
+
+@pytest.mark.slow
+def test_paths_and_parameters_that_are_refused(against_a_server):
+    async def test(client, _):
+        found = {}
+        for asked in PATHS:
+            method, path = asked.split(" ")
+            found[asked] = (await client.ask(method, path))[0]
+        assert found == PATHS
+        assert (await client.ask("GET", "/api/v1/pods", Accept="text/html"))[0] == 406
+        assert (await client.ask("POST", f"{PODS}?dryRun=Some", pod()))[0] == 400
+        assert (await client.ask("GET", "/api/v1/pods?" + "&".join(f"a{i}=1" for i in range(1500))))[0] == 414
+        assert (await client.ask("GET", "/api/v1/pods", X_Big="x" * 20_000))[0] == 400
+
+    against_a_server(test)
+
+
+def test_a_dry_run_and_strict_fields(against_a_server):
+    async def test(client, store):
+        version = store.version
+        assert (await client.ask("POST", f"{PODS}?dryRun=All", pod()))[0] == 201
+        assert store.version == version
+        twice = b'{"metadata":{"name":"x","name":"y"},"spec":{"containers":[{"name":"c","image":"i"}]}}'
+        code, answer = await client.ask("POST", f"{PODS}?fieldValidation=Strict", twice)
+        assert code == 400
+        assert 'duplicate field "metadata.name"' in answer["message"]
+
+    against_a_server(test)
+
+
+def test_health_and_version_are_open(against_a_server):
+    async def test(client, _):
+        for path in ("/healthz", "/livez", "/readyz"):
+            assert await client.ask("GET", path, token="") == (200, "ok")
+        assert (await client.ask("GET", "/version", token=""))[1]["gitVersion"].startswith("v1.36")
+        assert (await client.ask("GET", "/api", token=""))[0] == 401
+
+    against_a_server(test)
+
+
+def test_only_loopback_is_served(store):
+    async def run():
+        async with serving(store, Guard({}), "0.0.0.0"):
+            pass
+
+    with pytest.raises(ConfigError, match="can be reached from other machines"):
+        asyncio.run(run())

@@ -438,6 +438,25 @@ def test_the_claim_for_extended_resources_is_made_when_the_pod_is_bound():
     assert why_not(cluster, asking(1, "q"), plugin)["a"] == "cannot allocate all claims"
 
 
+def test_both_kinds_of_claims_of_one_pod_are_held_until_each_is_written():
+    cluster = with_devices(a_slice("a", ["d", "e"]), a_claim("c", metadata={"ownerReferences": [OWNER]}), nodes=("a",))
+    cluster.set_object(a_class(extendedResourceName=GPU))
+    plugin = DynamicResources()
+    status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": "c"}]}
+    containers = [{"name": "main", "resources": {"requests": {GPU: 1}}}]
+    pod = a_pod("p", resourceClaims=[TEMPLATE], status=status, containers=containers)
+    wanted = plugin.pre_filter(pod, cluster.snapshot)
+    plugin.reserve(wanted, pod, "a")
+    writes = [effect for effect in plugin.pre_bind(wanted, pod, "a") if isinstance(effect.obj, ResourceClaim)]
+    assert [write.obj.status.allocation is not None for write in writes] == [False, True, False, True]
+    for written in range(5):
+        if written:
+            cluster.set_object(writes[written - 1].obj)
+        assert why_not(cluster, asking(1, "q"), plugin) == {"a": "cannot allocate all claims"}, written
+    held = [claim.status.allocation.devices.results[0].device for claim in cluster.objects(ResourceClaim).values()]
+    assert sorted(held) == ["d", "e"]
+
+
 def test_a_claim_left_behind_by_an_earlier_attempt_is_deleted():
     cluster = with_devices(a_slice("a", ["d"]))
     cluster.set_object(a_class(extendedResourceName=GPU))

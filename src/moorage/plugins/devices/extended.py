@@ -17,18 +17,16 @@ from moorage.api.devices import DeviceRequest, ExactDeviceRequest, ResourceClaim
 from moorage.api.meta import ObjectMeta, OwnerReference
 from moorage.api.names import is_extended_resource_name
 from moorage.api.quantity import decimal_parts, value
-from moorage.plugins.devices.ledger import special_claim_uid
+from moorage.plugins.devices.ledger import EXTENDED_CLAIM, special_claim_uid
 from moorage.plugins.extended_resources import DEVICE_CLASS_PREFIX
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
 __all__ = [
-    "EXTENDED_CLAIM", "SPECIAL_NAME", "ExtendedRequests", "Mapped", "claim_from_before", "is_backed", "named", "requests_for",
+    "SPECIAL_NAME", "ExtendedRequests", "Mapped", "claim_from_before", "is_backed", "named", "requests_for",
     "special_claim",
 ]  # fmt: skip
 
-#: Marks the claim that a scheduler made for a pod's extended resources.
-EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 #: What that claim is called as long as it exists in the scheduler alone: no name that an object could have.
 SPECIAL_NAME: Final = "<extended-resources>"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from moorage.api.devices import AllocationResult, ResourceClaim
 from moorage.api.meta import Quantity
@@ -18,9 +19,10 @@ from moorage.plugins.devices.offers import DeviceId, PoolId
 from moorage.state.cluster import Snapshot
 from moorage.state.journal import Journal
 
-__all__ = ["Ledger", "Pending", "special_claim_uid"]
+__all__ = ["EXTENDED_CLAIM", "Ledger", "Pending", "special_claim_uid"]
 
-_NONE: Mapping[str, int] = {}
+#: Marks the claim that a scheduler made for a pod's extended resources.
+EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,9 @@ class Ledger:
             self._account(key, None if claim is None else claim.status.allocation)
             if claim is not None and claim.status.allocation is not None:
                 self.release(claim.metadata.uid)
-                for owner in claim.metadata.owner_references:
-                    self.release(special_claim_uid(owner.uid))
+                if claim.metadata.annotations.get(EXTENDED_CLAIM) == "true":
+                    for owner in claim.metadata.owner_references:
+                        self.release(special_claim_uid(owner.uid))
 
     def _account(self, key: str, allocation: AllocationResult | None) -> None:
         before = self._allocations.get(key)

@@ -1,8 +1,10 @@
 """``check_plugin``: does a plugin keep the contract of its extension points?
 
 Runs the plugin, alone, over a small varied cluster (or yours) and looks for what would surprise the scheduler: masks of the
-wrong shape, scores out of range, answers that change when asked again or when fewer nodes are shown, a signature that
-changes or cannot be hashed, events that are none. Everything found is told at once.
+wrong shape, scores out of range, answers that change when asked again or when fewer nodes are shown, forms of a rule that
+disagree, what-ifs that spoil the state they were given or come to another answer than asking anew, a ``depends`` that is not
+true, a signature that changes, cannot be hashed or is shared by pods that are treated differently, events and effects that are
+none. Everything found is told at once.
 """
 
 from __future__ import annotations
@@ -11,17 +13,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from moorage.errors import PluginError
+from moorage.framework.effects import Effect
 from moorage.framework.events import Wake
 from moorage.framework.points import points_of
-from moorage.framework.verdicts import Hold, Wait
+from moorage.framework.verdicts import Hold, Narrow, Skip, Wait
 from moorage.state.cluster import Cluster, Snapshot
 from moorage.state.pod_info import PodInfo
-from moorage.state.view import NodeView
 from moorage.testing.asking import final_scores, refusals
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.checking_rules import check_claims, check_filter_forms, check_score_forms, check_what_ifs
 
 __all__ = ["check_plugin", "sample_cluster", "sample_pods"]
 
@@ -31,11 +32,12 @@ def check_plugin(plugin: Any, *, pods: Iterable[PodInfo] | None = None, cluster:
 
     ``pods`` and ``cluster`` stand in for the samples; give such as your plugin has something to say about.
     """
-    bench = _Bench(plugin, (cluster or sample_cluster()).snapshot)
+    bench = _Bench(plugin, (cluster or sample_cluster()).snapshot, tuple(sample_pods() if pods is None else pods))
     broken = list(_check_shape(plugin))
-    for pod in sample_pods() if pods is None else pods:
-        for check in (_check_filter, _check_score, _check_signature, _check_reserve):
+    for pod in bench.pods:
+        for check in (_check_filter, _check_score, _check_rules, _check_signature, _check_reserve, _check_effects):
             broken += _run(check, bench, pod)
+    broken += _run_all(_check_shared_signatures, bench)
     if broken:
         raise AssertionError(
             f"plugin {getattr(plugin, 'name', plugin)!r}:\n" + "\n".join(f"  {line}" for line in dict.fromkeys(broken))
@@ -86,6 +88,19 @@ def sample_cluster() -> Cluster:
 class _Bench:
     plugin: Any
     snapshot: Snapshot
+    pods: tuple[PodInfo, ...]
+
+    @property
+    def others(self) -> list[PodInfo]:
+        """Pods that come and go in what-ifs."""
+        return [a_pod("other", {"app": "web"}, containers=[{"name": "c"}], priority=1), *self.pods]
+
+
+def _run_all(check: Callable[[_Bench], Iterator[str]], bench: _Bench) -> list[str]:
+    try:
+        return list(check(bench))
+    except Exception as error:
+        return [f"failed: {type(error).__name__}: {error}"]
 
 
 def _run(check: Callable[[_Bench, PodInfo], Iterator[str]], bench: _Bench, pod: PodInfo) -> list[str]:
@@ -93,6 +108,8 @@ def _run(check: Callable[[_Bench, PodInfo], Iterator[str]], bench: _Bench, pod: 
         return [f"pod {pod.name}: {line}" for line in check(bench, pod)]
     except PluginError as error:
         return [f"pod {pod.name}: {error}"]
+    except Exception as error:
+        return [f"pod {pod.name}: failed: {type(error).__name__}: {error}"]
 
 
 def _check_shape(plugin: Any) -> Iterator[str]:
@@ -104,9 +121,12 @@ def _check_shape(plugin: Any) -> Iterator[str]:
     if callable(getattr(plugin, "reserve", None)) and not callable(getattr(plugin, "unreserve", None)):
         yield "has reserve and no unreserve, which must undo it"
     if hasattr(plugin, "wakes_on"):
-        yield from (
-            f"wakes_on yields {wake!r}; yield Wake(event, when)" for wake in plugin.wakes_on() if not isinstance(wake, Wake)
-        )
+        try:
+            wakes = list(plugin.wakes_on())
+        except Exception as error:
+            yield f"wakes_on failed: {type(error).__name__}: {error}"
+        else:
+            yield from (f"wakes_on yields {wake!r}; yield Wake(event, when)" for wake in wakes if not isinstance(wake, Wake))
 
 
 def _check_filter(bench: _Bench, pod: PodInfo) -> Iterator[str]:
@@ -115,10 +135,6 @@ def _check_filter(bench: _Bench, pod: PodInfo) -> Iterator[str]:
     whole = refusals(bench.plugin, pod, bench.snapshot)
     if whole != refusals(bench.plugin, pod, bench.snapshot):
         yield "refuses other nodes when asked again"
-    for row, node in enumerate(bench.snapshot.table.nodes):
-        one = refusals(bench.plugin, pod, NodeView(bench.snapshot, np.array([row], dtype=np.intp)))
-        if one.get(node.name) != whole.get(node.name):
-            yield f"says {one.get(node.name)} of node {node.name} alone, and {whole.get(node.name)} of it among all"
 
 
 def _check_score(bench: _Bench, pod: PodInfo) -> Iterator[str]:
@@ -126,6 +142,34 @@ def _check_score(bench: _Bench, pod: PodInfo) -> Iterator[str]:
         return
     if final_scores(bench.plugin, pod, bench.snapshot) != final_scores(bench.plugin, pod, bench.snapshot):
         yield "scores differently when asked again"
+
+
+def _check_rules(bench: _Bench, pod: PodInfo) -> Iterator[str]:
+    yield from check_filter_forms(bench.plugin, pod, bench.snapshot)
+    yield from check_score_forms(bench.plugin, pod, bench.snapshot)
+    yield from check_what_ifs(bench.plugin, pod, bench.others, bench.snapshot)
+    yield from check_claims(bench.plugin, pod, bench.others, bench.snapshot)
+
+
+def _check_shared_signatures(bench: _Bench) -> Iterator[str]:
+    """Pods that are signed alike must be treated alike."""
+    sign = getattr(bench.plugin, "sign", None)
+    if sign is None:
+        return
+    first: dict[Any, PodInfo] = {}
+    for pod in bench.pods:
+        signature = sign(pod)
+        if signature is None:
+            continue
+        twin = first.setdefault(tuple(signature.items()), pod)
+        if _treated(bench, pod) != _treated(bench, twin):
+            yield f"signs pods {twin.name} and {pod.name} alike ({signature!r}), but treats them differently"
+
+
+def _treated(bench: _Bench, pod: PodInfo) -> Any:
+    points = set(points_of(bench.plugin))
+    refused = refusals(bench.plugin, pod, bench.snapshot) if {"filter", "preFilter"} & points else None
+    return refused, final_scores(bench.plugin, pod, bench.snapshot) if "score" in points else None
 
 
 def _check_signature(bench: _Bench, pod: PodInfo) -> Iterator[str]:
@@ -156,3 +200,22 @@ def _check_reserve(bench: _Bench, pod: PodInfo) -> Iterator[str]:
         answer = plugin.permit(state, pod, node)
         if answer is not None and not isinstance(answer, Hold | Wait):
             yield f"answered {answer!r} in permit; answer None, Hold or Wait"
+
+
+def _check_effects(bench: _Bench, pod: PodInfo) -> Iterator[str]:
+    """PreBind and Bind answer with effects. A plugin that needs what its PreFilter found is not asked without it."""
+    node = bench.snapshot.table.nodes[0].name
+    for method, others in (("pre_bind", ()), ("bind", (Skip,))):
+        call = getattr(bench.plugin, method, None)
+        if not callable(call):
+            continue
+        state = getattr(bench.plugin, "pre_filter", lambda pod, snapshot: pod)(pod, bench.snapshot)
+        if isinstance(state, Skip | Hold):
+            continue
+        answer = call(state.state if isinstance(state, Narrow) else state, pod, node)
+        if isinstance(answer, (Hold, *others)):
+            continue
+        effects = answer if isinstance(answer, Iterable) else [answer] if answer is not None else []
+        for effect in effects:
+            if not isinstance(effect, Effect):
+                yield f"answered {effect!r} in {method}; yield effects, see moorage.framework.effects"

@@ -55,6 +55,8 @@ class PodInfo:
         self.namespace = pod.metadata.namespace
         self.labels = pod.metadata.labels
         self.spec: PodSpec = pod.spec
+        self.status: PodStatus = pod.status
+        self.priority: int = pod.spec.priority or 0
 
     def __repr__(self) -> str:
         return f"PodInfo({self.key})"
@@ -105,17 +107,9 @@ class PodInfo:
         return self.pod.metadata
 
     @property
-    def status(self) -> PodStatus:
-        return self.pod.status
-
-    @property
     def key(self) -> str:
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
-
-    @property
-    def priority(self) -> int:
-        return self.spec.priority or 0
 
     @property
     def terminating(self) -> bool:

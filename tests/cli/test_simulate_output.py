@@ -18,7 +18,7 @@ TRACE = [
 
 # -- the part of JSON Schema that ours is written in ---------------------------------------------------------------------
 
-TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float)}
+TYPES = {"object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool}
 KNOWN = {"type", "properties", "required", "additionalProperties", "items", "enum", "const", "minimum", "$ref"}
 SAID = {"description", "title", "$schema", "$defs"}
 
@@ -29,7 +29,7 @@ def violations(value, schema, path="$"):
     if "$ref" in schema:
         yield from violations(value, SCHEMA["$defs"][schema["$ref"].removeprefix("#/$defs/")], path)
     wanted = TYPES.get(schema.get("type", ""), object)
-    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not object):
+    if not isinstance(value, wanted) or (isinstance(value, bool) and wanted not in (object, bool)):
         yield f"{path}: {value!r} is no {schema['type']}"
         return
     if "const" in schema and value != schema["const"]:
@@ -78,7 +78,12 @@ def test_the_checker_misses_what_is_missing(moorage):
 
 # -- documents ------------------------------------------------------------------------------------------------------------
 
-RUNS = {"a cluster": DEMO, "with decisions": [*DEMO, "--events"], "a trace": TRACE, "a trace that fills": [*TRACE, "--stay"]}
+CLAIMS = ROOT / "tests/data/claims"
+RUNS = {
+    "a cluster": DEMO, "with decisions": [*DEMO, "--events"], "a trace": TRACE, "a trace that fills": [*TRACE, "--stay"],
+    "volumes": ["simulate", "-f", str(CLAIMS / "volumes.yaml")],
+    "devices": ["simulate", "-f", str(CLAIMS / "devices.yaml")],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("args", RUNS.values(), ids=RUNS)

@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from moorage.report.claims import claim_data
 from moorage.report.events import EventLog
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.scores import ScoreLog
@@ -53,6 +54,7 @@ def as_data(run: Run, events: EventLog | None = None, scores: ScoreLog | None = 
             }
             for node in run.nodes
         ],
+        **claim_data(run.volumes, run.devices),
         "notes": [{"kind": note.kind, "text": note.text} for note in run.notes],
     }
     if events is not None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from moorage.report.claims import DeviceOutcome, VolumeOutcome
+
 __all__ = ["InputNote", "NodeOutcome", "PodOutcome", "Run"]
 
 
@@ -56,7 +58,7 @@ class InputNote:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Everything that is reported about a run. Pods are in order of arrival, nodes by name."""
+    """Everything that is reported about a run. Pods are in order of arrival, nodes and claims by name."""
 
     pods: tuple[PodOutcome, ...]
     nodes: tuple[NodeOutcome, ...]
@@ -65,6 +67,8 @@ class Run:
     release: str = ""
     ended_s: float = 0.0
     attempts: int = 0
+    volumes: tuple[VolumeOutcome, ...] = ()
+    devices: tuple[DeviceOutcome, ...] = ()
 
     def in_state(self, *states: str) -> tuple[PodOutcome, ...]:
         """Return the pods in one of these states."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from moorage.report.claims import claim_tables
 from moorage.report.columns import columns, human, one_line
 from moorage.report.outcome import PodOutcome, Run
 
@@ -27,6 +28,7 @@ def render(run: Run, *, wide: bool = False) -> str:
     preempted = run.in_state("Preempted")
     if preempted:
         parts.append("\n".join(["Preempted:", _preempted(preempted)]))
+    parts += claim_tables(run.volumes, run.devices, wide=wide)
     if run.nodes:
         parts.append("\n".join(["Cluster at the end:", _utilisation(run)]))
     if wide and run.nodes:

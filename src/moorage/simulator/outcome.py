@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from moorage.api.core import Pod
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, Run
+from moorage.simulator.claim_outcomes import devices_allocated, volumes_bound
 from moorage.simulator.simulation import PodRecord, Simulation, State
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
@@ -35,6 +36,8 @@ def collect(
         release=release,
         ended_s=simulation.now,
         attempts=sum(record.attempts for record in records.values()),
+        volumes=tuple(volumes_bound(simulation)),
+        devices=tuple(devices_allocated(simulation)),
     )
 
 

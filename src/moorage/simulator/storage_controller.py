@@ -37,6 +37,11 @@ class BoundClaim:
     volume: PersistentVolume
     made: bool
 
+    @property
+    def storage_class(self) -> str:
+        """The class of both; empty for none."""
+        return class_of_claim(self.claim)
+
 
 class StorageController:
     """Watches volumes, claims and classes, and acts when asked to.

@@ -1,0 +1,104 @@
+"""Volumes and devices that pods' claims got in a run: as values, as tables, and as parts of the report for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from moorage.report.columns import columns
+
+__all__ = ["DeviceOutcome", "VolumeOutcome", "claim_data", "claim_tables"]
+
+#: Up to this many rows the plain tables list all.
+_EVERY_ROW = 100
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeOutcome:
+    """A PersistentVolumeClaim that was bound. ``made``: its volume did not exist before.
+
+    ``pods`` are those this run placed that use it, as namespace/name in order of arrival; ``node`` is where the first is.
+    """
+
+    namespace: str
+    claim: str
+    volume: str
+    storage_class: str = ""
+    made: bool = False
+    node: str = ""
+    pods: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceOutcome:
+    """One device that a ResourceClaim was given, for one of its requests. ``node`` and ``pods`` as for volumes."""
+
+    namespace: str
+    claim: str
+    request: str
+    driver: str
+    pool: str
+    device: str
+    node: str = ""
+    pods: tuple[str, ...] = ()
+
+
+def claim_tables(volumes: Sequence[VolumeOutcome], devices: Sequence[DeviceOutcome], *, wide: bool) -> Iterator[str]:
+    """Yield a table of volumes and one of devices, where there are any."""
+    if volumes:
+        header = ["NAMESPACE", "CLAIM", "VOLUME", "CLASS", "NODE", "PODS"]
+        rows = [
+            [one.namespace, one.claim, one.volume + (" (new)" if one.made else ""), one.storage_class or "-", *_users(one)]
+            for one in volumes
+        ]
+        yield _table("Volumes bound:", header, rows, wide=wide)
+    if devices:
+        header = ["NAMESPACE", "CLAIM", "REQUEST", "DRIVER", "POOL", "DEVICE", "NODE", "PODS"]
+        rows = [[one.namespace, one.claim, one.request, one.driver, one.pool, one.device, *_users(one)] for one in devices]
+        yield _table("Devices allocated:", header, rows, wide=wide)
+
+
+def _users(one: VolumeOutcome | DeviceOutcome) -> tuple[str, str]:
+    names = [pod.partition("/")[2] for pod in one.pods]
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return one.node or "-", f"{names[0]}{more}" if names else "-"
+
+
+def _table(title: str, header: list[str], rows: list[list[str]], *, wide: bool) -> str:
+    shown = rows if wide else rows[:_EVERY_ROW]
+    left = len(rows) - len(shown)
+    return "\n".join([title, columns(header, shown), *([f"and {left} more (use -o wide for all)"] if left else [])])
+
+
+def claim_data(volumes: Sequence[VolumeOutcome], devices: Sequence[DeviceOutcome]) -> dict[str, Any]:
+    """Return ``volumes`` and ``devices`` as plain data; what there is none of is left out."""
+    data = {"volumes": [_volume(one) for one in volumes], "devices": [_device(one) for one in devices]}
+    return {name: rows for name, rows in data.items() if rows}
+
+
+def _volume(one: VolumeOutcome) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "namespace": one.namespace,
+        "claim": one.claim,
+        "volume": one.volume,
+        "storageClass": one.storage_class or None,
+        "new": one.made,
+        "node": one.node or None,
+        "pods": list(one.pods),
+    }
+    return {key: value for key, value in shown.items() if value is not None}
+
+
+def _device(one: DeviceOutcome) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "namespace": one.namespace,
+        "claim": one.claim,
+        "request": one.request,
+        "driver": one.driver,
+        "pool": one.pool,
+        "device": one.device,
+        "node": one.node or None,
+        "pods": list(one.pods),
+    }
+    return {key: value for key, value in shown.items() if value is not None}

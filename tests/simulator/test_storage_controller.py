@@ -1,0 +1,312 @@
+"""The volume controller of a simulated cluster: which claims get which volume, when, and what pods wait for that."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
+from moorage.engine.facts import Gone, Seen
+from moorage.framework.effects import Until, Write
+from moorage.plugins.volumes.claims import BIND_COMPLETED
+from moorage.simulator.outcome import collect
+from moorage.simulator.simulate import Options, prepare
+from moorage.testing.builders import a_node, a_pod
+from moorage.testing.storage import a_claim, a_class, a_csi_node, a_volume, on_hosts, on_nodes_labelled, standing_on
+
+HOST = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+HEAD = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
+NODES = [
+    a_node(name, {HOST: name, ZONE: zone}, allocatable={"cpu": "4", "memory": "8Gi", "pods": 10})
+    for name, zone in (("n0", "a"), ("n1", "a"), ("n2", "b"))
+]
+BY_HAND = "kubernetes.io/no-provisioner"
+NOW = a_class("now", volumeBindingMode="Immediate")
+NOW_BY_HAND = a_class("now", volumeBindingMode="Immediate", provisioner=BY_HAND)
+LATER_BY_HAND = a_class("later", provisioner=BY_HAND)
+
+
+def zones(*names):
+    return [{"matchLabelExpressions": [{"key": ZONE, "values": list(names)}]}]
+
+
+def pod(name, *claims, node_selector=None):
+    spec = {"nodeSelector": node_selector} if node_selector else {}
+    return a_pod(name, containers=[{"name": "c"}], schedulerName="default-scheduler", volumes=standing_on(*claims), **spec).pod
+
+
+def prepared(objects, *plugins, config=b""):
+    simulation, _ = prepare(Options(config=HEAD + config, plugins=plugins))
+    simulation.load([*NODES, *objects])
+    return simulation
+
+
+def run(*objects):
+    simulation = prepared(objects)
+    simulation.run()
+    return simulation
+
+
+def volume_of(simulation, claim="data"):
+    held = simulation.scheduler.snapshot.objects(PersistentVolumeClaim)[f"default/{claim}"]
+    return held.spec.volume_name
+
+
+def placed(simulation):
+    return {record.pod.name: record.node for record in simulation.records.values()}
+
+
+def message(simulation, name):
+    return next(record.last.message for record in simulation.records.values() if record.pod.name == name)
+
+
+def check_both_sides(simulation):
+    """Claims and volumes that are bound agree on it, and no volume has two claims."""
+    volumes = simulation.scheduler.snapshot.objects(PersistentVolume)
+    claims = simulation.scheduler.snapshot.objects(PersistentVolumeClaim)
+    bound = {key: claim for key, claim in claims.items() if BIND_COMPLETED in claim.metadata.annotations}
+    for claim in bound.values():
+        volume = volumes[claim.spec.volume_name]
+        assert (volume.spec.claim_ref.name, volume.spec.claim_ref.uid) == (claim.metadata.name, claim.metadata.uid)
+        assert (volume.status.phase, claim.status.phase) == ("Bound", "Bound")
+        assert claim.status.capacity == volume.spec.capacity
+    assert len({claim.spec.volume_name for claim in bound.values()}) == len(bound)
+    assert set(simulation.storage.bound) <= set(bound)
+
+
+def volumes(*names, **spec):
+    return [a_volume(name, **{"storageClassName": "now", **spec}) for name in names]
+
+
+#: What there is for the claim ``data`` of 1Gi and class ``now``, which binds at once; and the volume it gets.
+IMMEDIATE = {
+    "none there and none made": ([NOW_BY_HAND], ""),
+    "the only one": ([NOW_BY_HAND, *volumes("pv")], "pv"),
+    "the smallest that fits": (
+        [NOW_BY_HAND, *volumes("big", size="9Gi"), *volumes("fit", size="2Gi"), *volumes("small", size="1Mi")], "fit"
+    ),
+    "by name among equals": ([NOW_BY_HAND, *volumes("b", "a")], "a"),
+    "a volume without a phase": ([NOW_BY_HAND, *volumes("pv", phase="Pending")], "pv"),
+    "a volume that was given back": ([NOW_BY_HAND, *volumes("pv", phase="Released")], ""),
+    "another class": ([NOW_BY_HAND, *volumes("pv", storageClassName="other")], ""),
+    "other access modes": ([NOW_BY_HAND, *volumes("pv", accessModes=["ReadOnlyMany"])], ""),
+    "another volume mode": ([NOW_BY_HAND, *volumes("pv", volumeMode="Block")], ""),
+    "somebody else's": ([NOW_BY_HAND, *volumes("pv", claimRef={"namespace": "default", "name": "other"})], ""),
+    "kept for this claim": (
+        [NOW_BY_HAND, *volumes("a"), *volumes("pv", size="5Gi", claimRef={"namespace": "default", "name": "data"})], "pv"
+    ),
+    "kept for a namesake before it": (
+        [NOW_BY_HAND, *volumes("pv", claimRef={"namespace": "default", "name": "data", "uid": "old"})], ""
+    ),
+    "one is made": ([NOW], "pvc-default/data"),
+    "one is there, though one could be made": ([NOW, *volumes("pv")], "pv"),
+    "one that is there without a class object": (volumes("pv"), "pv"),
+    "no class": ([], ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", IMMEDIATE)
+def test_claims_that_are_bound_at_once(case):
+    objects, expected = IMMEDIATE[case]
+    simulation = run(*objects, a_claim("data", storageClassName="now"), pod("p", "data"))
+    assert volume_of(simulation) == expected
+    check_both_sides(simulation)
+    assert bool(placed(simulation)["p"]) == bool(expected)
+    if not expected:
+        why = "0/3 nodes are available: " + UNBOUND
+        assert message(simulation, "p").startswith(why)
+
+
+#: What there is beside the claim ``data`` of class ``later``; where its pod may go, and which volume it then gets.
+DELAYED = {
+    "no volume": ([LATER_BY_HAND], {}, {("", "")}),
+    "one on one node": (
+        [LATER_BY_HAND, a_volume("pv", storageClassName="later", nodeAffinity=on_hosts("n1"))], {}, {("n1", "pv")}
+    ),
+    "one elsewhere": (
+        [LATER_BY_HAND, a_volume("pv", storageClassName="later", nodeAffinity=on_hosts("n1"))], {HOST: "n0"}, {("", "")}
+    ),
+    "one without a phase": (
+        [LATER_BY_HAND, a_volume("pv", storageClassName="later", phase="Pending", nodeAffinity=on_hosts("n2"))], {},
+        {("n2", "pv")},
+    ),
+    "one a node": (
+        [LATER_BY_HAND, *(a_volume(f"pv-{n}", storageClassName="later", nodeAffinity=on_hosts(n)) for n in ("n0", "n2"))],
+        {ZONE: "b"}, {("n2", "pv-n2")},
+    ),
+    "made anywhere": ([a_class("later")], {HOST: "n1"}, {("n1", "pvc-default/data")}),
+    "made where allowed": ([a_class("later", allowedTopologies=zones("b"))], {}, {("n2", "pvc-default/data")}),
+    "made elsewhere": ([a_class("later", allowedTopologies=zones("b"))], {ZONE: "a"}, {("", "")}),
+    "missing class": ([], {}, {("", "")}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", DELAYED)
+def test_claims_that_wait_for_their_pod(case):
+    objects, selector, expected = DELAYED[case]
+    simulation = run(*objects, a_claim("data", storageClassName="later"), pod("p", "data", node_selector=selector))
+    assert (placed(simulation)["p"], volume_of(simulation)) in expected
+    check_both_sides(simulation)
+
+
+def test_a_claim_that_waits_gets_nothing_without_a_pod():
+    volume = a_volume("pv", storageClassName="later")
+    simulation = run(LATER_BY_HAND, volume, a_claim("data", storageClassName="later"))
+    assert volume_of(simulation) == ""
+    assert simulation.storage.bound == {}
+
+
+TOPOLOGIES = {  # the class's zones, the driver's labels, where the pod goes: nodes that reach the volume
+    "none": ([], (), {HOST: "n0"}, {"n0", "n1", "n2"}),
+    "the class's": (zones("a", "b"), (), {HOST: "n0"}, {"n0", "n1"}),
+    "the driver's": ([], (HOST,), {HOST: "n0"}, {"n0"}),
+    "the driver's before the class's": (zones("a"), (HOST,), {HOST: "n1"}, {"n1"}),
+    "a label that nodes lack": ([], ("rack",), {HOST: "n1"}, {"n0", "n1", "n2"}),
+}
+
+
+@pytest.mark.parametrize("case", TOPOLOGIES)
+def test_a_volume_is_reached_from_the_topology_it_was_made_for(case):
+    allowed, keys, selector, expected = TOPOLOGIES[case]
+    drivers = []
+    for node in NODES:
+        csi = a_csi_node(node.name, {"csi.example.com": None})
+        drivers.append(
+            replace(csi, spec=replace(csi.spec, drivers=tuple(replace(d, topology_keys=keys) for d in csi.spec.drivers)))
+        )
+    one = a_class("later", allowedTopologies=allowed)
+    simulation = prepared(
+        [one, *drivers, a_claim("data", storageClassName="later"), pod("first", "data", node_selector=selector)]
+    )
+    for name in ("n0", "n1", "n2"):
+        simulation.at(1.0, Seen(pod(f"on-{name}", "data", node_selector={HOST: name})))
+    simulation.run()
+    assert {name[3:] for name, node in placed(simulation).items() if name.startswith("on-") and node} == expected
+
+
+def test_a_volume_that_is_made_at_once_is_reached_from_all_that_the_class_allows():
+    immediate = a_class("now", volumeBindingMode="Immediate", allowedTopologies=zones("b", "c"))
+    simulation = run(immediate, a_claim("data", storageClassName="now"), pod("p", "data"))
+    assert placed(simulation) == {"p": "n2"}
+    volume = simulation.scheduler.snapshot.objects(PersistentVolume)["pvc-default/data"]
+    assert volume.spec.node_affinity == a_volume(nodeAffinity=on_nodes_labelled(ZONE, "b", "c")).spec.node_affinity
+
+
+NAMED = {  # a volume that the claim ``data`` asks for by name: does it get it?
+    "is free": (volumes("pv"), "pv"),
+    "is of another class": (volumes("pv", storageClassName="other"), ""),
+    "is too small": (volumes("pv", size="1Mi"), ""),
+    "is another's": (volumes("pv", claimRef={"namespace": "default", "name": "other"}), ""),
+    "is kept for it": (volumes("pv", claimRef={"namespace": "default", "name": "data"}), "pv"),
+    "is not there": ([], ""),
+}
+
+
+@pytest.mark.parametrize("case", NAMED)
+def test_a_claim_may_ask_for_its_volume(case):
+    objects, expected = NAMED[case]
+    simulation = run(NOW, *objects, *volumes("aaa"), a_claim("data", storageClassName="now", volumeName="pv"), pod("p", "data"))
+    check_both_sides(simulation)
+    assert [one.volume.name for one in simulation.storage.bound.values()] == ([expected] if expected else [])
+    assert bool(placed(simulation)["p"]) == bool(expected)
+
+
+def test_what_comes_later_helps_claims_that_wait():
+    claim = a_claim("data", storageClassName="now")
+    for late in (NOW, *volumes("pv"), *volumes("pv", phase="Pending")):
+        simulation = prepared([claim, pod("p", "data")])
+        simulation.at(5.0, Seen(late))
+        simulation.run()
+        assert volume_of(simulation)
+        record = next(iter(simulation.records.values()))
+        assert record.node
+        assert record.placed_s == 5.0
+        assert not simulation.overslept
+
+
+def test_two_pods_of_one_claim_share_its_volume():
+    volume = a_volume("pv", storageClassName="later", nodeAffinity=on_hosts("n1"))
+    simulation = run(LATER_BY_HAND, volume, a_claim("data", storageClassName="later"), pod("p", "data"), pod("q", "data"))
+    assert placed(simulation) == {"p": "n1", "q": "n1"}
+    outcome = collect(simulation, "1.36")
+    assert [(one.claim, one.volume, one.node, one.pods) for one in outcome.volumes] == [
+        ("data", "pv", "n1", ("default/p", "default/q"))
+    ]
+
+
+def test_a_claim_for_one_pod_keeps_the_second_out_until_the_first_is_gone():
+    claim = a_claim("data", storageClassName="later", accessModes=["ReadWriteOncePod"])
+    first, second = pod("p", "data"), pod("q", "data")
+    simulation = prepared([a_class("later"), claim, first, second])
+    for _ in simulation.steps():
+        pass
+    holder, other = sorted(placed(simulation), key=lambda name: not placed(simulation)[name])
+    assert placed(simulation)[holder]
+    assert not placed(simulation)[other]
+    assert "ReadWriteOncePod" in message(simulation, other)
+    simulation.at(simulation.now + 9, Gone(simulation.records[{"p": first, "q": second}[holder].metadata.uid].pod))
+    simulation.run()
+    assert placed(simulation)[other]
+    check_both_sides(simulation)
+
+
+def test_a_pod_with_several_claims_gets_all_or_none():
+    claims = [a_claim(name, storageClassName="later") for name in ("a", "b")]
+    local = [a_volume(f"pv{at}", storageClassName="later", nodeAffinity=on_hosts("n2")) for at in range(2)]
+    assert set(placed(run(LATER_BY_HAND, *local, *claims, pod("p", "a", "b"))).values()) == {"n2"}
+    simulation = run(LATER_BY_HAND, local[0], *claims, pod("p", "a", "b"))
+    assert placed(simulation) == {"p": ""}
+    assert simulation.storage.bound == {}
+
+
+# -- waiting for others, in virtual time ----------------------------------------------------------------------------------
+
+
+class Patient:
+    """Has a pod's binding wait for a volume called ``sign``."""
+
+    name = "Patient"
+
+    def attach(self, handle):
+        self._handle = handle
+
+    def pre_bind(self, state, pod, node):
+        volumes = self._handle.snapshot.objects(PersistentVolume)
+        return (Write(a_volume("told")), Until(lambda: "sign" in volumes, 30.0, "waiting for a sign"))
+
+
+PATIENT = b"profiles:\n- plugins:\n    multiPoint:\n      enabled: [{name: Patient}]\n"
+
+
+def test_binding_goes_on_when_what_it_waits_for_comes():
+    simulation = prepared([pod("p")], Patient, config=PATIENT)
+    simulation.at(12.0, Seen(a_volume("sign")))
+    simulation.run()
+    record = next(iter(simulation.records.values()))
+    assert (record.state, record.placed_s, record.attempts) == ("Placed", 12.0, 1)
+
+
+def test_binding_fails_at_its_timeout_and_the_run_ends():
+    seen = []
+    simulation = prepared([pod("p")], Patient, config=PATIENT)
+    simulation.on_attempt = lambda attempt: seen.append((attempt.time_s, attempt.decision.node))
+    simulation.run()
+    record = next(iter(simulation.records.values()))
+    assert record.state == "Pending"
+    assert "waiting for a sign: context deadline exceeded" in record.last.message
+    assert seen[0][0] == 0.0
+    assert seen[0][1]
+    assert seen[1] == (30.0, None)
+    assert not simulation.scheduler.cluster.assumed
+
+
+def test_a_pod_that_is_deleted_while_its_binding_waits_is_let_go():
+    waiting = pod("p")
+    simulation = prepared([waiting], Patient, config=PATIENT)
+    simulation.at(3.0, Gone(waiting))
+    simulation.run()
+    assert next(iter(simulation.records.values())).state == "Deleted"
+    assert simulation.now == 3.0
+    assert not simulation.scheduler.cluster.assumed

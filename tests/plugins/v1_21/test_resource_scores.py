@@ -1,0 +1,136 @@
+"""What would be requested of each resource, in percent: left, in use, or by a function."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moorage.framework.features import FeatureGates
+from moorage.plugins.scoring_strategies import UtilizationPoint
+from moorage.plugins.v1_21.allocation import ResourceSpec
+from moorage.plugins.v1_21.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from moorage.plugins.v1_21.node_resources_least_allocated import NodeResourcesLeastAllocated, NodeResourcesLeastAllocatedArgs
+from moorage.plugins.v1_21.node_resources_most_allocated import NodeResourcesMostAllocated, NodeResourcesMostAllocatedArgs
+from moorage.plugins.v1_21.requested_to_capacity_ratio import RequestedToCapacityRatio, RequestedToCapacityRatioArgs
+from moorage.testing.asking import final_scores
+from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.checking import check_plugin
+
+GATES = FeatureGates(release="1.21")
+GPU = "example.com/gpu"
+
+
+def asking(**requests):
+    return [{"name": "c", "resources": {"requests": {name.replace("gpu", GPU): amount for name, amount in requests.items()}}}]
+
+
+def one_node(held=None, **allocatable):
+    pods = {"n": [a_pod("held", containers=asking(**held))]} if held else {}
+    return a_cluster([a_node("n", allocatable=allocatable)], pods).snapshot
+
+
+def score(rule, pod, snapshot):
+    return final_scores(rule, pod, snapshot)["n"]
+
+
+POD = a_pod(containers=asking(cpu="1", memory="2Gi"))
+LEAST, MOST = NodeResourcesLeastAllocated, NodeResourcesMostAllocated
+CASES = {  # rule, what is held, what there is, score of a pod that asks for 1 CPU and 2 GiB
+    "least": (LEAST(), {}, {"cpu": "4", "memory": "8Gi"}, 75),
+    "least, of what others leave": (LEAST(), {"cpu": "2", "memory": "2Gi"}, {"cpu": "4", "memory": "8Gi"}, 37),
+    "least, given away beyond what there is": (LEAST(), {"cpu": "4", "memory": "1Gi"}, {"cpu": "4", "memory": "4Gi"}, 12),
+    "least, none of it there": (LEAST(), {}, {"cpu": "4"}, 37),
+    "most": (MOST(), {}, {"cpu": "4", "memory": "8Gi"}, 25),
+    "most, of what others hold": (MOST(), {"cpu": "2", "memory": "2Gi"}, {"cpu": "4", "memory": "8Gi"}, 62),
+    "most, beyond what there is counts for nothing": (MOST(), {"cpu": "4", "memory": "2Gi"}, {"cpu": "4", "memory": "8Gi"}, 25),
+    "balanced": (NodeResourcesBalancedAllocation(), {}, {"cpu": "4", "memory": "8Gi"}, 100),
+    "unbalanced": (NodeResourcesBalancedAllocation(), {"cpu": "2", "memory": "0"}, {"cpu": "4", "memory": "8Gi"}, 50),
+    "balanced, used up": (NodeResourcesBalancedAllocation(), {}, {"cpu": "1", "memory": "8Gi"}, 0),
+    "balanced, none of it there": (NodeResourcesBalancedAllocation(), {}, {"cpu": "4"}, 0),
+}
+
+
+@pytest.mark.parametrize(("rule", "held", "offered", "expected"), CASES.values(), ids=CASES)
+def test_scores(rule, held, offered, expected):
+    assert score(rule, POD, one_node(held, **offered)) == expected
+
+
+def test_a_resource_counts_whether_it_is_asked_for_or_not():
+    weights = (ResourceSpec(name="cpu", weight=1), ResourceSpec(name=GPU, weight=3))
+    rule = LEAST(NodeResourcesLeastAllocatedArgs(resources=weights))
+    assert score(rule, POD, one_node(**{"cpu": "4", GPU: "2"})) == (75 + 3 * 100) // 4
+    assert score(rule, POD, one_node(cpu="4")) == 75 // 4, "what a node lacks scores 0, with its weight"
+
+
+def test_what_is_not_said_counts_a_little():
+    silent = a_pod(containers=[{"name": "c"}])
+    assert score(MOST(), silent, one_node(cpu="1", memory="1Gi")) == (10 + 19) // 2  # 100m and 200Mi (209715200 bytes)
+
+
+FUNCTION = (UtilizationPoint(utilization=0, score=0), UtilizationPoint(utilization=100, score=10))
+RATIO = {  # resources, what there is, score
+    "more in use is better": ((("cpu", 1),), {"cpu": "4"}, 25),
+    "rounded up to percents": ((("cpu", 1),), {"cpu": "3"}, 34),
+    "a mean, rounded": ((("cpu", 1), ("memory", 2)), {"cpu": "4", "memory": "4Gi"}, 42),
+    "a score of 0 has no weight": ((("cpu", 1), (GPU, 5)), {"cpu": "4", GPU: "4"}, 25),
+    "used up": ((("cpu", 1),), {"cpu": "500m"}, 100),
+}
+
+
+@pytest.mark.parametrize(("resources", "offered", "expected"), RATIO.values(), ids=RATIO)
+def test_a_function_of_what_is_in_use(resources, offered, expected):
+    specs = tuple(ResourceSpec(name=name, weight=weight) for name, weight in resources)
+    rule = RequestedToCapacityRatio(RequestedToCapacityRatioArgs(shape=FUNCTION, resources=specs))
+    assert score(rule, POD, one_node(**offered)) == expected
+
+
+AMOUNTS, WEIGHTS = st.integers(0, 10_000), st.integers(1, 100)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(AMOUNTS, AMOUNTS), min_size=1, max_size=4),
+    st.integers(1, 5000),
+    st.integers(1, 100),
+    st.integers(1, 100),
+)
+def test_the_table_says_what_the_rule_says_of_each_node(nodes, asked, first, second):
+    """Amounts are in millicores and bytes; (what there is of CPU, what there is of memory)."""
+    cluster = a_cluster(
+        [a_node(f"n{at}", allocatable={"cpu": f"{cpu}m", "memory": str(memory)}) for at, (cpu, memory) in enumerate(nodes)]
+    )
+    pod = a_pod(containers=asking(cpu=f"{asked}m", memory=str(asked)))
+    specs = (ResourceSpec(name="cpu", weight=first), ResourceSpec(name="memory", weight=second))
+
+    def mean(of):
+        return {f"n{at}": (first * of(cpu) + second * of(memory)) // (first + second) for at, (cpu, memory) in enumerate(nodes)}
+
+    def left(capacity):
+        return (capacity - asked) * 100 // capacity if asked <= capacity and capacity else 0
+
+    def used(capacity):
+        return asked * 100 // capacity if asked <= capacity and capacity else 0
+
+    assert final_scores(LEAST(NodeResourcesLeastAllocatedArgs(resources=specs)), pod, cluster.snapshot) == mean(left)
+    assert final_scores(MOST(NodeResourcesMostAllocatedArgs(resources=specs)), pod, cluster.snapshot) == mean(used)
+
+
+@pytest.mark.parametrize("args", [NodeResourcesLeastAllocatedArgs, NodeResourcesMostAllocatedArgs])
+@pytest.mark.parametrize(("weight", "good"), [(0, False), (-1, False), (1, True), (100, True), (101, False)])
+def test_weights_have_a_range(args, weight, good):
+    faults = args(resources=(ResourceSpec(name="cpu", weight=weight),)).faults("args", GATES)
+    assert [fault.field for fault in faults] == ([] if good else ["args.resources[0].weight"])
+    assert args(resources=()).completed(GATES).resources == args().resources
+
+
+@pytest.mark.parametrize("weight", [100, 101, 10**6])
+def test_weights_of_the_function_have_no_most(weight):
+    args = RequestedToCapacityRatioArgs(shape=FUNCTION, resources=(ResourceSpec(name="cpu", weight=weight),))
+    assert args.faults("args", GATES) == []
+
+
+def test_they_keep_their_contract():
+    ratio = RequestedToCapacityRatio(RequestedToCapacityRatioArgs(shape=FUNCTION))
+    for rule in (LEAST(), MOST(), ratio, NodeResourcesBalancedAllocation()):
+        check_plugin(rule)

@@ -177,8 +177,8 @@ def test_shares_of_a_device_are_given_until_nothing_is_left():
     }
     asks = [exactly(f"r{n}", capacity={"requests": {"memory": size}}) for n, size in enumerate(("2Gi", "4Gi", "1Gi"))]
     found = search([a_slice([device])], [a_claim(asks)]).run()
-    taken = [choice.consumed["memory"].nano // 10**9 // 2**30 for choice in found.devices[0]]
-    assert taken == [3, 5, 1]
+    taken = [choice.consumed["memory"].text for choice in found.devices[0]]
+    assert taken == ["3Gi", "5Gi", "1Gi"]
     assert (
         search([a_slice([device])], [a_claim([*asks, exactly("r3", capacity={"requests": {"memory": "2Gi"}})])]).run() is None
     )

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from moorage.api.devices import CapacityRequestPolicy, CapacityRequestPolicyRange, DeviceCapacity
 from moorage.api.meta import Quantity
-from moorage.api.quantity import parse, value
+from moorage.api.quantity import canonical, parse, value
 
 __all__ = ["Amount", "consumed_by", "fits"]
 
@@ -76,7 +76,7 @@ def _rounded_into(amount: Amount, within: CapacityRequestPolicyRange, least: Qua
         return amount
     steps = -((value(least) - value(amount.text)) // step)
     whole = value(least) + step * steps
-    return Amount(whole * _UNIT, whole)
+    return Amount(whole * _UNIT, str(whole) if whole % 1024 else canonical(f"{whole // 1024}Ki"))
 
 
 def _breaks_policy(amount: Amount, policy: CapacityRequestPolicy | None) -> bool:

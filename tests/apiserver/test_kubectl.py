@@ -141,3 +141,21 @@ def test_what_is_wrong_is_told(kubectl):
 def test_api_resources_are_listed(kubectl):
     listed = {line.split()[0] for line in kubectl("api-resources", "--no-headers").splitlines()}
     assert {"pods", "nodes", "deployments", "poddisruptionbudgets", "leases", "resourceclaims"} <= listed
+
+
+def test_typed_clients_speak_protobuf(kubectl):
+    kubectl("create", "namespace", "team")
+    kubectl("create", "deployment", "app", "--image=x", "--replicas=0", "-n", "team")
+    assert read(kubectl, "deploy", "app", "-n", "team")["spec"]["replicas"] == 0
+    assert kubectl("auth", "can-i", "create", "pods").strip() == "yes"
+    kubectl("create", "pdb", "calm", "--selector=app=web", "--min-available=50%")
+    assert read(kubectl, "pdb", "calm")["spec"]["minAvailable"] == "50%"
+    kubectl("delete", "namespace", "team", "--timeout=20s")
+    assert "not found" in kubectl("get", "deploy", "app", "-n", "team", fails=True)
+
+
+def test_drain_evicts_what_it_may(kubectl):
+    kubectl("run", "placed", "--image=i", '--overrides={"spec":{"nodeName":"n1","terminationGracePeriodSeconds":0}}')
+    assert "pod/placed evicted" in kubectl("drain", "n1", "--force", "--timeout=20s")
+    assert read(kubectl, "node", "n1")["spec"]["unschedulable"] is True
+    assert kubectl("get", "pods", "-o", "name").split() == ["pod/web"]

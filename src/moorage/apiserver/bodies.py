@@ -1,4 +1,4 @@
-"""What a request carries: JSON or YAML, one object, within limits.
+"""What a request carries: JSON, YAML or protobuf, one object, within limits.
 
 Source  apiserver, pkg/server/config.go (limits), pkg/endpoints/handlers/create.go
 """
@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from moorage.api.documents import read_json, read_yaml
 from moorage.apiserver.kinds import Kind
+from moorage.apiserver.protobuf import PROTOBUF, read_protobuf
 from moorage.apiserver.records import Document
 from moorage.apiserver.statuses import bad_request, unsupported_media
 from moorage.errors import InputError
@@ -21,7 +22,7 @@ MAX_BODY: Final = 3 << 20
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 APPLY: Final = "application/apply-patch+yaml"
-OBJECT_TYPES: Final = (JSON, YAML)
+OBJECT_TYPES: Final = (JSON, YAML, PROTOBUF)
 PATCH_TYPES: Final = (
     "application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",
 )  # fmt: skip
@@ -38,6 +39,8 @@ def read_body(body: bytes, media_type: str, accepted: tuple[str, ...], *, strict
         raise unsupported_media(accepted)
     if not body.strip():
         return None
+    if media_type == PROTOBUF:
+        return read_protobuf(body)
     reader = read_yaml if media_type.endswith("yaml") else read_json
     try:
         documents = [document.data for document in reader(body, "", strict=strict)]

@@ -59,9 +59,7 @@ class Mould:
         Raises  InputError if there would be more pods than any cluster holds
         """
         self._taken.add((self._namespace, name))
-        if len(self._taken) > MAX_PODS:
-            asks = f"{self.owner.kind} {self._namespace}/{self.owner.name}"
-            raise InputError(f"{asks}: with its pods there would be more than {MAX_PODS}, which is the most to be simulated")
+        self._refuse_crowds(0)
         metadata = self._pod.metadata
         uid = stable_uid("Pod", self._namespace, name)
         held = replace(metadata, name=name, uid=uid, labels={**metadata.labels, **labels} if labels else metadata.labels)
@@ -77,8 +75,17 @@ class Mould:
         return self.named(name, labels)
 
     def several(self, number: int, base: str) -> Iterator[Pod]:
-        """Yield so many pods with generated names."""
+        """Return so many pods with generated names, made as they are asked for.
+
+        Raises  InputError at once if there would be more pods than any cluster holds
+        """
+        self._refuse_crowds(number)
         return (self.generated(base, str(index)) for index in range(number))
+
+    def _refuse_crowds(self, coming: int) -> None:
+        if len(self._taken) + coming > MAX_PODS:
+            asks = f"{self.owner.kind} {self._namespace}/{self.owner.name}"
+            raise InputError(f"{asks}: with its pods there would be more than {MAX_PODS}, which is the most to be simulated")
 
 
 def names_of(pods: Iterable[Pod]) -> set[tuple[str, str]]:

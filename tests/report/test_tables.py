@@ -63,7 +63,7 @@ def test_many_pods_are_summed_up_by_workload():
     summed = lines(Run((*pods, pod("alone", where="n7")), (node(),)))
     assert summed[2:6] == [
         "NAMESPACE   WORKLOAD          PODS   NODES",
-        "default     Deployment/web     100   5 nodes: n0 x20, n1 x20, n2 x20, …",
+        "default     Deployment/web     100   5 nodes, up to 20 on one",
         "default     (no controller)      1   n7",
         "(use -o wide for every pod)",
     ]

@@ -98,9 +98,11 @@ def _spread(pods: list[PodOutcome]) -> str:
     counts: dict[str, int] = {}
     for pod in pods:
         counts[pod.node] = counts.get(pod.node, 0) + 1
-    fullest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:_NAMES]
-    shown = ", ".join(f"{node} x{count}" if count > 1 else node for node, count in fullest)
-    return shown if len(counts) <= _NAMES else f"{len(counts)} nodes: {shown}, …"
+    if len(counts) > _NAMES:
+        most = max(counts.values())
+        return f"{len(counts)} nodes" + (f", up to {most} on one" if most > 1 else "")
+    fullest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{node} x{count}" if count > 1 else node for node, count in fullest)
 
 
 def _why(pods: Iterable[PodOutcome], *, wide: bool) -> Iterator[str]:

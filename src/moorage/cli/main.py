@@ -25,6 +25,7 @@ OK, ERROR, PENDING, INTERRUPTED = 0, 1, 2, 130
 #: Subcommand → module:object, and what it is for.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "config": ("moorage.cli.config:config", "Check a scheduler configuration, or show what it resolves to."),
+    "run": ("moorage.cli.run:run", "Schedule the pods of a live cluster."),
     "simulate": ("moorage.cli.simulate:simulate", "Say where every pending pod of a cluster would go, and why."),
 }
 

@@ -1,0 +1,169 @@
+"""The runtime's cluster, on an API server: each effect becomes the requests that kube-scheduler would send.
+
+What is written are only the fields that changed. Moorage's objects hold what scheduling reads and no more, so an object is
+never sent whole: it is read, changed, and put back under the version that the decision was made on.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from moorage.api.core import Pod, PodCondition
+from moorage.api.decode import decode
+from moorage.api.meta import Value
+from moorage.client.resources import Resource, resource_of
+from moorage.client.rest import STRATEGIC_MERGE_PATCH, Rest
+from moorage.client.throttle import BINDING
+from moorage.errors import ClusterError
+from moorage.runtime.ports import Note, StatusChange, WallClock
+
+__all__ = ["ApiCluster", "change_between", "merged"]
+
+_PODS = resource_of(Pod)
+
+
+class ApiCluster:
+    """Satisfies ``moorage.runtime.ports.Cluster``. ``reporter`` is the scheduler's name, ``instance`` this replica's."""
+
+    def __init__(self, rest: Rest, wall: WallClock, reporter: str, instance: str) -> None:
+        self._rest, self._wall = rest, wall
+        self._reporter, self._instance = reporter, instance
+
+    async def bind(self, pod: Pod, node: str, check: Callable[[], None]) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "target": {"kind": "Node", "name": node},
+        }
+        path = _PODS.path_of(pod.namespace, pod.name, "binding")
+        await self._rest.send("POST", path, msgspec.json.encode(body), lane=BINDING, check=check)
+
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
+        try:
+            body = await self._rest.send("GET", _PODS.path_of(namespace, name), lane=BINDING)
+        except ClusterError as error:
+            if error.status == 404:
+                return None
+            raise
+        return decode(body, Pod, "the API server's answer")
+
+    async def patch_status(self, pod: Pod, change: StatusChange) -> None:
+        status: dict[str, Any] = {}
+        if change.condition is not None:
+            status["conditions"] = [_condition(change.condition)]
+        if change.nominated is not None:
+            status["nominatedNodeName"] = change.nominated or None
+        # A UID in a patch is a precondition: a pod made anew under the name is not touched.
+        body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": status})
+        path = _PODS.path_of(pod.namespace, pod.name, "status")
+        await self._rest.send("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)
+
+    async def delete_pod(self, pod: Pod) -> None:
+        await self._delete(_PODS.path_of(pod.namespace, pod.name), pod.uid)
+
+    async def write(self, old: Value | None, new: Value, subresource: str) -> None:
+        resource = resource_of(type(new))
+        metadata = _metadata(new)
+        if old is None:
+            whole = {"apiVersion": resource.api_version, "kind": resource.kind, **msgspec.to_builtins(new)}
+            await self._rest.send("POST", resource.path_in(metadata.namespace), msgspec.json.encode(whole))
+            return
+        parts = _parts(change_between(msgspec.to_builtins(old), msgspec.to_builtins(new)), subresource)
+        await self._put(resource, _metadata(old), parts)
+
+    async def _put(self, resource: Resource[Value], old: Any, parts: list[tuple[str, dict[str, Any]]]) -> None:
+        """Send the parts of a change, each on top of what the server made of the one before."""
+        path = resource.path_of(old.namespace, old.name)
+        held = json.loads(await self._rest.send("GET", path))
+        if (held["metadata"].get("uid"), held["metadata"].get("resourceVersion")) != (old.uid, old.resource_version):
+            raise ClusterError(f"{resource.plural} {old.name}: it was modified meanwhile", 409, "Conflict")
+        for subresource, change in parts:
+            target = f"{path}/{subresource}" if subresource else path
+            held = json.loads(await self._rest.send("PUT", target, json.dumps(merged(held, change)).encode()))
+
+    async def delete(self, obj: Value) -> None:
+        metadata = _metadata(obj)
+        await self._delete(resource_of(type(obj)).path_of(metadata.namespace, metadata.name), metadata.uid)
+
+    async def _delete(self, path: str, uid: str) -> None:
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        await self._rest.send("DELETE", path, msgspec.json.encode(options))
+
+    async def record(self, note: Note) -> None:
+        pod = note.regarding
+        event = {
+            "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "metadata": {"name": f"{pod.name}.{uuid.uuid4().hex[:16]}", "namespace": pod.namespace or "default"},
+            "eventTime": self._wall(),
+            "reportingController": self._reporter,
+            "reportingInstance": self._instance,
+            "action": note.action,
+            "reason": note.reason,
+            "type": note.kind,
+            "note": note.text,
+            "regarding": _reference(pod),
+            **({"related": _reference(note.related)} if note.related is not None else {}),
+        }
+        path = f"/apis/events.k8s.io/v1/namespaces/{pod.namespace or 'default'}/events"
+        await self._rest.send("POST", path, msgspec.json.encode(event))
+
+
+def change_between(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON merge patch that turns one object into the other; lists are replaced whole."""
+    change: dict[str, Any] = dict.fromkeys(key for key in old if key not in new)
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(value, dict) and isinstance(before, dict):
+            if inner := change_between(before, value):
+                change[key] = inner
+        elif value != before or key not in old:
+            change[key] = value
+    return change
+
+
+def merged(held: Any, change: Any) -> Any:
+    """Return an object with a JSON merge patch applied (RFC 7386)."""
+    if not isinstance(change, dict):
+        return change
+    result = dict(held) if isinstance(held, dict) else {}
+    for key, value in change.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+def _parts(change: dict[str, Any], subresource: str) -> list[tuple[str, dict[str, Any]]]:
+    """What goes to the object itself and what to its subresource, in this order."""
+    if not subresource:
+        return [("", change)] if change else []
+    inside = {key: value for key, value in change.items() if key == subresource}
+    outside = {key: value for key, value in change.items() if key != subresource}
+    return [part for part in (("", outside), (subresource, inside)) if part[1]]
+
+
+def _condition(condition: PodCondition) -> dict[str, Any]:
+    return {**msgspec.to_builtins(condition), "lastProbeTime": None}
+
+
+def _reference(pod: Pod) -> dict[str, str]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "resourceVersion": pod.metadata.resource_version,
+    }
+
+
+def _metadata(obj: Value) -> Any:
+    return getattr(obj, "metadata")  # noqa: B009 (every kind that is written has one; Value does not say so)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
@@ -310,3 +312,68 @@ def test_a_pod_that_is_deleted_while_its_binding_waits_is_let_go():
     assert next(iter(simulation.records.values())).state == "Deleted"
     assert simulation.now == 3.0
     assert not simulation.scheduler.cluster.assumed
+
+
+# -- whatever there is ----------------------------------------------------------------------------------------------------
+
+SITES = [None, on_hosts("n0"), on_hosts("n1", "n2"), on_nodes_labelled(ZONE, "a"), on_nodes_labelled(ZONE, "b")]
+CLASSES = [
+    a_class("now", volumeBindingMode="Immediate", allowedTopologies=zones("a")),
+    a_class("shelf", volumeBindingMode="Immediate", provisioner=BY_HAND),
+    a_class("later", allowedTopologies=zones("a", "b")),
+    LATER_BY_HAND,
+]
+
+
+@st.composite
+def worlds(draw):
+    classes = {one.name: one for one in draw(st.lists(st.sampled_from(CLASSES), max_size=4))}
+    names = st.sampled_from(["now", "shelf", "later"])
+    spec = st.tuples(names, st.sampled_from(["1Gi", "2Gi"]), st.sampled_from(SITES), st.sampled_from(["Available", "Pending"]))
+    there = [
+        a_volume(f"pv{at}", storageClassName=name, size=size, phase=phase, **({"nodeAffinity": site} if site else {}))
+        for at, (name, size, site, phase) in enumerate(draw(st.lists(spec, max_size=5)))
+    ]
+    count = draw(st.integers(1, 4))
+    claims = [
+        a_claim(f"c{at}", storageClassName=draw(names), size=draw(st.sampled_from(["1Gi", "2Gi"]))) for at in range(count)
+    ]
+    used = st.lists(st.integers(0, count - 1), min_size=1, max_size=2, unique=True)
+    pods = [pod(f"p{at}", *(f"c{index}" for index in draw(used))) for at in range(draw(st.integers(1, 4)))]
+    late = draw(st.integers(0, len(there)))
+    return [*classes.values(), *there[late:], *claims, *pods], there[:late]
+
+
+@given(worlds())
+@settings(max_examples=60, deadline=None)
+def test_pods_that_have_a_place_have_their_volumes_there(world):
+    objects, late = world
+    simulation = prepared(objects)
+    for at, volume in enumerate(late):
+        simulation.at(1.0 + at, Seen(volume))
+    simulation.run()
+    check_both_sides(simulation)
+    claims = simulation.scheduler.snapshot.objects(PersistentVolumeClaim)
+    volumes = simulation.scheduler.snapshot.objects(PersistentVolume)
+    labels = {node.name: node.metadata.labels for node in NODES}
+    for record in simulation.records.values():
+        for claim in [claims[f"default/{v.persistent_volume_claim.claim_name}"] for v in record.pod.spec.volumes]:
+            if record.node:
+                assert BIND_COMPLETED in claim.metadata.annotations
+                volume = volumes[claim.spec.volume_name]
+                assert reaches(volume, labels[record.node])
+                assert volume.spec.storage_class_name == claim.spec.storage_class_name
+                assert GIB[volume.spec.capacity["storage"]] >= GIB[claim.spec.resources.requests["storage"]]
+    assert not simulation.overslept
+    assert not simulation.scheduler.cluster.assumed
+
+
+GIB = {"1Gi": 1, "2Gi": 2}
+
+
+def reaches(volume, labels):
+    affinity = volume.spec.node_affinity
+    return affinity is None or any(
+        all(labels.get(one.key) in one.values for one in term.match_expressions)
+        for term in affinity.required.node_selector_terms
+    )

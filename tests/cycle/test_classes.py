@@ -15,13 +15,13 @@ from moorage.framework.profile import make_profile
 from moorage.framework.registry import Registry
 from moorage.plugins import BUILTIN
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from tests.strategies import node, template
 
 ORDER = (
     "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "PodTopologySpread",
     "InterPodAffinity", "NodeResourcesBalancedAllocation", "ImageLocality", "NodeDeclaredFeatures",
 )  # fmt: skip
 WEIGHTS = {"TaintToleration": 3, "NodeAffinity": 2, "PodTopologySpread": 2, "InterPodAffinity": 2}
-ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 
 
 class Bench:
@@ -42,89 +42,6 @@ def default_profile():
     return make_profile("default-scheduler", plugins, points, WEIGHTS)
 
 
-node = st.builds(
-    lambda at, zone, disk, cpu, taint, off, image: a_node(
-        f"n{at}",
-        {HOST: f"n{at}", **({ZONE: zone} if zone else {}), **({"disk": disk} if disk else {})},
-        allocatable={"cpu": cpu, "memory": "4Gi", "pods": 5},
-        taints=[{"key": "t", "value": "v", "effect": taint}] if taint else [],
-        unschedulable=off,
-        images=[{"names": ["app:1"], "sizeBytes": 300_000_000}] if image else [],
-    ),
-    st.integers(0, 7), st.sampled_from(["a", "b", "c", ""]), st.sampled_from(["ssd", "hdd", ""]), st.integers(1, 4),
-    st.sampled_from(["", "", "NoSchedule", "PreferNoSchedule"]), st.sampled_from([False, False, True]), st.booleans(),
-)  # fmt: skip
-
-selector = st.sampled_from([{"matchLabels": {"app": "x"}}, {"matchLabels": {"app": "y"}}])
-term = st.builds(lambda key, sel: {"topologyKey": key, "labelSelector": sel}, st.sampled_from([ZONE, HOST]), selector)
-affinity = st.fixed_dictionaries(
-    {},
-    optional={
-        "podAffinity": st.fixed_dictionaries(
-            {},
-            optional={
-                "requiredDuringSchedulingIgnoredDuringExecution": st.lists(term, max_size=1),
-                "preferredDuringSchedulingIgnoredDuringExecution": st.lists(
-                    st.builds(lambda w, t: {"weight": w, "podAffinityTerm": t}, st.integers(1, 100), term), max_size=2
-                ),
-            },
-        ),
-        "podAntiAffinity": st.fixed_dictionaries(
-            {}, optional={"requiredDuringSchedulingIgnoredDuringExecution": st.lists(term, max_size=1)}
-        ),
-        "nodeAffinity": st.fixed_dictionaries(
-            {},
-            optional={
-                "requiredDuringSchedulingIgnoredDuringExecution": st.builds(
-                    lambda names: {
-                        "nodeSelectorTerms": [
-                            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in names
-                        ]
-                    },
-                    st.lists(st.integers(0, 7).map(lambda at: f"n{at}"), min_size=1, max_size=2),
-                ),
-                "preferredDuringSchedulingIgnoredDuringExecution": st.lists(
-                    st.builds(
-                        lambda w, v: {
-                            "weight": w,
-                            "preference": {"matchExpressions": [{"key": "disk", "operator": "In", "values": [v]}]},
-                        },
-                        st.integers(1, 100),
-                        st.sampled_from(["ssd", "hdd"]),
-                    ),
-                    max_size=2,
-                ),
-            },
-        ),
-    },
-)
-spread = st.builds(
-    lambda skew, key, when, sel: {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": when, "labelSelector": sel},
-    st.integers(1, 2), st.sampled_from([ZONE, HOST]), st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]), selector,
-)  # fmt: skip
-template = st.fixed_dictionaries(
-    {
-        "containers": st.builds(
-            lambda cpu, port, image: [
-                {
-                    "name": "c",
-                    "image": image,
-                    "resources": {"requests": {"cpu": cpu} if cpu else {}},
-                    "ports": [{"hostPort": port}] if port else [],
-                }
-            ],
-            st.sampled_from(["", "100m", "500m", "1"]),
-            st.sampled_from([0, 0, 0, 80]),
-            st.sampled_from(["app:1", "other"]),
-        ),
-    },
-    optional={
-        "affinity": affinity,
-        "topologySpreadConstraints": st.lists(spread, max_size=2),
-        "tolerations": st.just([{"operator": "Exists"}]),
-        "nodeSelector": st.sampled_from([{"disk": "ssd"}, {}]),
-    },
-)
 step = st.one_of(
     *[st.tuples(st.just("pod"), st.integers(0, 3))] * 4,
     st.tuples(st.just("remove"), st.integers(0, 50)),

@@ -1,0 +1,67 @@
+"""For every rule that ships: a node is judged and scored alike alone, among some, and among all, and what it claims is true.
+
+This is what lets the scheduler keep verdicts, judge changed rows only, and ask what would be if pods were gone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import points_of
+from moorage.plugins import BUILTIN
+from moorage.state.view import NodeView
+from moorage.testing.asking import refusals
+from moorage.testing.checking_rules import check_claims, check_filter_forms, check_score_forms, check_what_ifs
+from tests.strategies import clusters, pods
+
+RULES = [cls for cls in BUILTIN if {"filter", "score"} & set(points_of(cls))]
+
+
+class Bench:
+    gates = FeatureGates()
+    now = 0.0
+
+    def __init__(self, snapshot):
+        self.snapshot = snapshot
+
+
+def built(cls, cluster):
+    args = getattr(cls, "Args", None)
+    plugin = cls() if args is None else cls(args())
+    if hasattr(plugin, "attach"):
+        plugin.attach(Bench(cluster.snapshot))
+    return plugin
+
+
+few = settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cls", RULES, ids=lambda cls: cls.name)
+@few
+@given(cluster=clusters(), pod=pods(), data=st.data())
+def test_the_whole_table_says_what_its_rows_say(cls, cluster, pod, data):
+    plugin = built(cls, cluster)
+    snapshot = cluster.snapshot
+    assert list(check_filter_forms(plugin, pod, snapshot)) == []
+    assert list(check_score_forms(plugin, pod, snapshot)) == []
+    if "filter" in points_of(plugin):
+        some = data.draw(st.lists(st.integers(0, len(snapshot.table) - 1), min_size=1, unique=True))
+        view = NodeView(snapshot, np.array(some, dtype=np.intp))
+        whole = refusals(plugin, pod, snapshot)
+        names = set(view.names())
+        assert refusals(plugin, pod, view) == {name: status for name, status in whole.items() if name in names}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cls", RULES, ids=lambda cls: cls.name)
+@few
+@given(cluster=clusters(max_nodes=4, max_pods=4), pod=pods(), other=pods("other"))
+def test_what_ifs_and_claims_hold(cls, cluster, pod, other):
+    plugin = built(cls, cluster)
+    assert list(check_what_ifs(plugin, pod, [other], cluster.snapshot)) == []
+    assert list(check_claims(plugin, pod, [other], cluster.snapshot)) == []

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moorage.plugins import default_binder as binder
-from moorage.plugins import default_preemption as preemption
 from moorage.plugins import (
     node_name,
     node_ports,
@@ -22,6 +21,7 @@ from moorage.plugins import (
     volume_zone,
 )
 from moorage.plugins.v1_21 import (
+    default_preemption,
     image_locality,
     in_tree_limits,
     inter_pod_affinity,
@@ -46,7 +46,7 @@ RULES_1_21: Final[Mapping[str, Any]] = {
     "AzureDiskLimits": in_tree_limits.AzureDiskLimits,
     "CinderLimits": in_tree_limits.CinderLimits,
     "DefaultBinder": binder.DefaultBinder,
-    "DefaultPreemption": preemption.DefaultPreemption,
+    "DefaultPreemption": default_preemption.DefaultPreemption,
     "EBSLimits": in_tree_limits.EBSLimits,
     "GCEPDLimits": in_tree_limits.GCEPDLimits,
     "ImageLocality": image_locality.ImageLocality,

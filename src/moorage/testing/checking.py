@@ -202,6 +202,16 @@ def _check_reserve(bench: _Bench, pod: PodInfo) -> Iterator[str]:
             yield f"answered {answer!r} in permit; answer None, Hold or Wait"
 
 
+def _reserved(plugin: Any, call: Callable[..., Any], state: Any, pod: PodInfo, node: str) -> Any:
+    """Call a method as the scheduler does: between Reserve, whose refusal is the answer then, and Unreserve."""
+    if not callable(getattr(plugin, "reserve", None)):
+        return call(state, pod, node)
+    try:
+        return plugin.reserve(state, pod, node) or call(state, pod, node)
+    finally:
+        plugin.unreserve(state, pod, node)
+
+
 def _check_effects(bench: _Bench, pod: PodInfo) -> Iterator[str]:
     """PreBind and Bind answer with effects. A plugin that needs what its PreFilter found is not asked without it."""
     node = bench.snapshot.table.nodes[0].name
@@ -212,7 +222,7 @@ def _check_effects(bench: _Bench, pod: PodInfo) -> Iterator[str]:
         state = getattr(bench.plugin, "pre_filter", lambda pod, snapshot: pod)(pod, bench.snapshot)
         if isinstance(state, Skip | Hold):
             continue
-        answer = call(state.state if isinstance(state, Narrow) else state, pod, node)
+        answer = _reserved(bench.plugin, call, state.state if isinstance(state, Narrow) else state, pod, node)
         if isinstance(answer, (Hold, *others)):
             continue
         effects = answer if isinstance(answer, Iterable) else [answer] if answer is not None else []

@@ -307,6 +307,17 @@ def test_no_search_looks_at_more_devices_than_it_may(devices, claims, budget):
         assert looking.looked_at <= budget
 
 
+def test_a_search_that_goes_over_devices_in_use_again_and_again_ends():
+    names_held = [f"h{n}" for n in range(400)]
+    free = [{"name": f"d{n}"} for n in range(30)]
+    slices = [a_slice([*free, *[{"name": name} for name in names_held]])]
+    claim = a_claim([*[exactly(f"r{n}") for n in range(8)], exactly("last", "false")])
+    looking = search(slices, [claim], [holding(*names_held)], budget=2_000)
+    with pytest.raises(BudgetError):
+        looking.run()
+    assert looking._passed_over < 2_001 * 64
+
+
 def test_of_two_values_for_one_request_only_the_later_must_differ_from_what_follows():
     """As kube-scheduler has it: a request remembers one value."""
     devices = documents([{"size": "small", "numa": n} for n in (0, 1, 0)])

@@ -29,6 +29,8 @@ from moorage.plugins.devices.pools import Candidate, NodePools
 __all__ = ["INVALID_POOLS", "BudgetError", "Choice", "FlawedPoolsError", "Found", "Search"]
 
 INVALID_POOLS: Final = "invalid resource pools were encountered"
+#: How many devices in use are passed over for the price of one that is looked at.
+PASSED_OVER_PER_LOOK: Final = 64
 _NONE: Final[Mapping[str, int]] = {}
 
 
@@ -87,6 +89,7 @@ class Search:
 
     def __init__(self, claims: Sequence[ClaimAsk], pools: NodePools, ledger: Ledger, options: Options, budget: int) -> None:
         self.looked_at = 0
+        self._passed_over = 0
         self._budget = budget
         self._claims = claims
         self._pools = pools
@@ -178,10 +181,19 @@ class Search:
         return _Wanted(ask, len(found), tuple(found))
 
     def _is_selected(self, ask: Ask, claim: int, offer: Offer) -> bool:
+        self._look()
+        return ask.takes(offer, claim, self._options) and offer.id not in self._pools.excluded
+
+    def _look(self) -> None:
         self.looked_at += 1
         if self.looked_at > self._budget:
             raise BudgetError
-        return ask.takes(offer, claim, self._options) and offer.id not in self._pools.excluded
+
+    def _pass_over(self) -> None:
+        """Devices in use cost little, but a search that goes over them again and again has to end too."""
+        self._passed_over += 1
+        if not self._passed_over % PASSED_OVER_PER_LOOK:
+            self._look()
 
     def _has_room(self, ask: Ask, offer: Offer) -> bool:
         """Say whether the device has the capacity asked for; what is taken of shared devices is not there any more."""
@@ -245,6 +257,7 @@ class Search:
         for at in range(start, len(candidates)):
             candidate = candidates[at]
             if self._in_use(ask, spot.claim, candidate.offer):
+                self._pass_over()
                 continue
             if not self._is_selected(ask, spot.claim, candidate.offer) or not self._has_room(ask, candidate.offer):
                 continue

@@ -11,11 +11,6 @@ from moorage.testing.builders import a_pod
 
 SAME = {"labelSelector": {"matchLabels": {"a": "b"}}}
 SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", **SAME}
-    "maxSkew": 1,
-    "topologyKey": "zone",
-    "whenUnsatisfiable": "DoNotSchedule",
-    "labelSelector": {"matchLabels": {"a": "b"}},
-}
 TERM = {"topologyKey": "zone", **SAME}
 
 

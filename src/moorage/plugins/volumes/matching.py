@@ -149,11 +149,14 @@ class VolumeShelf:
         Raises  MatchingError if the claim's selector cannot be parsed
         """
         self._filed.follow()
-        choices = self._choices(claim, {}, 1)
-        offers = choices.promised if promised_only else (*choices.promised, *choices.free)
+        promised = self._promised(claim, {})
+        offers = promised if promised or promised_only else self._free(claim, {})
         return offers[0].volume if offers else None
 
     def _choices(self, claim: PersistentVolumeClaim, assumed: Mapping[str, _Offer], depth: int) -> _Choices:
+        return _Choices(claim, self._promised(claim, assumed), self._free(claim, assumed), depth)
+
+    def _promised(self, claim: PersistentVolumeClaim, assumed: Mapping[str, _Offer]) -> tuple[_Offer, ...]:
         class_name, suits = class_of_claim(claim), _suiting(claim)
         stored = self._filed.at(("for", claim.key))
         known = [
@@ -163,16 +166,20 @@ class VolumeShelf:
         promised = [
             offer for offer in known if is_bound_to(offer.volume, claim) and class_of_volume(offer.volume) == class_name
         ]
-        selector = _selector(claim)
+        return tuple(filter(suits, promised))
+
+    def _free(self, claim: PersistentVolumeClaim, assumed: Mapping[str, _Offer]) -> list[_Offer]:
+        """Return the free offers that suit, smallest first."""
+        suits, selector = _suiting(claim), _selector(claim)
         wanted = frozenset(claim.spec.access_modes)
         free: list[_Offer] = []
-        for name, offer in self._filed.at(("free", class_name)).items():
+        for name, offer in self._filed.at(("free", class_of_claim(claim))).items():
             if name in assumed or not suits(offer) or not wanted.issubset(offer.volume.spec.access_modes):
                 continue
             if selector is None or selector.matches(offer.volume.metadata.labels):
                 free.append(offer)
         free.sort(key=lambda offer: offer.rank)
-        return _Choices(claim, tuple(filter(suits, promised)), free, depth)
+        return free
 
 
 def _place(volume: PersistentVolume) -> Hashable | None:

@@ -59,9 +59,10 @@ def test_fields_that_scheduling_does_not_know_are_kept(store, pods):
 
 def test_requests_follow_limits(store, pods):
     asked = pod()
-    asked["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1", "memory": "1Gi"}}
+    asked["spec"]["containers"][0] |= {"resources": {"limits": {"cpu": "1", "memory": "1Gi"}}, "lifecycle": {"x": 1}}
     made = store.create(pods, "default", asked).document()
     assert made["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "1Gi"}
+    assert made["spec"]["containers"][0]["lifecycle"] == {"x": 1}
     assert made["status"]["qosClass"] == "Guaranteed"
 
 

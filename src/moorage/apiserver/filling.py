@@ -60,7 +60,9 @@ def fill_in(kind: Kind, document: Document, read: Value | None) -> None:
 def lay_over(document: Document, before: Value, after: Value) -> None:
     """Write what differs between two values of a struct into the document that the first was read from."""
     if before is not after:
-        _lay(document, msgspec.to_builtins(before), msgspec.to_builtins(after))
+        # As JSON would have them: lists, not tuples.
+        was, becomes = (msgspec.json.decode(msgspec.json.encode(value)) for value in (before, after))
+        _lay(document, was, becomes)
 
 
 def _lay(document: Document, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:

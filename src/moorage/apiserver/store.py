@@ -19,10 +19,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
+from moorage.api.meta import Value
 from moorage.apiserver import history, paging
+from moorage.apiserver.admitting import admit
 from moorage.apiserver.history import Change, History, Seen, Watch
 from moorage.apiserver.kinds import KINDS, Kind, find_kind
-from moorage.apiserver.preparing import prepare_create, prepare_update
+from moorage.apiserver.preparing import prepare_create, prepare_update, read
 from moorage.apiserver.records import Document, Record, key_of
 from moorage.apiserver.selecting import ALL, Selection
 from moorage.apiserver.statuses import (
@@ -243,11 +245,16 @@ class Store:
         self._name(kind, namespace, metadata)
         metadata["uid"] = str(uuid.UUID(int=self._draw.getrandbits(128), version=4))
         metadata["creationTimestamp"] = timestamp(self.clock())
+        admit(kind, document, self._read_all)
         prepare_create(kind, document)
         if self.find(kind, namespace, metadata["name"]) is not None:
             raise already_exists(kind.resource, kind.group, metadata["name"])
         record = Record.of(kind, document, 0 if dry_run else self.version + 1)
         return record if dry_run else self._commit(kind, None, record)
+
+    def _read_all(self, struct: type[Value], namespace: str) -> Iterator[Value]:
+        kind = _BY_STRUCT[struct]
+        return (read(kind, record.document()) for record in self.all(kind, Selection(namespace)))
 
     def _admit_into(self, kind: Kind, namespace: str, name: str) -> None:
         home = self.find(_NAMESPACE, "", namespace)
@@ -446,4 +453,5 @@ def _kind_of_namespaces() -> Kind:
     return found
 
 
+_BY_STRUCT: Final = {kind.struct: kind for kind in KINDS if kind.struct is not None}
 _NAMESPACE: Final = _kind_of_namespaces()

@@ -1,0 +1,161 @@
+"""The scheduler's parts on the embedded API server, over loopback: two programs that share no code but the wire."""
+
+import asyncio
+import json
+import random
+import time
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+
+from moorage.apiserver.guarding import Guard, User
+from moorage.apiserver.serving import serving
+from moorage.apiserver.store import Store
+from moorage.client.endpoint import Anonymous, Endpoint, Identity
+from moorage.client.rest import Rest
+from moorage.config.scheduler_document import load_default
+from moorage.cycle.cycle import Cycle
+from moorage.engine.machine import Scheduler
+from moorage.engine.profiles import build_resolved
+from moorage.errors import ClusterError
+from moorage.framework.features import FeatureGates
+from moorage.plugins import builtin_registry
+from moorage.server.live import LeaderSettings, Live
+
+TOKEN = "t"
+
+
+class Rules:
+    def registry(self, release):
+        return builtin_registry(release)
+
+    def gates(self, release):
+        return FeatureGates()
+
+
+def a_scheduler():
+    loaded = load_default(Rules())
+    scheduler = Scheduler(Cycle(seed=1, percentage_of_nodes_to_score=0), loaded.gates)
+    scheduler.use(build_resolved(loaded.profiles, loaded.registry, scheduler).profiles)
+    return scheduler
+
+
+def wall():
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+@asynccontextmanager
+async def live_on(store, name="me", reports=None):
+    """A scheduler that stands for the lease, and a client to look at what it does."""
+    reports = [] if reports is None else reports
+    async with serving(store, Guard({TOKEN: User("admin", ("system:masters",))})) as port:
+        endpoint = Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity(TOKEN)))
+        async with Rest(endpoint, qps=0) as mine, Rest(endpoint, qps=0) as outside:
+            live = Live(
+                a_scheduler(), mine, identity=name, wall=wall, leader=LeaderSettings(),
+                chance=random.Random(1), report=reports.append,
+            )  # fmt: skip
+            task = asyncio.create_task(live.run())
+            outside.reports = reports
+            try:
+                yield outside
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+
+async def create(rest, path, kind, name, api_version="v1", **fields):
+    body = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **fields}
+    await rest.send("POST", path, json.dumps(body).encode())
+
+
+async def make_node(rest, name, cpu="2"):
+    amounts = {"cpu": cpu, "memory": "8Gi", "pods": "10"}
+    await create(rest, "/api/v1/nodes", "Node", name, status={"allocatable": amounts, "capacity": amounts})
+
+
+async def make_pod(rest, name, cpu="1", **spec):
+    containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
+    await create(rest, "/api/v1/namespaces/default/pods", "Pod", name, spec={"containers": containers, **spec})
+
+
+async def get(rest, name):
+    return json.loads(await rest.send("GET", f"/api/v1/namespaces/default/pods/{name}"))
+
+
+async def until(ask, reports, seconds=20.0):
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                if answer := await ask():
+                    return answer
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError("\n".join(reports)) from None
+
+
+@pytest.mark.slow
+def test_pods_are_placed_explained_and_preempted():
+    async def main():
+        async with live_on(Store(time.time, random.Random(5), b"k")) as rest:
+            await make_node(rest, "n1")
+            await make_pod(rest, "low", cpu="2", terminationGracePeriodSeconds=1)
+            await make_pod(rest, "stuck", cpu="8")
+
+            async def placed():
+                return (await get(rest, "low"))["spec"].get("nodeName")
+
+            async def explained():
+                return (await get(rest, "stuck"))["status"].get("conditions")
+
+            async def marked():
+                low = await get(rest, "low")
+                return low if low["metadata"].get("deletionTimestamp") else None
+
+            async def replaced():
+                return (await get(rest, "high"))["spec"].get("nodeName")
+
+            assert await until(placed, rest.reports) == "n1"
+            conditions = await until(explained, rest.reports)
+            await make_pod(rest, "high", cpu="2", priority=9)
+            victim = await until(marked, rest.reports)
+            nominated = (await get(rest, "high"))["status"].get("nominatedNodeName")
+            options = json.dumps({"gracePeriodSeconds": 0}).encode()
+            await rest.send("DELETE", "/api/v1/namespaces/default/pods/low", options)
+            assert await until(replaced, rest.reports) == "n1"
+            with pytest.raises(ClusterError):
+                await get(rest, "low")
+            listing = json.loads(await rest.get("/apis/events.k8s.io/v1/namespaces/default/events"))
+            lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
+            return conditions, victim, nominated, listing["items"], json.loads(await rest.get(lease))
+
+    conditions, victim, nominated, events, lease = asyncio.run(main())
+    (unscheduled,) = [one for one in conditions if one["type"] == "PodScheduled"]
+    assert unscheduled["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    (mark,) = [one for one in victim["status"]["conditions"] if one["type"] == "DisruptionTarget"]
+    assert mark["reason"] == "PreemptionByScheduler"
+    assert nominated == "n1"
+    assert {event["reason"] for event in events} == {"Scheduled", "FailedScheduling", "Preempted"}
+    assert lease["spec"]["holderIdentity"] == "me"
+
+
+@pytest.mark.slow
+def test_the_next_scheduler_takes_over_at_once_after_a_release():
+    async def main():
+        store = Store(time.time, random.Random(5), b"k")
+        async with live_on(store, "first") as rest:
+            await make_node(rest, "n1")
+            await make_pod(rest, "a")
+            await until(lambda: _node(rest, "a"), rest.reports)
+        start = time.monotonic()
+        async with live_on(store, "second") as rest:
+            await make_pod(rest, "b")
+            await until(lambda: _node(rest, "b"), rest.reports)
+            return time.monotonic() - start
+
+    assert asyncio.run(main()) < 10
+
+
+async def _node(rest, name):
+    return (await get(rest, name))["spec"].get("nodeName")

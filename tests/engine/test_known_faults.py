@@ -10,6 +10,7 @@ import itertools
 import pytest
 from msgspec.structs import replace
 
+from moorage.api.quantity import QuantityError
 from moorage.engine.facts import Gone, Phase, Seen
 from moorage.framework.effects import BindPod, Call, Evict
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
@@ -564,3 +565,45 @@ def test_what_is_raised_when_it_is_too_late_to_matter_is_kept_and_stops_nothing(
         "plugin Breaks failed in unreserve: KeyError: 'lost'",
         "plugin Breaks failed in postBind: RuntimeError: cannot notify",
     ]
+
+
+def test_a_placed_pod_that_makes_no_sense_leaves_no_trace():
+    driven = Driven()
+    driven.see(node("n"))
+    with pytest.raises(QuantityError):
+        driven.see(pod("bad", "1x1", on="n"))
+    driven.gone(pod("bad", "1x1", on="n"))
+    driven.see(pod("good"))
+    assert driven.steps() == [("good", "n")]
+    assert driven.on("n") == ["good"]
+
+
+POISON = {
+    "pod affinity": {
+        "affinity": {
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": "z", "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Bogus"}]}}
+                ]
+            }
+        }
+    },
+    "spreading": {
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": "z",
+                "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Bogus"}]},
+            }
+        ]
+    },
+    "requests": {"cpu": "1x1"},
+}
+
+
+@pytest.mark.parametrize("spec", POISON.values(), ids=POISON)
+def test_a_pod_that_makes_no_sense_waits_and_holds_up_nobody(spec):
+    driven = Driven()
+    driven.see(node("n"), pod("bad", **spec), pod("good"))
+    assert driven.steps() == [("bad", None), ("good", "n")]

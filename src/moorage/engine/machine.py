@@ -133,7 +133,10 @@ class Scheduler:
     # -- facts in -----------------------------------------------------------------------------------------------------
 
     def observe(self, fact: Fact, now: float) -> None:
-        """Take in one fact. A pod that has another's name, but its own UID, tells that the other is gone."""
+        """Take in one fact. A pod that has another's name, but its own UID, tells that the other is gone.
+
+        Raises  QuantityError for a placed pod whose requests cannot be read; the fact is then as good as never told
+        """
         self.now = now
         if isinstance(fact, Done):
             self._done(fact)
@@ -146,7 +149,7 @@ class Scheduler:
             if isinstance(fact, Gone) or finished:
                 self._pod_gone(obj)
             else:
-                self._pod_seen(PodInfo(self._read(obj)))
+                self._pod_seen(_readable(PodInfo(self._read(obj))))
         elif isinstance(obj, Node):
             self._node(obj, gone=isinstance(fact, Gone))
         elif isinstance(fact, Gone):
@@ -479,3 +482,10 @@ class Scheduler:
     @staticmethod
     def _clears_nomination(decision: Decision) -> bool:
         return decision.error is not None or decision.verdicts is None or decision.refused_after is not None
+
+
+def _readable(pod: PodInfo) -> PodInfo:
+    """Return the pod, having read what it takes of its node: a fact that makes no sense must not be half taken in."""
+    if pod.spec.node_name:
+        pod.needs  # noqa: B018 (worked out here, and kept)
+    return pod

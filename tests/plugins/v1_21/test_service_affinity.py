@@ -1,0 +1,80 @@
+"""Pods of a service share the values of some labels, and are spread over those of others."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from moorage.api.core import Service
+from moorage.framework.verdicts import Code, Status
+from moorage.plugins.v1_21.service_affinity import ServiceAffinity, ServiceAffinityArgs
+from moorage.testing.asking import final_scores, refusals
+from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.checking import check_plugin
+from moorage.testing.storage import with_objects
+
+WEB = {"app": "web"}
+NO = Status(Code.UNSCHEDULABLE, "ServiceAffinity", ("node(s) didn't match service affinity",))
+SERVICE = msgspec.convert({"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": WEB}}, Service)
+NODES = {
+    "n0": {"region": "r1", "rack": "a"},
+    "n1": {"region": "r1", "rack": "b"},
+    "n2": {"region": "r2", "rack": "a"},
+    "n3": {},
+}
+
+
+def cluster_with(service=True, **held):
+    found = a_cluster([a_node(name, labels) for name, labels in NODES.items()], held)
+    return with_objects(found, SERVICE) if service else found
+
+
+def refused(cluster, pod, *keys):
+    found = refusals(ServiceAffinity(ServiceAffinityArgs(affinity_labels=keys)), pod, cluster.snapshot)
+    assert set(found.values()) <= {NO}
+    return "".join(name[1] for name in sorted(found))
+
+
+SIBLING, STRANGER = a_pod("first", WEB), a_pod("db", {"app": "db"})
+FILTERS = {  # who is where, the pod, is there a service, the labels, the nodes that are refused
+    "the first of the service": ({}, a_pod(labels=WEB), True, ["region"], ""),
+    "follows the one that is there": ({"n0": [SIBLING]}, a_pod(labels=WEB), True, ["region"], "23"),
+    "in all labels": ({"n0": [SIBLING]}, a_pod(labels=WEB), True, ["region", "rack"], "123"),
+    "no service": ({"n0": [SIBLING]}, a_pod(labels=WEB), False, ["region"], ""),
+    "pods of others are not followed": ({"n0": [STRANGER]}, a_pod(labels=WEB), True, ["region"], ""),
+    "what the pod selects itself": ({}, a_pod(labels=WEB, nodeSelector={"region": "r2"}), True, ["region"], "013"),
+    "before what the others have": (
+        {"n0": [SIBLING]}, a_pod(labels=WEB, nodeSelector={"region": "r2"}), True, ["region"], "013",
+    ),
+    "and the rest from them": (
+        {"n0": [SIBLING]}, a_pod(labels=WEB, nodeSelector={"region": "r2"}), True, ["region", "rack"], "013",
+    ),
+    "a label that node does not have": ({"n3": [SIBLING]}, a_pod(labels=WEB), True, ["region"], ""),
+    "no labels": ({"n0": [SIBLING]}, a_pod(labels=WEB), True, [], ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("held", "pod", "service", "keys", "expected"), FILTERS.values(), ids=FILTERS)
+def test_refuses(held, pod, service, keys, expected):
+    assert refused(cluster_with(service, **held), pod, *keys) == expected
+
+
+PODS = {"n0": [a_pod("p0", WEB), a_pod("p1", WEB)], "n2": [a_pod("p2", WEB)]}
+SCORES = {  # who is where, the labels, scores; n3 has neither
+    "nobody": ({}, ["region"], [100, 100, 100, 0]),
+    "elsewhere is better": (PODS, ["region"], [33, 33, 66, 0]),
+    "by rack": (PODS, ["rack"], [0, 100, 0, 0]),
+    "the mean of both": (PODS, ["region", "rack"], [16, 66, 33, 0]),
+    "no labels": (PODS, [], [0, 0, 0, 0]),
+}
+
+
+@pytest.mark.parametrize(("held", "keys", "expected"), SCORES.values(), ids=SCORES)
+def test_scores(held, keys, expected):
+    rule = ServiceAffinity(ServiceAffinityArgs(anti_affinity_labels_preference=tuple(keys)))
+    assert list(final_scores(rule, a_pod("new", WEB), cluster_with(**held).snapshot).values()) == expected
+
+
+def test_it_keeps_its_contract():
+    rule = ServiceAffinity(ServiceAffinityArgs(("region",), ("rack",)))
+    check_plugin(rule, pods=[a_pod("new", WEB), a_pod("other")], cluster=cluster_with(**PODS))

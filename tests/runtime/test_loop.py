@@ -132,6 +132,7 @@ def test_a_pod_waits_for_room_and_gets_it_at_once():
 LOST = {
     "connection reset": ClusterError("connection reset"),
     "gateway timeout": ClusterError("504 Gateway Timeout", 504, "Timeout"),
+    "a busy proxy": ClusterError("429 Too Many Requests", 429),
 }
 
 

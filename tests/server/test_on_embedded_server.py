@@ -100,6 +100,8 @@ def test_pods_are_placed_explained_and_preempted():
     async def main():
         async with live_on(Store(time.time, random.Random(5), b"k")) as rest:
             await make_node(rest, "n1")
+            classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+            await create(rest, classes, "PriorityClass", "high", "scheduling.k8s.io/v1", value=9)
             await make_pod(rest, "low", cpu="2", terminationGracePeriodSeconds=1)
             await make_pod(rest, "stuck", cpu="8")
 
@@ -118,7 +120,7 @@ def test_pods_are_placed_explained_and_preempted():
 
             assert await until(placed, rest.reports) == "n1"
             conditions = await until(explained, rest.reports)
-            await make_pod(rest, "high", cpu="2", priority=9)
+            await make_pod(rest, "high", cpu="2", priorityClassName="high")
             victim = await until(marked, rest.reports)
             nominated = (await get(rest, "high"))["status"].get("nominatedNodeName")
             options = json.dumps({"gracePeriodSeconds": 0}).encode()

@@ -113,8 +113,9 @@ class Carrier:
         try:
             await self._cluster.bind(pod.pod, node, self._check)
         except ClusterError as error:
-            if not (error.may_have_happened or error.status == 409):
+            if error.status == 404:
                 raise
+            # Whatever else the answer was, and whoever between us and the API server gave it, only the pod itself tells.
             await self._read_back(pod, node, error)
         text = f"Successfully assigned {pod.key} to {node}"
         self._teller.note(Note(pod.pod, "Normal", "Scheduled", "Binding", text))

@@ -43,6 +43,7 @@ def run(name: str, sizes: Sizes, seed: int = 0, check_every: int = 100) -> dict[
     gc.freeze()
     started = perf_counter()
     cycle.watch(check_every)
+    loop_us = _loop_us()
     figures = _measure(simulation, cycle, workload)
     return {
         "workload": name,
@@ -52,11 +53,20 @@ def run(name: str, sizes: Sizes, seed: int = 0, check_every: int = 100) -> dict[
         "seed": seed,
         **figures,
         "checked": cycle.checked,
+        "loop_us": round((loop_us + _loop_us()) / 2, 2),
         "startup_s": round(started - began, 3),
         "peak_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         "python": platform.python_version(),
         "numpy": np.__version__,
     }
+
+
+def _loop_us() -> float:
+    """Return the CPU microseconds of a fixed bit of work: how fast this machine is, with what else it is doing."""
+    began = process_time()
+    for _ in range(2000):
+        sum(range(1000))
+    return (process_time() - began) * 1e6 / 2000
 
 
 def _measure(simulation: Simulation, cycle: CheckedCycle, workload: Workload) -> dict[str, Any]:

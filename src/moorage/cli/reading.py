@@ -38,8 +38,10 @@ def read_file(path: str, limit: int, stdin: BinaryIO | None = None) -> bytes:
     try:
         # Opening a pipe would wait for its writer; without blocking, it can be looked at and refused.
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise InputError(f"{path}: {_reason(error)}") from None
+    except ValueError:
+        raise InputError(f"{path!r}: this is not the name of a file") from None
     try:
         return _read_regular(descriptor, path, limit)
     except OSError as error:
@@ -68,5 +70,5 @@ def _bounded(file: BinaryIO, where: str, limit: int) -> bytes:
     return data
 
 
-def _reason(error: Exception) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

@@ -4,6 +4,7 @@ import contextlib
 import gc
 import json
 import re
+import sys
 
 import pytest
 from hypothesis import example, given
@@ -266,7 +267,8 @@ def test_reads_json(text, expected):
 REFUSED_JSON = {
     "cut off": ('{"a":\n', "f:1: unexpected end of JSON input"),
     "cut off in a string": ('{"a":"x', 'f:1: unterminated string starting at at "\\"x"'),
-    "a comma too many": ("[\n1,\n]", "f:3: "),
+    # Python 3.13 looks at the comma, earlier ones at what comes after it.
+    "a comma too many": ("[\n1,\n]", "f:2: illegal trailing comma" if sys.version_info >= (3, 13) else "f:3: "),
     "bare words": ("{a: 1}", 'f:1: expecting property name enclosed in double quotes at "a: 1}"'),
     "something after": ('{"a":1}\nx', 'f:2: expecting value at "x"'),
     "NaN": ('{"a":\nNaN}', "f:1: NaN is not a JSON number"),

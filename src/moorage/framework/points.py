@@ -45,7 +45,8 @@ the first pod, with the means to reach the running scheduler. A rule may have ot
 the same answers. The form for one node: what changed since the last pod is mostly a single row, judged without arrays. And
 where its answers hang on topology domains, ``closed_domains(state, nodes)`` yields label keys with a mask of which of their
 values are refused (shape (values,), id 0 for nodes without the label), and ``domain_scores(state, nodes)`` returns a key and
-the raw score of each value, or None if rows of one domain differ; ``normalize`` then sees each score once.
+the raw score of each value, or None if rows of one domain differ; ``normalize`` then sees each score once. A PreFilter that may
+answer ``Narrow`` can say so beforehand: ``narrows_to(pod)`` returns the names, or None.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.cycle.ties import draw
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import Code, Reject
+from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
 
@@ -92,8 +93,8 @@ def test_a_broken_plugin_ends_the_attempt_not_the_run():
 
 
 def test_the_pods_own_nominated_node_is_tried_first():
-    pod = a_pod()
-    pod.pod = type(pod.pod)(metadata=pod.pod.metadata, spec=pod.pod.spec, status=type(pod.pod.status)(nominated_node_name="n0"))
+    bare = a_pod().pod
+    pod = PodInfo(type(bare)(metadata=bare.metadata, spec=bare.spec, status=type(bare.status)(nominated_node_name="n0")))
     assert Cycle().decide(profile(ByName()), pod, cluster(3).snapshot).node == "n0"
     assert Cycle().decide(profile(Only({"n1", "n2"}), ByName()), pod, cluster(3).snapshot).node == "n2"
 

@@ -41,7 +41,8 @@ from moorage.plugins.v1_21 import (
 
 __all__ = ["REMOVED", "RULES_1_21"]
 
-#: Plugin → its class in 1.21. A class from ``v1_21`` is that release's own form; the others have not changed since.
+#: Plugin → its class in 1.21. A class from ``v1_21`` is that release's own form. The others are today's: where their rules
+#: have changed since (volumes, mostly by what came later), today's apply; see ``docs/explanation/critiques.md``.
 RULES_1_21: Final[Mapping[str, Any]] = {
     "AzureDiskLimits": in_tree_limits.AzureDiskLimits,
     "CinderLimits": in_tree_limits.CinderLimits,

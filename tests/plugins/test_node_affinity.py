@@ -199,8 +199,9 @@ CHANGES = {  # plugin, pod, node before, node after → wakes?
     "one cannot tell": (NodeAffinity(), wanting(MALFORMED), HDD_NODE, HDD_NODE, True),
     "enforced affinity does not match": (added(required=term(asks("zone", "In", "1"))), wanting(SSD), None, SSD_NODE, False),
     "enforced affinity matches": (added(required=SSD), a_pod(), None, SSD_NODE, True),
-    # upstream's hint looks at the pod's own affinity only, so this one waits for the next event or the flush
-    "only enforced affinity changed": (added(required=SSD), a_pod(), HDD_NODE, SSD_NODE, False),
+    # upstream's hint looks at the pod's own affinity only and oversleeps here; ours must not
+    "only enforced affinity changed": (added(required=SSD), a_pod(), HDD_NODE, SSD_NODE, True),
+    "nothing changed under enforced affinity": (added(required=SSD), a_pod(), SSD_NODE, SSD_NODE, False),
 }
 
 
@@ -265,9 +266,9 @@ def test_the_table_agrees_with_the_plain_rule(required, selector, preferred, lab
 
 @pytest.mark.slow
 @settings(max_examples=80)
-@given(required_terms, label_sets, label_sets, label_sets)
-def test_whatever_makes_a_node_match_wakes(required, selector, before, after):
-    pod, plugin = wanting(*required, labels=selector), NodeAffinity()
+@given(required_terms, label_sets, label_sets, label_sets, st.none() | terms)
+def test_whatever_makes_a_node_match_wakes(required, selector, before, after, enforced):
+    pod, plugin = wanting(*required, labels=selector), added(required=enforced) if enforced else NodeAffinity()
     old, new = a_node("n", before), a_node("n", after)
     matches_now = not refusals(plugin, pod, a_cluster([new]).snapshot)
     matched = not refusals(plugin, pod, a_cluster([old]).snapshot)

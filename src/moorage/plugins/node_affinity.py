@@ -149,13 +149,16 @@ class NodeAffinity:
         yield Wake(NODE_CAME_OR_CHANGED, when=self._came_to_match)
 
     def _came_to_match(self, pod: PodInfo, old: core.Node | None, new: core.Node) -> bool:
-        """Upstream's hint to the letter, which overlooks a node that the pod always matched and ``addedAffinity`` did not."""
+        """Unlike upstream's hint, this one sees a node that the pod always matched and ``addedAffinity`` comes to."""
         if self._added is not None and not self._added.matches(new.labels, new.name):
             return False
         required = required_node_affinity(pod)
         if required.error(new) is not None:
             return True
-        return required.matches(new) and (old is None or not required.matches(old))
+        if not required.matches(new):
+            return False
+        added_before = old is not None and (self._added is None or self._added.matches(old.labels, old.name))
+        return old is None or not (added_before and required.matches(old))
 
 
 def _affinity(pod: PodInfo) -> core.NodeAffinity:

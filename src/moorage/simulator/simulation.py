@@ -118,6 +118,8 @@ class Simulation:
         self._pods: dict[str, Pod] = {}
         self._named: dict[tuple[str, str], str] = {}
         self._tried: dict[str, _Tried] = {}
+        #: The pod that last kept the run from being settled; asked first, so that not all are asked after every attempt.
+        self._may_fit = ""
         self._parked: list[_Parked] = []
         self._waited_in_vain: dict[str, int] = {}
         self.storage = StorageController(self.scheduler.snapshot, self._tell)
@@ -188,8 +190,15 @@ class Simulation:
         if self._parked:
             return False
         waits = any(True for _ in self.scheduler.waiting())
-        pending = [uid for uid, record in self.records.items() if record.state == State.PENDING]
-        return all(self._is_hopeless(uid, waits) for uid in pending)
+        if self._may_fit and self._is_open(self._may_fit, waits):
+            return False
+        # Pods are mostly tried in the order they came, so the one that stays open for longest is found from the end.
+        self._may_fit = next((uid for uid in reversed(self.records) if self._is_open(uid, waits)), "")
+        return not self._may_fit
+
+    def _is_open(self, uid: str, others_wait: bool) -> bool:
+        """True for a pending pod that another attempt might place."""
+        return self.records[uid].state == State.PENDING and not self._is_hopeless(uid, others_wait)
 
     def _is_hopeless(self, uid: str, others_wait: bool) -> bool:
         tried = self._tried.get(uid)

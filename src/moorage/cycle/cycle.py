@@ -59,10 +59,14 @@ class Cycle:
         except PluginError as error:
             return Decision(pod, error=error)
 
+    def _percentage_for(self, profile: Profile) -> int:
+        """Return the share of nodes that a profile's searches may stop at; 0 for none."""
+        own = profile.percentage_of_nodes_to_score
+        return self.percentage_of_nodes_to_score if own is None else own
+
     def _by_class(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> Decision | None:
         """Decide by what is known of the pod's class; None if that takes the long way."""
-        percentage = profile.percentage_of_nodes_to_score
-        sampled = self.percentage_of_nodes_to_score if percentage is None else percentage
+        sampled = self._percentage_for(profile)
         if not self.by_class or self.always_score or sampled or pod.status.nominated_node_name in snapshot.table.row_of:
             return None
         cache = self._classes.get(profile)
@@ -113,9 +117,7 @@ class Cycle:
             refused_there = trial.status(own)
             if refused_there is None:
                 return np.array([own])
-        percentage = profile.percentage_of_nodes_to_score
-        if percentage is None:
-            percentage = self.percentage_of_nodes_to_score
+        percentage = self._percentage_for(profile)
         rows = _rows_to_look_at(found, snapshot, verdicts)
         if own is not None and refused_there is not None and own not in rows:
             verdicts.refuse(own, refused_there)

@@ -1,5 +1,7 @@
 """How much of its resources a node would have given away once the pod is there: what the resource scores of 1.21 look at.
 
+``AllocationScore`` is what NodeResourcesLeastAllocated and NodeResourcesMostAllocated share: all but how one resource is rated.
+
 Every resource that is listed counts, whether the pod asks for it or not and whether the node offers it or not. That is where
 1.21 differs most from today's scoring strategies.
 
@@ -9,13 +11,16 @@ Source  kube-scheduler 1.21, plugins/noderesources/resource_allocation.go
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
 from moorage.errors import Fault
-from moorage.framework.points import Signature
+from moorage.framework.args import PluginArgs
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends, Signature
 from moorage.plugins.scoring_strategies import sub_path
 from moorage.plugins.v1_21.pod_sums import asked_when_scored
 from moorage.state.columns import IntArray
@@ -24,7 +29,8 @@ from moorage.state.pod_requests import is_counted
 from moorage.state.view import NodeView
 
 __all__ = [
-    "CPU_AND_MEMORY", "ResourceSpec", "Score", "allocation", "resource_faults", "scored_signature", "share", "weighted_mean",
+    "CPU_AND_MEMORY", "AllocationArgs", "AllocationScore", "ResourceSpec", "Score", "allocation", "resource_faults",
+    "scored_signature", "share", "weighted_mean",
 ]  # fmt: skip
 
 #: ``score(requested, capacity)`` of one resource; shapes (n,) and (n,), returns (n,), int64. Capacity may be 0.
@@ -39,6 +45,37 @@ class ResourceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", fo
 
 
 CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu", weight=1), ResourceSpec(name="memory", weight=1))
+
+
+class AllocationArgs(PluginArgs, frozen=True):
+    """Which resources count, and how much."""
+
+    resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
+
+    def completed(self, gates: FeatureGates) -> Self:
+        del gates
+        return self if self.resources else structs.replace(self, resources=CPU_AND_MEMORY)
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        del gates
+        return resource_faults(self.resources, path)
+
+
+class AllocationScore:
+    """Scores a node by the weighted mean of what its resources rate."""
+
+    Args: type[AllocationArgs]
+    rate: Score
+    depends = Depends.ROW
+
+    def __init__(self, args: AllocationArgs | None = None) -> None:
+        self._resources = (args or self.Args()).resources
+
+    def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
+        return weighted_mean(self.rate, self._resources, pod, nodes)
+
+    def sign(self, pod: PodInfo) -> Signature:
+        return scored_signature(pod, [resource.name for resource in self._resources])
 
 
 def allocation(pod: PodInfo, resource: str, nodes: NodeView) -> tuple[IntArray, IntArray]:

@@ -10,11 +10,9 @@ the keys before it and is overridden by those after it, and an anchor may be red
 
 from __future__ import annotations
 
-import gc
 import json
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from sys import intern
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -36,6 +34,7 @@ from yaml.parser import Parser
 from yaml.reader import Reader, ReaderError
 from yaml.scanner import Scanner
 
+from moorage.api.collector import collector_paused
 from moorage.api.yaml_scalars import ScalarError, key_text, resolve_plain, resolve_tagged, to_json
 from moorage.errors import InputError
 
@@ -103,7 +102,7 @@ def read_tree(
 def _build_document(tree: _Tree, events: Iterator[Event]) -> bool:
     """Feed one document's events to the tree; return False where there was none."""
     handlers = tree.handlers()
-    with _collector_paused():
+    with collector_paused():
         for event in events:
             handle = handlers.get(type(event))
             if handle is not None:
@@ -115,19 +114,6 @@ def _build_document(tree: _Tree, events: Iterator[Event]) -> bool:
                 tree.finish()
                 return True
     return False
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Keep the cycle collector from walking a growing tree that has no cycles; it would take a third of the time."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _events(data: bytes, where: str, parser: Callable[[bytes], EventSource]) -> Iterator[Event]:

@@ -7,15 +7,14 @@ says why.
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace as with_fields
 from typing import Any, BinaryIO, Final
 
 import msgspec
 from msgspec.structs import replace
 
+from moorage.api.collector import collector_paused
 from moorage.api.core import Namespace
 from moorage.api.decode import decode
 from moorage.api.defaults import (
@@ -77,24 +76,11 @@ def read(
 def read_sources(sources: Iterable[Source], *, validated: bool = True) -> ClusterInput:
     """Return the cluster that several files' contents describe together; see ``read``."""
     reader = _Reader(validated)
-    with _collector_paused():
+    with collector_paused():
         for source in sources:
             for found in find_objects(source):
                 reader.take(found)
     return reader.finish()
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Keep the cycle collector from walking objects that grow in number and have no cycles."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 class _Reader:

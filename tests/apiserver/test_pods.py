@@ -173,7 +173,7 @@ def test_two_budgets_are_too_many(store, pods):
 
 def test_delete_options_are_read(store):
     sent = {"gracePeriodSeconds": 0, "preconditions": {"uid": "u", "resourceVersion": "5"}}
-    assert options_of(sent) == (0, "u", "5")
-    assert options_of(None) == (None, "", "")
+    assert options_of(sent) == (0, "u", "5", "")
+    assert options_of(None) == (None, "", "", "")
     with pytest.raises(ApiError, match="whole number"):
         options_of({"gracePeriodSeconds": "soon"})

@@ -8,6 +8,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from moorage.apiserver.kinds import find_kind
+from moorage.apiserver.pods import options_of
 from moorage.apiserver.selecting import ALL, Selection, selection
 from moorage.apiserver.statuses import ApiError
 from moorage.apiserver.store import DeleteOptions, Store
@@ -472,3 +473,29 @@ def test_list_then_watch_equals_list(steps, start, label):
         if not tokens:
             break
     assert paged == store.page(CONFIG, chosen).records
+
+
+@pytest.mark.parametrize(
+    ("asked", "finalizers"),
+    [({}, None), ({"propagationPolicy": "Background"}, None), ({"propagationPolicy": "Foreground"}, ["foregroundDeletion"]),
+     ({"propagationPolicy": "Orphan"}, ["orphan"]), ({"orphanDependents": True}, ["orphan"])],
+)  # fmt: skip
+def test_a_deletion_waits_for_the_garbage_collector_where_it_is_told_to(store, asked, finalizers):
+    kind = find_kind("configmaps")
+    store.create(kind, "default", {"metadata": {"name": "c"}})
+    store.delete(kind, "default", "c", options_of(asked))
+    left = store.find(kind, "default", "c")
+    assert (left and left.document()["metadata"]["finalizers"]) == finalizers
+
+
+def test_a_later_deletion_may_stop_waiting(store):
+    kind = find_kind("configmaps")
+    store.create(kind, "default", {"metadata": {"name": "c"}})
+    store.delete(kind, "default", "c", options_of({"propagationPolicy": "Foreground"}))
+    store.delete(kind, "default", "c", options_of({"propagationPolicy": "Background"}))
+    assert store.find(kind, "default", "c") is None
+
+
+def test_an_unknown_propagation_is_refused():
+    with pytest.raises(ApiError, match='supported values: "Foreground", "Background", "Orphan", "nil"'):
+        options_of({"propagationPolicy": "Sideways"})

@@ -188,6 +188,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         status_on_create={"loadBalancer": {}},
     ),
     Kind("", "ServiceAccount", "serviceaccounts", ("sa",)),
+    Kind(_APPS, "ControllerRevision", "controllerrevisions"),
     Kind(
         _APPS,
         "DaemonSet",

@@ -18,7 +18,7 @@ from moorage.apiserver.kinds import Kind, find_kind
 from moorage.apiserver.preparing import read
 from moorage.apiserver.records import Document, Record
 from moorage.apiserver.selecting import Selection
-from moorage.apiserver.statuses import ApiError, Cause, bad_request, conflict, internal, too_many, unknown
+from moorage.apiserver.statuses import ApiError, Cause, bad_request, conflict, internal, invalid, too_many, unknown
 from moorage.apiserver.store import Deleted, DeleteOptions, Store, timestamp
 from moorage.errors import Fault
 
@@ -133,7 +133,30 @@ def options_of(document: Any) -> DeleteOptions:
     if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
         raise bad_request("gracePeriodSeconds: expected a whole number of seconds")
     preconditions = _mapping(options.get("preconditions"))
-    return DeleteOptions(grace, str(preconditions.get("uid") or ""), str(preconditions.get("resourceVersion") or ""))
+    return DeleteOptions(
+        grace,
+        str(preconditions.get("uid") or ""),
+        str(preconditions.get("resourceVersion") or ""),
+        _propagation(options),
+    )
+
+
+def _propagation(options: Document) -> str:
+    """Return what is to become of what the object owns.
+
+    Raises  ApiError 422 for a policy that is none
+    """
+    policy = options.get("propagationPolicy")
+    if policy is None:
+        return "Orphan" if options.get("orphanDependents") is True else ""
+    if policy not in _POLICIES:
+        supported = ", ".join(f'"{one}"' for one in (*_POLICIES, "nil"))
+        fault = Fault("Unsupported value", "propagationPolicy", f"supported values: {supported}", policy)
+        raise invalid("DeleteOptions", "", "", [fault])
+    return str(policy)
+
+
+_POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 
 def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_run: bool = False) -> Deleted:

@@ -189,6 +189,8 @@ def _delete_options(request: Request) -> Any:
     options = read_body(request.body, request.media_type, OBJECT_TYPES) if request.body else {}
     if "gracePeriodSeconds" in request.query:
         options = {**(options or {}), "gracePeriodSeconds": request.number("gracePeriodSeconds")}
+    if "propagationPolicy" in request.query:
+        options = {**(options or {}), "propagationPolicy": request.query["propagationPolicy"]}
     return options
 
 

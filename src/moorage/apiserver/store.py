@@ -62,9 +62,12 @@ class Page(NamedTuple):
 
 
 class DeleteOptions(NamedTuple):
+    """``propagation`` says what becomes of what the object owns: Background, Foreground or Orphan; empty for what is usual."""
+
     grace_s: int | None = None
     uid: str = ""
     version: str = ""
+    propagation: str = ""
 
 
 NO_OPTIONS: Final = DeleteOptions()
@@ -337,6 +340,7 @@ class Store:
         if kind is _NAMESPACE and name in _IMMORTAL:
             raise forbidden("namespaces", "", name, "this namespace may not be deleted")
         grace = self._grace(kind, document, options)
+        _settle_dependents(metadata, options.propagation)
         pending = bool(grace or metadata.get("finalizers") or (kind is _NAMESPACE and self._inhabitants[name]))
         if dry_run:
             return Deleted(record, not pending)
@@ -383,7 +387,7 @@ class Store:
         metadata = document["metadata"]
         already = bool(metadata.get("deletionTimestamp"))
         if already and metadata.get("deletionGracePeriodSeconds", 0) == grace:
-            return record
+            return record if document == record.document() else self.put(kind, record, document)
         metadata["deletionTimestamp"] = timestamp(self.clock() + grace)
         metadata["deletionGracePeriodSeconds"] = grace
         if not already and metadata.get("generation"):
@@ -444,6 +448,22 @@ class Store:
         return self.update(
             kind, namespace, name, document if edited is None else edited, subresource=subresource, dry_run=dry_run
         )
+
+
+#: How an object waits for the garbage collector, which removes these: for its dependents to be gone, or to be let go.
+_WAITS: Final = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+
+
+def _settle_dependents(metadata: Document, propagation: str) -> None:
+    """Have an object that is deleted wait for the garbage collector, or not, where the caller said how it is to go."""
+    if not propagation:
+        return
+    held = metadata.get("finalizers") or []
+    wait = _WAITS.get(propagation)
+    kept = [one for one in held if one not in _WAITS.values()]
+    metadata["finalizers"] = [*kept, wait] if wait else kept
+    if not metadata["finalizers"]:
+        del metadata["finalizers"]
 
 
 def _kind_of_namespaces() -> Kind:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from moorage.apiserver.statuses import ApiError, unauthorized
+from moorage.apiserver.users import User
 
 __all__ = ["OPEN_PATHS", "Guard", "User", "is_loopback"]
 
@@ -18,12 +19,6 @@ __all__ = ["OPEN_PATHS", "Guard", "User", "is_loopback"]
 OPEN_PATHS: Final = frozenset(["/healthz", "/livez", "/readyz", "/version"])
 _LOCAL: Final = ("127.0.0.1", "[::1]", "localhost")
 _MAX_TOKEN: Final = 4096
-
-
-class User(NamedTuple):
-    name: str
-    groups: tuple[str, ...] = ()
-    uid: str = ""
 
 
 def is_loopback(address: str) -> bool:

@@ -21,7 +21,7 @@ from moorage.apiserver.requests import Request, Response, serve
 from moorage.apiserver.reviews import may
 from moorage.apiserver.statuses import ApiError, bad_request, forbidden, internal, not_found_path, quoted, too_large, too_many
 from moorage.apiserver.store import Store
-from moorage.apiserver.targets import Target, find_target
+from moorage.apiserver.targets import ReviewTarget, Target, find_target
 from moorage.apiserver.watching import Stream, is_watch, open_stream
 
 __all__ = ["make_app"]
@@ -34,6 +34,8 @@ MAX_LINE: Final = 16 << 10
 MAX_PARAMETERS: Final = 1000
 #: How long a client may take to send a body or to read what it watches, in seconds.
 PATIENCE_S: Final = 10.0
+
+_READING: Final = frozenset(["GET", "HEAD"])
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -88,7 +90,18 @@ class _Server:
             if self.watches >= MAX_WATCHES:
                 raise too_many("too many watches, please try again later", 1)
             return await self._stream(request, open_stream(self.store, asked, target))
-        return _response(serve(self.store, self.guard, asked, target))
+        if request.method in _READING:
+            return _response(serve(self.store, self.guard, asked, target))
+        return _response(await self._change(asked, target))
+
+    async def _change(self, asked: Request, target: Target | ReviewTarget) -> Response:
+        """Answer a request that may change something, once the change is kept."""
+        if self.store.keeper is not None:
+            await self.store.keeper.check()
+        try:
+            return serve(self.store, self.guard, asked, target)
+        finally:
+            await self.store.settle()
 
     def _fixed(self, request: web.Request) -> web.Response | None:
         """Answer what does not depend on the objects."""

@@ -37,6 +37,14 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         fields = {path: text_at(document, path) or absent for path, absent in kind.fields}
         return cls(namespace, name, version, metadata.get("labels") or {}, fields, msgspec.json.encode(document))
 
+    @classmethod
+    def read(cls, kind: Kind, body: bytes, version: int) -> Record:
+        """Return the record whose bytes were kept."""
+        document = msgspec.json.decode(body)
+        metadata = document["metadata"]
+        fields = {path: text_at(document, path) or absent for path, absent in kind.fields}
+        return cls(metadata.get("namespace") or "", metadata["name"], version, metadata.get("labels") or {}, fields, body)
+
     @property
     def key(self) -> str:
         return key_of(self.namespace, self.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -42,12 +43,16 @@ async def serving(
         max_field_size=MAX_LINE,
     )
     await runner.setup()
+    keeping = asyncio.create_task(store.keeper.keep_up()) if store.keeper is not None else None
     try:
         site = web.TCPSite(runner, host, port, ssl_context=tls)
         await site.start()
         yield int(runner.addresses[0][1])
     finally:
         await runner.cleanup()
+        if keeping is not None:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
 
 
 def write_kubeconfig(path: Path, port: int, token: str, authority: bytes = b"", name: str = "moorage") -> None:

@@ -16,8 +16,8 @@ import random
 import uuid
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, Protocol
 
 from moorage.api.meta import Value
 from moorage.apiserver import history, paging
@@ -42,7 +42,7 @@ from moorage.apiserver.statuses import (
 )
 from moorage.errors import Fault
 
-__all__ = ["DeleteOptions", "Deleted", "Page", "Store", "timestamp"]
+__all__ = ["DeleteOptions", "Deleted", "Keeper", "Page", "Store", "timestamp"]
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_BASE: Final = 58
@@ -80,13 +80,23 @@ class Deleted(NamedTuple):
     gone: bool
 
 
+class Keeper(Protocol):
+    """What keeps changes beyond the process; see ``moorage.apiserver.journal``."""
+
+    def append(self, kind: Kind, change: Change) -> None: ...
+    async def settle(self) -> None: ...
+    async def check(self) -> None: ...
+    async def keep_up(self) -> None: ...
+    def close(self) -> None: ...
+
+
 class _Shelf:
     """The objects of one kind, and their keys in order."""
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, floor: int = 0) -> None:
         self.records: dict[str, Record] = {}
         self.keys: list[str] = []
-        self.history = History(0, capacity)
+        self.history = History(floor, capacity)
 
 
 def timestamp(epoch_s: float) -> str:
@@ -105,10 +115,59 @@ class Store:
         self.clock = clock
         self._draw = draw
         self._signing_key = signing_key
+        self._capacity = capacity
         self._shelves = {kind: _Shelf(capacity) for kind in KINDS}
         self._inhabitants: Counter[str] = Counter()
+        self._followers: list[Callable[[Kind, Change], None]] = []
+        self.keeper: Keeper | None = None
+        self._found()
+
+    def _found(self) -> None:
+        """Make the namespaces that every cluster has, where they are not there."""
         for name in _FOREVER:
-            self.create(_NAMESPACE, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+            if self.find(_NAMESPACE, "", name) is None:
+                self.create(_NAMESPACE, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+    def follow(self, follower: Callable[[Kind, Change], None]) -> None:
+        """Call this after every change, in order. It may change the store in turn."""
+        self._followers.append(follower)
+
+    # -- keeping ----------------------------------------------------------------------------------------------------
+
+    def restore(self, objects: Iterable[tuple[Kind, Record]], version: int) -> None:
+        """Replace everything by objects from elsewhere. History begins at ``version``; older watches and lists get 410."""
+        self._shelves = {kind: _Shelf(self._capacity, version) for kind in KINDS}
+        self._inhabitants.clear()
+        for kind, record in objects:
+            self._shelves[kind].records[record.key] = record
+            if kind.namespaced:
+                self._inhabitants[record.namespace] += 1
+        for shelf in self._shelves.values():
+            shelf.keys = sorted(shelf.records)
+        self.version = version
+
+    def keep_in(self, keeper: Keeper) -> None:
+        """Hand every further change to a keeper, and what is there now if this store was not restored from it."""
+        self.keeper = keeper
+        self.follow(keeper.append)
+        for kind, shelf in self._shelves.items():
+            for record in shelf.records.values():
+                if record.version > shelf.history.floor:
+                    keeper.append(kind, Change(record.version, None, record))
+        self._found()
+
+    async def settle(self) -> None:
+        """Wait until all changes so far are kept.
+
+        Raises  ApiError 507 where they cannot be
+        """
+        if self.keeper is not None:
+            await self.keeper.settle()
+
+    def close(self) -> None:
+        """Keep what is pending, and let go of the file."""
+        if self.keeper is not None:
+            self.keeper.close()
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
@@ -403,9 +462,10 @@ class Store:
         self.version += 1
         del shelf.records[record.key]
         del shelf.keys[bisect_left(shelf.keys, record.key)]
-        shelf.history.add(Change(self.version, record, gone, gone=True))
         if kind.namespaced:
             self._inhabitants[record.namespace] -= 1
+        self._tell(kind, Change(self.version, record, gone, gone=True))
+        if kind.namespaced:
             self._close(record.namespace)
         return Deleted(gone, True)
 
@@ -435,8 +495,13 @@ class Store:
             if kind.namespaced:
                 self._inhabitants[after.namespace] += 1
         shelf.records[after.key] = after
-        shelf.history.add(Change(after.version, before, after))
+        self._tell(kind, Change(after.version, before, after))
         return after
+
+    def _tell(self, kind: Kind, change: Change) -> None:
+        self._shelves[kind].history.add(change)
+        for follower in self._followers:
+            follower(kind, change)
 
     def change(
         self, kind: Kind, namespace: str, name: str, edit: Callable[[Document], Document | None], *,

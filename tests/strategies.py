@@ -24,7 +24,13 @@ node = st.builds(
 )  # fmt: skip
 
 selector = st.sampled_from([{"matchLabels": {"app": "x"}}, {"matchLabels": {"app": "y"}}])
-term = st.builds(lambda key, sel: {"topologyKey": key, "labelSelector": sel}, st.sampled_from([ZONE, HOST]), selector)
+where = st.sampled_from([{}, {}, {}, {"namespaceSelector": {"matchLabels": {"team": "x"}}}])
+term = st.builds(
+    lambda key, sel, spaces: {"topologyKey": key, "labelSelector": sel, **spaces},
+    st.sampled_from([ZONE, HOST]),
+    selector,
+    where,
+)
 affinity = st.fixed_dictionaries(
     {},
     optional={

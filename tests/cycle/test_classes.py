@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.api.core import Service
+from moorage.api.core import Namespace, Service
 from moorage.cycle.cycle import Cycle
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, points_of
@@ -50,6 +50,7 @@ step = st.one_of(
     st.tuples(st.just("node"), node),
     st.tuples(st.just("drop"), st.integers(0, 7)),
     st.tuples(st.just("service"), st.sampled_from(["x", "y"])),
+    st.tuples(st.just("namespace"), st.sampled_from(["x", "y"])),
 )
 
 
@@ -93,6 +94,10 @@ class History:
         """Pods of the app are spread by default from now on."""
         whole = {"metadata": {"name": app, "namespace": "default"}, "spec": {"selector": {"app": app}}}
         self.cluster.set_object(msgspec.convert(whole, Service))
+
+    def namespace(self, team):
+        """The pods' namespace gets other labels, which terms may select by."""
+        self.cluster.set_namespace(msgspec.convert({"metadata": {"name": "default", "labels": {"team": team}}}, Namespace))
 
     def pod(self, kind):
         spec, app = self.templates[kind]
@@ -141,6 +146,55 @@ def test_a_known_class_is_not_judged_again():
         pod = a_pod(f"p{at}")
         cluster.assume(pod, cycle.decide(profile, pod, cluster.snapshot).node)
     assert asked == [50, 1, 1, 1]
+
+
+class Sums:
+    """Counts how often it is asked about single nodes."""
+
+    name = "Sums"
+    depends = Depends.ROW
+    sums_only = True
+
+    def __init__(self):
+        self.asked = 0
+
+    def filter(self, pod, nodes):
+        yield from ()
+
+    def filter_node(self, pod, node):
+        self.asked += 1
+
+    def sign(self, pod):
+        return {}
+
+
+@pytest.mark.parametrize(("sums_only", "asked"), [(True, 3), (False, 11)])
+def test_nodes_that_are_filled_alike_are_judged_once(sums_only, asked):
+    plugin = Sums()
+    plugin.sums_only = sums_only
+    profile = make_profile("s", {"Sums": plugin}, {"filter": ["Sums"]}, {})
+    cluster = a_cluster([a_node(f"n{at}") for at in range(4)])
+    cycle = Cycle()
+    for at in range(12):  # the first is judged over columns; each that follows finds one node changed
+        cluster.assume(a_pod(f"p{at}"), f"n{at % 4}")
+        cycle.decide(profile, a_pod("asks"), cluster.snapshot)
+    assert plugin.asked == asked
+
+
+def test_nodes_that_offer_different_things_are_not_taken_for_alike():
+    profile = default_profile()
+    cluster = a_cluster(
+        [a_node(name, allocatable={"cpu": cpu, "memory": "8Gi", "pods": 9}) for name, cpu in [("small", 1), ("large", 3)]]
+    )
+    cycle, spec = Cycle(), {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    where = []
+    for at in range(5):
+        pod = a_pod(f"p{at}", **spec)
+        node = cycle.decide(profile, pod, cluster.snapshot).node
+        where.append(node)
+        if node is not None:
+            cluster.assume(pod, node)
+    assert sorted(where, key=str) == [None, "large", "large", "large", "small"]
 
 
 @pytest.mark.parametrize("answer", [None, {"x": {}}])

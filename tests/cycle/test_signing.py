@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from moorage.api.core import Service
 from moorage.api.devices import DeviceClass
 from moorage.cycle.signing import Signer, signs_by
 from moorage.framework.profile import Step
@@ -98,3 +99,44 @@ def test_shapes_leave_out_the_name_and_nothing_that_rules_read():
     }
     assert same
     assert len(others) == 7
+
+
+class Neighbours(Colors):
+    """Looks at other pods, and says that it has nothing to say while no service exists."""
+
+    name = "Neighbours"
+
+    def __init__(self):
+        super().__init__()
+        self.looked = 0
+
+    def pre_filter(self, pod, snapshot): ...
+
+    def pre_score(self, pod, snapshot, feasible): ...
+
+    def idle(self, pod, snapshot):
+        self.looked += 1
+        return not snapshot.objects(Service)
+
+    def idle_until(self, snapshot):
+        return [snapshot.changes_of(Service)]
+
+
+def test_an_idle_plugin_is_not_asked_until_something_changes_that_it_named():
+    cluster, plugin = a_cluster([a_node()]), Neighbours()
+    one = Signer([Step(plugin.name, plugin, plugin.sign)], frozenset([plugin.name]))
+    idle = [one.sign(a_pod(name), cluster.snapshot) for name in "ab"]
+    cluster.set_object(msgspec.convert({"metadata": {"name": "web"}}, Service))
+    busy = [one.sign(a_pod(name), cluster.snapshot) for name in "cd"]
+    assert [signed.asked for signed in (*idle, *busy)] == [set(), set(), {"Neighbours"}, {"Neighbours"}]
+    assert plugin.looked == 2
+    assert len({signed.key for signed in (*idle, *busy)}) == 2
+
+
+def test_who_overrides_what_idle_speaks_for_is_asked():
+    class Busier(Neighbours):
+        def pre_score(self, pod, snapshot, feasible):
+            return 1
+
+    one = Signer([Step("Busier", Busier(), Busier().sign)], frozenset(["Busier"]))
+    assert one.sign(a_pod(), SNAPSHOT).asked == {"Busier"}

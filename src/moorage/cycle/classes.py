@@ -38,6 +38,8 @@ __all__ = ["ClassCache", "Quick"]
 FEW = 8
 #: Rows kept in all classes together, at some 70 bytes each.
 _ROWS_KEPT = 4_000_000
+#: Rooms whose verdict a class keeps.
+_ROOMS_KEPT = 4096
 _POINTS = ("preFilter", "filter", "preScore", "score")
 
 
@@ -122,6 +124,9 @@ class _PodClass:
         self._scores = KeptScores(profile, asked, self._states, pod, view, self.allowed)
         self._count = int(np.count_nonzero(self.allowed))
         self._rows: npt.NDArray[np.intp] | None = None
+        #: What the rules that look at sums only make of a row, by its room; None where some look at more.
+        by_room = self._scores.by_room and all(getattr(s.plugin, "sums_only", False) for s in self._row_filters)
+        self._rooms: dict[tuple[int, ...], tuple[int, ...] | None] | None = {} if by_room else None
         self._skips = frozenset(self._skipped)
         self._asked_pre_filters = tuple(s for s in profile.at("preFilter") if s.name in asked)
         self._asked_filters = tuple(s for s in profile.at("filter") if s.name in asked)
@@ -168,9 +173,27 @@ class _PodClass:
         return True
 
     def _judge_row(self, row: int, pod: PodInfo, snapshot: Snapshot) -> None:
-        allowed = bool(self._nodes_allow[row])
+        if not self._nodes_allow[row]:
+            return
+        if self._rooms is None:
+            scores = self._asked_about(row, pod, snapshot)
+        else:
+            room = snapshot.table.room(row)
+            try:
+                scores = self._rooms[room]
+            except KeyError:
+                if len(self._rooms) >= _ROOMS_KEPT:
+                    self._rooms.clear()
+                scores = self._rooms[room] = self._asked_about(row, pod, snapshot)
+        allowed = scores is not None
+        self._count += allowed - int(self.allowed[row])
+        self.allowed[row] = allowed
+        self._scores.set_row(row, scores, snapshot, pod)
+
+    def _asked_about(self, row: int, pod: PodInfo, snapshot: Snapshot) -> tuple[int, ...] | None:
+        """Ask the rules that look at pods about one row; None if it is refused, else raw scores."""
         node = snapshot.nodes.one(row)
-        for step, single in zip(self._row_filters, self._one_row, strict=True) if allowed else ():
+        for step, single in zip(self._row_filters, self._one_row, strict=True):
             state = self._states.get(step.name, pod)
             if single is not None:
                 refused = ask(single, "filter", state, node) is not None
@@ -178,11 +201,8 @@ class _PodClass:
                 mask = refused_rows(step, state, snapshot.nodes.at(row))
                 refused = mask is not None and bool(mask[0])
             if refused:
-                allowed = False
-                break
-        self._count += allowed - int(self.allowed[row])
-        self.allowed[row] = allowed
-        self._scores.rescore_row(row, node, snapshot, pod, allowed=allowed)
+                return None
+        return self._scores.raw_of_row(row, node, snapshot, pod)
 
     def _judge_rows(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> None:
         view = NodeView(snapshot, rows)

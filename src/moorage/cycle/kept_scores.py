@@ -59,7 +59,10 @@ class KeptScores:
         self._raw = {s.name: scored(s, self._state(s, pod), view).astype(np.int64, copy=False) for s in steps}
         for step in self._on_pods:  # these are written to; what the plugin returned may be its own
             self._raw[step.name] = self._raw[step.name].copy()
-        self._one_row = [(s, other_form(s, "score", "score_node"), self._weight(s), self._raw[s.name]) for s in self._on_pods]
+        self._one_row = [(s, other_form(s, "score", "score_node")) for s in self._on_pods]
+        self._weighed = [(self._weight(s), self._raw[s.name]) for s in self._on_pods]
+        #: True when equal rooms (see ``NodeTable.room``) have equal raw scores, as far as those hang on pods.
+        self.by_room = not self._must_sum_up and all(getattr(s.plugin, "sums_only", False) for s in self._on_pods)
         self._sum_up(pod)
 
     def is_sound(self) -> bool:
@@ -112,13 +115,10 @@ class KeptScores:
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def rescore_row(self, row: int, node: NodeInfo, snapshot: Snapshot, pod: PodInfo, *, allowed: bool) -> None:
-        """Work out one row again. What hangs on nodes alone stands."""
-        if self._must_sum_up:
-            self.rescore(snapshot.nodes.at(row), pod)
-            return
-        total = int(self._total[row])
-        for step, single, weight, raw in self._one_row:
+    def raw_of_row(self, row: int, node: NodeInfo, snapshot: Snapshot, pod: PodInfo) -> tuple[int, ...]:
+        """Ask about one row again; returns the raw scores that hang on pods, for ``set_row``."""
+        scores: list[int] = []
+        for step, single in () if self._must_sum_up else self._one_row:
             state = self._state(step, pod)
             if single is None:
                 score = int(scored(step, state, snapshot.nodes.at(row))[0])
@@ -126,10 +126,23 @@ class KeptScores:
                 score = int(ask(single, "score", state, node))
             if not 0 <= score <= MAX_SCORE:
                 self._broken = True
-            total += (score - int(raw[row])) * weight
+            scores.append(score)
+        return tuple(scores)
+
+    def set_row(self, row: int, scores: tuple[int, ...] | None, snapshot: Snapshot, pod: PodInfo) -> None:
+        """Sum up one row anew. None: it is refused. What hangs on nodes alone stands."""
+        place = self._ring.place_of[row]
+        if scores is None:
+            self._in_ring[place] = REFUSED
+            return
+        if self._must_sum_up:
+            self.rescore(snapshot.nodes.at(row), pod)
+            return
+        total: int = self._total.item(row)
+        for (weight, raw), score in zip(self._weighed, scores, strict=True):
+            total += (score - raw.item(row)) * weight
             raw[row] = score
-        self._total[row] = total
-        self._in_ring[self._ring.place_of[row]] = total if allowed else REFUSED
+        self._total[row] = self._in_ring[place] = total
 
     def rescore(self, view: NodeView, pod: PodInfo) -> None:
         """Work out some rows again."""

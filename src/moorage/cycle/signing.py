@@ -3,17 +3,21 @@
 Asking a dozen rules to sign costs more than deciding. What most of them sign follows from the pod's shape, so it is worked out
 once for each shape and remembered; a rule whose signature also hangs on objects (device classes, say) names their kinds, and
 what is remembered goes when one of those changes. A rule that names nothing signs every pod itself.
+
+Rules that look at other pods have to be asked about each pod of a class, unless they are idle: they may know that they have
+nothing to say about pods of a shape until something changes that they can name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from typing import NamedTuple
 
 from moorage.api.meta import Value
 from moorage.errors import PluginError
-from moorage.framework.points import AnyPlugin
-from moorage.framework.profile import Step
+from moorage.framework.points import AnyPlugin, Log
+from moorage.framework.profile import Step, other_form
+from moorage.framework.running import ask
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
@@ -30,18 +34,35 @@ class Signed(NamedTuple):
     asked: frozenset[str]
 
 
+class _Shape(NamedTuple):
+    """The first pod of a shape, which lends later ones what was worked out for it; its class, and what that hangs on.
+
+    ``stands_while`` none of these logs has moved on from its position.
+    """
+
+    first: PodInfo
+    signed: Signed
+    stands_while: tuple[tuple[Log, int], ...]
+
+    def stands(self) -> bool:
+        for log, position in self.stands_while:  # noqa: SIM110 (a generator costs more than the comparing)
+            if log.position != position:
+                return False
+        return True
+
+
 class Signer:
     """Signs pods for the plugins of one profile. ``always_asked`` are those whose signatures do not count."""
 
-    def __init__(self, steps: Iterable[Step], always_asked: frozenset[str]) -> None:
+    def __init__(self, steps: Collection[Step], always_asked: frozenset[str]) -> None:
         signing = [step for step in steps if step.name not in always_asked]
         self._always_asked = always_asked
         self._by_shape = [step for step in signing if signs_by(step.plugin) is not None]
         self._each = [step for step in signing if signs_by(step.plugin) is None]
         self._kinds = sorted({kind for step in self._by_shape for kind in signs_by(step.plugin) or ()}, key=repr)
         self._positions: list[int] = []
-        #: By shape: the first pod that had it, which lends later ones what was worked out for it, and its class.
-        self._known: dict[bytes, tuple[PodInfo, Signed]] = {}
+        self._may_idle = [step for step in map(_idle_form, steps) if step is not None and step.name in always_asked]
+        self._known: dict[bytes, _Shape] = {}
         #: Signatures, which may be long, by a number that stands for them.
         self._numbers: dict[Hashable, int] = {}
         self._given = 0
@@ -57,16 +78,24 @@ class Signer:
                 self._known.clear()
                 self._positions = positions
         shape = pod.shape()
-        twin = self._known.get(shape)
-        if twin is None:
-            if len(self._known) >= _CAPACITY:
-                self._known.clear()
-            known = self._numbered(_signed(self._by_shape, pod, self._always_asked))
-            self._known[shape] = pod, known
-        else:
-            pod.share(twin[0])
-            known = twin[1]
-        return self._numbered(_signed(self._each, pod, known.asked, known.key)) if self._each else known
+        known = self._known.get(shape)
+        if known is not None:
+            pod.share(known.first)
+        if known is None or not known.stands():
+            known = self._known[shape] = self._first_look(pod, snapshot)
+        signed = known.signed
+        return self._numbered(_signed(self._each, pod, signed.asked, signed.key)) if self._each else signed
+
+    def _first_look(self, pod: PodInfo, snapshot: Snapshot) -> _Shape:
+        if len(self._known) >= _CAPACITY:
+            self._known.clear()
+        idle, logs = set(), []
+        for step in self._may_idle:
+            if ask(step, "idle", pod, snapshot):
+                idle.add(step.name)
+            logs += step.plugin.idle_until(snapshot)
+        signed = self._numbered(_signed(self._by_shape, pod, self._always_asked - idle))
+        return _Shape(pod, signed, tuple((log, log.position) for log in logs))
 
     def _numbered(self, signed: Signed) -> Signed:
         """Put a number in place of the key. Numbers are never used twice, so old ones may be forgotten."""
@@ -92,6 +121,11 @@ def _signed(steps: Iterable[Step], pod: PodInfo, asked: frozenset[str], before: 
         elif signature:
             merged.update(signature)
     return Signed((before, tuple(merged.items()), asked), asked)
+
+
+def _idle_form(step: Step) -> Step | None:
+    """Return a step for a plugin's ``idle``; None if it has none, or overrides just the methods that ``idle`` speaks for."""
+    return other_form(step, "pre_filter", "idle") and other_form(step, "pre_score", "idle")
 
 
 def signs_by(plugin: AnyPlugin) -> tuple[type[Value], ...] | None:

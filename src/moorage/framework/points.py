@@ -33,8 +33,9 @@ the state that holds then (a new one: the old must stay good). A plugin that has
 
 A plugin that judges columns may offer ``filter_node`` or ``score_node`` as well, with the same answers: they are asked where a
 single row has changed. One whose ``normalize`` looks at nothing but a row's own raw score and the highest of all may say so
-with ``scales_by_highest = True``. One whose Filter reads nothing of the pods on a node but their number and what they request
-in sum (``pod_count``, ``requested``) may say so with ``sums_only = True``: preemption then tries many nodes at once.
+with ``scales_by_highest = True``. One whose Filter and Score read nothing of a node but what it offers (``allocatable``,
+``allowed_pods``) and what its pods come to in sum (``pod_count``, ``requested`` …) may say so with ``sums_only = True``:
+preemption then tries many nodes at once, and nodes that are filled alike are judged once.
 
 Optional besides: ``wakes_on()`` yields the events after which a pod that the plugin turned down is worth another try
 (without it: any event); ``sign(pod)`` returns everything the plugin reads of a pod, so that pods with equal signatures
@@ -46,7 +47,9 @@ the same answers. The form for one node: what changed since the last pod is most
 where its answers hang on topology domains, ``closed_domains(state, nodes)`` yields label keys with a mask of which of their
 values are refused (shape (values,), id 0 for nodes without the label), and ``domain_scores(state, nodes)`` returns a key and
 the raw score of each value, or None if rows of one domain differ; ``normalize`` then sees each score once. A PreFilter that may
-answer ``Narrow`` can say so beforehand: ``narrows_to(pod)`` returns the names, or None.
+answer ``Narrow`` can say so beforehand: ``narrows_to(pod)`` returns the names, or None. One that looks at other pods, but
+mostly has nothing to say, can say that beforehand: while ``idle(pod, snapshot)`` is true, PreFilter and PreScore would answer
+``SKIP`` for every pod of this shape (see ``sign``) until one of the logs moves on that ``idle_until(snapshot)`` returns.
 """
 
 from __future__ import annotations
@@ -72,7 +75,7 @@ if TYPE_CHECKING:
     from moorage.framework.verdict_table import Verdicts
 
 __all__ = [
-    "POINTS", "AnyPlugin", "Attempt", "BindPlugin", "Depends", "FilterNodePlugin", "FilterPlugin", "NormalizeOverPlugin",
+    "POINTS", "AnyPlugin", "Attempt", "BindPlugin", "Depends", "FilterNodePlugin", "FilterPlugin", "Log", "NormalizeOverPlugin",
     "NormalizePlugin", "PermitPlugin", "Plugin", "PostBindPlugin", "PostFilterPlugin", "PostFilterResult",
     "PreBindPlugin", "PreEnqueuePlugin", "PreFilterPlugin", "PreScorePlugin", "QueueSortPlugin", "ReservePlugin",
     "ScoreNodePlugin", "ScorePlugin", "Signature", "SortableQueued", "WhatIf", "WhatIfPlugin", "WhatIfs", "points_of",
@@ -139,6 +142,13 @@ class FilterPlugin(Plugin, Protocol):
 @runtime_checkable
 class FilterNodePlugin(Plugin, Protocol):
     def filter_node(self, state: Any, node: NodeInfo) -> Hold | None: ...
+
+
+class Log(Protocol):
+    """Anything in the state that keeps count of its changes."""
+
+    @property
+    def position(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)

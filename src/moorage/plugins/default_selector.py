@@ -16,10 +16,12 @@ from moorage.api.workloads import ReplicaSet, StatefulSet
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["controller_of", "default_selector"]
+__all__ = ["OWNING_KINDS", "controller_of", "default_selector"]
 
 
 _EMPTY: Final = Selector()
+#: The kinds of objects that a pod's default selector may come from.
+OWNING_KINDS: Final = (Service, ReplicationController, ReplicaSet, StatefulSet)
 
 
 def default_selector(pod: PodInfo, snapshot: Snapshot) -> Selector:

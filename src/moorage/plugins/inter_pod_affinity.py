@@ -16,14 +16,14 @@ Source    kube-scheduler 1.36, plugins/interpodaffinity/*.go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from moorage.api.core import Node
+from moorage.api.core import Namespace, Node
 from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import Depends, Log, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.affinity_counting import Neighbours, ResolvedTerm, count_neighbours, matches_all, resolved
@@ -124,6 +124,16 @@ class InterPodAffinity:
             "spec.affinity.podAffinity": (pod.required_affinity, pod.preferred_affinity, pod.affinity_fault),
             "spec.affinity.podAntiAffinity": (pod.required_anti_affinity, pod.preferred_anti_affinity),
         }
+
+    def idle(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """True for a pod without terms that no placed pod's term selects."""
+        if pod.has_affinity:
+            return False
+        labels = snapshot.namespace_labels(pod.namespace)
+        return not any(True for terms in snapshot.table.held_terms for _ in terms.selecting(pod, labels))
+
+    def idle_until(self, snapshot: Snapshot) -> Sequence[Log]:
+        return (*snapshot.table.held_terms, snapshot.changes_of(Namespace))
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(POD_CHANGED, when=self._pod_matters)

@@ -67,6 +67,7 @@ class NodeResourcesBalancedAllocation:
     name = "NodeResourcesBalancedAllocation"
     Args = NodeResourcesBalancedAllocationArgs
     depends = Depends.ROW
+    sums_only = True
     signs_by = ()
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:

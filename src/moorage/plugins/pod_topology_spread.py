@@ -28,10 +28,10 @@ from moorage.errors import Fault, PluginError
 from moorage.framework.args import PluginArgs
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Signature
+from moorage.framework.points import Depends, Log, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
-from moorage.plugins.default_selector import controller_of, default_selector
+from moorage.plugins.default_selector import OWNING_KINDS, controller_of, default_selector
 from moorage.plugins.spread_counting import Spread, count_spreads
 from moorage.plugins.spread_scoring import (
     HOSTNAME,
@@ -151,6 +151,15 @@ class PodTopologySpread:
             return []
         selector = default_selector(pod, snapshot)
         return [] if selector.is_empty else [constraint._replace(selector=selector) for constraint in wanted]
+
+    def idle(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """True for a pod that nothing spreads: no constraints of its own, nor default ones by its services and owners."""
+        if pod.spec.topology_spread_constraints:
+            return False
+        return not self._defaults or default_selector(pod, snapshot).is_empty
+
+    def idle_until(self, snapshot: Snapshot) -> Sequence[Log]:
+        return () if not self._defaults else [snapshot.changes_of(kind) for kind in OWNING_KINDS]
 
     # -- filter -------------------------------------------------------------------------------------------------------
 

@@ -226,12 +226,16 @@ class Cluster:
     def set_namespace(self, namespace: Namespace) -> Namespace | None:
         old = self.namespaces.get(namespace.metadata.name)
         self.namespaces[namespace.metadata.name] = namespace
-        self._selected.clear()
+        self._namespaces_changed(namespace.metadata.name)
         return old
 
     def remove_namespace(self, name: str) -> Namespace | None:
-        self._selected.clear()
+        self._namespaces_changed(name)
         return self.namespaces.pop(name, None)
+
+    def _namespaces_changed(self, name: str) -> None:
+        self._selected.clear()
+        self.changes_of(Namespace).note(name)
 
     def namespaces_selected(self, selector: Selector) -> frozenset[str]:
         """Return the names of the namespaces that the selector takes; remembered until a namespace changes."""

@@ -87,7 +87,8 @@ class _LabelClass:
 class PodCounts:
     """How many pods a matcher selects, kept current for every matcher that was asked about.
 
-    A pod is to be taken off before the labels of its row change, and put on again after.
+    A pod is to be taken off before the labels of its row change, and put on again after. ``position`` grows whenever a term
+    is held for the first time, or by nobody any more.
     """
 
     def __init__(self, space: RowSpace, labels: LabelColumns, capacity: int = 4096) -> None:
@@ -241,7 +242,8 @@ class _Holders:
 class HeldTerms:
     """How many pods hold a term, in each domain of its topology, for one kind of term (required anti-affinity, …).
 
-    A pod is to be taken off before the labels of its row change, and put on again after.
+    A pod is to be taken off before the labels of its row change, and put on again after. ``position`` grows whenever a term
+    is held for the first time, or by nobody any more.
     """
 
     def __init__(self, labels: LabelColumns) -> None:
@@ -250,6 +252,7 @@ class HeldTerms:
         self._filed = SelectorIndex[HeldTerm]()
         self._keeping = False
         self._emptied: list[HeldTerm] = []
+        self.position = 0
 
     def __len__(self) -> int:
         """The number of distinct terms that placed pods hold."""
@@ -279,6 +282,7 @@ class HeldTerms:
         holders = self._held.get(held)
         if holders is None:
             holders = self._held[held] = _Holders()
+            self.position += 1
             self._filed.add(held, *_namespaces_and_selector(held.term))
         self._shift(holders, row, held, 1)
 
@@ -303,6 +307,7 @@ class HeldTerms:
             holders = self._held.get(held)
             if holders is not None and not holders.total:
                 del self._held[held]
+                self.position += 1
                 self._filed.remove(held, *_namespaces_and_selector(held.term))
 
     def _shift(self, holders: _Holders, row: int, held: HeldTerm, by: int) -> None:

@@ -14,13 +14,11 @@ class Journal:
     def __init__(self) -> None:
         self._keys: list[str] = []
         self._dropped = 0
-
-    @property
-    def position(self) -> int:
-        return self._dropped + len(self._keys)
+        self.position = 0
 
     def note(self, key: str) -> None:
         self._keys.append(key)
+        self.position += 1
         if len(self._keys) >= 2 * self.keep:
             del self._keys[: self.keep]
             self._dropped += self.keep

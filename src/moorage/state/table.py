@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from moorage.api.core import Node, Taint
+from moorage.api.meta import Quantity
 from moorage.state.columns import Column, RowSpace
 from moorage.state.counts import HeldTerm, HeldTerms, PodCounts
 from moorage.state.labels import Ids, InternedColumn, LabelColumns
@@ -24,6 +25,9 @@ from moorage.state.ring import Ring
 from moorage.state.volume_use import VolumeUse
 
 __all__ = ["ChangeLog", "ImageHolders", "NodeTable"]
+
+#: Different offers of nodes that have a number; more than kinds of machines in any cluster.
+_OFFERS_REMEMBERED = 4096
 
 
 class ChangeLog:
@@ -112,28 +116,46 @@ class NodeTable:
         self._ring_version = -1
         self._allocatable: dict[str, Column] = {}
         self._requested: dict[str, Column] = {}
+        #: for each row a number for what its node offers: equal offers have equal numbers
+        self._offer = space.column()
+        self._offers: dict[tuple[tuple[str, Quantity], ...], int] = {}
+        self._offered = 0
+        self._sums = [self._offer, self.pod_count, self.nonzero_cpu, self.nonzero_memory]
 
     def __len__(self) -> int:
         return self.space.rows
 
     def allocatable(self, resource: str) -> Column:
         """What nodes offer of a resource: cpu in millicores, memory and storage in bytes, others in counts."""
-        return self._resource(self._allocatable, resource)
+        column = self._allocatable.get(resource)
+        if column is None:
+            column = self._allocatable[resource] = self.space.column()
+        return column
 
     def requested(self, resource: str) -> Column:
         """What the pods on each row request, in the same units."""
-        return self._resource(self._requested, resource)
+        column = self._requested.get(resource)
+        if column is None:
+            column = self._requested[resource] = self.space.column()
+            self._sums.append(column)
+        return column
+
+    def room(self, row: int) -> tuple[int, ...]:
+        """Return what rules that are ``sums_only`` can see of a row, as one value: what is offered and what is taken.
+
+        Good until a resource is asked for that no pod or rule has named before; then rooms have one entry more.
+        """
+        return tuple([column.data.item(row) for column in self._sums])
 
     @property
     def resources_requested(self) -> tuple[str, ...]:
         """Every resource that ``requested`` was ever asked for or a pod has requested; new ones come last."""
         return tuple(self._requested)
 
-    def _resource(self, columns: dict[str, Column], resource: str) -> Column:
-        column = columns.get(resource)
-        if column is None:
-            column = columns[resource] = self.space.column()
-        return column
+    @property
+    def held_terms(self) -> tuple[HeldTerms, HeldTerms, HeldTerms, HeldTerms]:
+        """The affinity terms of placed pods, of all four kinds."""
+        return self.required_affinity, self.required_anti_affinity, self.preferred_affinity, self.preferred_anti_affinity
 
     def ring(self) -> Ring:
         """Return the rows in the order of their names' hashes; good until a row comes or goes."""
@@ -214,6 +236,7 @@ class NodeTable:
 
     def _describe(self, row: int, node: Node) -> None:
         self.described.data[row] = self._arrived
+        self._offer.data[row] = self._number_of(tuple(sorted(node.status.allocatable.items())))
         for resource, quantity in node.status.allocatable.items():
             if resource == "pods":
                 self.allowed_pods.data[row] = amount(resource, quantity)
@@ -253,6 +276,16 @@ class NodeTable:
                     holders[new] = holders.pop(old)
         self.volume_use.move(old, new)
         self.pod_counts.move(old, new, iter(pods))
+
+    def _number_of(self, offer: tuple[tuple[str, Quantity], ...]) -> int:
+        """Return a number for what a node offers. None is given twice, so old ones may be forgotten."""
+        number = self._offers.get(offer)
+        if number is None:
+            if len(self._offers) >= _OFFERS_REMEMBERED:
+                self._offers.clear()
+            self._offered += 1
+            number = self._offers[offer] = self._offered
+        return number
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
@@ -363,9 +396,7 @@ class NodeTable:
         """Say that pods which go now will be back (True), or that they are (False)."""
         self.changes.muted = expected
         self.pod_counts.keep_empty(expected)
-        for terms in (
-            self.required_affinity, self.required_anti_affinity, self.preferred_affinity, self.preferred_anti_affinity,
-        ):  # fmt: skip
+        for terms in self.held_terms:
             terms.keep_empty(expected)
 
 

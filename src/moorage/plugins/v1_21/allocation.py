@@ -67,6 +67,7 @@ class AllocationScore:
     Args: type[AllocationArgs]
     rate: Score
     depends = Depends.ROW
+    sums_only = True
 
     def __init__(self, args: AllocationArgs | None = None) -> None:
         self._resources = (args or self.Args()).resources

@@ -49,6 +49,7 @@ class RequestedToCapacityRatio:
     name = "RequestedToCapacityRatio"
     Args = RequestedToCapacityRatioArgs
     depends = Depends.ROW
+    sums_only = True
 
     def __init__(self, args: RequestedToCapacityRatioArgs) -> None:
         self._weights = {resource.name: resource.weight for resource in args.resources}

@@ -11,11 +11,11 @@ Nothing is approximated. ``Cycle`` decides the same with and without this file, 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from moorage.cycle.attempt import Nominated, contenders, judge_with_nominated
 from moorage.cycle.by_domain import ByDomain, Scoring
@@ -43,8 +43,7 @@ _ROOMS_KEPT = 4096
 _POINTS = ("preFilter", "filter", "preScore", "score")
 
 
-@dataclass(frozen=True, slots=True)
-class Quick:
+class Quick(Struct, frozen=True):
     """A decision reached by class: the row, how many rows were feasible, and what PreFilter left for Reserve and the rest."""
 
     row: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from moorage.errors import PluginError
 from moorage.framework.points import PostFilterResult
@@ -17,8 +17,7 @@ __all__ = ["NO_NODES", "Decision"]
 NO_NODES = "no nodes available to schedule pods"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """The outcome for one pod.
 
     ``node``         where it goes; None if it goes nowhere now

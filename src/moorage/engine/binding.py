@@ -7,8 +7,9 @@ others did to the pod meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from moorage.cycle.decision import Decision
 from moorage.errors import PluginError
@@ -26,8 +27,7 @@ __all__ = [
 MAX_PERMIT_WAIT_S = 15 * 60.0
 
 
-@dataclass(slots=True)
-class Binding:
+class Binding(Struct, eq=False):
     """An assumed pod between its decision and its binding.
 
     ``waits``     Permit plugin → deadline in engine seconds; ``patience``: how many seconds that was from the start

@@ -6,8 +6,9 @@ Facts come in through ``Scheduler.observe``; each is true by the time it is told
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from moorage.api.meta import Value
 from moorage.framework.effects import Effect
@@ -16,22 +17,19 @@ from moorage.state.pod_info import PodInfo
 __all__ = ["Done", "Fact", "Gone", "Phase", "Seen", "Work"]
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """An object exists and looks like this: new or changed."""
 
     obj: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Gone:
+class Gone(Struct, frozen=True):
     """An object was deleted; this is how it looked last."""
 
     obj: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """A piece of work was finished, or failed with ``error``."""
 
     ticket: int
@@ -50,8 +48,7 @@ class Phase(Enum):
     NOMINATE = "Nominate"
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """Effects to be carried out in order, for one pod. ``node`` is where the pod is to go ("" clears a nomination).
 
     PRE_BIND, BIND and PREEMPT must be answered with ``Done``; an error in any effect fails the whole. NOMINATE needs no answer:

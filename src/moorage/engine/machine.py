@@ -7,8 +7,9 @@ be done to the world. The asyncio loop and the simulator drive this same object;
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from moorage.api.core import Namespace, Node, Pod
 from moorage.api.durations import format_duration

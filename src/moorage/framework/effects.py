@@ -6,8 +6,9 @@ A simulator performs them on its own cluster, a dry run lists them, a live sched
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from moorage.api.meta import Value
 from moorage.state.pod_info import PodInfo
@@ -15,16 +16,14 @@ from moorage.state.pod_info import PodInfo
 __all__ = ["BindPod", "Call", "Delete", "Effect", "Evict", "Until", "Write"]
 
 
-@dataclass(frozen=True, slots=True)
-class BindPod:
+class BindPod(Struct, frozen=True):
     """Bind the pod to the node."""
 
     pod: PodInfo
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class Evict:
+class Evict(Struct, frozen=True):
     """Preempt a victim: mark it with the condition ``DisruptionTarget``, then delete it with its own grace period."""
 
     victim: PodInfo
@@ -32,8 +31,7 @@ class Evict:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """Write an object as it should become. ``subresource`` is empty for the main one.
 
     ``base`` is the object as it was when this was decided. Where it is given, only what differs is to be written, on condition
@@ -45,15 +43,13 @@ class Write:
     base: Value | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Struct, frozen=True):
     """Delete an object that the plugin made, whatever finalizers of its own it still has."""
 
     obj: Value
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """I/O of the plugin's own: awaited on a live cluster, replaced by ``stand_in`` (no I/O, no waiting) in simulation.
 
     Raising in either fails the binding cycle: the pod is unreserved and tried again.
@@ -64,8 +60,7 @@ class Call:
     what: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Until:
+class Until(Struct, frozen=True):
     """Go on once ``is_met`` says yes; others bring that about, and it only reads the snapshot.
 
     It is asked at once and then each second, or whenever facts come in; if it raises, the binding cycle fails with that text,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from moorage.errors import PluginError
 from moorage.framework.profile import Profile, Step
@@ -30,8 +31,7 @@ __all__ = [
 MAX_SCORE = 100
 
 
-@dataclass(frozen=True, slots=True)
-class PreFiltered:
+class PreFiltered(Struct, frozen=True):
     """What PreFilter left behind: each plugin's state, who asked to be skipped, and the nodes it came down to.
 
     ``refused`` is set when a plugin turned the pod down; ``nodes`` is None when all nodes are to be looked at.

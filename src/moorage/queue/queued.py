@@ -8,8 +8,9 @@ Source  kube-scheduler, pkg/scheduler/framework/types.go, QueuedPodInfo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from msgspec import Struct
 
 from moorage.framework.verdicts import Hold
 from moorage.state.pod_info import PodInfo
@@ -29,8 +30,7 @@ class Place(Enum):
     IN_FLIGHT = "in-flight"
 
 
-@dataclass(slots=True, eq=False)
-class QueuedPod:
+class QueuedPod(Struct, eq=False):
     """What the queue yields, and takes back after a failed attempt.
 
     ``timestamp``           when it came, or came back from its last attempt; equal times are told apart by ``order``
@@ -91,8 +91,7 @@ class QueuedPod:
         return max(self.timestamp, self.flushed_at)
 
 
-@dataclass(frozen=True, slots=True)
-class Pending:
+class Pending(Struct, frozen=True):
     """A line of the list of pending pods.
 
     ``plugins``: who turned it down, sorted; ``reasons``: what the gating plugin said; ``until``: end of its backoff.

@@ -131,6 +131,7 @@ class _PodClass:
         self._asked_filters = tuple(s for s in profile.at("filter") if s.name in asked)
         self._asked_pre_scores = tuple(s for s in profile.at("preScore") if s.name in asked)
         self._asked_scores = tuple(s for s in profile.at("score") if s.name in asked)
+        self._asks_nobody = not (self._asked_filters or self._asked_pre_scores or self._asked_scores)
 
     def _pre_filter(self, step: Step, pod: PodInfo, snapshot: Snapshot) -> None:
         answer = ask(step, "preFilter", pod, snapshot)
@@ -231,6 +232,9 @@ class _PodClass:
         in_ring = self._scores.in_ring
         if in_ring is None:
             return None
+        if self._asks_nobody:
+            ring = snapshot.table.ring()
+            return Quick(ring.first_best(in_ring, ring_position(pod.uid, seed)), self._count, found)
         closed = self._by_domain.closed(self._asked_filters, found, pod, snapshot.nodes)
         if closed is None:
             return None

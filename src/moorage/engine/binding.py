@@ -86,10 +86,16 @@ class Binding(Struct, eq=False):
         found = self.decision.found
         return None if found is None else found.states.get(step.name)
 
+    def steps(self, point: str) -> list[Step]:
+        """The plugins of an extension point that have something to do for the pod, in order."""
+        found = self.decision.found
+        states = found.states if found is not None else ()
+        return [step for step in self.profile.at(point) if not step.rests_when_skipped or step.name in states]
+
 
 def reserve(binding: Binding) -> Status | None:
     """Run Reserve in order; None if all agreed. What failed is not asked to go on; Unreserve is the caller's duty."""
-    for step in binding.profile.at("reserve"):
+    for step in binding.steps("reserve"):
         try:
             hold = _asked(step, "reserve", binding)
             if isinstance(hold, Hold):
@@ -103,7 +109,7 @@ def reserve(binding: Binding) -> Status | None:
 
 def unreserve(binding: Binding, on_fault: Callable[[PluginError], None]) -> None:
     """Run Unreserve of every Reserve plugin, last first, whether its Reserve ran or not; one that raises stops no other."""
-    for step in reversed(binding.profile.at("reserve")):
+    for step in reversed(binding.steps("reserve")):
         try:
             _asked(Step(step.name, step.plugin, step.plugin.unreserve), "unreserve", binding)
         except PluginError as error:
@@ -112,7 +118,7 @@ def unreserve(binding: Binding, on_fault: Callable[[PluginError], None]) -> None
 
 def permit(binding: Binding, now: float) -> Status | None:
     """Run Permit; waits are written to the binding. A refusal ends it at once."""
-    for step in binding.profile.at("permit"):
+    for step in binding.steps("permit"):
         try:
             answer = _asked(step, "permit", binding)
             if isinstance(answer, Hold):
@@ -130,7 +136,7 @@ def permit(binding: Binding, now: float) -> Status | None:
 def pre_bind_effects(binding: Binding) -> tuple[Effect, ...] | Status:
     """Collect what PreBind plugins want done first."""
     effects: list[Effect] = []
-    for step in binding.profile.at("preBind"):
+    for step in binding.steps("preBind"):
         try:
             answer = _asked(step, "preBind", binding)
             if isinstance(answer, Hold):
@@ -143,7 +149,7 @@ def pre_bind_effects(binding: Binding) -> tuple[Effect, ...] | Status:
 
 def bind_effects(binding: Binding) -> tuple[Effect, ...] | Status:
     """Ask Bind plugins in turn until one takes the pod."""
-    for step in binding.profile.at("bind"):
+    for step in binding.steps("bind"):
         try:
             answer = _asked(step, "bind", binding)
             if isinstance(answer, Skip):
@@ -158,7 +164,7 @@ def bind_effects(binding: Binding) -> tuple[Effect, ...] | Status:
 
 def post_bind(binding: Binding, on_fault: Callable[[PluginError], None]) -> None:
     """Tell every PostBind plugin that the pod is bound; one that raises stops no other."""
-    for step in binding.profile.at("postBind"):
+    for step in binding.steps("postBind"):
         try:
             _asked(step, "postBind", binding)
         except PluginError as error:

@@ -44,6 +44,8 @@ __all__ = ["NO_LONGER_WANTED", "Scheduler"]
 
 #: Why work for a pod ended that was deleted, preempted or placed by another before it was done.
 NO_LONGER_WANTED = "the pod was deleted, preempted or placed meanwhile"
+#: Phases of pods that have run their course.
+_ENDED = frozenset({"Succeeded", "Failed"})
 
 
 class Scheduler:
@@ -146,17 +148,24 @@ class Scheduler:
         self.facts += 1
         obj = fact.obj
         if isinstance(obj, Pod):
-            finished = obj.status.phase in {"Succeeded", "Failed"}
-            if isinstance(fact, Gone) or finished:
+            if isinstance(fact, Gone) or obj.status.phase in _ENDED:
                 self._pod_gone(obj)
             else:
-                self._pod_seen(_readable(PodInfo(self._read(obj))))
+                self._pod_seen(self._readable(PodInfo(self._read(obj))))
         elif isinstance(obj, Node):
             self._node(obj, gone=isinstance(fact, Gone))
         elif isinstance(fact, Gone):
             self._tell(object_events(old := self._drop(obj), None), old, None)
         else:
             self._tell(object_events(old := self._keep(obj), obj), old, obj)
+
+    def _readable(self, pod: PodInfo) -> PodInfo:
+        """Return the pod, having read what it takes of its node: a fact that makes no sense must not be half taken in."""
+        if pod.spec.node_name:
+            known = self.cluster.pod(pod.uid)
+            if known is None or not pod.takes_over(known):
+                pod.needs  # noqa: B018 (worked out here, and kept)
+        return pod
 
     def _keep(self, obj: Value) -> Value | None:
         if isinstance(obj, Namespace):
@@ -272,7 +281,6 @@ class Scheduler:
         """
         self.now = now
         self._settle_waits()
-        self.queue.tick(now)
         queued = self.queue.pop(now)
         while queued is not None and (queued.pod.terminating or self.cluster.node_of(queued.pod.uid) is not None):
             self.queue.done(queued.pod.uid)
@@ -296,6 +304,8 @@ class Scheduler:
 
     def take_work(self) -> list[Work]:
         """Hand over what has to be done, oldest first."""
+        if not self._work:
+            return []
         ordered, self._work = self._work, []
         work = []
         for order in ordered:
@@ -318,6 +328,8 @@ class Scheduler:
 
     def take_revoked(self) -> list[Decision]:
         """Hand over decisions that came to nothing after ``step`` returned them: a wait in vain, a failed binding."""
+        if not self._revoked:
+            return []
         revoked, self._revoked = self._revoked, []
         return revoked
 
@@ -483,10 +495,3 @@ class Scheduler:
     @staticmethod
     def _clears_nomination(decision: Decision) -> bool:
         return decision.error is not None or decision.verdicts is None or decision.refused_after is not None
-
-
-def _readable(pod: PodInfo) -> PodInfo:
-    """Return the pod, having read what it takes of its node: a fact that makes no sense must not be half taken in."""
-    if pod.spec.node_name:
-        pod.needs  # noqa: B018 (worked out here, and kept)
-    return pod

@@ -29,7 +29,8 @@ PostBind        ``post_bind(state, pod, node)``                        nothing
 Where a plugin has no ``pre_filter``, ``filter`` receives the pod itself; where it has no ``pre_score``, ``score`` receives what
 its ``pre_filter`` returned, or else the pod. From Reserve on, ``state`` is what ``pre_filter`` returned (None if it was
 skipped or absent). ``add_pod`` and ``remove_pod`` are only needed by plugins whose state depends on other pods; they return
-the state that holds then (a new one: the old must stay good). A plugin that has neither gets its old state.
+the state that holds then (a new one: the old must stay good). A plugin that has neither gets its old state. One that
+from Reserve on has nothing to do for pods that its ``pre_filter`` skipped may say so with ``rests_when_skipped = True``.
 
 A plugin that judges columns may offer ``filter_node`` or ``score_node`` as well, with the same answers: they are asked where a
 single row has changed. One whose ``normalize`` looks at nothing but a row's own raw score and the highest of all may say so

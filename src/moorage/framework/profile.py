@@ -25,12 +25,17 @@ Timer = Callable[[str, str, float], None]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One plugin at one extension point. ``one_by_one``: it is asked about each node by itself, so ask about few."""
+    """One plugin at one extension point.
+
+    ``one_by_one``: it is asked about each node by itself, so ask about few. ``rests_when_skipped``: it has nothing to do here
+    for pods that its PreFilter skipped.
+    """
 
     name: str
     plugin: AnyPlugin
     call: Callable[..., Any]
     one_by_one: bool = False
+    rests_when_skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,7 +60,7 @@ class Profile:
     def timed(self, clock: Callable[[], float], timer: Timer) -> Profile:
         """Return this profile with every call measured by ``clock`` (seconds) and reported to ``timer``."""
         steps = {
-            point: tuple(Step(s.name, s.plugin, _timed(s.call, point, s.name, clock, timer), s.one_by_one) for s in in_point)
+            point: tuple(replace(step, call=_timed(step.call, point, step.name, clock, timer)) for step in in_point)
             for point, in_point in self.steps.items()
         }
         return replace(self, steps=steps)
@@ -100,7 +105,7 @@ def _step(point: str, name: str, plugin: AnyPlugin) -> Step:
         return Step(name, plugin, _lifted_filter(call), one_by_one=True)
     if method == "score_node":
         return Step(name, plugin, _lifted_score(call), one_by_one=True)
-    return Step(name, plugin, call)
+    return Step(name, plugin, call, rests_when_skipped=bool(getattr(plugin, "rests_when_skipped", False)))
 
 
 def _lifted_filter(judge: Callable[..., Hold | None]) -> Callable[[Any, NodeView], Iterable[Reject]]:

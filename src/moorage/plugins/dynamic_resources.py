@@ -72,6 +72,7 @@ class DynamicResources:
     name = "DynamicResources"
     Args = DynamicResourcesArgs
     depends = Depends.NODES
+    rests_when_skipped = True
     signs_by = (DeviceClass,)
     scales_by_highest = True
 

@@ -80,6 +80,7 @@ class VolumeBinding:
     name = "VolumeBinding"
     Args = VolumeBindingArgs
     depends = Depends.NODES
+    rests_when_skipped = True
     signs_by = ()
 
     def __init__(self, args: VolumeBindingArgs | None = None) -> None:

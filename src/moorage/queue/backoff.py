@@ -39,6 +39,9 @@ class BackoffQueue:
     def __len__(self) -> int:
         return len(self._rejected) + len(self._errored)
 
+    def __bool__(self) -> bool:
+        return bool(self._rejected) or bool(self._errored)
+
     def __iter__(self) -> Iterator[QueuedPod]:
         yield from self._rejected
         yield from self._errored

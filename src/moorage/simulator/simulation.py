@@ -227,18 +227,18 @@ class Simulation:
     # -- doing what the engine asks -----------------------------------------------------------------------------------
 
     def _tell(self, fact: Fact) -> None:
-        obj = fact.obj if not isinstance(fact, Done) else None
-        if isinstance(obj, Pod):
-            uid = obj.metadata.uid
-            if isinstance(fact, Gone):
-                if self._pods.pop(uid, None) is None:
-                    return
-                self._ended(uid)
-            else:
-                self._seen(obj)
+        if isinstance(fact, Done) or not isinstance(fact.obj, Pod):
+            self.scheduler.observe(fact, self.now)
+            self.storage.note(fact)
+            self.devices.note(fact)
+            return
+        if isinstance(fact, Seen):
+            self._seen(fact.obj)
+        elif self._pods.pop(fact.obj.metadata.uid, None) is None:
+            return
+        else:
+            self._ended(fact.obj.metadata.uid)
         self.scheduler.observe(fact, self.now)
-        self.storage.note(fact)
-        self.devices.note(fact)
 
     def _seen(self, pod: Pod) -> None:
         """Keep books of a pod that is new or changed. One that has another's name takes its place."""

@@ -18,8 +18,8 @@ from moorage.api.core import Pod
 from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.api.workloads import Job, ReplicaSet
+from moorage.controllers.naming import stable_uid
 from moorage.errors import InputError
-from moorage.simulator.naming import stable_uid
 
 __all__ = ["Claimed", "compiled", "controller_of", "is_active", "owner_reference"]
 

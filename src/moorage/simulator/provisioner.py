@@ -25,10 +25,10 @@ from moorage.api.storage import (
     TopologySelectorTerm,
     VolumeNodeAffinity,
 )
+from moorage.controllers.naming import stable_uid
 from moorage.plugins.volumes.claims import SELECTED_NODE
 from moorage.plugins.volumes.csi_migration import driver_of
 from moorage.plugins.volumes.provisioning import NOT_SUPPORTED
-from moorage.simulator.naming import stable_uid
 from moorage.state.cluster import Snapshot
 
 __all__ = ["made_for", "makes_volumes"]

@@ -28,11 +28,11 @@ from moorage.api.defaults import (
 )
 from moorage.api.meta import ObjectMeta
 from moorage.api.validation import PodValidator, validate
+from moorage.controllers.naming import generated_name, stable_uid
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput, InputReport, Unused
 from moorage.simulator.files import Source, open_sources
 from moorage.simulator.kinds import KINDS, Kind, find_kind, why_unused
-from moorage.simulator.naming import generated_name, stable_uid
 from moorage.simulator.objects import Found, Payload, find_objects
 from moorage.simulator.words import counted, some
 

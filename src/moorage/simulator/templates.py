@@ -18,8 +18,8 @@ from msgspec.structs import replace
 from moorage.api.core import Pod, PodStatus, PodTemplateSpec
 from moorage.api.defaults import default_pod
 from moorage.api.meta import ObjectMeta, OwnerReference
+from moorage.controllers.naming import generated_name, stable_suffix, stable_uid
 from moorage.errors import InputError
-from moorage.simulator.naming import generated_name, stable_suffix, stable_uid
 
 __all__ = ["MAX_PODS", "Mould", "names_of", "template_hash"]
 

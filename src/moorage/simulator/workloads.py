@@ -21,10 +21,10 @@ from msgspec.structs import replace
 from moorage.api.core import Pod, PodTemplateSpec, ReplicationController
 from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet
+from moorage.controllers.naming import stable_suffix, stable_uid
 from moorage.simulator import daemons, jobs
 from moorage.simulator.claims import add_claims
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.naming import stable_suffix, stable_uid
 from moorage.simulator.owners import Claimed, compiled, controller_of, is_active, owner_reference
 from moorage.simulator.stateful import StatefulPods
 from moorage.simulator.templates import Mould, names_of, template_hash

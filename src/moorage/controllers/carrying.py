@@ -1,0 +1,119 @@
+"""Steps become calls of the store."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moorage.apiserver.kinds import Kind
+from moorage.apiserver.records import Document
+from moorage.apiserver.statuses import ApiError, conflict
+from moorage.apiserver.store import DeleteOptions, Store
+from moorage.controllers.documents import name_of, namespace_of, stamp, uid_of
+from moorage.controllers.kinds import EVENTS
+from moorage.controllers.steps import Create, Delete, Note, SetStatus, Update
+
+__all__ = ["Carrier"]
+
+#: How many different events are told apart; the oldest is then told anew.
+_REMEMBERED: Final = 4096
+
+
+class Carrier:
+    """Carries steps out on a store. The same event told again is counted, as event recorders do."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._told: dict[tuple[str, ...], str] = {}
+        self._count = 0
+
+    def carry_out(self, step: Create | Update | SetStatus | Delete | Note, source: str) -> None:
+        """Do it at once; ``source`` is on whose behalf.
+
+        Raises  ApiError as the store does; 409 also where another object has the name by now
+        """
+        match step:
+            case Create(kind, document):
+                self._create(step, kind, document)
+            case Update(kind, document):
+                self._own(kind, document)
+                document["metadata"] = {**document["metadata"]}
+                document["metadata"].pop("resourceVersion", None)
+                self._store.update(kind, namespace_of(document), name_of(document), document)
+            case SetStatus(kind, document, status):
+                self._set_status(kind, document, status)
+            case Delete(kind, document):
+                options = DeleteOptions(step.grace_s, uid_of(document), "", step.propagation)
+                self._delete(kind, document, options)
+            case Note():
+                self._tell(step, source)
+
+    def _create(self, step: Create, kind: Kind, document: Document) -> None:
+        try:
+            self._store.create(kind, namespace_of(document), document)
+        except ApiError as error:
+            if not (step.or_keep and error.reason == "AlreadyExists"):
+                raise
+
+    def _own(self, kind: Kind, document: Document) -> Document:
+        """Return the object as it is stored, if it is still the one that was meant."""
+        held = self._store.get(kind, namespace_of(document), name_of(document)).document()
+        if uid_of(held) != uid_of(document):
+            raise conflict(kind.resource, kind.group, name_of(document), "another object has this name by now")
+        return held
+
+    def _set_status(self, kind: Kind, document: Document, status: Document) -> None:
+        held = self._own(kind, document)
+        if held.get("status") == status:
+            return
+        held["status"] = status
+        self._store.update(kind, namespace_of(held), name_of(held), held, subresource="status" if kind.has_status else "")
+
+    def _delete(self, kind: Kind, document: Document, options: DeleteOptions) -> None:
+        try:
+            self._store.delete(kind, namespace_of(document), name_of(document), options)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
+    # -- events ---------------------------------------------------------------------------------------------------------
+
+    def _tell(self, note: Note, source: str) -> None:
+        about = note.document
+        key = (source, uid_of(about), note.type, note.reason, note.message)
+        now = stamp(self._store.clock())
+        namespace = namespace_of(about) or "default"
+        known = self._told.get(key)
+        held = None if known is None else self._store.find(EVENTS, namespace, known)
+        if held is not None:
+            event = held.document()
+            event |= {"count": int(event.get("count") or 1) + 1, "lastTimestamp": now}
+            self._store.update(EVENTS, namespace, held.name, event)
+            return
+        try:
+            self._count += 1
+            mark = f"{int(self._store.clock() * 1e6):x}{self._count:x}"
+            made = self._store.create(EVENTS, namespace, _event(note, source, now, namespace, mark))
+        except ApiError as error:
+            if error.code not in {403, 404}:
+                raise
+            return  # its namespace is going, and events with it
+        if len(self._told) >= _REMEMBERED:
+            del self._told[next(iter(self._told))]
+        self._told[key] = made.name
+
+
+def _event(note: Note, source: str, now: str, namespace: str, mark: str) -> Document:
+    about = note.document
+    regarding = {
+        "kind": note.kind.kind, "apiVersion": note.kind.api_version, "name": name_of(about), "uid": uid_of(about),
+        "resourceVersion": about["metadata"].get("resourceVersion", ""),
+    }  # fmt: skip
+    if namespace_of(about):
+        regarding["namespace"] = namespace_of(about)
+    return {
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": {"name": f"{name_of(about)}.{mark}", "namespace": namespace},
+        "involvedObject": regarding, "reason": note.reason, "message": note.message, "type": note.type,
+        "source": {"component": source}, "reportingComponent": source, "reportingInstance": "",
+        "firstTimestamp": now, "lastTimestamp": now, "count": 1,
+    }  # fmt: skip

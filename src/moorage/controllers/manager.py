@@ -1,0 +1,150 @@
+"""Controllers at work: the store's watches fill the world and the queue, and what is due is looked at, one key after another.
+
+Store, world and controllers live in one thread, and a store's call is done when it returns. So before each look the world is
+as the store is, to the last write, and the doubt that controllers of a real cluster have about their caches does not arise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from moorage.apiserver.history import Watch
+from moorage.apiserver.kinds import KINDS, Kind
+from moorage.apiserver.records import Document
+from moorage.apiserver.selecting import ALL
+from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.store import Store
+from moorage.controllers.carrying import Carrier
+from moorage.controllers.controller import Controller
+from moorage.controllers.documents import name_of, namespace_of
+from moorage.controllers.steps import Later
+from moorage.controllers.work_queue import WorkQueue
+from moorage.controllers.world import World
+
+__all__ = ["Manager"]
+
+#: How long the manager works before it lets others have the thread.
+_SLICE_S: Final = 0.02
+#: Kinds that nobody here looks after, and that change often.
+_UNSEEN: Final = frozenset(["Event"])
+
+
+class Manager:
+    """Runs controllers on a store. ``report`` is told of what went wrong and is tried again."""
+
+    def __init__(
+        self, store: Store, controllers: Sequence[Controller], report: Callable[[str], None] = lambda line: None
+    ) -> None:
+        self.world = World()
+        #: How often each controller was asked.
+        self.looks: dict[str, int] = {one.name: 0 for one in controllers}
+        self._store = store
+        self._controllers = controllers
+        self._report = report
+        self._carrier = Carrier(store)
+        self._queue: WorkQueue[tuple[int, str]] = WorkQueue()
+        self._woken = asyncio.Event()
+        self._stale = True
+        self._watches: dict[Kind, Watch] = {}
+        for kind in KINDS:
+            if kind.kind not in _UNSEEN:
+                self._watches[kind] = self._watch(kind, "")
+
+    def _watch(self, kind: Kind, version: str) -> Watch:
+        return self._store.watch(kind, ALL, version, self._wake)
+
+    def _wake(self) -> None:
+        self._stale = True
+        self._woken.set()
+
+    def close(self) -> None:
+        """Hear of nothing any more."""
+        for kind, watch in self._watches.items():
+            self._store.unwatch(kind, watch)
+
+    # -- one step at a time -----------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Take in all that happened, and queue what it concerns."""
+        while self._stale:
+            self._stale = False
+            for kind, watch in self._watches.items():
+                for seen in watch.take():
+                    self._note(kind, msgspec.json.decode(seen.record.body), seen.type == "DELETED")
+            for kind in [kind for kind, watch in self._watches.items() if watch.closed]:
+                self._catch_up(kind)
+
+    def _catch_up(self, kind: Kind) -> None:
+        """Begin a watch anew that fell too far behind, after noting what went meanwhile."""
+        for document in self.world.all(kind):
+            if self._store.find(kind, namespace_of(document), name_of(document)) is None:
+                self._note(kind, document, gone=True)
+        self._watches[kind] = self._watch(kind, "")
+        self._stale = True
+
+    def _note(self, kind: Kind, document: Document, gone: bool) -> None:
+        event = self.world.note(kind, document, gone=gone)
+        for number, controller in enumerate(self._controllers):
+            for key in controller.keys(event, self.world):
+                self._queue.add((number, key))
+
+    def step(self) -> bool:
+        """Look at the next thing that is due; False if nothing is."""
+        self.refresh()
+        now = self._store.clock()
+        item = self._queue.take(now)
+        if item is None:
+            return False
+        number, key = item
+        controller = self._controllers[number]
+        self.looks[controller.name] += 1
+        try:
+            for step in list(controller.reconcile(key, self.world, now)):
+                if isinstance(step, Later):
+                    self._queue.add_at(item, now + step.delay_s)
+                else:
+                    self._carrier.carry_out(step, controller.name)
+        except ApiError as error:
+            self._failed(item, str(error), now)
+        except Exception as error:  # one object that a controller stumbles over must not stop all the others
+            self._failed(item, f"{type(error).__name__}: {error}", now)
+        else:
+            self._queue.forget_failures(item)
+        return True
+
+    def _failed(self, item: tuple[int, str], why: str, now: float) -> None:
+        self._queue.add_failed(item, now)
+        number, key = item
+        self._report(f"{self._controllers[number].name}: {key.strip('/')}: {why}; will be tried again")
+
+    def next_time(self) -> float | None:
+        """Return when the next thing is due, on the store's clock; None if only a change can bring more work."""
+        self.refresh()
+        return self._store.clock() if len(self._queue) else self._queue.next_time()
+
+    # -- and on and on ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        while True:
+            self._woken.clear()
+            end = time.monotonic() + _SLICE_S
+            while busy := self.step():
+                if time.monotonic() > end:
+                    break
+            await asyncio.sleep(0)
+            if not busy:
+                await self._pause()
+
+    async def _pause(self) -> None:
+        due = self.next_time()
+        try:
+            async with asyncio.timeout(None if due is None else max(0.0, due - self._store.clock())):
+                await self._woken.wait()
+        except TimeoutError:
+            pass

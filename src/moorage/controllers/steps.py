@@ -1,0 +1,69 @@
+"""What a controller may want done, as values; the manager carries them out in order and stops at the first that fails.
+
+Documents in a step belong to whoever carries it out. A step on an object that is there means that very object, by its uid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from moorage.apiserver.kinds import Kind
+from moorage.apiserver.records import Document
+
+__all__ = ["Create", "Delete", "Later", "Note", "SetStatus", "Step", "Update"]
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Make an object; one of that name may be there already if ``or_keep``."""
+
+    kind: Kind
+    document: Document
+    or_keep: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """Replace all of an object but its status."""
+
+    kind: Kind
+    document: Document
+
+
+@dataclass(frozen=True, slots=True)
+class SetStatus:
+    """Replace the status of ``document``, which is the object as it is known."""
+
+    kind: Kind
+    document: Document
+    status: Document
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    kind: Kind
+    document: Document
+    grace_s: int | None = None
+    propagation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Tell people, as an Event about ``document``. ``type`` is Normal or Warning."""
+
+    kind: Kind
+    document: Document
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """Look at the same object again after so many seconds, whether or not anything happens to it."""
+
+    delay_s: float
+
+
+Step: TypeAlias = Create | Update | SetStatus | Delete | Note | Later

@@ -56,6 +56,7 @@ def test_a_pod_that_was_always_good_is_the_same_one():
 GATES = {  # gate, what it is about, is it kept without being set?
     "PodAffinityNamespaceSelector": ({"affinity": near(namespaceSelector={})}, False),
     "PodOverhead": ({"overhead": {"cpu": "1"}}, True),
+    "GenericEphemeralVolume": ({"volumes": [{"name": "v", "ephemeral": {}}]}, True),
     "LocalStorageCapacityIsolation": ({"containers": requesting(**{"ephemeral-storage": "1Gi"})}, True),
 }
 

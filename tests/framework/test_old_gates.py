@@ -18,7 +18,8 @@ def test_defaults_are_the_release_s(release):
 
 def test_releases_differ():
     assert [FeatureGates(release=r)["DefaultPodTopologySpread"] for r in OLD_RELEASES] == [False, True, True]
-    assert [FeatureGates(release=r)["CSIMigrationOpenStack"] for r in OLD_RELEASES] == [False, False, True]
+    for gate in ("CSIMigrationOpenStack", "CSIStorageCapacity", "GenericEphemeralVolume"):
+        assert [FeatureGates(release=r)[gate] for r in OLD_RELEASES] == [False, False, True]
 
 
 @pytest.mark.parametrize("release", OLD_RELEASES)

@@ -22,6 +22,7 @@ from moorage.api.core import (
     PodSpec,
     PodStatus,
     TopologySpreadConstraint,
+    Volume,
 )
 from moorage.api.meta import ResourceList
 
@@ -36,6 +37,7 @@ class OldFields(NamedTuple):
     namespace_selector: bool = False
     overhead: bool = True
     local_storage: bool = True
+    ephemeral_volumes: bool = True
 
 
 def as_kept_by_1_21(pod: Pod, fields: OldFields) -> Pod:
@@ -55,10 +57,14 @@ def _spec(spec: PodSpec, fields: OldFields) -> PodSpec:
         scheduling_gates=(),
         scheduling_group=None,
         resource_claims=(),
-        volumes=tuple(volume if volume.image is None else replace(volume, image=None) for volume in spec.volumes),
+        volumes=tuple(_volume(volume, fields) for volume in spec.volumes),
         topology_spread_constraints=tuple(_constraint(one) for one in spec.topology_spread_constraints),
         affinity=None if spec.affinity is None else _affinity(spec.affinity, fields),
     )
+
+
+def _volume(volume: Volume, fields: OldFields) -> Volume:
+    return replace(volume, image=None, ephemeral=volume.ephemeral if fields.ephemeral_volumes else None)
 
 
 def _container(container: Container, fields: OldFields) -> Container:

@@ -10,7 +10,7 @@ import click
 from moorage.config.release_1_21 import PROVIDERS
 from moorage.config.scheduler_document import EMULATED
 
-__all__ = ["emulate_options"]
+__all__ = ["emulate_options", "max_disks_option"]
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -26,3 +26,12 @@ def emulate_options(command: _Command) -> _Command:
         "--algorithm-provider", default="", metavar="NAME", help=f"{' or '.join(PROVIDERS)}, in the place of a configuration."
     )
     return emulate(provider(command))
+
+
+def max_disks_option(envvar: str | None = None) -> Callable[[_Command], _Command]:
+    """Add ``--max-pd-vols`` to a command; ``envvar`` names an environment variable that stands in for it."""
+    return click.option(
+        "--max-pd-vols", "max_disks", type=click.IntRange(min=1), metavar="N", envvar=envvar, show_envvar=True,
+        help="Disks of a built-in kind on a node that does not limit them itself: kube-scheduler's KUBE_MAX_PD_VOLS. "
+        "For rules of 1.19 to 1.21.",
+    )  # fmt: skip

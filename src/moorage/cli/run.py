@@ -18,6 +18,7 @@ import click
 
 from moorage import __version__
 from moorage.api.durations import parse_duration
+from moorage.cli.emulating import max_disks_option
 from moorage.cli.main import ERROR, OK
 from moorage.cli.reading import CONFIG_LIMIT, read_file
 from moorage.client.endpoint import Endpoint
@@ -60,6 +61,7 @@ def _spelled_as_go_does(name: str) -> str:
 @click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster; without it, KUBECONFIG or the pod's own account.")
 @click.option("--master", default="", metavar="URL", help="The API server's address, in the place of the kubeconfig's.")
 @click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, as kube-scheduler takes them.")
+@max_disks_option(envvar="KUBE_MAX_PD_VOLS")
 @click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own, here or on the Python path.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws ties between equal nodes otherwise.")
 @click.option("--kube-api-qps", type=float, default=50.0, show_default=True, help="Requests a second. Not with --config.")
@@ -111,7 +113,7 @@ def _load(given: dict[str, Any]) -> Loaded:
 def _scheduler(loaded: Loaded, given: dict[str, Any]) -> Scheduler:
     configuration = loaded.configuration
     cycle = Cycle(seed=given["seed"], percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0)
-    scheduler = Scheduler(cycle, loaded.gates)
+    scheduler = Scheduler(cycle, loaded.gates, given["max_disks"])
     built = build_resolved(loaded.profiles, loaded.registry, scheduler)
     if built.missing:
         raise InputError(f"these plugins are enabled and do not exist here: {', '.join(built.missing)}")

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from moorage.cli.emulating import emulate_options
+from moorage.cli.emulating import emulate_options, max_disks_option
 from moorage.cli.main import OK, PENDING
 from moorage.cli.progress import Progress
 from moorage.cli.reading import CONFIG_LIMIT, STDIN, read_file
@@ -42,6 +42,7 @@ __all__ = ["simulate"]
 )
 @emulate_options
 @click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, as kube-scheduler takes them.")
+@max_disks_option()
 @click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own, here or on the Python path.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws ties between equal nodes otherwise.")
 @click.option(
@@ -88,6 +89,7 @@ def _options(given: dict[str, Any], took: _Took | None) -> Options:
         emulate=given["emulate"],
         provider=given["algorithm_provider"],
         feature_gates=given["feature_gates"],
+        max_disks=given["max_disks"],
         seed=given["seed"],
         scores=ScoreLog(given["scored"]) if given["scored"] else None,
         clock=None if took is None else time.perf_counter,

@@ -52,12 +52,14 @@ class Scheduler:
     """Queue, cluster and cycle for a set of profiles.
 
     ``profiles`` may be given after construction, because plugins want the scheduler as their handle. Times are seconds on
-    any clock that never goes back; the same one for every call.
+    any clock that never goes back; the same one for every call. ``max_disks`` is for rules of earlier releases: the number that
+    kube-scheduler took from ``KUBE_MAX_PD_VOLS``.
     """
 
-    def __init__(self, cycle: Cycle, gates: FeatureGates) -> None:
+    def __init__(self, cycle: Cycle, gates: FeatureGates, max_disks: int | None = None) -> None:
         self.cycle = cycle
         self.gates = gates
+        self.max_disks = max_disks
         self._read = pod_reader(gates)
         self.cluster = Cluster()
         self.now = 0.0

@@ -19,5 +19,6 @@ def pod_reader(gates: FeatureGates) -> Callable[[Pod], Pod]:
         namespace_selector=gates["PodAffinityNamespaceSelector"],
         overhead=gates["PodOverhead"],
         local_storage=gates["LocalStorageCapacityIsolation"],
+        ephemeral_volumes=gates["GenericEphemeralVolume"],
     )
     return lambda pod: as_kept_by_1_21(pod, fields)

@@ -31,7 +31,9 @@ _GATES: Final[Mapping[str, OldGate]] = {
     "CSIMigrationAzureDisk": OldGate(False, "BETA"),
     "CSIMigrationGCE": OldGate(False, "BETA"),
     "CSIMigrationOpenStack": OldGate(True, "BETA", {"1.19": False, "1.20": False}),
+    "CSIStorageCapacity": OldGate(True, "BETA", {"1.19": False, "1.20": False}),
     "DefaultPodTopologySpread": OldGate(True, "BETA", {"1.19": False}),
+    "GenericEphemeralVolume": OldGate(True, "BETA", {"1.19": False, "1.20": False}),
     "LocalStorageCapacityIsolation": OldGate(True, "BETA"),
     "PodAffinityNamespaceSelector": OldGate(False, "ALPHA"),
     "PodOverhead": OldGate(True, "BETA"),
@@ -44,12 +46,12 @@ OTHER_OLD_GATES: Final = frozenset(
     APIListChunking APIPriorityAndFairness APIResponseCompression APIServerIdentity AdvancedAuditing
     AllowInsecureBackendProxy AnyVolumeDataSource AppArmor BoundServiceAccountTokenVolume CPUCFSQuotaPeriod CPUManager
     CRIContainerLogRotation CSIInlineVolume CSIMigrationAzureFile CSIMigrationvSphere CSIMigrationvSphereComplete
-    CSIServiceAccountToken CSIStorageCapacity CSIVolumeFSGroupPolicy CSIVolumeHealth ConfigurableFSGroupPolicy
+    CSIServiceAccountToken CSIVolumeFSGroupPolicy CSIVolumeHealth ConfigurableFSGroupPolicy
     CronJobControllerV2 DaemonSetUpdateSurge DevicePlugins DisableAcceleratorUsageMetrics DownwardAPIHugePages DryRun
     DynamicKubeletConfig EfficientWatchResumption EndpointSlice EndpointSliceNodeName EndpointSliceProxying
     EndpointSliceTerminatingCondition EphemeralContainers ExecProbeTimeout ExpandCSIVolumes
     ExpandInUsePersistentVolumes ExpandPersistentVolumes ExperimentalHostUserNamespaceDefaultingGate
-    ExternalPolicyForExternalIP GenericEphemeralVolume GracefulNodeShutdown HPAContainerMetrics HPAScaleToZero
+    ExternalPolicyForExternalIP GracefulNodeShutdown HPAContainerMetrics HPAScaleToZero
     HugePageStorageMediumSize IPv6DualStack ImmutableEphemeralVolumes InTreePluginAWSUnregister
     InTreePluginAzureDiskUnregister InTreePluginAzureFileUnregister InTreePluginGCEUnregister
     InTreePluginOpenStackUnregister InTreePluginvSphereUnregister IndexedJob IngressClassNamespacedParams

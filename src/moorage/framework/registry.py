@@ -46,6 +46,10 @@ class Handle(Protocol):
     @property
     def snapshot(self) -> Snapshot: ...
     @property
+    def max_disks(self) -> int | None:
+        """How many disks of a built-in kind a node takes that does not say so itself; None: what is usual for the kind."""
+
+    @property
     def now(self) -> float:
         """Seconds on the scheduler's clock, at the start of the current attempt."""
 

@@ -10,16 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moorage.plugins import default_binder as binder
-from moorage.plugins import (
-    node_name,
-    node_ports,
-    node_unschedulable,
-    node_volume_limits,
-    priority_sort,
-    volume_binding,
-    volume_restrictions,
-    volume_zone,
-)
+from moorage.plugins import node_name, node_ports, node_unschedulable, priority_sort
 from moorage.plugins.v1_21 import (
     default_preemption,
     image_locality,
@@ -32,17 +23,20 @@ from moorage.plugins.v1_21 import (
     node_resources_fit,
     node_resources_least_allocated,
     node_resources_most_allocated,
+    node_volume_limits,
     pod_topology_spread,
     requested_to_capacity_ratio,
     selector_spread,
     service_affinity,
     taint_toleration,
+    volume_binding,
+    volume_restrictions,
+    volume_zone,
 )
 
 __all__ = ["REMOVED", "RULES_1_21"]
 
-#: Plugin → its class in 1.21. A class from ``v1_21`` is that release's own form. The others are today's: where their rules
-#: have changed since (volumes, mostly by what came later), today's apply; see ``docs/explanation/critiques.md``.
+#: Plugin → its class in 1.21. A class from ``v1_21`` is that release's own form; the five others have not changed since.
 RULES_1_21: Final[Mapping[str, Any]] = {
     "AzureDiskLimits": in_tree_limits.AzureDiskLimits,
     "CinderLimits": in_tree_limits.CinderLimits,

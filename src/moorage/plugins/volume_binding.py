@@ -37,6 +37,7 @@ from moorage.plugins.volume_binding_args import VolumeBindingArgs
 from moorage.plugins.volumes.assumed import Assumptions
 from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.claims import SELECTED_NODE, stands_on_claim
+from moorage.plugins.volumes.csi_migration import HANDED_OVER
 from moorage.plugins.volumes.csi_nodes import migrated_plugins
 from moorage.plugins.volumes.findings import Wanted, find
 from moorage.plugins.volumes.matching import MatchingError, VolumeShelf
@@ -48,7 +49,7 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["VolumeBinding"]
+__all__ = ["Asked", "BoundVolumes", "VolumeBinding"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
@@ -74,18 +75,23 @@ class Reserved:
     made: tuple[Promise[PersistentVolumeClaim], ...]
 
 
-class VolumeBinding:
-    """See the module's description."""
+class BoundVolumes:
+    """All of the rule but its score. What another release words or knows otherwise, its form says.
+
+    ``reasons``  for a bound volume out of reach, for none to be found or made, for no room, and for a volume that is gone
+    """
 
     name = "VolumeBinding"
-    Args = VolumeBindingArgs
     depends = Depends.NODES
     rests_when_skipped = True
     signs_by = ()
+    reasons: tuple[str, str, str, str] = (UNREACHABLE, UNMATCHED, NO_ROOM, LOST)
 
-    def __init__(self, args: VolumeBindingArgs | None = None) -> None:
-        self._args = args or VolumeBindingArgs()
+    def __init__(self, bind_timeout_s: int) -> None:
+        self._bind_timeout_s = bind_timeout_s
         self._gates = FeatureGates()
+        self._drivers = HANDED_OVER
+        self._counted = True
         self._reserved: dict[str, Reserved] = {}
 
     def attach(self, handle: Handle) -> None:
@@ -95,12 +101,16 @@ class VolumeBinding:
         """Pods with volumes that matter are judged each for itself."""
         return {} if pod.volumes is None else None
 
+    def why_unusable(self, pod: PodInfo, snapshot: Snapshot) -> str | None:
+        """Return why one of the pod's claims keeps it everywhere; None if none does."""
+        return unusable(pod, snapshot)
+
     # -- Filter -----------------------------------------------------------------------------------------------------------
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Asked | Skip | Hold:
         if pod.volumes is None or not pod.volumes.claims:
             return SKIP
-        why = unusable(pod, snapshot)
+        why = self.why_unusable(pod, snapshot)
         if why is not None:
             return Hold.because(why, unresolvable=True)
         try:
@@ -109,31 +119,16 @@ class VolumeBinding:
             raise AttemptError(self.name, f'running PreFilter plugin "{self.name}": {error}') from error
         if claims.immediate:
             return Hold.because(UNBOUND_IMMEDIATE, unresolvable=True)
-        return Asked(snapshot, _wanted(claims, snapshot))
+        return Asked(snapshot, _wanted(claims, snapshot)._replace(drivers=self._drivers, counted=self._counted))
 
     def filter(self, asked: Asked, nodes: NodeView) -> Iterator[Reject]:
         found = find(asked.wanted, nodes)
         for rows, fault in found.faults:
             yield Reject(rows, fault, error=True)
-        reasons = (
-            (found.unreachable, UNREACHABLE), (found.unmatched, UNMATCHED), (found.no_room, NO_ROOM), (found.lost, LOST),
-        )  # fmt: skip
-        for rows, reason in reasons:
+        refused = (found.unreachable, found.unmatched, found.no_room, found.lost)
+        for rows, reason in zip(refused, self.reasons, strict=True):
             if rows.any():
                 yield Reject(rows, reason, unresolvable=True)
-
-    # -- Score ------------------------------------------------------------------------------------------------------------
-
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Asked | Skip:
-        del feasible
-        if not self._gates["StorageCapacityScoring"]:
-            return SKIP
-        asked = self.pre_filter(pod, snapshot)
-        return asked if isinstance(asked, Asked) else Asked(snapshot, Wanted())
-
-    def score(self, asked: Asked, nodes: NodeView) -> IntArray:
-        shape = self._args.completed(self._gates).shape or ()
-        return capacity_scores(find(asked.wanted, nodes), utilization_table(shape), len(nodes))
 
     # -- Reserve and PreBind ----------------------------------------------------------------------------------------------
 
@@ -168,13 +163,13 @@ class VolumeBinding:
 
         def is_bound() -> bool:
             try:
-                return are_kept(snapshot, node, reserved.found, reserved.made)
+                return are_kept(snapshot, node, reserved.found, reserved.made, self._drivers)
             except BrokenPromiseError as broken:
                 raise AttemptError(self.name, f"binding volumes: {broken}") from broken
 
         promises: list[Promise[PersistentVolume] | Promise[PersistentVolumeClaim]] = [*reserved.found, *reserved.made]
         writes = [Write(promise.obj, base=promise.base) for promise in promises if promise.changes_anything]
-        return (*writes, Until(is_bound, self._args.bind_timeout_seconds, "binding volumes"))
+        return (*writes, Until(is_bound, self._bind_timeout_s, "binding volumes"))
 
     # -- events -----------------------------------------------------------------------------------------------------------
 
@@ -187,6 +182,27 @@ class VolumeBinding:
         yield Wake(ClusterEvent(Resource.CSI_NODE, either), hands_over_other_plugins)
         yield Wake(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE), stops_counting)
         yield Wake(ClusterEvent(Resource.CSI_STORAGE_CAPACITY, either), has_more_room)
+
+
+class VolumeBinding(BoundVolumes):
+    """See the module's description."""
+
+    Args = VolumeBindingArgs
+
+    def __init__(self, args: VolumeBindingArgs | None = None) -> None:
+        self._args = args or VolumeBindingArgs()
+        super().__init__(self._args.bind_timeout_seconds)
+
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Asked | Skip:
+        del feasible
+        if not self._gates["StorageCapacityScoring"]:
+            return SKIP
+        asked = self.pre_filter(pod, snapshot)
+        return asked if isinstance(asked, Asked) else Asked(snapshot, Wanted())
+
+    def score(self, asked: Asked, nodes: NodeView) -> IntArray:
+        shape = self._args.completed(self._gates).shape or ()
+        return capacity_scores(find(asked.wanted, nodes), utilization_table(shape), len(nodes))
 
 
 def _wanted(claims: PodClaims, snapshot: Snapshot) -> Wanted:

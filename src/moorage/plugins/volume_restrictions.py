@@ -8,7 +8,7 @@ Source    kube-scheduler 1.36, plugins/volumerestrictions/volume_restrictions.go
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from moorage.api.storage import PersistentVolumeClaim
@@ -17,11 +17,12 @@ from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.volumes.claims import claim_not_found, names_claim
 from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_volumes import Disk
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["VolumeRestrictions"]
+__all__ = ["DISK_TAKEN", "VolumeRestrictions", "rows_taken"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 DISK_TAKEN: Final = "node(s) had no available disk"
@@ -76,11 +77,7 @@ class VolumeRestrictions:
         return wanted._replace(uses=wanted.uses - _uses(wanted, other))
 
     def filter(self, wanted: Wanted, nodes: NodeView) -> Iterator[Reject]:
-        taken = nodes.false()
-        for disk in wanted.disks:
-            rows = nodes.table.volume_use.rows_clashing(disk)
-            if rows:
-                taken |= nodes.holding(rows)
+        taken = rows_taken(wanted.disks, nodes)
         yield Reject(taken, DISK_TAKEN)
         if wanted.uses > 0:
             yield Reject(~taken, CLAIM_TAKEN)
@@ -89,6 +86,16 @@ class VolumeRestrictions:
         yield Wake(ClusterEvent(Resource.POD, Action.DELETE), frees)
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD))
         yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD), names_claim)
+
+
+def rows_taken(disks: Iterable[Disk], nodes: NodeView) -> BoolArray:
+    """Say for each row whether a pod there holds one of the disks, so that it cannot be mounted beside."""
+    taken = nodes.false()
+    for disk in disks:
+        rows = nodes.table.volume_use.rows_clashing(disk)
+        if rows:
+            taken |= nodes.holding(rows)
+    return taken
 
 
 def _uses(wanted: Wanted, other: PodInfo) -> int:

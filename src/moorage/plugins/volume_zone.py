@@ -25,7 +25,7 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["VolumeZone"]
+__all__ = ["CONFLICT", "LABELS", "Place", "VolumeZone", "is_elsewhere", "places", "volume_of", "waits_for_consumer"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 CONFLICT: Final = "node(s) had no available volume zone"
@@ -38,7 +38,7 @@ _BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
 _ZONE: Final = "topology.kubernetes.io/zone"
 _REGION: Final = "topology.kubernetes.io/region"
 #: Labels that say where a volume is, in the order they are looked at → the label that may stand in for it on a node.
-_LABELS: Final = {_BETA_ZONE: _ZONE, _BETA_REGION: _REGION, _ZONE: _ZONE, _REGION: _REGION}
+LABELS: Final = {_BETA_ZONE: _ZONE, _BETA_REGION: _REGION, _ZONE: _ZONE, _REGION: _REGION}
 
 
 class Place(NamedTuple):
@@ -64,7 +64,7 @@ class VolumeZone:
         for use in pod.volumes.claims if pod.volumes is not None else ():
             if use.ephemeral:
                 continue
-            volume = _volume_of(use.name, use.key, snapshot)
+            volume = volume_of(use.name, use.key, snapshot)
             if isinstance(volume, str):
                 return Hold.because(volume, unresolvable=True)
             found += places(volume) if volume is not None else ()
@@ -76,7 +76,7 @@ class VolumeZone:
             elsewhere |= ~_rows_at(place, nodes)
         if elsewhere.any():
             somewhere = nodes.false()
-            for key in _LABELS:
+            for key in LABELS:
                 somewhere |= np.not_equal(nodes.ids(nodes.label(key)), 0)
             yield Reject(elsewhere & somewhere, CONFLICT, unresolvable=True)
 
@@ -87,7 +87,7 @@ class VolumeZone:
         yield Wake(ClusterEvent(Resource.PERSISTENT_VOLUME, Action.ADD | Action.UPDATE), is_elsewhere)
 
 
-def _volume_of(name: str, key: str, snapshot: Snapshot) -> PersistentVolume | str | None:
+def volume_of(name: str, key: str, snapshot: Snapshot) -> PersistentVolume | str | None:
     """Return a claim's volume; None if it is still to be found or made; or why the pod cannot go anywhere."""
     if not name:
         return NO_CLAIM_NAME
@@ -111,7 +111,7 @@ def _volume_of(name: str, key: str, snapshot: Snapshot) -> PersistentVolume | st
 def places(volume: PersistentVolume) -> tuple[Place, ...]:
     """Return where a volume's labels say it is; a label with an empty zone in it is passed over."""
     labels = volume.metadata.labels
-    zones = [(key, [zone.strip() for zone in labels[key].split("__")]) for key in _LABELS if key in labels]
+    zones = [(key, [zone.strip() for zone in labels[key].split("__")]) for key in LABELS if key in labels]
     return tuple(Place(key, frozenset(values)) for key, values in zones if all(values))
 
 
@@ -120,7 +120,7 @@ def _rows_at(place: Place, nodes: NodeView) -> BoolArray:
     column = nodes.label(place.key)
     ids = nodes.ids(column)
     at = column.spread(ids, lambda label: label in place.values)
-    newer = _LABELS[place.key]
+    newer = LABELS[place.key]
     if newer != place.key:
         column = nodes.label(newer)
         at = np.where(ids == 0, column.spread(nodes.ids(column), lambda label: label in place.values), at)

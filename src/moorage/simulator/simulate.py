@@ -40,6 +40,7 @@ class Options:
     ``emulate`` is the release whose rules apply (1.19, 1.20, 1.21 or 1.36); without it, the one that the configuration's
     apiVersion stands for. ``provider`` names an algorithm provider to use in the place of a configuration.
     ``feature_gates`` are read as that release reads the flag; where they are empty and the release is today's, ``gates`` hold.
+    ``max_disks`` is how many disks of a built-in kind a node takes in those releases that does not say so itself.
     ``plugins`` are classes beside the built-in ones; a profile runs them where the configuration enables them.
     ``scores`` keeps how nodes were picked for the pods it asks about; then every feasible node is scored, one alone too.
     ``clock`` and ``timer`` measure every plugin call at every extension point, if both are given.
@@ -52,6 +53,7 @@ class Options:
     feature_gates: str = ""
     plugins: tuple[Any, ...] = ()
     gates: FeatureGates = field(default_factory=FeatureGates)
+    max_disks: int | None = None
     seed: int = 0
     scores: ScoreLog | None = None
     clock: Callable[[], float] | None = None
@@ -107,7 +109,7 @@ def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = Non
     """
     loaded = load_options(options)
     configuration = loaded.configuration
-    scheduler = Scheduler(_cycle(configuration, options), loaded.gates)
+    scheduler = Scheduler(_cycle(configuration, options), loaded.gates, options.max_disks)
     built = build_resolved(loaded.profiles, loaded.registry, scheduler)
     profiles = built.profiles
     if options.clock is not None and options.timer is not None:

@@ -33,7 +33,7 @@ def disks(rule, *names):
 
 def is_refused(rule, pod, cluster, gates=None):
     if gates is not None:
-        rule.attach(SimpleNamespace(gates=gates))
+        rule.attach(SimpleNamespace(gates=gates, max_disks=None))
     found = refusals(rule, pod, cluster.snapshot)
     return {name: status.reasons for name, status in found.items()}
 
@@ -74,6 +74,16 @@ def test_some_instances_take_fewer(key, instance, limit):
     names = [f"d{at}" for at in range(limit + 1)]
     assert is_refused(EBSLimits(), a_pod(volumes=disks(EBSLimits, *names[:-1])), cluster) == {}
     assert is_refused(EBSLimits(), a_pod(volumes=disks(EBSLimits, *names)), cluster) == FULL
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_scheduler_may_be_told_how_many_for_all_kinds(rule):
+    told = rule()
+    told.attach(SimpleNamespace(gates=FeatureGates(release="1.21"), max_disks=2))
+    three = a_pod(volumes=disks(rule, "a", "b", "c"))
+    assert is_refused(told, a_pod(volumes=disks(rule, "a", "b")), a_cluster([a_node("n")])) == {}
+    assert is_refused(told, three, a_cluster([a_node("n", {"beta.kubernetes.io/instance-type": "t3"})])) == FULL
+    assert is_refused(told, three, a_cluster([taking(rule, 3)])) == {}, "what the node says goes before"
 
 
 CLAIMED = {  # objects beside the claim, does it count?
@@ -207,7 +217,7 @@ BALANCED = {  # gates, disks of the pod, limit, held; score of cpu 1/2, memory 1
 @pytest.mark.parametrize(("gates", "wanted", "limit", "held", "score"), BALANCED.values(), ids=BALANCED)
 def test_disks_are_a_third_share(gates, wanted, limit, held, score):
     rule = NodeResourcesBalancedAllocation()
-    rule.attach(SimpleNamespace(gates=gates))
+    rule.attach(SimpleNamespace(gates=gates, max_disks=None))
     node = a_node("n", allocatable={**OFFERS, "attachable-volumes-aws-ebs": limit})
     empty = [{"name": "c", "resources": {"requests": {"cpu": "0", "memory": "0"}}}]
     there = [a_pod("held", containers=empty, volumes=disks(EBSLimits, *held))] if held else []
@@ -217,7 +227,7 @@ def test_disks_are_a_third_share(gates, wanted, limit, held, score):
 
 def test_of_several_kinds_the_last_counts():
     rule = NodeResourcesBalancedAllocation()
-    rule.attach(SimpleNamespace(gates=BALANCING))
+    rule.attach(SimpleNamespace(gates=BALANCING, max_disks=None))
     limits = {"attachable-volumes-aws-ebs": 2, "attachable-volumes-azure-disk": 1}
     node = a_node("n", allocatable={**OFFERS, **limits})
     both = [*disks(EBSLimits, "a"), {**disks(AzureDiskLimits, "a")[0], "name": "second"}]

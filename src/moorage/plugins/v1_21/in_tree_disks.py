@@ -13,15 +13,14 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
 from moorage.api.core import Node, Volume
-from moorage.api.meta import Value
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, PersistentVolumeSpec, StorageClass
 from moorage.framework.features import TODAY, FeatureGates
+from moorage.plugins.v1_21.held_volumes import HeldVolumes
 from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, Column, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import amount
-from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
 __all__ = ["AZURE_DISK", "CINDER", "EBS", "GCE_PD", "KINDS", "DiskKind", "DiskRoom", "Room", "disks_of"]
@@ -96,11 +95,16 @@ def _named(kind: DiskKind, source: Volume | PersistentVolumeSpec) -> DiskId:
     return DiskId(str(disk.get(kind.names) or ""))
 
 
-def limit_of(kind: DiskKind, node: Node) -> int:
-    """Return how many disks of a kind a node takes: what it says itself, or what is usual for its instance type."""
+def limit_of(kind: DiskKind, node: Node, max_disks: int | None = None) -> int:
+    """Return how many disks of a kind a node takes.
+
+    It is what the node says itself, or ``max_disks`` if that is given, or what is usual for its instance type.
+    """
     said = node.status.allocatable.get(kind.resource)
     if said is not None:
         return amount(kind.resource, said)
+    if max_disks is not None:
+        return max_disks
     labels = node.metadata.labels
     instance_type = next((labels[key] for key in _INSTANCE_TYPES if key in labels), "")
     if kind.smaller is not None and kind.smaller[0].search(instance_type):
@@ -123,16 +127,12 @@ class Room(NamedTuple):
 class DiskRoom:
     """The disks of one kind on every row, kept from one pod to the next."""
 
-    def __init__(self, kind: DiskKind, gates: FeatureGates) -> None:
+    def __init__(self, kind: DiskKind, gates: FeatureGates, max_disks: int | None = None) -> None:
         self._kind = kind
+        self._max_disks = max_disks
         # Today every node hands its disks over that says so.
         self._migration = gates.release == TODAY or (gates["CSIMigration"] and gates[kind.gate])
-        self._table: NodeTable | None = None
-        self._layout = -1
-        self._position = 0
-        self._objects: tuple[int, ...] = ()
-        self._stale: tuple[int, ...] = ()
-        self._on_row: dict[int, frozenset[DiskId]] = {}
+        self._on_rows = HeldVolumes(self._disks_of, PersistentVolumeClaim, PersistentVolume, StorageClass)
         self._held: Column
         self._limit: Column
 
@@ -141,7 +141,7 @@ class DiskRoom:
         self._follow(nodes.snapshot)
         added = nodes.zeros() + len(disks)
         for disk in disks:
-            rows = [row for row, there in self._on_row.items() if disk in there]
+            rows = [row for row, there in self._on_rows.on_row.items() if disk in there]
             if rows:
                 added -= nodes.holding(rows)
         return Room(nodes.take(self._held), added, nodes.take(self._limit), ~self._migrated(nodes))
@@ -157,32 +157,15 @@ class DiskRoom:
         return facts is not None and self._kind.plugin in facts.migrated
 
     def _follow(self, snapshot: Snapshot) -> None:
-        """Look again at rows that changed, or at all if a claim, volume or class did. Rows of a what-if are never kept."""
+        """Look again at rows that changed, or at all if a claim, volume or class did."""
         table = snapshot.table
-        rows = table.changes.since(self._position)
-        objects = tuple(_position(snapshot, kind) for kind in (PersistentVolumeClaim, PersistentVolume, StorageClass))
-        if rows is None or table is not self._table or table.changes.layout != self._layout:
-            self._table, self._layout = table, table.changes.layout
+        looked, anew = self._on_rows.follow(snapshot)
+        if anew:
             self._held, self._limit = table.space.column(), table.space.column()
-            self._on_row.clear()
-            rows = list(range(len(table)))
-        elif objects != self._objects:
-            rows = [*rows, *table.volume_use.rows]
-        self._position, self._objects = table.changes.position, objects
-        in_what_ifs = tuple(table.rows_in_what_ifs)
-        for row in dict.fromkeys((*rows, *self._stale, *in_what_ifs)):
-            self._look(snapshot, row)
-        self._stale = in_what_ifs
+        for row, _, disks in looked:
+            self._held.data[row] = len(disks)
+            self._limit.data[row] = limit_of(self._kind, table.nodes[row], self._max_disks)
 
-    def _look(self, snapshot: Snapshot, row: int) -> None:
-        pods = snapshot.table.volume_use.pods_on(row).values()
-        there: frozenset[DiskId] = frozenset().union(*(disks_of(self._kind, pod, snapshot) for pod in pods))
-        self._on_row.pop(row, None)
-        if there:
-            self._on_row[row] = there
-        self._held.data[row] = len(there)
-        self._limit.data[row] = limit_of(self._kind, snapshot.table.nodes[row])
-
-
-def _position(snapshot: Snapshot, kind: type[Value]) -> int:
-    return snapshot.changes_of(kind).position
+    def _disks_of(self, pod: PodInfo, row: int, snapshot: Snapshot) -> frozenset[DiskId]:
+        del row
+        return disks_of(self._kind, pod, snapshot)

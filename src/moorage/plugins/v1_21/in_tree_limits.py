@@ -1,9 +1,9 @@
 """EBSLimits, GCEPDLimits, AzureDiskLimits and CinderLimits: keep a pod off nodes that cannot take as many of its disks.
 
 One rule for four kinds of disks: those that a node has already, and those that would come, must not be more than it takes. A
-node may say how many that are (``attachable-volumes-…`` in its allocatable resources); else it is 39 for EBS (25 on instances
-of the families c5, m5, r5, t3 and z1d), 16 for GCE and Azure, and 256 for Cinder. The environment variable KUBE_MAX_PD_VOLS
-of kube-scheduler is not read.
+node may say how many that are (``attachable-volumes-…`` in its allocatable resources). Else it is as many as the scheduler
+was told for all kinds (``max_disks``, kube-scheduler's KUBE_MAX_PD_VOLS), or else 39 for EBS (25 on instances of the families
+c5, m5, r5, t3 and z1d), 16 for GCE and Azure, and 256 for Cinder.
 
 Reads     disks that the pod names itself, its claims and what stands behind them; the same of the pods on each node; limits,
           instance types, and what CSINodes say has been handed over to CSI drivers
@@ -43,7 +43,7 @@ class _Limits:
         self._room = DiskRoom(self.kind, FeatureGates())
 
     def attach(self, handle: Handle) -> None:
-        self._room = DiskRoom(self.kind, handle.gates)
+        self._room = DiskRoom(self.kind, handle.gates, handle.max_disks)
 
     def sign(self, pod: PodInfo) -> Signature | None:
         """Pods with volumes that matter are judged each for itself."""

@@ -44,7 +44,7 @@ class NodeResourcesBalancedAllocation:
     def attach(self, handle: Handle) -> None:
         gates = handle.gates
         if gates.release != TODAY and gates["BalanceAttachedNodeVolumes"]:
-            self._rooms = {kind: DiskRoom(kind, gates) for kind in KINDS}
+            self._rooms = {kind: DiskRoom(kind, gates, handle.max_disks) for kind in KINDS}
 
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
         cpu, memory = (_fraction(*allocation(pod, resource, nodes)) for resource in ("cpu", "memory"))

@@ -10,7 +10,7 @@ Source  csi-translation-lib: translate.go and plugins/{aws_ebs,azure_disk,gce_pd
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -21,8 +21,8 @@ from moorage.api.storage import PersistentVolume, PersistentVolumeSpec
 from moorage.errors import InputError
 
 __all__ = [
-    "MigratedVolume", "MigrationError", "driver_of", "in_tree_plugin", "is_in_tree_plugin", "may_be_of", "translated",
-    "translated_inline",
+    "HANDED_OVER", "HandedOver", "MigratedVolume", "MigrationError", "driver_of", "in_tree_plugin", "is_in_tree_plugin",
+    "may_be_of", "translated", "translated_inline",
 ]  # fmt: skip
 
 
@@ -136,6 +136,17 @@ def translated_inline(volume: Volume) -> MigratedVolume | None:
         return None
     source = getattr(volume, _FIELD_OF[plugin])
     return MigratedVolume(driver, _gce_handle(source, {}) if plugin == _GCE else _handle(plugin, source))
+
+
+class HandedOver(NamedTuple):
+    """What a release lets nodes hand over to CSI drivers: in-tree plugins, and how their volumes are translated."""
+
+    plugins: frozenset[str]
+    translate: Callable[[PersistentVolume], MigratedVolume | None]
+
+
+#: Every kind, as each node says.
+HANDED_OVER: Final = HandedOver(frozenset(_FIELD_OF), translated)
 
 
 # -- handles ------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.labels import InternedColumn
 
-__all__ = ["CsiFacts", "CsiNodes", "migrated_plugins"]
+__all__ = ["NO_LIMIT", "CsiFacts", "CsiNodes", "migrated_plugins"]
 
 #: More volumes than any node holds.
 NO_LIMIT: Final = 2**62

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.plugins.volumes.claims import SELECTED_NODE
-from moorage.plugins.volumes.csi_migration import MigrationError, in_tree_plugin, translated
+from moorage.plugins.volumes.csi_migration import HANDED_OVER, HandedOver, MigrationError, in_tree_plugin
 from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
 from moorage.plugins.volumes.matching import Chosen, Search
 from moorage.plugins.volumes.provisioning import Provisioner, Provisioning
@@ -32,12 +32,16 @@ class Wanted(NamedTuple):
     ``selected``  claims whose volume is being made, for the node in their annotation
     ``search``    the search for the other unbound ones; None if there are none
     ``fault``     why there can be no search
+    ``drivers``   which in-tree volumes CSI drivers may serve
+    ``counted``   whether drivers are asked how much room they have
     """
 
     bound: tuple[tuple[PersistentVolumeClaim, PersistentVolume | None], ...] = ()
     selected: tuple[PersistentVolumeClaim, ...] = ()
     search: Search | None = None
     fault: str = ""
+    drivers: HandedOver = HANDED_OVER
+    counted: bool = True
 
     @property
     def is_all_bound(self) -> bool:
@@ -89,7 +93,7 @@ def find(wanted: Wanted, nodes: NodeView) -> Findings:
     findings.chosen = wanted.search.over(nodes) if wanted.search is not None else None
     for share in _shares(wanted, findings.chosen, here):
         findings.shares.append(share)
-        _look_at_making(share, nodes, findings)
+        _look_at_making(wanted, share, nodes, findings)
     return findings
 
 
@@ -101,13 +105,13 @@ def _look_at_bound(wanted: Wanted, nodes: NodeView, findings: Findings) -> None:
             findings.lost |= open_rows
             return
         plugin = in_tree_plugin(volume.spec)
-        if plugin is None:
+        if plugin is None or plugin not in wanted.drivers.plugins:
             reached = _reached(volume, nodes)
         else:
             column = nodes.snapshot.index(CsiNodes).follow()
             moved = column.spread(nodes.ids(column), _has_migrated(plugin))
             try:
-                known = translated(volume) if moved.any() else None
+                known = wanted.drivers.translate(volume) if moved.any() else None
             except MigrationError as error:
                 findings.faults.append((open_rows & moved, f"could not translate pv: {error}"))
                 open_rows = open_rows & ~moved
@@ -140,19 +144,22 @@ def _shares(wanted: Wanted, chosen: Chosen | None, here: BoolArray) -> Iterator[
         yield Share(np.flatnonzero(here & (patterns == pattern)), (*wanted.selected, *unbound))
 
 
-def _look_at_making(share: Share, nodes: NodeView, findings: Findings) -> None:
+def _look_at_making(wanted: Wanted, share: Share, nodes: NodeView, findings: Findings) -> None:
     """Judge the claims for which a volume has to be made, in order; a row is refused for the first that fails there."""
     left = share.positions
-    for made in _provisionings(share.to_make, nodes, findings):
+    for made in _provisionings(wanted, share.to_make, nodes, findings):
         findings.unmatched[left[~made.possible[left]]] = True
         left = left[made.possible[left]]
         findings.no_room[left[~made.has_room[left]]] = True
         left = left[made.has_room[left]]
 
 
-def _provisionings(claims: Iterable[PersistentVolumeClaim], nodes: NodeView, findings: Findings) -> Iterator[Provisioning]:
+def _provisionings(
+    wanted: Wanted, claims: Iterable[PersistentVolumeClaim], nodes: NodeView, findings: Findings
+) -> Iterator[Provisioning]:
     for claim in claims:
         made = findings.provisionings.get(claim.key)
         if made is None:
-            made = findings.provisionings[claim.key] = nodes.snapshot.index(Provisioner).judge(claim, nodes)
+            judge = nodes.snapshot.index(Provisioner).judge
+            made = findings.provisionings[claim.key] = judge(claim, nodes, counted=wanted.counted)
         yield made

@@ -19,7 +19,7 @@ from moorage.api.requirements import quoted
 from moorage.api.storage import CSINode, ObjectReference, PersistentVolume, PersistentVolumeClaim
 from moorage.plugins.volumes.assumed import is_still
 from moorage.plugins.volumes.claims import SELECTED_NODE, is_fully_bound
-from moorage.plugins.volumes.csi_migration import MigrationError, in_tree_plugin, translated
+from moorage.plugins.volumes.csi_migration import HANDED_OVER, HandedOver, MigrationError, in_tree_plugin
 from moorage.plugins.volumes.csi_nodes import CsiFacts
 from moorage.plugins.volumes.matching import is_bound_to
 from moorage.plugins.volumes.reach import label_affinity
@@ -78,19 +78,20 @@ def are_kept(
     node: str,
     found: tuple[Promise[PersistentVolume], ...],
     made: tuple[Promise[PersistentVolumeClaim], ...],
+    drivers: HandedOver = HANDED_OVER,
 ) -> bool:
-    """Say whether all claims are bound, as far as has been seen.
+    """Say whether all claims are bound, as far as has been seen. ``drivers``: which in-tree volumes they may serve.
 
     Raises  BrokenPromiseError if one will not be
     """
     if snapshot.node(node) is None:
         raise BrokenPromiseError(f"failed to get node {quoted(node)}: node {quoted(node)} not found")
-    return all(_is_found_kept(snapshot, node, promise) for promise in found) and all(
-        _is_made_kept(snapshot, node, promise) for promise in made
+    return all(_is_found_kept(snapshot, node, promise, drivers) for promise in found) and all(
+        _is_made_kept(snapshot, node, promise, drivers) for promise in made
     )
 
 
-def _is_found_kept(snapshot: Snapshot, node: str, promise: Promise[PersistentVolume]) -> bool:
+def _is_found_kept(snapshot: Snapshot, node: str, promise: Promise[PersistentVolume], drivers: HandedOver) -> bool:
     volume = snapshot.objects(PersistentVolume).get(promise.obj.name)
     if volume is None:
         raise BrokenPromiseError(f"failed to check binding: persistentvolumes {quoted(promise.obj.name)} not found")
@@ -99,13 +100,13 @@ def _is_found_kept(snapshot: Snapshot, node: str, promise: Promise[PersistentVol
         raise BrokenPromiseError(f"failed to check binding: persistentvolumeclaims {quoted(promise.claim)} not found")
     if promise.changes_anything and is_still(volume, promise.base):
         return False
-    _check_reach(snapshot, node, volume)
+    _check_reach(snapshot, node, volume, drivers)
     if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
         raise BrokenPromiseError(f"ClaimRef got reset for pv {quoted(volume.name)}")
     return is_fully_bound(claim)
 
 
-def _is_made_kept(snapshot: Snapshot, node: str, promise: Promise[PersistentVolumeClaim]) -> bool:
+def _is_made_kept(snapshot: Snapshot, node: str, promise: Promise[PersistentVolumeClaim], drivers: HandedOver) -> bool:
     claim = snapshot.objects(PersistentVolumeClaim).get(promise.claim)
     if claim is None:
         raise BrokenPromiseError(f"failed to check provisioning pvc: persistentvolumeclaims {quoted(promise.claim)} not found")
@@ -120,19 +121,19 @@ def _is_made_kept(snapshot: Snapshot, node: str, promise: Promise[PersistentVolu
         volume = snapshot.objects(PersistentVolume).get(claim.spec.volume_name)
         if volume is None:
             return False
-        _check_reach(snapshot, node, volume)
+        _check_reach(snapshot, node, volume, drivers)
     return is_fully_bound(claim)
 
 
-def _check_reach(snapshot: Snapshot, node: str, volume: PersistentVolume) -> None:
+def _check_reach(snapshot: Snapshot, node: str, volume: PersistentVolume, drivers: HandedOver) -> None:
     """Raise BrokenPromiseError if the volume turns out not to be reached from the node."""
     info = snapshot.node(node)
     affinity = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
-    drivers = snapshot.objects(CSINode).get(node)
+    csi_node = snapshot.objects(CSINode).get(node)
     plugin = in_tree_plugin(volume.spec)
-    if drivers is not None and plugin is not None and plugin in CsiFacts.of(drivers).migrated:
+    if csi_node is not None and plugin in drivers.plugins & CsiFacts.of(csi_node).migrated:
         try:
-            known = translated(volume)
+            known = drivers.translate(volume)
         except MigrationError as error:
             raise BrokenPromiseError(f"failed to translate pv to csi: could not translate pv: {error}") from error
         affinity = affinity if known is None else known.affinity

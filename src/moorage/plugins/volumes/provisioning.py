@@ -73,14 +73,18 @@ class Provisioner:
     def __init__(self, snapshot: Snapshot) -> None:
         self._rooms = Filed(snapshot, CSIStorageCapacity, _class_of, _Room.of)
 
-    def judge(self, claim: PersistentVolumeClaim, nodes: NodeView) -> Provisioning:
-        """Return where a volume could be made for the claim. Its class has to be there."""
+    def judge(self, claim: PersistentVolumeClaim, nodes: NodeView, *, counted: bool = True) -> Provisioning:
+        """Return where a volume could be made for the claim. Its class has to be there.
+
+        ``counted``  drivers that keep count of their room are believed; else there is room everywhere
+        """
         storage_class = nodes.snapshot.objects(StorageClass)[class_of_claim(claim)]
         unknown = nodes.zeros() - 1
         if storage_class.provisioner in {"", NOT_SUPPORTED}:
             return Provisioning(claim, nodes.false(), nodes.false(), unknown)
         possible = _rows_allowed(storage_class.allowed_topologies, nodes)
-        if "storage" not in claim.spec.resources.requests or not _keeps_count(storage_class.provisioner, nodes.snapshot):
+        asks = "storage" in claim.spec.resources.requests
+        if not counted or not asks or not _keeps_count(storage_class.provisioner, nodes.snapshot):
             return Provisioning(claim, possible, np.ones(len(nodes), dtype=bool), unknown)
         self._rooms.follow()
         size = requested_bytes(claim)

@@ -1,0 +1,30 @@
+"""What 1.21 let nodes hand over to CSI drivers: four kinds of built-in disks, each behind a gate of its own.
+
+Two of today's translations were different then: a disk of Azure was served whatever its kind, and Portworx was not known.
+
+Source  kube-scheduler 1.21, plugins/nodevolumelimits/utils.go, isCSIMigrationOn; pkg/controller/volume/scheduling,
+        scheduler_binder.go, isCSIMigrationOnForPlugin; csi-translation-lib 0.21, plugins/azure_disk.go
+"""
+
+from __future__ import annotations
+
+from moorage.api.storage import PersistentVolume
+from moorage.framework.features import FeatureGates
+from moorage.plugins.v1_21.in_tree_disks import AZURE_DISK, KINDS
+from moorage.plugins.volumes.csi_migration import HandedOver, MigratedVolume, driver_of, translated
+
+__all__ = ["handed_over"]
+
+
+def handed_over(gates: FeatureGates) -> HandedOver:
+    """Return what nodes may hand over with these gates."""
+    plugins = frozenset(kind.plugin for kind in KINDS if gates["CSIMigration"] and gates[kind.gate])
+    return HandedOver(plugins, _translated)
+
+
+def _translated(volume: PersistentVolume) -> MigratedVolume | None:
+    disk, driver = volume.spec.azure_disk, driver_of(AZURE_DISK.plugin)
+    if disk is None or driver is None:
+        return translated(volume)
+    affinity = None if volume.spec.node_affinity is None else volume.spec.node_affinity.required
+    return MigratedVolume(driver, str(disk.get("diskURI") or ""), affinity)

@@ -1,0 +1,89 @@
+"""What the pods on each row hold between them, kept from one pod to the next: each thing once, however many pods hold it.
+
+A row is looked at again when its pods or its node change; rows whose pods have volumes, when objects that decide what those
+are do. Rows of a what-if are never kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+from moorage.api.meta import Value
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
+
+__all__ = ["HeldVolumes", "Looked"]
+
+V = TypeVar("V")
+
+
+class Looked(NamedTuple, Generic[V]):
+    """A row that was looked at again: what was held there, and what is."""
+
+    row: int
+    before: frozenset[V]
+    now: frozenset[V]
+
+
+class HeldVolumes(Generic[V]):
+    """``on_row``: the rows that hold anything, and what."""
+
+    def __init__(
+        self,
+        held_by: Callable[[PodInfo, int, Snapshot], frozenset[V]],
+        *decisive: type[Value],
+        by_node: type[Value] | None = None,
+    ) -> None:
+        """Ask ``held_by`` of a pod and its row.
+
+        Objects of ``decisive`` kinds matter to every row; of kind ``by_node`` only that of the node's name does.
+        """
+        self._held_by = held_by
+        self._decisive = decisive
+        self._by_node = by_node
+        self._table: NodeTable | None = None
+        self._layout = -1
+        self._position = 0
+        self._node_position = 0
+        self._objects: tuple[int, ...] = ()
+        self._stale: tuple[int, ...] = ()
+        self.on_row: dict[int, frozenset[V]] = {}
+
+    def follow(self, snapshot: Snapshot) -> tuple[list[Looked[V]], bool]:
+        """Return the rows that were looked at again, and whether all were, nothing from before being good any more."""
+        table = snapshot.table
+        rows = table.changes.since(self._position)
+        objects = tuple(snapshot.changes_of(kind).position for kind in self._decisive)
+        anew = rows is None or table is not self._table or table.changes.layout != self._layout
+        if rows is None or anew:
+            self.on_row.clear()
+            rows = list(range(len(table)))
+        elif objects != self._objects:
+            rows = [*rows, *table.volume_use.rows]
+        else:
+            rows = [*rows, *self._rows_of_changed_nodes(snapshot)]
+        if self._by_node is not None:
+            self._node_position = snapshot.changes_of(self._by_node).position
+        self._table, self._layout = table, table.changes.layout
+        self._position, self._objects = table.changes.position, objects
+        in_what_ifs = tuple(table.rows_in_what_ifs)
+        looked = [self._look(snapshot, row) for row in dict.fromkeys((*rows, *self._stale, *in_what_ifs))]
+        self._stale = in_what_ifs
+        return looked, anew
+
+    def _rows_of_changed_nodes(self, snapshot: Snapshot) -> list[int]:
+        if self._by_node is None:
+            return []
+        names = snapshot.changes_of(self._by_node).since(self._node_position)
+        row_of = snapshot.table.row_of
+        return list(snapshot.table.volume_use.rows) if names is None else [row_of[name] for name in names if name in row_of]
+
+    def _look(self, snapshot: Snapshot, row: int) -> Looked[V]:
+        pods = snapshot.table.volume_use.pods_on(row).values()
+        now: frozenset[V] = frozenset().union(*(self._held_by(pod, row, snapshot) for pod in pods))
+        before = self.on_row.pop(row, frozenset())
+        if now:
+            self.on_row[row] = now
+        return Looked(row, before, now)

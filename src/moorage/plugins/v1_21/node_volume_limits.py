@@ -1,0 +1,188 @@
+"""NodeVolumeLimits, as 1.21 had it: keep a pod off nodes that cannot take as many volumes of a CSI driver as it would need.
+
+Only claims that a pod names itself count: not those of ephemeral volumes, nor disks in its own spec, nor what is attached
+without a pod. A claim that is missing counts for nothing. Where a driver states no limit in the CSINode, the node's allocatable
+resource ``attachable-volumes-csi-DRIVER`` is one. Disks of the built-in kinds count with the driver on nodes that have handed
+them over, if the gates allow that.
+
+Reads     the pod's claims, what volumes those are and their classes; the same of the pods on each node; limits of CSINodes
+          and nodes. A volume that several pods share counts once
+Rejects   nodes at their limit; evicting pods might help
+Wakes on  a node or CSINode added or changed; a pod gone
+Source    kube-scheduler 1.21, plugins/nodevolumelimits/csi.go; kubernetes 1.21, pkg/volume/util/attach_limit.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import sha1
+from typing import Final
+
+import numpy as np
+
+from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends, Signature
+from moorage.framework.registry import Handle
+from moorage.framework.verdicts import Reject
+from moorage.plugins.node_volume_limits import TOO_MANY
+from moorage.plugins.v1_21.csi_migration import handed_over
+from moorage.plugins.v1_21.held_volumes import HeldVolumes
+from moorage.plugins.volumes.claims import class_of_claim
+from moorage.plugins.volumes.csi_migration import HandedOver, MigrationError, driver_of, in_tree_plugin, is_in_tree_plugin
+from moorage.plugins.volumes.csi_nodes import NO_LIMIT, CsiFacts, CsiNodes
+from moorage.plugins.volumes.csi_volumes import CsiVolume
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, Column, IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.pod_requests import amount
+from moorage.state.view import NodeView
+
+__all__ = ["NO_NAME", "NodeVolumeLimits", "limit_key"]
+
+# kube-scheduler's own text, kept word for word: people search their events for it.
+NO_NAME: Final = "PersistentVolumeClaim had no name"
+
+_PREFIX: Final = "attachable-volumes-csi-"
+_LONGEST_KEY: Final = 63
+
+
+def limit_key(driver: str) -> str:
+    """Return the node resource that limits a driver's volumes; where the name would be too long, it ends in a digest."""
+    if len(_PREFIX) + len(driver) < _LONGEST_KEY:
+        return _PREFIX + driver
+    return _PREFIX + driver[:23] + sha1(driver.encode(), usedforsecurity=False).hexdigest()[:16]
+
+
+class NodeVolumeLimits:
+    """See the module's description."""
+
+    name = "NodeVolumeLimits"
+    depends = Depends.NODES
+    signs_by = ()
+
+    def __init__(self) -> None:
+        self._drivers = handed_over(FeatureGates(release="1.21"))
+        self._held = HeldVolumes(self._on_row, PersistentVolumeClaim, PersistentVolume, StorageClass, by_node=CSINode)
+        self._counts: dict[str, Column] = {}
+        self._said: dict[str, IntArray] = {}
+        self._said_at = -1
+
+    def attach(self, handle: Handle) -> None:
+        self._drivers = handed_over(handle.gates)
+
+    def sign(self, pod: PodInfo) -> Signature | None:
+        """Pods with volumes that matter are judged each for itself."""
+        return {} if pod.volumes is None else None
+
+    def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
+        if pod.volumes is None or not pod.volumes.claims:
+            return
+        if any(not use.name for use in pod.volumes.claims if not use.ephemeral):
+            yield Reject(~nodes.false(), NO_NAME, error=True)
+            return
+        refused = nodes.false()
+        for plugins, rows in self._parted(nodes):
+            volumes = volumes_of(pod, plugins, self._drivers, nodes.snapshot)
+            if volumes:
+                refused |= rows & self._over_limit(volumes, nodes)
+        yield Reject(refused, TOO_MANY)
+
+    def wakes_on(self) -> Iterator[Wake]:
+        yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_ALLOCATABLE))
+        yield Wake(ClusterEvent(Resource.CSI_NODE, Action.ADD | Action.UPDATE))
+        yield Wake(ClusterEvent(Resource.POD, Action.DELETE))
+
+    # -- the pod's volumes, and what is there -------------------------------------------------------------------------
+
+    def _parted(self, nodes: NodeView) -> Iterator[tuple[frozenset[str], BoolArray]]:
+        """Yield each set of in-tree plugins that rows have handed over, and those rows."""
+        column = nodes.snapshot.index(CsiNodes).follow()
+        kinds: dict[frozenset[str], int] = {}
+        which = column.spread(nodes.ids(column), lambda facts: kinds.setdefault(self._handed_over(facts), len(kinds)), np.int64)
+        yield from ((plugins, np.equal(which, number)) for plugins, number in kinds.items())
+
+    def _handed_over(self, facts: CsiFacts | None) -> frozenset[str]:
+        return frozenset() if facts is None else facts.migrated & self._drivers.plugins
+
+    def _on_row(self, pod: PodInfo, row: int, snapshot: Snapshot) -> frozenset[CsiVolume]:
+        node = snapshot.objects(CSINode).get(snapshot.table.nodes[row].name)
+        plugins = self._handed_over(None if node is None else CsiFacts.of(node))
+        return volumes_of(pod, plugins, self._drivers, snapshot)
+
+    def _over_limit(self, volumes: frozenset[CsiVolume], nodes: NodeView) -> BoolArray:
+        """Say for each row whether it would hold too many volumes of some driver."""
+        self._follow(nodes.snapshot)
+        over = nodes.false()
+        for driver in sorted({volume.driver for volume in volumes}):
+            added = nodes.zeros()
+            for volume in volumes:
+                if volume.driver == driver:
+                    added += ~nodes.holding([row for row, there in self._held.on_row.items() if volume in there])
+            counts = self._counts.get(driver)
+            held = nodes.zeros() if counts is None else nodes.take(counts)
+            over |= (added > 0) & (held + added > nodes.take(self._limits(driver, nodes.snapshot)))
+        return over
+
+    def _follow(self, snapshot: Snapshot) -> None:
+        looked, anew = self._held.follow(snapshot)
+        if anew:
+            self._counts.clear()
+        for row, before, now in looked:
+            for gone in before - now:
+                self._counts[gone.driver].data[row] -= 1
+            for come in now - before:
+                self._counts.setdefault(come.driver, snapshot.table.space.column()).data[row] += 1
+
+    def _limits(self, driver: str, snapshot: Snapshot) -> IntArray:
+        """Return how many volumes of the driver each row of the table takes: as its CSINode says, or else the node."""
+        table = snapshot.table
+        if self._said_at != table.changes.nodes:
+            self._said.clear()
+            self._said_at = table.changes.nodes
+        said = self._said.get(driver)
+        if said is None:
+            key = limit_key(driver)
+            amounts = (node.status.allocatable.get(key) for node in table.nodes)
+            limits = (NO_LIMIT if one is None else amount(key, one) for one in amounts)
+            said = self._said[driver] = np.fromiter(limits, dtype=np.int64, count=len(table))
+        by_driver = snapshot.index(CsiNodes).limits(driver)
+        return np.where(by_driver == NO_LIMIT, said, by_driver)
+
+
+def volumes_of(pod: PodInfo, plugins: frozenset[str], drivers: HandedOver, snapshot: Snapshot) -> frozenset[CsiVolume]:
+    """Return the CSI volumes of a pod on a node that has handed over these in-tree plugins."""
+    claims = snapshot.objects(PersistentVolumeClaim)
+    named = (claims.get(use.key) for use in pod.volumes.claims if not use.ephemeral) if pod.volumes is not None else ()
+    found = (_volume_of(claim, plugins, drivers, snapshot) for claim in named if claim is not None)
+    return frozenset(volume for volume in found if volume is not None)
+
+
+def _volume_of(
+    claim: PersistentVolumeClaim, plugins: frozenset[str], drivers: HandedOver, snapshot: Snapshot
+) -> CsiVolume | None:
+    volume = snapshot.objects(PersistentVolume).get(claim.spec.volume_name) if claim.spec.volume_name else None
+    if volume is None:
+        return _volume_to_be_made(claim, plugins, snapshot)
+    if volume.spec.csi is not None:
+        driver, handle = volume.spec.csi.driver, volume.spec.csi.volume_handle
+        return CsiVolume(driver, handle) if driver and handle else None
+    if in_tree_plugin(volume.spec) not in plugins:
+        return None
+    try:
+        known = drivers.translate(volume)
+    except MigrationError:
+        return None
+    return CsiVolume(known.driver, known.handle) if known is not None and known.handle else None
+
+
+def _volume_to_be_made(claim: PersistentVolumeClaim, plugins: frozenset[str], snapshot: Snapshot) -> CsiVolume | None:
+    """Return the volume that the claim's class will make; None where that is not known or not counted."""
+    storage_class = snapshot.objects(StorageClass).get(class_of_claim(claim))
+    if storage_class is None:
+        return None
+    driver: str | None = storage_class.provisioner
+    if is_in_tree_plugin(storage_class.provisioner):
+        driver = driver_of(storage_class.provisioner) if storage_class.provisioner in plugins else None
+    return CsiVolume(driver, "", claim.key) if driver else None

@@ -1,0 +1,94 @@
+"""VolumeBinding, as 1.21 had it: as today, in other words, and with a score for storage that will be fuller.
+
+What a claim has lost its volume is not told apart. Drivers' room counts only with the gate CSIStorageCapacity, and volumes are
+taken for a CSI driver's only where the gates say so. With the gate VolumeCapacityPriority nodes score by the volumes that
+would be found there (not by what would be made): the fuller these would be, the higher.
+
+Reads     as today
+Rejects   as today: nodes, or the pod; eviction never helps
+Scores    0-100 by how full the volumes that are found would be, the mean over storage classes; 0 for pods without claims, and
+          for all while the gate is closed
+Source    kube-scheduler 1.21, plugins/volumebinding; pkg/controller/volume/scheduling/scheduler_binder.go
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from moorage.api.requirements import quoted
+from moorage.api.storage import PersistentVolumeClaim
+from moorage.errors import Fault
+from moorage.framework.args import PluginArgs
+from moorage.framework.features import FeatureGates
+from moorage.framework.registry import Handle
+from moorage.plugins import volume_binding as today
+from moorage.plugins.v1_21.csi_migration import handed_over
+from moorage.plugins.volume_binding import Asked, BoundVolumes
+from moorage.plugins.volumes.capacity_score import capacity_scores
+from moorage.plugins.volumes.claims import claim_not_found, is_owned_by
+from moorage.plugins.volumes.findings import find
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["VolumeBinding", "VolumeBindingArgs"]
+
+# kube-scheduler's own texts, kept word for word: people search their events for them.
+UNREACHABLE: Final = "node(s) had volume node affinity conflict"
+LOST: Final = "pvc(s) bound to non-existent pv(s)"
+
+#: Scores by percent of use: a straight line.
+_FULLER_IS_BETTER: Final = np.arange(101)
+
+
+class VolumeBindingArgs(PluginArgs, frozen=True):
+    """How long binding may take."""
+
+    bind_timeout_seconds: int = 600
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        if self.bind_timeout_seconds >= 0:
+            return []
+        text = "invalid BindTimeoutSeconds, should not be a negative value"
+        return [Fault("Invalid value", f"{path}.bindTimeoutSeconds", text, self.bind_timeout_seconds)]
+
+
+class VolumeBinding(BoundVolumes):
+    """See the module's description."""
+
+    Args = VolumeBindingArgs
+    reasons = (UNREACHABLE, today.UNMATCHED, today.NO_ROOM, LOST)
+
+    def __init__(self, args: VolumeBindingArgs | None = None) -> None:
+        super().__init__((args or VolumeBindingArgs()).bind_timeout_seconds)
+        self._heed(FeatureGates(release="1.21"))
+
+    def attach(self, handle: Handle) -> None:
+        self._heed(handle.gates)
+
+    def _heed(self, gates: FeatureGates) -> None:
+        self._drivers = handed_over(gates)
+        self._counted = gates["CSIStorageCapacity"]
+        self._scores = gates["VolumeCapacityPriority"]
+
+    def why_unusable(self, pod: PodInfo, snapshot: Snapshot) -> str | None:
+        claims = snapshot.objects(PersistentVolumeClaim)
+        for use in pod.volumes.claims if pod.volumes is not None else ():
+            claim = claims.get(use.key)
+            if claim is None:
+                return claim_not_found(use.name)
+            if claim.metadata.deletion_timestamp is not None:
+                return f"persistentvolumeclaim {quoted(use.name)} is being deleted"
+            if use.ephemeral and not is_owned_by(claim, pod):
+                return f"persistentvolumeclaim {quoted(use.name)} was not created for the pod"
+        return None
+
+    def score(self, asked: Asked | PodInfo, nodes: NodeView) -> IntArray:
+        if not self._scores or isinstance(asked, PodInfo):
+            return nodes.zeros()
+        found = replace(find(asked.wanted, nodes), shares=[])
+        return capacity_scores(found, _FULLER_IS_BETTER, len(nodes))

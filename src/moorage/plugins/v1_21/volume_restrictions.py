@@ -1,0 +1,42 @@
+"""VolumeRestrictions, as 1.21 had it: keep a pod off nodes where a disk that it names itself is held.
+
+Claims are not looked at: that one pod alone may use a claim (ReadWriteOncePod) came later.
+
+Reads     disks that pods name themselves (GCE, AWS EBS, iSCSI, Ceph RBD)
+Rejects   nodes that hold a clashing disk; evicting the holder would help
+Wakes on  a node added; a pod of the namespace gone that held the disk
+Source    kube-scheduler 1.21, plugins/volumerestrictions/volume_restrictions.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.points import Depends, Signature
+from moorage.framework.verdicts import Reject
+from moorage.plugins.volume_restrictions import DISK_TAKEN, rows_taken
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["VolumeRestrictions"]
+
+
+class VolumeRestrictions:
+    """See the module's description."""
+
+    name = "VolumeRestrictions"
+    depends = Depends.NODES
+    signs_by = ()
+
+    def sign(self, pod: PodInfo) -> Signature | None:
+        """Pods with volumes that matter are judged each for itself."""
+        return {} if pod.volumes is None else None
+
+    def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:
+        if pod.volumes is not None and pod.volumes.disks:
+            yield Reject(rows_taken(pod.volumes.disks, nodes), DISK_TAKEN)
+
+    def wakes_on(self) -> Iterator[Wake]:
+        yield Wake(ClusterEvent(Resource.POD, Action.DELETE))
+        yield Wake(ClusterEvent(Resource.NODE, Action.ADD))

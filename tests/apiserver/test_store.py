@@ -499,3 +499,24 @@ def test_a_later_deletion_may_stop_waiting(store):
 def test_an_unknown_propagation_is_refused():
     with pytest.raises(ApiError, match='supported values: "Foreground", "Background", "Orphan", "nil"'):
         options_of({"propagationPolicy": "Sideways"})
+
+
+def test_an_object_of_another_cluster_keeps_its_identity_and_its_status(store, pods):
+    sent = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "w", "namespace": "default", "uid": "u-1", "resourceVersion": "77", "managedFields": [{}],
+                     "creationTimestamp": "2020-01-01T00:00:00Z"},
+        "spec": {"containers": [{"name": "c", "image": "i"}], "nodeName": "n1"},
+        "status": {"phase": "Running", "podIP": "10.0.0.1"},
+    }  # fmt: skip
+    held = store.adopt(pods, sent).document()
+    assert held["metadata"]["uid"] == "u-1"
+    assert held["metadata"]["creationTimestamp"] == "2020-01-01T00:00:00Z"
+    assert held["metadata"]["resourceVersion"] == str(store.version)
+    assert held["status"]["phase"] == "Running"
+    assert held["spec"]["restartPolicy"] == "Always"
+    with pytest.raises(ApiError, match="already exists"):
+        store.adopt(pods, held)
+    with pytest.raises(ApiError, match='namespaces "gone" not found'):
+        store.adopt(pods, {**sent, "metadata": {"name": "w", "namespace": "gone"}})

@@ -22,7 +22,7 @@ from moorage.apiserver.records import Document
 from moorage.apiserver.statuses import bad_request, conflict, invalid
 from moorage.errors import Fault, InputError
 
-__all__ = ["completed", "prepare_create", "prepare_update", "read"]
+__all__ = ["completed", "prepare_adopted", "prepare_create", "prepare_update", "read"]
 
 #: What clients may change through a status path besides the status itself.
 _STATUS_METADATA: Final = ("labels", "annotations", "finalizers", "managedFields")
@@ -77,6 +77,18 @@ def prepare_create(kind: Kind, document: Document) -> None:
     if kind.kind == "Pod":
         document["status"]["qosClass"] = qos_class(document.get("spec") or {})
     _refuse(kind, document, _faults(kind, found))
+
+
+def prepare_adopted(kind: Kind, document: Document) -> None:
+    """Complete and check an object that another cluster had; its status stays.
+
+    Raises  ApiError 422 with all its faults
+    """
+    if kind.has_generation:
+        document["metadata"].setdefault("generation", 1)
+    if kind.status_on_create is not None and not document.get("status"):
+        document["status"] = copy.deepcopy(kind.status_on_create)
+    _refuse(kind, document, _faults(kind, completed(kind, document)))
 
 
 def prepare_update(kind: Kind, old: Document, new: Document, subresource: str = "") -> None:

@@ -24,7 +24,7 @@ from moorage.apiserver import history, paging
 from moorage.apiserver.admitting import admit
 from moorage.apiserver.history import Change, History, Seen, Watch
 from moorage.apiserver.kinds import KINDS, Kind, find_kind
-from moorage.apiserver.preparing import prepare_create, prepare_update, read
+from moorage.apiserver.preparing import prepare_adopted, prepare_create, prepare_update, read
 from moorage.apiserver.records import Document, Record, key_of
 from moorage.apiserver.selecting import ALL, Selection
 from moorage.apiserver.statuses import (
@@ -305,7 +305,7 @@ class Store:
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
             metadata.pop(name, None)
         self._name(kind, namespace, metadata)
-        metadata["uid"] = str(uuid.UUID(int=self._draw.getrandbits(128), version=4))
+        metadata["uid"] = self._new_uid()
         metadata["creationTimestamp"] = timestamp(self.clock())
         admit(kind, document, self._read_all)
         prepare_create(kind, document)
@@ -313,6 +313,27 @@ class Store:
             raise already_exists(kind.resource, kind.group, metadata["name"])
         record = Record.of(kind, document, 0 if dry_run else self.version + 1)
         return record if dry_run else self._commit(kind, None, record)
+
+    def adopt(self, kind: Kind, document: Document) -> Record:
+        """Store an object as another cluster had it: its uid, its times and its status stay, and nothing is admitted.
+
+        Raises  ApiError 409 where the name is taken, 404 without the namespace, 422
+        """
+        metadata = document["metadata"]
+        namespace = metadata.get("namespace") or ""
+        if kind.namespaced and self.find(_NAMESPACE, "", namespace) is None:
+            raise not_found("namespaces", "", namespace)
+        for name in ("managedFields", "resourceVersion", "selfLink"):
+            metadata.pop(name, None)
+        metadata["uid"] = metadata.get("uid") or self._new_uid()
+        metadata["creationTimestamp"] = metadata.get("creationTimestamp") or timestamp(self.clock())
+        prepare_adopted(kind, document)
+        if self.find(kind, namespace, metadata["name"]) is not None:
+            raise already_exists(kind.resource, kind.group, metadata["name"])
+        return self._commit(kind, None, Record.of(kind, document, self.version + 1))
+
+    def _new_uid(self) -> str:
+        return str(uuid.UUID(int=self._draw.getrandbits(128), version=4))
 
     def _read_all(self, struct: type[Value], namespace: str) -> Iterator[Value]:
         kind = _BY_STRUCT[struct]

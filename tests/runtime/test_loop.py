@@ -16,10 +16,11 @@ from moorage.cycle.cycle import Cycle
 from moorage.engine.machine import Scheduler
 from moorage.engine.profiles import build_profiles
 from moorage.errors import ClusterError
+from moorage.framework.effects import Call, Until, Write
 from moorage.framework.features import FeatureGates
-from moorage.plugins import builtin_registry
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.loop import Limits, Loop
+from moorage.simulator.simulate import registry_with
 from moorage.testing.builders import a_node, a_pod
 from moorage.testing.memory_cluster import MemoryCluster, Trouble
 from moorage.testing.virtual_time import run_virtually
@@ -27,9 +28,11 @@ from moorage.testing.virtual_time import run_virtually
 CONFIG = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 
-def a_scheduler():
-    gates, registry = FeatureGates(), builtin_registry()
-    configuration = load(CONFIG, "config", registry, gates)
+def a_scheduler(plugins=()):
+    gates, registry = FeatureGates(), registry_with(plugins)
+    names = ", ".join(f"{{name: {plugin.name}}}" for plugin in plugins)
+    profiles = f"profiles: [{{plugins: {{multiPoint: {{enabled: [{names}]}}}}}}]\n"
+    configuration = load(CONFIG + profiles.encode(), "config", registry, gates)
     scheduler = Scheduler(Cycle(seed=1, percentage_of_nodes_to_score=0), gates)
     scheduler.use(build_profiles(configuration, registry, gates, scheduler).profiles)
     return scheduler
@@ -46,10 +49,12 @@ def pod(name, cpu="1", **more):
 
 
 @asynccontextmanager
-async def running(cluster, **options):
+async def running(cluster, plugins=(), **options):
     clock = asyncio.get_running_loop().time
     reports, inbox = [], Inbox()
-    loop = Loop(a_scheduler(), inbox, cluster, clock=clock, wall=lambda: f"{clock():.3f}", report=reports.append, **options)
+    loop = Loop(
+        a_scheduler(plugins), inbox, cluster, clock=clock, wall=lambda: f"{clock():.3f}", report=reports.append, **options
+    )
     loop.reports = reports
     cluster.watch(inbox)
     loop.synced.set()
@@ -393,3 +398,115 @@ def test_whatever_goes_wrong_no_pod_is_lost_and_no_node_overfull(faults, lag_s, 
     assert len(loop.scheduler.queue) == len(pending)
     for one in cluster.pods():
         assert (loop.scheduler.cluster.node_of(one.uid) or "") == one.spec.node_name
+
+
+# -- plugins with work of their own before a bind ---------------------------------------------------------------------------
+
+
+class Preparing:
+    """PreBind yields what it is given; Reserve is written down."""
+
+    name = "Preparing"
+    effects: tuple = ()
+    log: list
+
+    def reserve(self, state, pod, node):
+        self.log.append("reserve")
+
+    def unreserve(self, state, pod, node):
+        self.log.append("unreserve")
+
+    def pre_bind(self, state, pod, node):
+        return self.effects
+
+
+def preparing(*effects):
+    return type("Preparing", (Preparing,), {"effects": effects, "log": []})
+
+
+def test_work_for_a_pod_that_was_deleted_is_not_gone_on_with():
+    async def main():
+        done = []
+
+        async def slow():
+            done.append("first")
+            await asyncio.sleep(2)
+
+        async def never():
+            done.append("second")
+
+        plugin = preparing(Call(slow, lambda: None), Call(never, lambda: None))
+        cluster = MemoryCluster([node("n1"), pod("p1")])
+        async with running(cluster, plugins=[plugin]) as loop:
+            await asyncio.sleep(1)
+            cluster.remove(cluster.get(Pod, "default/p1"))
+            await asyncio.sleep(5)
+            return done, plugin.log, binds(cluster), loop.scheduler
+
+    done, log, bound, scheduler = run_virtually(main())
+    assert (done, log, bound) == (["first"], ["reserve", "unreserve"], [])
+    assert not scheduler.cluster.assumed
+
+
+def test_what_is_waited_for_is_looked_at_each_second_until_its_deadline_or_the_pods_end():
+    async def main(end_s):
+        looks = []
+
+        def is_met():
+            looks.append(asyncio.get_running_loop().time())
+            return False
+
+        plugin = preparing(Until(is_met, 4.5, "waiting for Godot"))
+        cluster = MemoryCluster([node("n1"), pod("p1")], lag_s=0)
+        async with running(cluster, plugins=[plugin]):
+            await asyncio.sleep(end_s)
+            cluster.remove(cluster.get(Pod, "default/p1"))
+            await asyncio.sleep(20)
+            return [round(at, 3) for at in looks], [note.text for note in cluster.notes], plugin.log
+
+    looks, told, log = run_virtually(main(4.8))
+    assert looks == [0, 1, 2, 3, 4, 4.5]
+    assert told == ["waiting for Godot: context deadline exceeded"]
+    looks, told, log = run_virtually(main(1.5))
+    assert looks == [0, 1]
+    assert log == ["reserve", "unreserve"]
+
+
+def test_of_a_write_only_what_the_plugin_changed_is_sent():
+    async def main():
+        sent = []
+        seen, wanted = (a_node("n2", labels={"at": at}, allocatable={}) for at in ("first", "second"))
+        plugin = preparing(Write(wanted, base=seen))
+        cluster = MemoryCluster([node("n1"), pod("p1")])
+        write = cluster.write
+        cluster.write = lambda old, new, subresource: sent.append((old, new)) or write(None, new, subresource)
+        async with running(cluster, plugins=[plugin]):
+            await asyncio.sleep(5)
+            return sent == [(seen, wanted)], placed(cluster)
+
+    assert run_virtually(main()) == (True, {"p1": "n1"})
+
+
+@pytest.mark.parametrize("found", ["elsewhere", "gone", "made anew"])
+def test_what_a_read_back_found_is_known_before_the_watch_tells(found):
+    async def main():
+        cluster = MemoryCluster([node("n1"), pod("p1")], lag_s=0.001)
+        async with running(cluster) as loop:
+            await asyncio.sleep(1)
+            cluster.faults.append(Trouble("bind", None, hold_s=1.0))
+            cluster.put(pod("p2"))
+            await asyncio.sleep(0.5)
+            cluster.deaf = True
+            held = cluster.get(Pod, "default/p2")
+            cluster.remove(held)
+            if found == "elsewhere":
+                cluster.put(replace(held, spec=replace(held.spec, node_name="n9")))
+            elif found == "made anew":
+                cluster.put(pod("p2", uid="second"))
+            await asyncio.sleep(30)
+            return cluster.requests["bind"], loop.scheduler
+
+    sent, scheduler = run_virtually(main())
+    assert sent == 2
+    assert scheduler.queue.get("default/p2") is None
+    assert scheduler.cluster.node_of("default/p2") == ("n9" if found == "elsewhere" else None)

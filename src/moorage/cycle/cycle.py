@@ -221,7 +221,9 @@ def _run_post_filter(profile: Profile, pod: PodInfo, attempt: FailedAttempt) -> 
     nominated: str | None = None
     effects: tuple[Effect, ...] = ()
     for step in profile.at("postFilter"):
-        result: PostFilterResult = ask(step, "postFilter", pod, attempt)
+        result = ask(step, "postFilter", pod, attempt)
+        if not isinstance(result, PostFilterResult):
+            raise PluginError(step.name, f"answered {result!r} in postFilter; answer PostFilterResult(code, ...)")
         if result.code is Code.ERROR:
             return PostFilterResult(Code.ERROR, result.reasons, effects=effects)
         if result.code in {Code.SUCCESS, Code.UNRESOLVABLE}:

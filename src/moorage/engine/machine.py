@@ -19,7 +19,7 @@ from moorage.cycle.decision import Decision
 from moorage.engine.binding import Binding, bind_effects, permit, post_bind, pre_bind_effects, reserve, unreserve
 from moorage.engine.facts import Done, Fact, Gone, Phase, Work
 from moorage.engine.pod_reading import pod_reader
-from moorage.errors import PluginError
+from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect, Evict
 from moorage.framework.events import ClusterEvent
 from moorage.framework.features import FeatureGates
@@ -29,6 +29,7 @@ from moorage.framework.registry import WaitingPod
 from moorage.framework.verdicts import Code, Status
 from moorage.queue import (
     ASSIGNED_POD_DELETE,
+    Place,
     QueuedPod,
     QueueProfile,
     SchedulingQueue,
@@ -289,12 +290,33 @@ class Scheduler:
             queued = self.queue.pop(now)
         if queued is None:
             return None
+        try:
+            return self._attempt(queued)
+        except Exception as error:
+            return self._broken_off(queued, error)
+
+    def _attempt(self, queued: QueuedPod) -> Decision:
         profile = self.profiles[queued.pod.spec.scheduler_name]
         decision = self.cycle.decide(profile, queued.pod, self.cluster.snapshot, self.queue.nominated)
         if decision.node is None:
             self._failed(queued, decision)
             return decision
         return self._commit(queued, profile, decision)
+
+    def _broken_off(self, queued: QueuedPod, error: Exception) -> Decision:
+        """End an attempt that nobody foresaw the end of: the pod holds nothing, and is tried again after its backoff."""
+        uid = queued.pod.uid
+        fault = AttemptError("", f"scheduling {queued.pod.key} failed: {type(error).__name__}: {error}")
+        self.faults.append(fault)
+        binding = self._bindings.get(uid)
+        if binding is not None:
+            self._drop_binding(binding)
+        self.cluster.forget(uid)
+        self.revision += 1
+        decision = Decision(queued.pod, error=fault)
+        if queued.place is Place.IN_FLIGHT or self.queue.get(uid) is None:
+            self._failed(queued, decision)
+        return decision
 
     def next_deadline(self) -> float | None:
         """Return when ``step`` could have something to do although no fact came; None if never."""

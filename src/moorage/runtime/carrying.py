@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
-from moorage.engine.facts import Done, Phase, Work
+from moorage.engine.facts import Done, Gone, Phase, Seen, Work
+from moorage.engine.machine import NO_LONGER_WANTED
 from moorage.errors import ClusterError, MoorageError
 from moorage.framework.effects import BindPod, Call, Delete, Effect, Evict, Until, Write
 from moorage.runtime.inbox import Inbox
@@ -23,17 +24,23 @@ __all__ = ["Carrier", "NotLeadingError"]
 
 _GONE = {404, 409}
 _READ_BACK_S = (0.1, 5.0)
+#: How often it is looked whether something that others bring about has come.
+_LOOK_S = 1.0
 
 
 class NotLeadingError(MoorageError):
     """This scheduler may not act any more, so the request was not sent."""
 
 
+class NoLongerWantedError(MoorageError):
+    """The engine has no more use for the work, so what was left of it is not done."""
+
+
 class Carrier:
     """Carries out work; each outcome goes to the inbox as a fact.
 
-    ``may_act`` is asked right before each bind. ``known`` returns an object as the engine knows it, for writes. ``assumed``
-    says whether the engine still waits to hear what became of a pod, by UID.
+    ``may_act`` is asked right before each bind. ``known`` returns an object as the engine knows it, for writes. ``wanted`` says
+    whether work is still of use, by ticket; ``assumed``, whether the engine still waits to hear what became of a pod, by UID.
     """
 
     def __init__(
@@ -46,10 +53,11 @@ class Carrier:
         *,
         may_act: Callable[[float], bool],
         known: Callable[[Value], Value | None],
+        wanted: Callable[[int], bool],
         assumed: Callable[[str], bool],
     ) -> None:
         self._cluster, self._inbox, self._teller, self._clock, self._wall = cluster, inbox, teller, clock, wall
-        self._may_act, self._known, self._assumed = may_act, known, assumed
+        self._may_act, self._known, self._wanted, self._assumed = may_act, known, wanted, assumed
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
@@ -77,7 +85,8 @@ class Carrier:
         error: str | None = "broken off while shutting down"
         try:
             for effect in work.effects:
-                await self._perform(effect)
+                self._insist(work)
+                await self._perform(effect, work)
             error = None
         except MoorageError as failed:
             error = str(failed)
@@ -86,20 +95,24 @@ class Carrier:
         finally:
             self._inbox.put_now(Done(work.ticket, error))
 
-    async def _perform(self, effect: Effect) -> None:
+    def _insist(self, work: Work) -> None:
+        if not self._wanted(work.ticket):
+            raise NoLongerWantedError(NO_LONGER_WANTED)
+
+    async def _perform(self, effect: Effect, work: Work) -> None:
         match effect:
             case BindPod(pod, node):
                 await self._bind(pod, node)
             case Evict():
                 await self._evict(effect)
-            case Write(obj, subresource):
-                await self._cluster.write(self._known(obj), obj, subresource)
+            case Write(obj, subresource, base):
+                await self._cluster.write(base if base is not None else self._known(obj), obj, subresource)
             case Delete(obj):
                 await self._delete(obj)
             case Call(run):
                 await run()
             case Until():
-                await self._wait(effect)
+                await self._wait(effect, work)
 
     # -- binding ----------------------------------------------------------------------------------------------------------
 
@@ -113,9 +126,7 @@ class Carrier:
         try:
             await self._cluster.bind(pod.pod, node, self._check)
         except ClusterError as error:
-            if error.status == 404:
-                raise
-            # Whatever else the answer was, and whoever between us and the API server gave it, only the pod itself tells.
+            # Whatever the answer was, and whoever between us and the API server gave it, only the pod itself tells.
             await self._read_back(pod, node, error)
         text = f"Successfully assigned {pod.key} to {node}"
         self._teller.note(Note(pod.pod, "Normal", "Scheduled", "Binding", text))
@@ -130,10 +141,14 @@ class Carrier:
             return
         found = read[0]
         if found is None or found.uid != pod.uid:
+            self._inbox.put_now(Gone(pod.pod))
             raise ClusterError(f"bind {pod.key} to {node}: {error}; the pod is gone", 404, "NotFound") from error
         if found.spec.node_name == node:
             return
-        where = f"it is already on {found.spec.node_name}" if found.spec.node_name else "it is still on no node"
+        where = "it is still on no node"
+        if found.spec.node_name:
+            self._inbox.put_now(Seen(found))
+            where = f"it is already on {found.spec.node_name}"
         raise ClusterError(f"bind {pod.key} to {node}: {error}; {where}", error.status, error.reason) from error
 
     async def _surely_read(self, pod: Pod) -> tuple[Pod | None] | None:
@@ -177,10 +192,11 @@ class Carrier:
             if error.status != 404:
                 raise
 
-    async def _wait(self, effect: Until) -> None:
+    async def _wait(self, effect: Until, work: Work) -> None:
         deadline = self._clock() + effect.timeout_s
         while not effect.is_met():
             left = deadline - self._clock()
             if left <= 0:
                 raise ClusterError(f"{effect.what}: context deadline exceeded")
-            await asyncio.sleep(min(1.0, left))
+            await asyncio.sleep(min(_LOOK_S, left))
+            self._insist(work)

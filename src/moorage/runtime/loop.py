@@ -58,8 +58,10 @@ class Loop:
         self.synced = asyncio.Event()
         self._clock, self._report, self._limits = clock, report, limits
         self._teller = Teller(cluster, clock, wall, report)
-        assumed = scheduler.cluster.is_assumed
-        self._carrier = Carrier(cluster, inbox, self._teller, clock, wall, may_act=may_act, known=self._known, assumed=assumed)
+        self._carrier = Carrier(
+            cluster, inbox, self._teller, clock, wall,
+            may_act=may_act, known=self._known, wanted=scheduler.is_wanted, assumed=scheduler.cluster.is_assumed,
+        )  # fmt: skip
         self._preempting: dict[int, PodInfo] = {}
         self._may_act = may_act
         self._acting = False

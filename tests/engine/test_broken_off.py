@@ -1,0 +1,64 @@
+"""An attempt that ends in a way nobody foresaw is one failed attempt: the pod is tried again, and others go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.framework.points import PostFilterResult
+from moorage.framework.verdicts import Code
+from moorage.queue import Place
+from tests.engine.driving import HEAD, Driven, Phase, node, pod
+
+ONLY_MINE = HEAD + (
+    "profiles:\n- plugins:\n    multiPoint:\n      enabled: [{name: Odd}]\n"
+    "    postFilter:\n      disabled: [{name: DefaultPreemption}]\n"
+)
+
+ANSWERS = {
+    "None": None,
+    "no result at all": "nothing helps",
+    "victims that are no pods": PostFilterResult(Code.SUCCESS, victims=("p",)),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_a_senseless_answer_in_post_filter_ends_one_attempt(answer):
+    class Odd:
+        name = "Odd"
+
+        def post_filter(self, pod, attempt):
+            return answer
+
+    driven = Driven(Odd, config=ONLY_MINE)
+    driven.see(node(), pod("large", "9", priority=5), pod("small"))
+    decision = driven.engine.step(0.0)
+    assert decision.pod.name == "large"
+    assert decision.code is Code.ERROR or answer is not None
+    assert driven.steps() == [("small", "n")]
+    assert driven.place("default/large") in {Place.BACKOFF, Place.UNSCHEDULABLE}
+    driven.gone(node())
+    driven.see(node(cpu="20"))
+    assert ("large", "n") in driven.steps(30)
+
+
+def test_a_fault_after_the_node_was_chosen_leaves_nothing_behind(monkeypatch):
+    driven = Driven()
+    driven.see(node(cpu="1"), pod("first"))
+    faulty = [True]
+    order = driven.engine._order
+
+    def fail_once(*given):
+        if faulty:
+            faulty.pop()
+            raise KeyError("nobody foresaw this")
+        return order(*given)
+
+    monkeypatch.setattr(driven.engine, "_order", fail_once)
+    assert driven.step() == ("first", None)
+    assert driven.on("n") == []
+    assert not driven.engine.cluster.assumed
+    assert [str(fault) for fault in driven.engine.faults] == [
+        "scheduling default/first failed: KeyError: 'nobody foresaw this'"
+    ]
+    assert driven.step(5) == ("first", "n")
+    driven.only_work(Phase.BIND)

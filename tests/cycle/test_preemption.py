@@ -61,8 +61,9 @@ def names(pods):
 
 
 def costs(*priorities, over=0, start=1):
-    """Victims of these priorities, all started at minute ``start``."""
-    return Victims(tuple(wants(1, priority, f"p{at}", start) for at, priority in enumerate(priorities)), over)
+    """Victims of these priorities, all started at minute ``start``; the first ``over`` of them exceed a budget."""
+    pods = tuple(wants(1, priority, f"p{at}", start) for at, priority in enumerate(priorities))
+    return Victims(pods, pods[:over])
 
 
 CHOICES = {  # the better one, then one that is better in every later step

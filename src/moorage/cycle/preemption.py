@@ -49,12 +49,14 @@ class Candidate(NamedTuple):
 class Search:
     """What was found: ``candidates`` in the order the choice goes by; ``verdicts`` says why each other row is none.
 
-    ``errors`` tells of nodes that a plugin could not judge, and of those on which the pod fits although Filter refused them.
+    ``errors`` tells of nodes that a plugin could not judge, and of those on which the pod fits although Filter refused them;
+    ``fitting`` are the rows of these.
     """
 
     verdicts: Verdicts
     candidates: list[Candidate]
     errors: list[str]
+    fitting: list[int]
 
 
 def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolute: int, ranking: Ranking) -> Search:
@@ -70,6 +72,7 @@ def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolut
     within: list[Candidate] = []
     beyond: list[Candidate] = []
     errors: list[str] = []
+    fitting: list[int] = []
     rows_of: dict[int, tuple[Status, list[int]]] = {}
     for row, victims in _tried(attempt, _turned(rows, wanted, attempt.pod.uid), max(wanted, _BATCH), budgets, ranking):
         if isinstance(victims, Status):
@@ -77,6 +80,7 @@ def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolut
             if victims.code is Code.ERROR:
                 errors.append(victims.message)
         elif not victims.pods:
+            fitting.append(row)
             errors.append(_NOBODY_HAS_TO_GO.format(attempt.snapshot.table.nodes[row].name))
         else:
             found = beyond if victims.violations else within
@@ -84,7 +88,7 @@ def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolut
                 found.append(Candidate(row, victims))
             if within and len(within) + len(beyond) >= wanted:
                 break
-    return Search(_explained(len(attempt.verdicts), rows_of.values()), [*within, *beyond], errors)
+    return Search(_explained(len(attempt.verdicts), rows_of.values()), [*within, *beyond], errors, fitting)
 
 
 def _explained(rows: int, refused: Iterable[tuple[Status, list[int]]]) -> Verdicts:

@@ -35,10 +35,14 @@ _Indices = npt.NDArray[np.intp]
 
 
 class Victims(NamedTuple):
-    """Pods that have to go, the most important first, and how many of them exceed a disruption budget."""
+    """Pods that have to go, the most important first; ``exceeding`` are those of them that exceed a disruption budget."""
 
     pods: tuple[PodInfo, ...]
-    violations: int = 0
+    exceeding: tuple[PodInfo, ...] = ()
+
+    @property
+    def violations(self) -> int:
+        return len(self.exceeding)
 
 
 def select_victims(pod: PodInfo, node: WhatIf, budgets: Budgets) -> Victims | Status:
@@ -74,7 +78,7 @@ def _not_spared(node: WhatIf, pods: Sequence[PodInfo]) -> list[PodInfo]:
 def _victims(costly: Sequence[PodInfo], others: Sequence[PodInfo], mixed: bool) -> Victims:
     """Put victims in order; ``mixed`` if both sorts of pods were there to begin with."""
     gone = [*costly, *others]
-    return Victims(tuple(by_importance(gone) if mixed else gone), len(costly))
+    return Victims(tuple(by_importance(gone) if mixed else gone), tuple(costly))
 
 
 def select_victims_everywhere(

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cycle.disruption import Budgets
-from moorage.cycle.preemption import Search, choose, find_candidates
+from moorage.cycle.preemption import Candidate, Search, choose, find_candidates
 from moorage.cycle.ranking import Ranking
 from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
@@ -28,7 +28,7 @@ from moorage.framework.verdict_table import fit_error
 from moorage.framework.verdicts import Code, Hold
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["DefaultPreemption", "DefaultPreemptionArgs"]
+__all__ = ["DefaultPreemption", "DefaultPreemptionArgs", "taken"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 NEVER = "not eligible due to preemptionPolicy=Never."
@@ -92,19 +92,15 @@ class DefaultPreemption:
         why_not = self._ineligible(pod, attempt)
         if why_not:
             return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {why_not}",))
+        search = self.search(attempt)
+        return taken(pod, attempt, choose(search.candidates)) if search.candidates else _nothing_helps(search)
+
+    def search(self, attempt: Attempt) -> Search:
+        """Look for nodes on which evicting would help."""
         budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values())
         args = self._args
-        search = find_candidates(
+        return find_candidates(
             attempt, budgets, args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute, self._ranking
-        )
-        if not search.candidates:
-            return _nothing_helps(search)
-        best = choose(search.candidates)
-        return PostFilterResult(
-            Code.SUCCESS,
-            nominated=attempt.snapshot.table.nodes[best.row].name,
-            victims=tuple(victim for victim in best.victims.pods if not victim.terminating),
-            displaced=tuple(other for other in attempt.nominated(best.row) if other.priority < pod.priority),
         )
 
     def _ineligible(self, pod: PodInfo, attempt: Attempt) -> str:
@@ -126,6 +122,16 @@ class DefaultPreemption:
         on_node = attempt.snapshot.table.pods[row].values()
         leaving = any(other.priority < pod.priority and _was_preempted(other) for other in on_node)
         return VICTIMS_LEAVING if leaving else ""
+
+
+def taken(pod: PodInfo, attempt: Attempt, best: Candidate) -> PostFilterResult:
+    """Answer that the pod is to have the candidate's node."""
+    return PostFilterResult(
+        Code.SUCCESS,
+        nominated=attempt.snapshot.table.nodes[best.row].name,
+        victims=tuple(victim for victim in best.victims.pods if not victim.terminating),
+        displaced=tuple(other for other in attempt.nominated(best.row) if other.priority < pod.priority),
+    )
 
 
 def _was_preempted(pod: PodInfo) -> bool:

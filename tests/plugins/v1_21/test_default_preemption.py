@@ -1,33 +1,42 @@
-"""Preemption finds what today's finds, and says nothing where it finds nothing."""
+"""Preemption in 1.21: today's search, another weighing of victims, and nothing said where it finds nothing."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
+from moorage.api.workloads import PodDisruptionBudget
 from moorage.cycle.cycle import Cycle
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import make_profile
-from moorage.framework.verdicts import Code
+from moorage.framework.verdicts import Code, Reject
+from moorage.plugins import default_preemption as today
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.v1_21.default_preemption import DefaultPreemption
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.storage import with_objects
 
 BEFORE = "2026-01-01T00:00:00Z"
 NOTHING = PostFilterResult(Code.UNSCHEDULABLE)
 
 
-def wants(cpu, priority, name="pod", *, nominated="", leaving=False, **spec):
+def wants(cpu, priority, name="pod", labels=None, *, nominated="", leaving=False, **spec):
     metadata = {"deletionTimestamp": BEFORE} if leaving else {}
     containers = [{"name": "c", "resources": {"requests": {"cpu": str(cpu)}}}]
     status = {"nominatedNodeName": nominated}
-    return a_pod(name, metadata=metadata, status=status, priority=priority, containers=containers, **spec)
+    return a_pod(name, labels, metadata=metadata, status=status, priority=priority, containers=containers, **spec)
 
 
-def attempt(pod, *held):
-    plugins = {p.name: p for p in (NodeAffinity(), NodeResourcesFit(), DefaultPreemption())}
-    asked = ["NodeAffinity", "NodeResourcesFit"]
-    profile = make_profile("old", plugins, {"preFilter": asked, "filter": asked, "postFilter": ["DefaultPreemption"]}, {})
+def profile_with(*rules, preemption):
+    names = [rule.name for rule in rules]
+    plugins = {rule.name: rule for rule in (*rules, preemption)}
+    prepared = [rule.name for rule in rules if hasattr(rule, "pre_filter")]
+    return make_profile("old", plugins, {"preFilter": prepared, "filter": names, "postFilter": [preemption.name]}, {})
+
+
+def attempt(pod, *held, preemption=None):
+    profile = profile_with(NodeAffinity(), NodeResourcesFit(), preemption=preemption or DefaultPreemption())
     cluster = a_cluster([a_node("n", allocatable={"cpu": "4", "pods": 10})], {"n": held})
     return Cycle().decide(profile, pod, cluster.snapshot)
 
@@ -42,6 +51,7 @@ SILENT = {  # the pod, who is on the node
     "nobody of lower priority": (wants(3, 0), wants(3, 5, "high")),
     "never": (wants(3, 10, preemptionPolicy="Never"), wants(3, 0, "low")),
     "a pod is leaving the nominated node": (wants(3, 10, nominated="n"), wants(3, 0, "low", leaving=True)),
+    "it was nominated, and nobody of lower priority is there now": (wants(3, 0, nominated="n"), wants(3, 5, "high")),
 }
 
 
@@ -50,6 +60,11 @@ def test_it_says_nothing_and_leaves_nominations(pod, held):
     decision = attempt(pod, held)
     assert decision.post_filter == NOTHING
     assert decision.message == "0/1 nodes are available: 1 Insufficient cpu."
+
+
+def test_where_no_node_is_worth_a_try_the_nomination_ends():
+    elsewhere = wants(1, 10, nominated="n", nodeSelector={"disk": "ssd"})
+    assert attempt(elsewhere, wants(3, 0, "low")).post_filter == PostFilterResult(Code.UNSCHEDULABLE, nominated="")
 
 
 BOLD = {  # the pod preempts: it waits for nobody
@@ -65,3 +80,97 @@ BOLD = {  # the pod preempts: it waits for nobody
 @pytest.mark.parametrize(("pod", "held"), BOLD.values(), ids=BOLD)
 def test_it_waits_for_pods_that_make_room_alone(pod, held):
     assert attempt(pod, *held).post_filter.nominated == "n"
+
+
+# -- whom it takes ------------------------------------------------------------------------------------------------------
+
+
+def budget(allowed, **labels):
+    spec = {"selector": {"matchLabels": labels}}
+    status = {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
+    return msgspec.convert(
+        {"metadata": {"name": "-".join(labels), "namespace": "default"}, "spec": spec, "status": status}, PodDisruptionBudget
+    )
+
+
+def among(preemption, nodes, *budgets):
+    """Return the victims' names and the node for a pod that needs a whole node. ``nodes``: pods on each, by name."""
+    cluster = a_cluster([a_node(name, allocatable={"cpu": "4", "pods": 10}) for name in nodes], nodes)
+    found = Cycle().decide(
+        profile_with(NodeResourcesFit(), preemption=preemption), wants(4, 100), with_objects(cluster, *budgets).snapshot
+    )
+    return found.post_filter.nominated, [victim.name for victim in found.post_filter.victims]
+
+
+KEPT = {"app": "kept"}
+
+
+def test_pods_beyond_a_budget_are_named_first():
+    on_node = {"n": [wants(1, 1, "low", KEPT), wants(1, 9, "high"), wants(1, 5, "middle", KEPT)]}
+    assert among(DefaultPreemption(), on_node, budget(0, **KEPT)) == ("n", ["middle", "low", "high"])
+    assert among(today.DefaultPreemption(), on_node, budget(0, **KEPT)) == ("n", ["high", "middle", "low"])
+
+
+def test_one_beyond_its_budget_hides_a_more_important_one():
+    nodes = {
+        "hides": [wants(2, 1, "cheap", KEPT), wants(2, 9, "dear")],
+        "plain": [wants(2, 5, "one", KEPT), wants(2, 5, "two")],
+    }
+    assert among(DefaultPreemption(), nodes, budget(0, **KEPT)) == ("hides", ["cheap", "dear"])
+    assert among(today.DefaultPreemption(), nodes, budget(0, **KEPT))[0] == "plain"
+
+
+WEIGHED = {  # pods of two nodes (priority, labels); which is taken: the first step that tells them apart decides
+    "fewest beyond a budget": ([(1, KEPT), (1, {})], [(50, {}), (50, {})], "b"),
+    "lowest priority": ([(9, {})], [(8, {}), (8, {})], "b"),
+    "lowest sum": ([(9, {}), (5, {})], [(9, {}), (4, {})], "b"),
+    "fewest": ([(-5, {}), (-(2**31), {})], [(-5, {})], "b"),
+    "of equals the first": ([(1, {})], [(1, {})], "a"),
+}
+
+
+@pytest.mark.parametrize(("one", "other", "node"), WEIGHED.values(), ids=WEIGHED)
+def test_the_least_harm(one, other, node):
+    nodes = {
+        name: [wants(4 / len(pods), priority, f"{name}{at}", labels) for at, (priority, labels) in enumerate(pods)]
+        for name, pods in (("a", one), ("b", other))
+    }
+    assert among(DefaultPreemption(), nodes, budget(0, **KEPT))[0] == node
+
+
+class Moody:
+    """Refuses every node, until it has been told of pods that left."""
+
+    name = "Moody"
+
+    def pre_filter(self, pod, snapshot):
+        return False
+
+    def add_pod(self, told, pod, other, node):
+        return told
+
+    def remove_pod(self, told, pod, other, node):
+        return True
+
+    def filter(self, told, nodes):
+        yield Reject(nodes.false() if told else ~nodes.false(), "in a mood")
+
+
+@pytest.mark.parametrize(
+    ("preemption", "outcome"), [(DefaultPreemption(), Code.SUCCESS), (today.DefaultPreemption(), Code.ERROR)]
+)
+def test_a_node_on_which_nobody_has_to_go_is_nominated(preemption, outcome):
+    cluster = a_cluster([a_node("n")], {"n": [wants(1, 0, "low")]})
+    found = Cycle().decide(profile_with(Moody(), preemption=preemption), wants(1, 10), cluster.snapshot).post_filter
+    assert found.code is outcome
+    assert (found.nominated or "", found.victims) == ("n" if outcome is Code.SUCCESS else "", ())
+
+
+def test_nodes_that_a_rule_cannot_judge_are_passed_over():
+    class Broken(Moody):
+        def filter(self, told, nodes):
+            yield Reject(~nodes.false(), "cannot tell" if told else "in a mood", error=told)
+
+    cluster = a_cluster([a_node("n")], {"n": [wants(1, 0, "low")]})
+    profile = profile_with(Broken(), preemption=DefaultPreemption())
+    assert Cycle().decide(profile, wants(1, 10), cluster.snapshot).post_filter == NOTHING

@@ -1,12 +1,19 @@
-"""DefaultPreemption, as 1.21 had it: the same search, but it keeps to itself why it found nothing.
+"""DefaultPreemption, as 1.21 had it: the same search, but other victims weigh most, and it says nothing where it finds nothing.
+
+Victims stand in the order in which they were tried: those that a disruption budget protects first, then the others, each the
+most important first. Which node does the least harm is asked of the first of them, so that one beyond its budget hides a more
+important one behind it. A node on which the pod turns out to fit with all pods there is as good as any; nobody has to go then.
 
 Reads     as today's; of pods that are leaving the nominated node, who sends them away does not matter
-Finds     a node to nominate the pod to, and the victims there. Where nothing helps, an earlier nomination stays
+Finds     a node to nominate the pod to, and the victims there. Where it finds none an earlier nomination stays, but where no
+          node is worth a try the nomination ends
 Source    kube-scheduler 1.21, plugins/defaultpreemption/default_preemption.go; scheduler.go, recordSchedulingFailure
 """
 
 from __future__ import annotations
 
+from moorage.cycle.preemption import Candidate, choose
+from moorage.cycle.reprieve import Victims
 from moorage.framework.points import Attempt, PostFilterResult
 from moorage.framework.verdicts import Code
 from moorage.plugins import default_preemption as today
@@ -19,10 +26,24 @@ class DefaultPreemption(today.DefaultPreemption):
     """See the module's description."""
 
     def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult:
-        if _victims_are_leaving(pod, attempt):
+        if pod.spec.preemption_policy == "Never" or _victims_are_leaving(pod, attempt):
             return PostFilterResult(Code.UNSCHEDULABLE)
-        found = super().post_filter(pod, attempt)
-        return found if found.code is Code.SUCCESS else PostFilterResult(found.code)
+        if not len(attempt.verdicts.rows_with(Code.UNSCHEDULABLE)):
+            return PostFilterResult(Code.UNSCHEDULABLE, nominated="")
+        search = self.search(attempt)
+        if search.fitting:
+            return today.taken(pod, attempt, Candidate(search.fitting[0], Victims(())))
+        if not search.candidates:
+            return PostFilterResult(Code.UNSCHEDULABLE)
+        return today.taken(pod, attempt, choose([_as_tried(candidate) for candidate in search.candidates]))
+
+
+def _as_tried(candidate: Candidate) -> Candidate:
+    """Return the candidate with those of its victims first that exceed a budget."""
+    exceeding = candidate.victims.exceeding
+    uids = {pod.uid for pod in exceeding}
+    others = (pod for pod in candidate.victims.pods if pod.uid not in uids)
+    return candidate._replace(victims=Victims((*exceeding, *others), exceeding))
 
 
 def _victims_are_leaving(pod: PodInfo, attempt: Attempt) -> bool:

@@ -27,6 +27,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "config": ("moorage.cli.config:config", "Check a scheduler configuration, or show what it resolves to."),
     "run": ("moorage.cli.run:run", "Schedule the pods of a live cluster."),
     "simulate": ("moorage.cli.simulate:simulate", "Say where every pending pod of a cluster would go, and why."),
+    "up": ("moorage.cli.up:up", "Run a cluster here, with nodes that pretend."),
 }
 
 

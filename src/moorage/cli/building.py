@@ -1,0 +1,31 @@
+"""A scheduler from what the command line says of it."""
+
+from __future__ import annotations
+
+from moorage.config.scheduler_document import Loaded
+from moorage.cycle.cycle import Cycle
+from moorage.engine.machine import Scheduler
+from moorage.engine.profiles import build_resolved
+from moorage.errors import InputError
+
+__all__ = ["build_scheduler"]
+
+
+def build_scheduler(loaded: Loaded, seed: int, max_unschedulable_s: float) -> Scheduler:
+    """Return a scheduler with the profiles of a configuration.
+
+    Raises  InputError where a plugin is enabled that does not exist
+    """
+    configuration = loaded.configuration
+    cycle = Cycle(seed=seed, percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0)
+    scheduler = Scheduler(cycle, loaded.gates)
+    built = build_resolved(loaded.profiles, loaded.registry, scheduler)
+    if built.missing:
+        raise InputError(f"these plugins are enabled and do not exist here: {', '.join(built.missing)}")
+    scheduler.use(
+        built.profiles,
+        initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
+        max_backoff_s=float(configuration.pod_max_backoff_seconds),
+        max_unschedulable_s=max_unschedulable_s,
+    )
+    return scheduler

@@ -1,0 +1,84 @@
+"""What files describe goes into a store: dumps with all that they say, manifests as if they had just been applied."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from moorage.apiserver.kinds import KINDS, Kind, find_kind
+from moorage.apiserver.records import Document
+from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.store import Store
+from moorage.errors import InputError
+from moorage.simulator.files import open_sources
+from moorage.simulator.objects import Found, find_objects
+
+__all__ = ["fill"]
+
+_BY_VERSION: Final = {(kind.api_version, kind.kind): kind for kind in KINDS}
+_ORDER: Final = {kind: number for number, kind in enumerate(sorted(KINDS, key=lambda kind: kind.kind != "Namespace"))}
+#: What a cluster says of the moment, and nobody wants back.
+_PASSING: Final = frozenset(["Event", "Lease"])
+#: How many faults are told at once.
+_MOST: Final = 20
+
+
+def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: BinaryIO | None = None) -> list[str]:
+    """Store the objects of files, and return remarks on what was left out.
+
+    Raises  InputError for what cannot be read, and for objects that break a rule, each line with its place
+    """
+    left: Counter[str] = Counter()
+    wanted: list[tuple[Kind, Document, str]] = []
+    for source in open_sources(paths, recursive=recursive, stdin=stdin):
+        for found in find_objects(source):
+            kind = _BY_VERSION.get((found.api_version, found.kind))
+            if kind is None or kind.kind in _PASSING:
+                left[f"{found.kind} {found.api_version}"] += 1
+            else:
+                wanted.append((kind, _plain(found), found.where))
+    wanted.sort(key=lambda one: _ORDER[one[0]])
+    faults = [fault for one in wanted if (fault := _keep(store, *one, left))]
+    if faults:
+        more = [f"and {len(faults) - _MOST} more"] if len(faults) > _MOST else []
+        raise InputError("\n".join([*faults[:_MOST], *more]))
+    return [f"{count} {what} left out" for what, count in sorted(left.items())]
+
+
+def _plain(found: Found) -> Document:
+    payload = found.payload
+    document: Any = payload if isinstance(payload, dict) else msgspec.json.decode(bytes(payload))
+    if not isinstance(document, dict) or not isinstance(document.setdefault("metadata", {}), dict):
+        raise InputError(f"{found.where}: {found.kind}: metadata: expected an object")
+    return {**document, "apiVersion": found.api_version, "kind": found.kind}
+
+
+def _keep(store: Store, kind: Kind, document: Document, where: str, left: Counter[str]) -> str:
+    """Store one object; return what is wrong with it, nothing if all is well."""
+    metadata = document["metadata"]
+    title = f"{where}: {kind.kind} {metadata.get('name', '')}"
+    if kind.namespaced:
+        metadata["namespace"] = metadata.get("namespace") or "default"
+        _make_namespace(store, metadata["namespace"])
+    else:
+        metadata.pop("namespace", None)
+    try:
+        if metadata.get("name") and (metadata.get("uid") or document.get("status")):
+            store.adopt(kind, document)
+        else:
+            store.create(kind, metadata.get("namespace", ""), document)
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            return f"{title}: {error}"
+        if kind.kind != "Namespace":
+            left[f"{kind.kind} that is there already"] += 1
+    return ""
+
+
+def _make_namespace(store: Store, name: str) -> None:
+    kind = find_kind("namespaces")
+    if kind is not None and store.find(kind, "", name) is None:
+        store.create(kind, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

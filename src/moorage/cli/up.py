@@ -1,0 +1,185 @@
+"""``moorage up``: a cluster in one process, for kubectl and anything else that speaks to one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from moorage.api.durations import parse_duration
+from moorage.apiserver.authority import make_authority
+from moorage.apiserver.opening import open_store
+from moorage.apiserver.store import Store
+from moorage.cli.building import build_scheduler
+from moorage.cli.filling import fill
+from moorage.cli.main import ERROR, OK
+from moorage.cli.reading import CONFIG_LIMIT, read_file
+from moorage.controllers.everything import all_controllers
+from moorage.controllers.hollow_nodes import NodeShape, make_nodes
+from moorage.controllers.kinds import NODES
+from moorage.engine.machine import Scheduler
+from moorage.errors import InputError
+from moorage.framework.registry import load
+from moorage.server.embedded import Embedded, Ready
+from moorage.simulator.simulate import Options, load_options
+
+__all__ = ["up"]
+
+#: After so long, a pod that waits for an event is tried all the same; kube-scheduler's own default.
+_RETRIED_S = 300.0
+
+
+class _Duration(click.ParamType[float]):
+    """A duration as Go writes it, or a number of seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, (int, float)):
+            return float(value)
+        try:
+            return float(value) if str(value).isdecimal() else parse_duration(str(value)) / 1e9
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+@click.command()
+@click.option("--nodes", type=click.IntRange(min=0), help="How many nodes to make [10, or none with -f or --data].")
+@click.option("--node-cpu", default="8", show_default=True, metavar="QUANTITY", help="What each of them has.")
+@click.option("--node-memory", default="32Gi", show_default=True, metavar="QUANTITY")
+@click.option("--node-pods", type=click.IntRange(min=0), default=110, show_default=True)
+@click.option("--zones", type=click.IntRange(min=0), default=3, show_default=True, help="Zones the nodes are spread over.")
+@click.option(
+    "-f", "--filename", "paths", multiple=True, metavar="PATH",
+    help="Begin with the objects of a file, a directory or standard input (-): a dump or manifests.",
+)  # fmt: skip
+@click.option("-R", "--recursive", is_flag=True, help="Read directories with all that is below them.")
+@click.option(
+    "--data", type=click.Path(path_type=Path), metavar="FILE", help="Keep the cluster in this file, and go on with it."
+)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port to serve on [any that is free].")
+@click.option(
+    "--home", type=click.Path(path_type=Path), metavar="DIR", envvar="MOORAGE_HOME", default=Path("~/.moorage"),
+    show_default=True, help="Where the cluster's certificates and its kubeconfig are kept.",
+)  # fmt: skip
+@click.option("--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="Where to write it [DIR/kubeconfig].")
+@click.option("--config", metavar="FILE", help="A KubeSchedulerConfiguration; without it, kube-scheduler's defaults.")
+@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, as kube-scheduler takes them.")
+@click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own, here or on the Python path.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws ties between equal nodes otherwise.")
+@click.option("--no-scheduler", is_flag=True, help="Leave scheduling to another: kube-scheduler, or `moorage run`.")
+@click.option("--job-seconds", "job_s", type=_Duration(), default="5", show_default=True, help="How long pods of jobs run.")
+@click.option("--for", "lasts_s", type=_Duration(), metavar="DURATION", help="End after so long; without it, on Ctrl-C.")
+def up(**given: Any) -> int:
+    """Run a cluster here: API server, controllers, nodes that pretend, and a scheduler.
+
+    Prints how to reach it once it can be used; kubectl and any other client do. No container is run: pods on the nodes start,
+    run and end as their annotations say. Ends on Ctrl-C; with --data, the next start goes on where this one ended.
+    """
+    began = time.monotonic()
+    scheduler = None if given["no_scheduler"] else _scheduler(given)
+    home: Path = given["home"].expanduser()
+    authority = make_authority(home / "pki")
+    store = open_store(given["data"], clock=_steady_clock())
+    try:
+        _fill(store, given)
+        cluster = Embedded(
+            store,
+            authority,
+            given["kubeconfig"] or home / "kubeconfig",
+            all_controllers(given["job_s"]),
+            scheduler,
+            given["port"],
+            _report,
+            lambda ready: _tell(ready, given, time.monotonic() - began),
+        )
+        return asyncio.run(_run(cluster, given["lasts_s"]))
+    finally:
+        store.close()
+
+
+# -- setting up ---------------------------------------------------------------------------------------------------------
+
+
+def _scheduler(given: dict[str, Any]) -> Scheduler:
+    if given["plugins"]:
+        # A module that lies here is found, as with `python -m`, but never takes the place of an installed one.
+        sys.path.append(os.getcwd())
+    options = Options(
+        read_file(given["config"], CONFIG_LIMIT) if given["config"] else None,
+        given["config"] or "the default configuration",
+        feature_gates=given["feature_gates"],
+        plugins=tuple(load(name) for name in given["plugins"]),
+    )
+    loaded = load_options(options)
+    if loaded.configuration.extenders:
+        raise InputError(f"{options.where}: extenders are configured, and `moorage up` cannot call any yet")
+    return build_scheduler(loaded, given["seed"], _RETRIED_S)
+
+
+def _steady_clock() -> Any:
+    """Return a clock that tells the time of day and never jumps."""
+    offset = time.time() - time.monotonic()
+    return lambda: offset + time.monotonic()
+
+
+def _fill(store: Store, given: dict[str, Any]) -> None:
+    """Put in what the files describe, and the nodes."""
+    for remark in fill(store, given["paths"], recursive=given["recursive"], stdin=sys.stdin.buffer):
+        _report(remark)
+    count = given["nodes"]
+    if count is None:
+        count = 0 if given["paths"] or next(store.all(NODES), None) is not None else 10
+    shape = NodeShape(given["node_cpu"], given["node_memory"], given["node_pods"], given["zones"])
+    for node in make_nodes(count, shape):
+        if store.find(NODES, "", node["metadata"]["name"]) is None:
+            store.create(NODES, "", node)
+
+
+# -- running ------------------------------------------------------------------------------------------------------------
+
+
+async def _run(cluster: Embedded, lasts_s: float | None) -> int:
+    running = asyncio.ensure_future(cluster.run())
+    _end_on_signals(running)
+    await asyncio.wait({running}, timeout=lasts_s)
+    if not running.done():
+        running.cancel()
+        await asyncio.wait({running})
+    if not running.cancelled():
+        await running
+    return OK
+
+
+def _end_on_signals(running: asyncio.Future[None]) -> None:
+    """End well on the first signal, and at once on the second."""
+    asked = False
+
+    def end() -> None:
+        nonlocal asked
+        if asked:
+            os._exit(ERROR)
+        asked = True
+        running.cancel()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, end)
+
+
+def _tell(ready: Ready, given: dict[str, Any], took_s: float) -> None:
+    scheduled = "no scheduler" if given["no_scheduler"] else "a scheduler"
+    click.echo(
+        f"A cluster of {ready.nodes} nodes with {scheduled} is up on https://127.0.0.1:{ready.port} after {took_s:.1f}s."
+    )
+    click.echo(f"\n  export KUBECONFIG={ready.kubeconfig}\n  kubectl get nodes\n")
+    click.echo("Ctrl-C ends it." if given["data"] is None else f"Ctrl-C ends it; {given['data']} keeps it.")
+
+
+def _report(line: str) -> None:
+    click.echo(line, err=True)

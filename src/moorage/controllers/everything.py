@@ -1,0 +1,21 @@
+"""All controllers of a cluster, in the order they are asked."""
+
+from __future__ import annotations
+
+from moorage.controllers.controller import Controller
+from moorage.controllers.deployment import Deployments
+from moorage.controllers.kinds import CONTROLLERS, REPLICA_SETS
+from moorage.controllers.kubelets import Kubelets
+from moorage.controllers.replica_set import ReplicaSets
+
+__all__ = ["all_controllers"]
+
+
+def all_controllers(job_s: float = 5.0) -> list[Controller]:
+    """Return new controllers for one store, kubelets included; ``job_s`` is how long pods of jobs run that do not say."""
+    return [
+        Deployments(),
+        ReplicaSets(REPLICA_SETS),
+        ReplicaSets(CONTROLLERS),
+        Kubelets(job_s),
+    ]

@@ -1,0 +1,121 @@
+"""A whole cluster in one process: the API server, its controllers and nodes, and a scheduler that talks to it like any other.
+
+The controllers work on the store itself, the scheduler goes over the wire: what it is shown, and how it is answered, is what
+any client gets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from moorage.apiserver.authority import ADMIN, Authority
+from moorage.apiserver.guarding import Guard
+from moorage.apiserver.serving import serving, write_kubeconfig
+from moorage.apiserver.store import Store
+from moorage.client.endpoint import Anonymous, Endpoint, Identity
+from moorage.client.rest import Rest
+from moorage.controllers.controller import Controller
+from moorage.controllers.kinds import NODES
+from moorage.controllers.manager import Manager
+from moorage.engine.machine import Scheduler
+from moorage.server.live import Live
+
+__all__ = ["Embedded", "Ready"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What can be told once the cluster can be used."""
+
+    port: int
+    kubeconfig: Path
+    nodes: int
+
+
+@dataclass(slots=True)
+class Embedded:
+    """What a cluster is made of. ``scheduler`` None leaves scheduling to others. ``report`` is told what is amiss."""
+
+    store: Store
+    authority: Authority
+    kubeconfig: Path
+    controllers: Sequence[Controller]
+    scheduler: Scheduler | None
+    port: int
+    report: Callable[[str], None]
+    on_ready: Callable[[Ready], None] = field(default=lambda ready: None)
+
+    async def run(self) -> None:
+        """Serve until cancelled.
+
+        Raises  whatever ended one of the parts, as the cluster is of no use without it
+        """
+        guard = Guard({self.authority.admin_token: ADMIN})
+        manager = Manager(self.store, self.controllers, self.report)
+        async with serving(self.store, guard, port=self.port, tls=self.authority.tls()) as port:
+            write_kubeconfig(self.kubeconfig, port, self.authority.admin_token, self.authority.certificate)
+            synced = asyncio.Event()
+            parts = [asyncio.create_task(manager.run(), name="controllers")]
+            if self.scheduler is None:
+                synced.set()
+            else:
+                parts.append(asyncio.create_task(self._schedule(self.scheduler, port, synced), name="scheduler"))
+            parts.append(asyncio.create_task(self._serve(manager, port, synced), name="ready"))
+            try:
+                await _first_to_fail(parts)
+            finally:
+                for part in reversed(parts):
+                    part.cancel()
+                await asyncio.gather(*parts, return_exceptions=True)
+                manager.close()
+
+    async def _serve(self, manager: Manager, port: int, synced: asyncio.Event) -> None:
+        """Tell when all nodes there are at the start have reported, and the scheduler has seen them."""
+        manager.refresh()
+        while not all(map(_reports, manager.world.all(NODES))):
+            await asyncio.sleep(0.01)
+        await synced.wait()
+        self.on_ready(Ready(port, self.kubeconfig, manager.world.count(NODES)))
+        await asyncio.Event().wait()
+
+    async def _schedule(self, scheduler: Scheduler, port: int, synced: asyncio.Event) -> None:
+        identity = f"moorage-{uuid.uuid4()}"
+        credentials = Anonymous(Identity(self.authority.admin_token))
+        endpoint = Endpoint(f"https://127.0.0.1:{port}", credentials, self.authority.certificate)
+        async with Rest(endpoint, qps=0) as rest:
+            live = Live(
+                scheduler, rest, identity=identity, wall=_wall, leader=None, chance=random.Random(identity),  # noqa: S311
+                report=lambda line: None, reporter=next(iter(scheduler.profiles)),
+            )  # fmt: skip
+            telling = asyncio.create_task(_pass_on(live.loop.synced, synced))
+            try:
+                await live.run()
+            finally:
+                telling.cancel()
+
+
+async def _first_to_fail(parts: Sequence[asyncio.Task[None]]) -> None:
+    done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
+    for part in done:
+        await part
+
+
+async def _pass_on(heard: asyncio.Event, told: asyncio.Event) -> None:
+    await heard.wait()
+    told.set()
+
+
+def _reports(node: dict[str, object]) -> bool:
+    status = node.get("status")
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions or ())
+
+
+def _wall() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,142 @@
+"""``moorage up`` as a program, and kubectl against it: what people type, and what comes of it."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[2] / "src"
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")]
+
+
+class Up:
+    """A running cluster and kubectl for it."""
+
+    def __init__(self, home, *arguments):
+        self.home = home
+        self.config = home / "kubeconfig"
+        environment = {**os.environ, "PYTHONPATH": str(SOURCES), "MOORAGE_HOME": str(home)}
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", "from moorage.cli.main import main; main()", "up", *arguments],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, text=True,
+        )  # fmt: skip
+        self.said = []
+        for line in self.process.stdout:
+            self.said.append(line)
+            if line.startswith("Ctrl-C"):
+                return
+        raise AssertionError(self.process.stderr.read())
+
+    def __call__(self, *arguments, fails=False, stdin=None):
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KUBECONFIG": str(self.config)}
+        done = subprocess.run(
+            ["kubectl", *arguments], check=False, capture_output=True, text=True, env=environment, input=stdin, timeout=60
+        )
+        assert (done.returncode != 0) is fails, done.stdout + done.stderr
+        return done.stderr if fails else done.stdout
+
+    def read(self, *what):
+        return json.loads(self("get", *what, "-o", "json"))
+
+    def until(self, ask, seconds=20):
+        end = time.monotonic() + seconds
+        while not (found := ask()):
+            assert time.monotonic() < end, self("get", "pods,events")
+            time.sleep(0.1)
+        return found
+
+    def end(self, number=signal.SIGINT):
+        self.process.send_signal(number)
+        out, err = self.process.communicate(timeout=20)
+        return self.process.returncode, out, err
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory):
+    cluster = Up(tmp_path_factory.mktemp("up"), "--nodes", "10", "--job-seconds", "1")
+    yield cluster
+    status, _, err = cluster.end()
+    assert (status, err) == (0, "")
+
+
+def test_it_tells_how_to_reach_it(up):
+    assert up.said[0].startswith("A cluster of 10 nodes with a scheduler is up on https://127.0.0.1:")
+    assert f"  export KUBECONFIG={up.config}\n" in up.said
+    assert up.config.stat().st_mode & 0o077 == 0
+    lines = up("get", "nodes", "--no-headers").splitlines()
+    assert [line.split()[:2] for line in lines] == [[f"node-{i:02}", "Ready"] for i in range(1, 11)]
+
+
+def test_a_deployment_comes_up_is_scaled_and_rolled_back(up):
+    up("create", "deployment", "web", "--image=web:1", "--replicas=4")
+    assert "successfully rolled out" in up("rollout", "status", "deploy/web", "--timeout=20s")
+    up("scale", "deploy/web", "--replicas=7")
+    up("wait", "deploy/web", "--for=jsonpath={.status.availableReplicas}=7", "--timeout=20s")
+    up("set", "image", "deploy/web", "web=web:2")
+    assert "successfully rolled out" in up("rollout", "status", "deploy/web", "--timeout=20s")
+    assert up("rollout", "history", "deploy/web").split()[-4:] == ["1", "<none>", "2", "<none>"]
+    up("rollout", "undo", "deploy/web")
+    assert "successfully rolled out" in up("rollout", "status", "deploy/web", "--timeout=20s")
+    assert up.read("deploy", "web")["spec"]["template"]["spec"]["containers"][0]["image"] == "web:1"
+    assert "ScalingReplicaSet" in up("describe", "deploy", "web")
+
+
+def test_a_pod_lives_on_its_node_until_it_is_deleted(up):
+    up("run", "once", "--image=i", "--restart=Never", "--annotations=moorage.dev/run-seconds=1")
+    up("wait", "pod/once", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=20s")
+    up("run", "stays", "--image=i", "--annotations=moorage.dev/stop-seconds=1")
+    up("wait", "pod/stays", "--for=condition=Ready", "--timeout=20s")
+    shown = up("get", "pod", "stays", "-o", "wide", "--no-headers").split()
+    assert shown[1:4] == ["1/1", "Running", "0"]
+    assert shown[5].startswith("10.")
+    began = time.monotonic()
+    up("delete", "pod", "stays", "once", "--timeout=20s")
+    assert time.monotonic() - began > 0.5
+
+
+def test_an_end_on_request_is_no_error(tmp_path):
+    cluster = Up(tmp_path, "--nodes", "1", "--no-scheduler")
+    assert "with no scheduler" in cluster.said[0]
+    assert cluster.end(signal.SIGTERM)[0] == 0
+    cluster = Up(tmp_path, "--nodes", "1", "--for", "1s")
+    cluster.process.communicate(timeout=20)
+    assert cluster.process.returncode == 0
+
+
+def test_a_cluster_is_kept_in_a_file(tmp_path):
+    kept = ["--data", str(tmp_path / "cluster.db")]
+    cluster = Up(tmp_path, "--nodes", "2", *kept)
+    cluster("create", "deployment", "web", "--image=web:1", "--replicas=3")
+    cluster("rollout", "status", "deploy/web", "--timeout=20s")
+    pods = cluster("get", "pods", "-o", "name")
+    assert cluster.end()[0] == 0
+    again = Up(tmp_path, *kept)
+    assert again("get", "pods", "-o", "name") == pods
+    assert len(again("get", "nodes", "-o", "name").split()) == 2
+    assert again.end()[0] == 0
+
+
+def test_a_cluster_begins_with_a_dump(up, tmp_path):
+    up("create", "namespace", "team")
+    up("create", "deployment", "api", "--image=api:1", "--replicas=2", "-n", "team")
+    up("rollout", "status", "deploy/api", "-n", "team", "--timeout=20s")
+    dump = tmp_path / "dump.yaml"
+    dump.write_text(up("get", "nodes,namespaces,deploy,rs,pods,events", "-A", "-o", "yaml"))
+    before = up("get", "pods", "-n", "team", "-o", "jsonpath={range .items[*]}{.metadata.uid} {.spec.nodeName} {end}")
+    other = Up(tmp_path, "-f", str(dump))
+    try:
+        assert len(other("get", "nodes", "-o", "name").split()) == 10
+        after = other("get", "pods", "-n", "team", "-o", "jsonpath={range .items[*]}{.metadata.uid} {.spec.nodeName} {end}")
+        assert after == before
+        other("scale", "deploy/api", "-n", "team", "--replicas=3")
+        other("rollout", "status", "deploy/api", "-n", "team", "--timeout=20s")
+    finally:
+        status, _, err = other.end()
+    assert status == 0
+    assert "Event v1 left out" in err

@@ -8,7 +8,7 @@ Source  component-helpers, scheduling/corev1/nodeaffinity/nodeaffinity.go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
@@ -86,7 +86,9 @@ def compile_node_term(term: NodeSelectorTerm, path: str = "") -> NodeTerm | None
     return NodeTerm(_requirements(term.match_expressions), _requirements(term.match_fields))
 
 
-def _requirements(asked: Iterable[NodeSelectorRequirement]) -> tuple[Requirement, ...]:
+def _requirements(asked: Sequence[NodeSelectorRequirement]) -> tuple[Requirement, ...]:
+    if len(asked) < 2:
+        return tuple(Requirement(one.key, one.operator, one.values) for one in asked)
     return tuple(sorted({Requirement(one.key, one.operator, one.values) for one in asked}))
 
 

@@ -11,11 +11,11 @@ A plugin without these forms, or a pod for which one of them has no answer by do
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from moorage.cycle.kept_scores import REFUSED
 from moorage.framework.profile import Profile, Step, other_form
 from moorage.framework.running import MAX_SCORE, PreFiltered, ask, normalized
 from moorage.framework.verdicts import SKIP
@@ -26,6 +26,10 @@ from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
 __all__ = ["ByDomain", "Pick"]
+
+
+#: Added to the total of a row that is in a closed domain, once for each key: below zero whatever it was, and no overflow.
+_CLOSED: Final = -(1 << 52)
 
 
 class Pick(NamedTuple):
@@ -68,11 +72,8 @@ class ByDomain:
         """
         table = snapshot.table
         ring = table.ring()
-        if closed:
-            shut = np.zeros(len(in_ring), dtype=bool)
-            for key, domains in closed.items():
-                shut |= domains.take(table.domains_in_ring(key))
-            in_ring = np.where(shut, REFUSED, in_ring)
+        for key, domains in closed.items():
+            in_ring = in_ring + np.where(domains, _CLOSED, 0).take(table.domains_in_ring(key))
         open_places: BoolArray = in_ring >= 0
         feasible = int(np.count_nonzero(open_places))
         if feasible < 2:
@@ -87,7 +88,7 @@ class ByDomain:
     def _gains(self, scoring: Scoring, snapshot: Snapshot, open_places: BoolArray | None) -> Mapping[str, IntArray] | None:
         """Return, by topology key, what being in each domain adds to a row's total; ``open_places`` None: all are open."""
         table = snapshot.table
-        view = snapshot.nodes if open_places is None else NodeView(snapshot, table.ring().rows[open_places])
+        view = snapshot.nodes if open_places is None else _OpenNodes(snapshot, open_places)
         states = scoring.states(view)
         gains: dict[str, IntArray] = {}
         for step in scoring.steps(states):
@@ -107,6 +108,24 @@ class ByDomain:
             gain[held] = scores * self._weights.get(step.name, 1)
             gains[key] = gains[key] + gain if key in gains else gain
         return gains
+
+
+class _OpenNodes(NodeView):
+    """The rows at the open places of the ring. Mostly no plugin asks which they are, so they are looked up when one does."""
+
+    __slots__ = ("_open_places", "_rows")
+
+    def __init__(self, snapshot: Snapshot, open_places: BoolArray) -> None:
+        self.snapshot = snapshot
+        self.table = snapshot.table
+        self._open_places = open_places
+        self._rows: npt.NDArray[np.intp] | None = None
+
+    @property
+    def rows(self) -> npt.NDArray[np.intp]:  # type: ignore[override]  # a slot there, and nobody sets it
+        if self._rows is None:
+            self._rows = self.table.ring().rows[self._open_places]
+        return self._rows
 
 
 def _held(table: NodeTable, key: str, open_places: BoolArray | None) -> BoolArray:

@@ -6,7 +6,7 @@ others did to the pod meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from msgspec import Struct, field
@@ -82,20 +82,18 @@ class Binding(Struct, eq=False):
         """Like ``reject``, but for no fault of the pod's: it is tried again after its backoff, whatever happens."""
         self.verdict = self.verdict or Status(Code.ERROR, plugin, (message,))
 
-    def state_of(self, step: Step) -> Any:
+    @property
+    def states(self) -> Mapping[str, Any]:
+        """What PreFilter left of each plugin that it did not skip."""
         found = self.decision.found
-        return None if found is None else found.states.get(step.name)
-
-    def steps(self, point: str) -> list[Step]:
-        """The plugins of an extension point that have something to do for the pod, in order."""
-        found = self.decision.found
-        states = found.states if found is not None else ()
-        return [step for step in self.profile.at(point) if not step.rests_when_skipped or step.name in states]
+        return {} if found is None else found.states
 
 
 def reserve(binding: Binding) -> Status | None:
     """Run Reserve in order; None if all agreed. What failed is not asked to go on; Unreserve is the caller's duty."""
-    for step in binding.steps("reserve"):
+    for step in binding.profile.at("reserve"):
+        if _rests(step, binding):
+            continue
         try:
             hold = _asked(step, "reserve", binding)
             if isinstance(hold, Hold):
@@ -109,7 +107,9 @@ def reserve(binding: Binding) -> Status | None:
 
 def unreserve(binding: Binding, on_fault: Callable[[PluginError], None]) -> None:
     """Run Unreserve of every Reserve plugin, last first, whether its Reserve ran or not; one that raises stops no other."""
-    for step in reversed(binding.steps("reserve")):
+    for step in reversed(binding.profile.at("reserve")):
+        if _rests(step, binding):
+            continue
         try:
             _asked(Step(step.name, step.plugin, step.plugin.unreserve), "unreserve", binding)
         except PluginError as error:
@@ -118,7 +118,9 @@ def unreserve(binding: Binding, on_fault: Callable[[PluginError], None]) -> None
 
 def permit(binding: Binding, now: float) -> Status | None:
     """Run Permit; waits are written to the binding. A refusal ends it at once."""
-    for step in binding.steps("permit"):
+    for step in binding.profile.at("permit"):
+        if _rests(step, binding):
+            continue
         try:
             answer = _asked(step, "permit", binding)
             if isinstance(answer, Hold):
@@ -136,7 +138,9 @@ def permit(binding: Binding, now: float) -> Status | None:
 def pre_bind_effects(binding: Binding) -> tuple[Effect, ...] | Status:
     """Collect what PreBind plugins want done first."""
     effects: list[Effect] = []
-    for step in binding.steps("preBind"):
+    for step in binding.profile.at("preBind"):
+        if _rests(step, binding):
+            continue
         try:
             answer = _asked(step, "preBind", binding)
             if isinstance(answer, Hold):
@@ -149,7 +153,9 @@ def pre_bind_effects(binding: Binding) -> tuple[Effect, ...] | Status:
 
 def bind_effects(binding: Binding) -> tuple[Effect, ...] | Status:
     """Ask Bind plugins in turn until one takes the pod."""
-    for step in binding.steps("bind"):
+    for step in binding.profile.at("bind"):
+        if _rests(step, binding):
+            continue
         try:
             answer = _asked(step, "bind", binding)
             if isinstance(answer, Skip):
@@ -164,7 +170,9 @@ def bind_effects(binding: Binding) -> tuple[Effect, ...] | Status:
 
 def post_bind(binding: Binding, on_fault: Callable[[PluginError], None]) -> None:
     """Tell every PostBind plugin that the pod is bound; one that raises stops no other."""
-    for step in binding.steps("postBind"):
+    for step in binding.profile.at("postBind"):
+        if _rests(step, binding):
+            continue
         try:
             _asked(step, "postBind", binding)
         except PluginError as error:
@@ -185,7 +193,12 @@ def _effects(step: Step, point: str, answer: Iterable[Effect] | None) -> tuple[E
 
 
 def _asked(step: Step, point: str, binding: Binding) -> Any:
-    return ask(step, point, binding.state_of(step), binding.pod, binding.node)
+    return ask(step, point, binding.states.get(step.name), binding.pod, binding.node)
+
+
+def _rests(step: Step, binding: Binding) -> bool:
+    """True for a plugin that PreFilter skipped and that has nothing to do then."""
+    return step.rests_when_skipped and step.name not in binding.states
 
 
 def _error(error: PluginError) -> Status:

@@ -164,10 +164,8 @@ class Scheduler:
 
     def _readable(self, pod: PodInfo) -> PodInfo:
         """Return the pod, having read what it takes of its node: a fact that makes no sense must not be half taken in."""
-        if pod.spec.node_name:
-            known = self.cluster.pod(pod.uid)
-            if known is None or not pod.takes_over(known):
-                pod.needs  # noqa: B018 (worked out here, and kept)
+        if pod.spec.node_name and pod.uid not in self.cluster.assumed:  # what is assumed was read before
+            pod.needs  # noqa: B018 (worked out here, and kept)
         return pod
 
     def _keep(self, obj: Value) -> Value | None:

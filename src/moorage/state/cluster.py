@@ -137,9 +137,14 @@ class Cluster:
         """Take note that a pod is on a node, as the API says: new, confirming an assumption, moved, or changed.
 
         Returns the info that was known before, if any; for an assumption that came true just as it was, the pod itself.
+
+        Raises  QuantityError if the pod's requests cannot be read; nothing is changed then
         """
-        if self._assumed.pop(pod.uid, None) == node and self._confirm(pod, node):
+        if self._assumed.get(pod.uid) == node and self._confirm(pod, node):
+            del self._assumed[pod.uid]
             return pod
+        pod.needs  # noqa: B018 (raises before anything is changed, if it cannot be read)
+        self._assumed.pop(pod.uid, None)
         before = self._take(pod.uid)
         self._put(pod, node)
         return before

@@ -87,8 +87,10 @@ class Tally:
 
     def copy(self, size: int) -> IntArray:
         """Return the counts of the ids below ``size``, which no id that was counted may reach; a fresh array."""
-        counts = np.zeros(size, dtype=np.int64)
         known = self._counts[:size]
+        if len(known) == size:
+            return known.copy()
+        counts = np.zeros(size, dtype=np.int64)
         counts[: len(known)] = known
         return counts
 

@@ -13,12 +13,13 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from moorage.api.core import Node, Taint
 from moorage.api.meta import Quantity
 from moorage.state.columns import Column, RowSpace
 from moorage.state.counts import HeldTerm, HeldTerms, PodCounts
-from moorage.state.labels import Ids, InternedColumn, LabelColumns
+from moorage.state.labels import InternedColumn, LabelColumns
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount
 from moorage.state.ring import Ring
@@ -112,7 +113,7 @@ class NodeTable:
         self._what_ifs: dict[int, dict[HostPort, int]] = {}
         self._arrived = 0
         self._ring: tuple[int, Ring] | None = None
-        self._ring_domains: dict[str, Ids] = {}
+        self._ring_domains: dict[str, npt.NDArray[np.intp]] = {}
         self._ring_version = -1
         self._allocatable: dict[str, Column] = {}
         self._requested: dict[str, Column] = {}
@@ -163,14 +164,17 @@ class NodeTable:
             self._ring = (self.changes.layout, Ring(self.name_hash.view.copy()))
         return self._ring[1]
 
-    def domains_in_ring(self, key: str) -> Ids:
-        """Return the ids of a label's values (see ``LabelColumn``) in the order of the ring; good until a node changes."""
+    def domains_in_ring(self, key: str) -> npt.NDArray[np.intp]:
+        """Return the ids of a label's values (see ``LabelColumn``) in the order of the ring; good until a node changes.
+
+        As ``intp``, which arrays are indexed by without a conversion.
+        """
         if self._ring_version != self.changes.nodes:
             self._ring_domains.clear()
             self._ring_version = self.changes.nodes
         ids = self._ring_domains.get(key)
         if ids is None:
-            ids = self._ring_domains[key] = self.labels.column(key).ids[self.ring().rows]
+            ids = self._ring_domains[key] = self.labels.column(key).ids[self.ring().rows].astype(np.intp)
         return ids
 
     # -- nodes --------------------------------------------------------------------------------------------------------

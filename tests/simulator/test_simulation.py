@@ -127,7 +127,7 @@ def test_a_permit_that_is_never_given_times_out_and_frees_the_node():
     # Both wait in vain: one holds the node for 30 s, then the other has its turn.
     assert seen[0] == (0.0, "held", "n")
     assert seen[2:4] == [(30.0, "held", None), (30.0, "next", "n")]
-    assert simulation.records["default/held"].last.message.endswith("at plugin Gate when the run ended.")
+    assert simulation.records["default/held"].message.endswith("at plugin Gate when the run ended.")
     check_settled(simulation)
 
 

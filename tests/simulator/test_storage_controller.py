@@ -61,7 +61,7 @@ def placed(simulation):
 
 
 def message(simulation, name):
-    return next(record.last.message for record in simulation.records.values() if record.pod.name == name)
+    return next(record.message for record in simulation.records.values() if record.pod.name == name)
 
 
 def check_both_sides(simulation):
@@ -297,7 +297,7 @@ def test_binding_fails_at_its_timeout_and_the_run_ends():
     simulation.run()
     record = next(iter(simulation.records.values()))
     assert record.state == "Pending"
-    assert "waiting for a sign: context deadline exceeded" in record.last.message
+    assert "waiting for a sign: context deadline exceeded" in record.message
     assert seen[0][0] == 0.0
     assert seen[0][1]
     assert seen[1] == (30.0, None)

@@ -51,7 +51,7 @@ def test_each_pod_goes_to_a_volume_of_its_own():
         name: f"c{name[1:]}" for name, node in placed.items() if node
     }
     left = next(record for record in simulation.records.values() if not record.node)
-    assert left.last.message.startswith("0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind.")
+    assert left.message.startswith("0/3 nodes are available: 3 node(s) didn't find available persistent volumes to bind.")
 
 
 def test_pods_that_share_a_claim_follow_each_other():

@@ -66,7 +66,7 @@ class Verdicts:
 
     def plugins(self) -> tuple[str, ...]:
         """Names of the plugins that refused the pod or any row, sorted."""
-        used = {s.plugin for s in (self.statuses[i] for i in np.unique(self.ids)) if s is not None and s.plugin}
+        used = {s.plugin for s, rows in zip(self.statuses, self._counts(), strict=True) if rows and s is not None and s.plugin}
         if self.pre_filter is not None and self.pre_filter.plugin:
             used.add(self.pre_filter.plugin)
         return tuple(sorted(used))
@@ -74,10 +74,14 @@ class Verdicts:
     def histogram(self) -> Mapping[str, int]:
         """Reason → number of rows that carry it."""
         counts: dict[str, int] = {}
-        for status_id, rows in zip(*np.unique(self.ids, return_counts=True), strict=True):
-            status = self.statuses[status_id]
-            for reason in status.reasons if status is not None else ():
-                counts[reason] = counts.get(reason, 0) + int(rows)
+        for status, rows in zip(self.statuses, self._counts(), strict=True):
+            for reason in status.reasons if rows and status is not None else ():
+                counts[reason] = counts.get(reason, 0) + rows
+        return counts
+
+    def _counts(self) -> list[int]:
+        """Return for each status how many rows have it."""
+        counts: list[int] = np.bincount(self.ids, minlength=len(self.statuses)).tolist()
         return counts
 
 

@@ -47,7 +47,6 @@ def _overslept(key: str) -> str:
 
 def _pod(record: PodRecord, names: Mapping[str, str]) -> PodOutcome:
     pod = record.pod
-    last = record.last
     return PodOutcome(
         namespace=pod.namespace,
         name=pod.name,
@@ -62,15 +61,15 @@ def _pod(record: PodRecord, names: Mapping[str, str]) -> PodOutcome:
         ended_s=record.ended_s,
         attempts=record.attempts,
         message=_message(record) if record.state == State.PENDING else "",
-        nominated=record.nominated if last is None or last.node is None else "",
+        nominated=record.nominated if not record.attempts or record.message else "",
         preempted_by=record.preempted_by,
         replaced_by=record.replaced,
     )
 
 
 def _message(record: PodRecord) -> str:
-    if record.last is not None:
-        return record.last.message
+    if record.attempts:
+        return record.message
     gates = ", ".join(gate.name for gate in record.pod.spec.scheduling_gates)
     return f"Scheduling is blocked due to non-empty scheduling gates: {gates}" if gates else ""
 

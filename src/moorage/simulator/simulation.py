@@ -55,7 +55,11 @@ def wants_a_node(pod: Pod) -> bool:
 
 @dataclass(slots=True)
 class PodRecord:
-    """What became of one pod that was to be placed. Times are seconds of simulated time."""
+    """What became of one pod that was to be placed. Times are seconds of simulated time.
+
+    ``message`` says why the last attempt came to nothing; it is empty if it did not, or there was none. The decision itself is
+    not kept: what it holds is as large as the cluster.
+    """
 
     pod: Pod
     arrived_s: float
@@ -63,7 +67,7 @@ class PodRecord:
     node: str = ""
     placed_s: float | None = None
     attempts: int = 0
-    last: Decision | None = None
+    message: str = ""
     nominated: str = ""
     preempted_by: str = ""
     replaced: str = ""
@@ -396,7 +400,7 @@ class Simulation:
         for decision in self.scheduler.take_revoked():
             record = self.records.get(decision.pod.uid)
             if record is not None:
-                record.last = decision
+                record.message = decision.message
                 if self.on_attempt is not None:
                     self.on_attempt(Attempt(self.now, record.attempts, decision))
 
@@ -405,7 +409,7 @@ class Simulation:
         if record is None:
             return
         record.attempts += 1
-        record.last = decision
+        record.message = decision.message
         facts = self.scheduler.facts
         before = self._tried.get(decision.pod.uid)
         times = 1 + (before.times if before is not None and before.facts == facts else 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -114,6 +116,45 @@ def test_the_table_says_what_the_rule_says_of_each_node(nodes, asked, first, sec
 
     assert final_scores(LEAST(NodeResourcesLeastAllocatedArgs(resources=specs)), pod, cluster.snapshot) == mean(left)
     assert final_scores(MOST(NodeResourcesMostAllocatedArgs(resources=specs)), pod, cluster.snapshot) == mean(used)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(AMOUNTS, AMOUNTS, AMOUNTS, AMOUNTS), min_size=1, max_size=4), st.integers(1, 5000))
+def test_balanced_is_what_the_shares_differ_by(nodes, asked):
+    """Amounts are in millicores and bytes: CPU and memory that there are, and that a pod there holds."""
+    cluster = a_cluster(
+        [a_node(f"n{at}", allocatable={"cpu": f"{cpu}m", "memory": str(size)}) for at, (cpu, size, _, _) in enumerate(nodes)],
+        {f"n{at}": [a_pod(f"p{at}", containers=asking(cpu=f"{a}m", memory=str(b)))] for at, (_, _, a, b) in enumerate(nodes)},
+    )
+
+    def balanced(cpu, memory, cpu_held, memory_held):
+        shares = [(held + asked) / there if there else 1.0 for held, there in ((cpu_held, cpu), (memory_held, memory))]
+        return 0 if max(shares) >= 1 else int((1 - abs(shares[0] - shares[1])) * 100.0)
+
+    pod = a_pod(containers=asking(cpu=f"{asked}m", memory=str(asked)))
+    found = final_scores(NodeResourcesBalancedAllocation(), pod, cluster.snapshot)
+    assert list(found.values()) == [balanced(*node) for node in nodes]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(AMOUNTS, AMOUNTS), min_size=1, max_size=4), st.integers(1, 5000), WEIGHTS, WEIGHTS)
+def test_a_function_s_mean_leaves_out_what_scores_0(nodes, asked, first, second):
+    cluster = a_cluster(
+        [a_node(f"n{at}", allocatable={"cpu": f"{cpu}m", "memory": str(memory)}) for at, (cpu, memory) in enumerate(nodes)]
+    )
+    specs = (ResourceSpec(name="cpu", weight=first), ResourceSpec(name="memory", weight=second))
+    rule = RequestedToCapacityRatio(RequestedToCapacityRatioArgs(shape=FUNCTION, resources=specs))
+
+    def used(capacity):
+        return 100 if asked > capacity or not capacity else 100 - (capacity - asked) * 100 // capacity
+
+    def mean(cpu, memory):
+        scored = [(used(there), weight) for there, weight in ((cpu, first), (memory, second)) if used(there) > 0]
+        weights = sum(weight for _, weight in scored)
+        return int(Fraction(sum(score * weight for score, weight in scored), weights) + Fraction(1, 2)) if weights else 0
+
+    found = final_scores(rule, a_pod(containers=asking(cpu=f"{asked}m", memory=str(asked))), cluster.snapshot)
+    assert list(found.values()) == [mean(*node) for node in nodes]
 
 
 @pytest.mark.parametrize("args", [NodeResourcesLeastAllocatedArgs, NodeResourcesMostAllocatedArgs])

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.api.core import Service
+from moorage.api.core import ReplicationController, Service
+from moorage.api.workloads import ReplicaSet, StatefulSet
 from moorage.plugins.v1_21.selector_spread import SelectorSpread, spread_scores
 from moorage.testing.asking import final_scores
 from moorage.testing.builders import a_cluster, a_node, a_pod
@@ -61,6 +62,40 @@ def test_only_siblings_count():
     leaving = a_cluster([a_node("n0"), a_node("n1")], {"n0": [a_pod("p", WEB, metadata=gone)]})
     assert scores(with_objects(leaving, service), pod) == [100, 100]
     assert scores(with_objects(holding(2, 0), a_service(namespace="other", app="web")), pod) == [100, 100]
+
+
+def an_owner(kind, selector, namespace="default"):
+    found = {"metadata": {"name": "web", "namespace": namespace}, "spec": {"selector": selector}}
+    return msgspec.convert(found, kind)
+
+
+OF_WEB = {"matchLabels": WEB}
+OWNERS = {  # what there is, is the pod its?
+    "a service": (an_owner(Service, WEB), True),
+    "a service of others": (an_owner(Service, {"app": "db"}), False),
+    "a replication controller": (an_owner(ReplicationController, WEB), True),
+    "a replication controller of others": (an_owner(ReplicationController, {"app": "db"}), False),
+    "a replica set": (an_owner(ReplicaSet, OF_WEB), True),
+    "a replica set of others": (an_owner(ReplicaSet, {"matchLabels": {"app": "db"}}), False),
+    "a replica set elsewhere": (an_owner(ReplicaSet, OF_WEB, "other"), False),
+    "a stateful set": (an_owner(StatefulSet, OF_WEB), True),
+    "a stateful set by expression": (
+        an_owner(StatefulSet, {"matchExpressions": [{"key": "app", "operator": "Exists"}]}), True,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("owner", "its"), OWNERS.values(), ids=OWNERS)
+def test_whose_the_pod_is(owner, its):
+    assert scores(with_objects(holding(2, 0), owner), a_pod("new", WEB)) == ([0, 100] if its else [100, 100])
+
+
+def test_siblings_have_what_all_owners_ask_for():
+    """A pod of two owners spreads over the pods that both would select."""
+    cluster = holding(2, 0, labels={**WEB, "tier": "front"})
+    cluster.place(a_pod("back", {**WEB, "tier": "back"}), "n1")
+    with_objects(cluster, an_owner(Service, WEB), an_owner(ReplicaSet, {"matchLabels": {"tier": "front"}}))
+    assert scores(cluster, a_pod("new", {**WEB, "tier": "front"})) == [0, 100]
 
 
 def test_a_pod_with_constraints_of_its_own_is_left_alone():

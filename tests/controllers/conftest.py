@@ -25,7 +25,7 @@ class Lab:
         self.now = START
         self.store = Store(lambda: self.now, random.Random(seed), b"k")
         self.reports = []
-        self.manager = Manager(self.store, [*controllers, Kubelets()], self.reports.append)
+        self.manager = Manager(self.store, [Kubelets(), *controllers], self.reports.append)
         self.schedules = True
         self._turn = 0
         for i in range(1, nodes + 1):

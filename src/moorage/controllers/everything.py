@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from moorage.controllers.controller import Controller
 from moorage.controllers.deployment import Deployments
+from moorage.controllers.garbage_collector import GarbageCollector
 from moorage.controllers.kinds import CONTROLLERS, REPLICA_SETS
 from moorage.controllers.kubelets import Kubelets
+from moorage.controllers.node_lifecycle import NodeLifecycle
+from moorage.controllers.pod_collector import PodCollector
 from moorage.controllers.replica_set import ReplicaSets
+from moorage.controllers.taint_eviction import TaintEviction
 
 __all__ = ["all_controllers"]
 
@@ -14,8 +18,12 @@ __all__ = ["all_controllers"]
 def all_controllers(job_s: float = 5.0) -> list[Controller]:
     """Return new controllers for one store, kubelets included; ``job_s`` is how long pods of jobs run that do not say."""
     return [
+        Kubelets(job_s),
+        NodeLifecycle(),
+        TaintEviction(),
         Deployments(),
         ReplicaSets(REPLICA_SETS),
         ReplicaSets(CONTROLLERS),
-        Kubelets(job_s),
+        PodCollector(),
+        GarbageCollector(),
     ]

@@ -134,7 +134,8 @@ def _while_running(pod: Document, held: dict[str, Any], life: Life, now: float) 
     due = [] if life.run_s is None else [began + life.run_s]
     if (limit := spec_of(pod).get("activeDeadlineSeconds")) is not None:
         due.append(seconds(status_of(pod).get("startTime")) + int(limit))
-    if not held.get("ready"):
+    if (condition_of(pod, "Ready") or {}).get("status") != "True":
+        # It is not ready yet, or was taken for lost with its node and is not.
         if now >= began + life.ready_s:
             return _with_containers(pod, _running(pod, began, int(held.get("restartCount") or 0), True), now), now
         due.append(began + life.ready_s)

@@ -1,0 +1,222 @@
+"""The log as Kubernetes' own programs write it: klog's lines, or one JSON object a line.
+
+    I1121 03:04:05.000006    4711 following.py:52] "Attempting to schedule pod" pod="default/web-0"
+    {"ts":1763694245000.006,"caller":"runtime/following.py:52","msg":"Attempting to schedule pod","v":3,"pod":{…}}
+
+How much is said is a level (``-v``); ``--vmodule`` sets it for single files. Plugins that use Python's ``logging`` are heard
+here, too, in the same form: ``hear_others``.
+
+Source  klog/v2, internal/buffer/buffer.go and internal/serialize/keyvalues.go; component-base/logs/json/json.go
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from fnmatch import fnmatchcase
+from pathlib import PurePath
+from types import FrameType
+from typing import Any, Final, TextIO
+
+from moorage.errors import InputError
+from moorage.runtime.observing import Ref
+
+__all__ = ["FORMATS", "Klog", "hear_others", "read_vmodule"]
+
+FORMATS: Final = ("json", "text")
+_MOST_LEVEL: Final = 2**31 - 1
+_Now = Callable[[], datetime]
+
+
+class Klog:
+    """Satisfies ``moorage.runtime.observing.Log``. Written to at once, line by line; what cannot be written is given up."""
+
+    def __init__(
+        self,
+        *,
+        verbosity: int = 0,
+        style: str = "text",
+        vmodule: str = "",
+        stream: TextIO | None = None,
+        now: _Now | None = None,
+    ) -> None:
+        if style not in FORMATS:
+            raise InputError(f'--logging-format: format: Invalid value: "{style}": Unsupported log format')
+        if vmodule and style != "text":
+            raise InputError("--vmodule: vmodule: Forbidden: Only supported for text log format")
+        self._style, self._stream, self._now = style, stream, now or _local_time
+        self._patterns = read_vmodule(vmodule)
+        self.verbosity = verbosity
+        self._pid = os.getpid()
+
+    @property
+    def verbosity(self) -> int:
+        return self._verbosity
+
+    @verbosity.setter
+    def verbosity(self, level: int) -> None:
+        if not 0 <= level <= _MOST_LEVEL:
+            raise InputError(f"-v: {level} is no log level; use 0-{_MOST_LEVEL}")
+        self._verbosity = level
+        self._loudest = max([level, *(one for _, one in self._patterns)])
+
+    # -- what callers say ----------------------------------------------------------------------------------------------------
+
+    def shows(self, level: int) -> bool:
+        return level <= self._loudest
+
+    def info(self, level: int, message: str, **facts: object) -> None:
+        if level > self._loudest:
+            return
+        caller = sys._getframe(1)
+        if level <= self._verbosity or level <= self._level_for(caller):
+            self._write("I", message, facts, caller, level)
+
+    def warning(self, message: str, **facts: object) -> None:
+        self._write("W", message, facts, sys._getframe(1), 0)
+
+    def error(self, error: object, message: str, **facts: object) -> None:
+        said = {} if error is None else {"err": str(error)}
+        self._write("E", message, {**said, **facts}, sys._getframe(1), None)
+
+    def line(self, text: str) -> None:
+        """Take a whole sentence, as parts of the program that know no facts give it."""
+        self._write("I", text, {}, sys._getframe(1), 0)
+
+    # -- how it is written ---------------------------------------------------------------------------------------------------
+
+    def _level_for(self, caller: FrameType) -> int:
+        name = PurePath(caller.f_code.co_filename).stem
+        return next((level for pattern, level in self._patterns if fnmatchcase(name, pattern)), -1)
+
+    def _write(self, kind: str, message: str, facts: Mapping[str, object], caller: FrameType, level: int | None) -> None:
+        self.put(kind, message, facts, caller.f_code.co_filename, caller.f_lineno, level)
+
+    def put(self, kind: str, message: str, facts: Mapping[str, object], path: str, number: int, level: int | None) -> None:
+        now = self._now()
+        if self._style == "json":
+            text = _as_json(now, message, facts, path, number, level)
+        else:
+            head = f"{kind}{now:%m%d %H:%M:%S.%f} {self._pid:>7} {PurePath(path).name}:{number}]"
+            text = f"{head} {_quoted(message)}{_as_text(facts)}"
+        stream = self._stream or sys.stderr
+        try:
+            stream.write(text + "\n")
+            stream.flush()
+        except (OSError, ValueError):
+            return  # nobody reads the log any more, and there is nowhere to say so
+
+
+def _local_time() -> datetime:
+    return datetime.now().astimezone()
+
+
+def read_vmodule(text: str) -> tuple[tuple[str, int], ...]:
+    """Read ``file=N,other*=M``: patterns of file names without ``.py``, and the level for each.
+
+    Raises  InputError
+    """
+    found: list[tuple[str, int]] = []
+    for part in filter(None, text.split(",")):
+        pattern, _, level = part.partition("=")
+        if not pattern or not level.isdecimal():
+            raise InputError(
+                f'invalid argument "{text}" for "--vmodule" flag: syntax error: expect comma-separated list of filename=N'
+            )
+        found.append((pattern, int(level)))
+    return tuple(found)
+
+
+# -- klog's text --------------------------------------------------------------------------------------------------------
+
+
+def _as_text(facts: Mapping[str, object]) -> str:
+    return "".join(f" {name}={_shown(value)}" for name, value in facts.items())
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, (Ref, str, Exception)):
+        text = str(value)
+        if "\n" not in text:
+            return _quoted(text)
+        lines = "\n".join(f"\t{line}" for line in text.removesuffix("\n").split("\n"))
+        return f"<\n{lines}\n >"
+    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
+
+
+def _quoted(text: str) -> str:
+    """Quote as Go does: printable characters stand for themselves."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
+    return '"' + "".join(_ESCAPES.get(c) or (c if c.isprintable() else _escaped(c)) for c in text) + '"'
+
+
+_ESCAPES: Final = {
+    '"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\v": "\\v",
+}  # fmt: skip
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+# -- JSON ---------------------------------------------------------------------------------------------------------------
+
+
+def _as_json(now: datetime, message: str, facts: Mapping[str, object], path: str, number: int, level: int | None) -> str:
+    where = PurePath(path)
+    line: dict[str, Any] = {"ts": round(now.timestamp() * 1000, 4), "caller": f"{where.parent.name}/{where.name}:{number}"}
+    line["msg"] = message
+    if level is not None:
+        line["v"] = level
+    line.update({name: _plain(value) for name, value in facts.items()})
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Ref):
+        named = {"name": value.name}
+        return {**named, "namespace": value.namespace} if value.namespace else named
+    if isinstance(value, (list, tuple, set, frozenset)):
+        values = sorted(value, key=str) if isinstance(value, (set, frozenset)) else value
+        return [_plain(one) for one in values]
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+# -- Python's own logging -----------------------------------------------------------------------------------------------
+
+
+class _Relay(logging.Handler):
+    def __init__(self, log: Klog) -> None:
+        super().__init__()
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            message = record.getMessage()
+        except Exception as error:  # a plugin's format and arguments may not fit together
+            message = f"{record.msg!r} could not be put into words: {error}"
+        facts: dict[str, object] = {"logger": record.name}
+        if record.exc_info and record.exc_info[1] is not None:
+            facts["err"] = "".join(traceback.format_exception(record.exc_info[1])).rstrip("\n")
+        kind = "E" if record.levelno >= logging.ERROR else "W" if record.levelno >= logging.WARNING else "I"
+        self._log.put(kind, message, facts, record.pathname, record.lineno, None if kind == "E" else 0)
+
+
+def hear_others(log: Klog) -> logging.Handler:
+    """Send what plugins and libraries log to ``log``: warnings always, information from ``-v=4``, all from ``-v=6``."""
+    relay = _Relay(log)
+    root = logging.getLogger()
+    root.addHandler(relay)
+    root.setLevel(logging.DEBUG if log.shows(6) else logging.INFO if log.shows(4) else logging.WARNING)
+    return relay

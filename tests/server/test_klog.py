@@ -1,0 +1,138 @@
+"""Lines as Kubernetes' own programs write them."""
+
+import io
+import json
+import logging
+from datetime import UTC, datetime
+
+import pytest
+
+from moorage.errors import InputError
+from moorage.runtime.observing import Ref
+from moorage.server.klog import Klog, hear_others, read_vmodule
+
+NOON = datetime(2026, 11, 21, 12, 3, 4, 56, tzinfo=UTC)
+
+
+def a_log(**how):
+    stream = io.StringIO()
+    return Klog(stream=stream, now=lambda: NOON, **how), stream.getvalue
+
+
+FACTS = {  # a fact, as text, as JSON
+    "a pod": (Ref("default", "web-0"), '"default/web-0"', {"name": "web-0", "namespace": "default"}),
+    "a node": (Ref("", "n1"), '"n1"', {"name": "n1"}),
+    "text": ("a b", '"a b"', "a b"),
+    "text with quotes": ('say "no"', '"say \\"no\\""', 'say "no"'),
+    "text with control characters": ("a\x01é", '"a\\x01é"', "a\x01é"),
+    "text of two lines": ("one\ntwo", "<\n\tone\n\ttwo\n >", "one\ntwo"),
+    "a number": (7, "7", 7),
+    "a truth": (True, "true", True),
+    "names": (["b", "a"], '["b","a"]', ["b", "a"]),
+    "a set of names": (frozenset(["b", "a"]), '["a","b"]', ["a", "b"]),
+    "an exception": (ValueError("no"), '"no"', "no"),
+    "nothing": (None, "null", None),
+}
+
+
+@pytest.mark.parametrize(("value", "text", "plain"), FACTS.values(), ids=FACTS)
+def test_facts(value, text, plain):
+    log, said = a_log()
+    log.info(0, "It is so", fact=value)
+    assert said().partition("] ")[2] == f'"It is so" fact={text}\n'
+    log, said = a_log(style="json")
+    log.info(0, "It is so", fact=value)
+    assert json.loads(said())["fact"] == plain
+
+
+def test_a_line_starts_as_klogs_do():
+    log, said = a_log()
+    log.info(0, "Started")
+    head = said().split()
+    assert head[:2] == ["I1121", "12:03:04.000056"]
+    assert head[2].isdecimal()
+    assert head[3].startswith("test_klog.py:")
+
+
+def test_a_json_line_has_klogs_fields():
+    log, said = a_log(style="json", verbosity=4)
+    log.info(4, "About to try and schedule pod", pod=Ref("a", "b"))
+    log.error(ValueError("broken"), "Error scheduling pod; retrying", pod=Ref("a", "b"))
+    info, error = map(json.loads, said().splitlines())
+    assert info.pop("caller").startswith("server/test_klog.py:")
+    assert info == {
+        "ts": 1795262584000.056, "msg": "About to try and schedule pod", "v": 4, "pod": {"name": "b", "namespace": "a"},
+    }  # fmt: skip
+    assert (error["err"], "v" in error) == ("broken", False)
+
+
+def test_only_levels_that_are_asked_for_are_shown():
+    log, said = a_log(verbosity=2)
+    for level in range(5):
+        log.info(level, f"level {level}")
+    assert [line.rpartition(" ")[2] for line in said().splitlines()] == ['0"', '1"', '2"']
+    assert (log.shows(2), log.shows(3)) == (True, False)
+    log.verbosity = 3
+    assert log.shows(3)
+
+
+def test_a_file_may_have_a_level_of_its_own():
+    log, said = a_log(vmodule="test_kl*=5,other=9")
+    log.info(5, "here")
+    log.info(6, "not here")
+    assert said().count("\n") == 1
+    log, said = a_log(vmodule="other=9")
+    log.info(5, "elsewhere")
+    assert said() == ""
+
+
+@pytest.mark.parametrize("kind", ["warning", "error"])
+def test_warnings_and_errors_are_always_shown(kind):
+    log, said = a_log()
+    log.warning("Careful") if kind == "warning" else log.error(None, "Wrong")
+    assert said()[0] == kind[0].upper()
+
+
+BAD = {
+    "a format that is none": {"style": "xml"},
+    "patterns for JSON": {"style": "json", "vmodule": "a=1"},
+    "a pattern without a level": {"vmodule": "a"},
+    "a level that is no number": {"vmodule": "a=b"},
+    "a level below 0": {"verbosity": -1},
+}
+
+
+@pytest.mark.parametrize("how", BAD.values(), ids=BAD)
+def test_what_cannot_be_used_is_refused(how):
+    with pytest.raises(InputError):
+        Klog(**how)
+
+
+def test_vmodule_is_a_list():
+    assert read_vmodule("a=1,b*=2") == (("a", 1), ("b*", 2))
+
+
+def test_a_log_that_nobody_reads_does_no_harm():
+    stream = io.StringIO()
+    stream.close()
+    Klog(stream=stream).info(0, "lost")
+
+
+def test_what_plugins_log_is_heard_in_the_same_form():
+    log, said = a_log(style="json", verbosity=4)
+    relay = hear_others(log)
+    try:
+        mine = logging.getLogger("my_plugin")
+        mine.info("read %s zones", 3)
+        relay.emit(logging.LogRecord("my_plugin", logging.WARNING, __file__, 1, "%d", ("x",), None))
+        try:
+            raise ValueError("broken")
+        except ValueError:
+            mine.exception("no zones")
+    finally:
+        logging.getLogger().removeHandler(relay)
+        logging.getLogger().setLevel(logging.WARNING)
+    first, second, third = map(json.loads, said().splitlines())
+    assert (first["msg"], first["logger"]) == ("read 3 zones", "my_plugin")
+    assert "could not be put into words" in second["msg"]
+    assert "ValueError: broken" in third["err"]

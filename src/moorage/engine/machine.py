@@ -98,6 +98,10 @@ class Scheduler:
         """Move pending pods to the active queue."""
         self.queue.activate(pods, self.now)
 
+    def binding_of(self, uid: str) -> Binding | None:
+        """Return what is known of a pod on its way from its decision to its binding."""
+        return self._bindings.get(uid)
+
     def evicting_for(self, uid: str) -> bool:
         """True while evictions that this pod asked for are under way."""
         return uid in self._evicting.values()

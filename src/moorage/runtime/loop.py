@@ -19,7 +19,9 @@ from moorage.engine.facts import Done, Fact, Gone, Phase
 from moorage.engine.machine import Scheduler
 from moorage.errors import MoorageError
 from moorage.runtime.carrying import Carrier
+from moorage.runtime.following import Follower
 from moorage.runtime.inbox import Inbox
+from moorage.runtime.observing import SILENT, UNMEASURED, Log, Measures
 from moorage.runtime.ports import Clock, Cluster, WallClock
 from moorage.runtime.telling import Teller
 from moorage.state.pod_info import PodInfo
@@ -38,7 +40,10 @@ class Limits:
 
 
 class Loop:
-    """One scheduler on one cluster. ``report`` is told, in a line each, what went wrong and was survived."""
+    """One scheduler on one cluster. ``report`` is told, in a line each, what went wrong and was survived.
+
+    ``log`` and ``measures`` are told of what is done; ``follower`` knows what is under way.
+    """
 
     def __init__(
         self,
@@ -51,6 +56,8 @@ class Loop:
         may_act: Callable[[float], bool] = lambda now: True,
         report: Callable[[str], None] = lambda line: None,
         limits: Limits = Limits(),
+        log: Log = SILENT,
+        measures: Measures | None = UNMEASURED,
     ) -> None:
         self.scheduler = scheduler
         self.inbox = inbox
@@ -62,6 +69,8 @@ class Loop:
             cluster, inbox, self._teller, clock, wall,
             may_act=may_act, known=self._known, wanted=scheduler.is_wanted, assumed=scheduler.cluster.is_assumed,
         )  # fmt: skip
+        self._measures = measures
+        self.follower = Follower(scheduler, log, measures)
         self._preempting: dict[int, PodInfo] = {}
         self._may_act = may_act
         self._acting = False
@@ -123,11 +132,15 @@ class Loop:
     def _observe(self, fact: Fact) -> None:
         if isinstance(fact, Gone) and isinstance(fact.obj, Pod):
             self._teller.forget(fact.obj.uid)
+        label, now = self.follower.label_of(fact), self._clock()
         try:
-            self.scheduler.observe(fact, self._clock())
+            self.scheduler.observe(fact, now)
         except Exception as error:
             self._survived(f"{_name(fact)}: {_words(error)}")
+        if label:
+            self.follower.handled(label, self._clock() - now)
         if isinstance(fact, Done):
+            self.follower.done(fact, now)
             preemptor = self._preempting.pop(fact.ticket, None)
             if preemptor is not None and fact.error is not None:
                 self._report(f"preemption for {preemptor.key}: {fact.error}")
@@ -136,25 +149,33 @@ class Loop:
     def _attempt(self) -> bool:
         """Make a few attempts. Returns whether the last one found a pod to try."""
         for _ in range(self._limits.attempts):
+            began = self._clock()
+            if self._measures is not None:
+                self._measures.began()
             try:
-                decision = self.scheduler.step(self._clock())
+                decision = self.scheduler.step(began)
             except Exception as error:
                 self._survived(f"an attempt: {_words(error)}")
                 return True
             if decision is None:
                 return False
             self.attempts += 1
+            self.follower.attempted(decision, began, self._clock())
             if decision.node is None:
                 self._teller.failed(decision)
         return True
 
     def _hand_out(self) -> None:
+        now = self._clock()
         for decision in self.scheduler.take_revoked():
+            self.follower.revoked(decision, now)
             self._teller.failed(decision)
         for work in self.scheduler.take_work():
             if self._acting:
                 if work.phase is Phase.PREEMPT:
                     self._preempting[work.ticket] = work.pod
+                if work.phase is not Phase.NOMINATE:
+                    self.follower.started(work, now)
                 self._carrier.start(work)
             elif work.phase is not Phase.NOMINATE:
                 self.inbox.put_now(Done(work.ticket, "not begun: this scheduler is shutting down"))

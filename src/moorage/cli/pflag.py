@@ -1,0 +1,245 @@
+"""Flags as Kubernetes' programs read them, for a click command.
+
+Long flags only (but for ``-v`` and ``-h``), ``_`` for ``-`` anywhere in a name, ``--flag value`` or ``--flag=value``; a flag
+that is true or false takes its value after ``=`` alone, so that ``--leader-elect word`` does not swallow the word. Lists are
+comma separated and may be repeated. Messages are pflag's own.
+
+click draws the help and completes words on the command line; it reads no flag of such a command.
+
+Source  spf13/pflag, flag.go; component-base/cli/flag
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import click
+
+from moorage.api.durations import format_duration, parse_duration
+from moorage.errors import MoorageError
+
+__all__ = ["Flag", "FlagCommand", "Given", "read_flags"]
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A flag: its name, kind, what it is where it is not given, and what help says of it.
+
+    ``kind``: ``str``, ``bool``, ``int``, ``float``, ``duration`` (kept in seconds), ``list`` (comma separated), ``each`` (one
+    value each time), ``map`` (``name=value,…``) or ``version``. ``files``: it names one, for completion.
+    """
+
+    name: str
+    kind: str
+    default: Any
+    section: str
+    help: str
+    short: str = ""
+    metavar: str = ""
+    files: bool = False
+
+    def shown(self, value: Any) -> str:
+        """Return a value as the flag would be written."""
+        if self.kind == "bool":
+            return str(value).lower()
+        if self.kind == "duration":
+            return format_duration(round(value * 1e9))
+        if self.kind in {"list", "each"}:
+            return f"[{','.join(value)}]"
+        if self.kind == "map":
+            return ",".join(f"{name}={one}" for name, one in value.items())
+        return f"{value:g}" if self.kind == "float" else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a command line says: the value of each flag, and which were given at all."""
+
+    values: Mapping[str, Any]
+    changed: frozenset[str]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def shown(self, flags: Sequence[Flag]) -> dict[str, str]:
+        """Return every flag with its value, as text."""
+        return {flag.name: flag.shown(self.values[flag.name]) for flag in flags}
+
+
+def read_flags(flags: Sequence[Flag], args: Sequence[str]) -> tuple[Given, list[str]]:
+    """Read a command line. Returns the flags, and the arguments that are none.
+
+    Raises  click.ClickException in pflag's words
+    """
+    by_name = {flag.name: flag for flag in flags}
+    by_letter = {flag.short: flag for flag in flags if flag.short}
+    values: dict[str, Any] = {flag.name: flag.default for flag in flags}
+    changed: set[str] = set()
+    rest: list[str] = []
+    left = list(args)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            rest += left
+            break
+        if len(word) < 2 or word[0] != "-":
+            rest.append(word)
+            continue
+        flag, name, text = _split(word, by_name, by_letter)
+        if text is None:
+            text = _next_value(flag, name, left)
+        values[flag.name] = _value(flag, name, text, values[flag.name] if flag.name in changed else None)
+        changed.add(flag.name)
+    return Given(values, frozenset(changed)), rest
+
+
+def _split(word: str, by_name: Mapping[str, Flag], by_letter: Mapping[str, Flag]) -> tuple[Flag, str, str | None]:
+    """Return a word's flag, how it is called in messages, and the value that is part of the word."""
+    if word.startswith("--"):
+        name, equals, text = word[2:].partition("=")
+        if not name or name[0] in "-=":
+            raise click.ClickException(f"bad flag syntax: {word}")
+        flag = by_name.get(name.replace("_", "-"))
+        if flag is None:
+            raise click.ClickException(f"unknown flag: --{name}")
+        return flag, f"--{flag.name}", text if equals else None
+    letter, text = word[1], word[2:].removeprefix("=")
+    flag = by_letter.get(letter)
+    if flag is None:
+        raise click.ClickException(f'unknown shorthand flag: "{letter}" in {word}')
+    return flag, f"-{letter}, --{flag.name}", text if len(word) > 2 else None
+
+
+def _next_value(flag: Flag, name: str, left: list[str]) -> str:
+    if flag.kind in _ALONE:
+        return "true"
+    if not left:
+        raise click.ClickException(f"flag needs an argument: {name}")
+    return left.pop(0)
+
+
+def _value(flag: Flag, name: str, text: str, before: Any) -> Any:
+    try:
+        return _READERS[flag.kind](text, before)
+    except (ValueError, csv.Error, MoorageError) as error:
+        raise click.ClickException(f'invalid argument "{text}" for "{name}" flag: {error}') from None
+
+
+_TRUE: Final = frozenset(["1", "t", "T", "TRUE", "true", "True"])
+_FALSE: Final = frozenset(["0", "f", "F", "FALSE", "false", "False"])
+
+
+def _version(text: str, before: Any) -> str:
+    if text == "raw" or text.startswith("v"):
+        return text
+    return str(_bool(text, before)).lower()
+
+
+def _bool(text: str, before: Any) -> bool:
+    del before
+    if text not in _TRUE | _FALSE:
+        raise ValueError(f'strconv.ParseBool: parsing "{text}": invalid syntax')
+    return text in _TRUE
+
+
+def _int(text: str, before: Any) -> int:
+    del before
+    try:
+        return int(text, 0) if "_" not in text else int("x")
+    except ValueError:
+        raise ValueError(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+
+
+def _float(text: str, before: Any) -> float:
+    del before
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f'strconv.ParseFloat: parsing "{text}": invalid syntax') from None
+
+
+def _list(text: str, before: Any) -> list[str]:
+    parts = next(csv.reader([text], strict=True), []) if text else []
+    return [*(before or []), *parts]
+
+
+def _map(text: str, before: Any) -> dict[str, str]:
+    pairs = next(csv.reader([text], strict=True), []) if text else []
+    found: dict[str, str] = dict(before or {})
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            raise ValueError(f"{pair} must be formatted as key=value")
+        found[name] = value
+    return found
+
+
+_READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
+    "str": lambda text, before: text,
+    "bool": _bool,
+    "int": _int,
+    "float": _float,
+    "duration": lambda text, before: parse_duration(text) / 1e9,
+    "list": _list,
+    "each": lambda text, before: [*(before or []), text],
+    "map": _map,
+    "version": _version,
+}
+#: Kinds that are given by the flag's name alone.
+_ALONE: Final = frozenset(["bool", "version"])
+
+
+class FlagCommand(click.Command):
+    """A click command whose flags are read by ``read_flags``. Its callback receives ``given``.
+
+    ``flags`` must be set, in the order of help, before the command is used.
+    """
+
+    flags: Sequence[Flag] = ()
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        shown = [_option(flag) for flag in self.flags]
+        return [*shown, click.Option(["-h", "--help"], is_flag=True, help="Show this message and exit.")]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        asks_help = Flag("help", "bool", False, "", "", short="h")
+        given, rest = read_flags([*self.flags, asks_help], args)
+        if given["help"] and not ctx.resilient_parsing:
+            click.echo(self.get_help(ctx))
+            ctx.exit()
+        if any(rest) and not ctx.resilient_parsing:
+            raise click.ClickException(f'"{ctx.command_path}" does not take any arguments, got {_go_list(rest)}')
+        ctx.params = {"given": given}
+        return []
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        del ctx
+        for section in dict.fromkeys(flag.section for flag in self.flags):
+            with formatter.section(f"{section} flags"):
+                formatter.write_dl([_help_line(flag) for flag in self.flags if flag.section == section])
+
+
+def _go_list(words: Sequence[str]) -> str:
+    return "[" + " ".join(f'"{word}"' for word in words) + "]"
+
+
+def _option(flag: Flag) -> click.Option:
+    names = [f"--{flag.name}", *([f"-{flag.short}"] if flag.short else [])]
+    alone = flag.kind in _ALONE
+    return click.Option(names, is_flag=alone, type=click.Path() if flag.files and not alone else None, help=flag.help)
+
+
+_METAVARS: Final = {
+    "str": "STRING", "int": "INT", "float": "FLOAT", "duration": "DURATION", "list": "A,B,…", "each": "STRING",
+    "map": "NAME=VALUE,…",
+}  # fmt: skip
+
+
+def _help_line(flag: Flag) -> tuple[str, str]:
+    metavar = "" if flag.kind in _ALONE else f" {flag.metavar or _METAVARS[flag.kind]}"
+    short = f"-{flag.short}, " if flag.short else ""
+    default = "" if flag.default in ("", False, (), None) or flag.default == {} else f" [default: {flag.shown(flag.default)}]"
+    return f"{short}--{flag.name}{metavar}", f"{flag.help}{default}"

@@ -19,10 +19,14 @@ from moorage.queue.queued import QueuedPod
 from moorage.queue.unschedulable import Rejecter
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Hints", "Interest", "Outcome", "is_for_everyone", "wakes_of"]
+__all__ = ["HintTimer", "Hints", "Interest", "Outcome", "is_for_everyone", "wakes_of"]
 
 #: Only plugins that run at these points can turn a pod down in a way that an event can mend.
 _REJECTING_POINTS = frozenset({"preEnqueue", "preFilter", "filter", "reserve", "permit"})
+
+
+#: ``timer(plugin, event, answer, seconds)``; the answer is ``Queue``, ``QueueSkip`` or ``Error``.
+HintTimer = Callable[[str, str, str, float], None]
 
 
 class Outcome(Enum):
@@ -121,6 +125,40 @@ class Hints:
                 self._on_fault(PluginError(plugin, f"{found}; the pod is tried again"))
                 return True
         return False
+
+    def timed(self, clock: Callable[[], float], timer: HintTimer) -> Hints:
+        """Return hints that give the same answers and tell ``timer`` how long each took."""
+        return _TimedHints(self._wakes, self._on_fault, clock, timer)
+
+
+class _TimedHints(Hints):
+    """Hints that are measured; the others pay nothing for that."""
+
+    def __init__(
+        self,
+        wakes: Mapping[str, Mapping[str, Iterable[Wake]]],
+        on_fault: Callable[[PluginError], None],
+        clock: Callable[[], float],
+        timer: HintTimer,
+    ) -> None:
+        super().__init__(wakes, on_fault)
+        self._clock, self._timer = clock, timer
+
+    def _says_yes(
+        self, plugin: str, hints: tuple[Hint | None, ...], pod: PodInfo, event: ClusterEvent, old: Any, new: Any
+    ) -> bool:
+        failed: list[PluginError] = []
+        on_fault, self._on_fault = self._on_fault, failed.append
+        begun = self._clock()
+        try:
+            said = super()._says_yes(plugin, hints, pod, event, old, new)
+        finally:
+            self._on_fault = on_fault
+        answer = "Error" if failed else "Queue" if said else "QueueSkip"
+        self._timer(plugin, str(event), answer, self._clock() - begun)
+        for fault in failed:
+            on_fault(fault)
+        return said
 
 
 def _with_taints(wakes: tuple[Wake, ...]) -> tuple[Wake, ...]:

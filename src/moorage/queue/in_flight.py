@@ -10,6 +10,7 @@ Source  kube-scheduler, backend/queue/active_queue.go, inFlightEvents
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from moorage.framework.events import ClusterEvent
@@ -41,6 +42,10 @@ class InFlight:
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._begun_at
+
+    def __iter__(self) -> Iterator[Happening]:
+        """Yield what is in the log, oldest first."""
+        return iter(self._log)
 
     @property
     def logged(self) -> int:

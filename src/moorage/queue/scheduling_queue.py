@@ -17,6 +17,7 @@ Source  kube-scheduler, backend/queue/scheduling_queue.go; for gated pods kubern
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from math import floor, inf
 from typing import Any, Final
@@ -28,7 +29,7 @@ from moorage.queue.active import ActiveQueue, SortKey
 from moorage.queue.backoff import BackoffQueue
 from moorage.queue.events_of import ASSIGNED_POD_DELETE, pod_changes
 from moorage.queue.gates import Gates, QueueProfile
-from moorage.queue.hints import Hints, Outcome, is_for_everyone
+from moorage.queue.hints import Hints, HintTimer, Outcome, is_for_everyone
 from moorage.queue.in_flight import Happening, InFlight
 from moorage.queue.nominator import Nominator
 from moorage.queue.queued import Pending, Place, QueuedPod
@@ -47,6 +48,7 @@ _POD_UPDATED: Final = str(ClusterEvent(Resource.UNSCHEDULED_POD, Action.UPDATE_O
 _ATTEMPT_FAILED: Final = "ScheduleAttemptFailure"
 _BACKOFF_COMPLETE: Final = "BackoffComplete"
 _POPPED_EARLY: Final = "PopFromBackoffQ"
+_POD_POPPED: Final = "PodPopped"
 
 _DEFAULT_GATES: Final = FeatureGates()
 
@@ -378,6 +380,21 @@ class SchedulingQueue:
     def logged_events(self) -> int:
         """Number of events kept for pods in flight; none are kept while there are no such pods."""
         return self._in_flight.logged
+
+    def logged_labels(self) -> Mapping[str, int]:
+        """Return how many events of each kind are kept, and as ``PodPopped`` how many pods they are kept for."""
+        counts = Counter(str(happening.event) for happening in self._in_flight)
+        counts[_POD_POPPED] = len(self._in_flight)
+        return counts
+
+    def rejections(self) -> Mapping[tuple[str, str], int]:
+        """Return how many waiting pods each plugin has turned down: (plugin, scheduler name) → pods."""
+        waiting = (queued for queued in self._pods.values() if queued.place is not Place.IN_FLIGHT)
+        return Counter((plugin, queued.profile) for queued in waiting for plugin in queued.rejecters)
+
+    def time_hints(self, clock: Callable[[], float], timer: HintTimer) -> None:
+        """Have every queueing hint measured from now on: ``timer(plugin, event, answer, seconds)``."""
+        self._hints = self._hints.timed(clock, timer)
 
     def pending(self) -> tuple[Pending, ...]:
         """Return every pod with where it is and why: active ones in the order they would be popped, then the others."""

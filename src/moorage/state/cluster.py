@@ -193,6 +193,11 @@ class Cluster:
         return None if placed is None else placed[0]
 
     @property
+    def pod_count(self) -> int:
+        """How many pods are placed or assumed."""
+        return len(self._placed)
+
+    @property
     def assumed(self) -> Mapping[str, str]:
         """UID to node name of every pod that is assumed and not confirmed yet."""
         return self._assumed

@@ -1,0 +1,189 @@
+"""Counters, gauges and histograms of one thread, and a registry that prints them as Prometheus reads them.
+
+Nothing here takes a lock, for all is counted and printed on the loop's thread; an observation costs a bisection and three
+additions. prometheus-client does the printing, and brings what is known of the process.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.utils import floatToGoString
+
+__all__ = ["Counter", "Family", "Filter", "Gauge", "Histogram", "Registry", "Spec", "exponential"]
+
+Labels = tuple[str, ...]
+UNEXPECTED: Final = "unexpected"
+
+
+def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """Return the upper bounds of buckets as Prometheus' Go client works them out: each is the last one times the factor."""
+    bounds = []
+    for _ in range(count):
+        bounds.append(start)
+        start *= factor
+    return tuple(bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a metric is called and means. ``stability``: ``ALPHA``, ``BETA`` or ``STABLE``; "" where Kubernetes gives none."""
+
+    name: str
+    help: str
+    stability: str = "ALPHA"
+    labels: Labels = ()
+    buckets: tuple[float, ...] = ()
+
+    @property
+    def text(self) -> str:
+        return f"[{self.stability}] {self.help}" if self.stability else self.help
+
+
+class Counter:
+    """A number for each set of label values that only grows."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.values: dict[Labels, float] = {}
+        self.reset()
+
+    def inc(self, *labels: str, by: float = 1.0) -> None:
+        self.values[labels] = self.values.get(labels, 0.0) + by
+
+    def reset(self) -> None:
+        self.values = {} if self.spec.labels else {(): 0.0}
+
+    def collect(self, expected: Filter) -> Metric:
+        family = CounterMetricFamily(self.spec.name, self.spec.text, labels=self.spec.labels)
+        sums: dict[Labels, float] = {}
+        for labels, value in self.values.items():
+            kept = expected.labels(self.spec, labels)
+            sums[kept] = sums.get(kept, 0.0) + value
+        for labels in sorted(sums):
+            family.add_metric(labels, sums[labels])
+        return family
+
+
+@dataclass(slots=True)
+class Gauge:
+    """Numbers that are asked for when somebody looks: ``read`` yields label values and the number.
+
+    ``counts``: it is shown as a counter, as what it reads only grows.
+    """
+
+    spec: Spec
+    read: Callable[[], Iterable[tuple[Labels, float]]]
+    counts: bool = False
+
+    def reset(self) -> None:
+        """What is asked for anew each time cannot be reset."""
+
+    def collect(self, expected: Filter) -> Metric:
+        kind = CounterMetricFamily if self.counts else GaugeMetricFamily
+        family: CounterMetricFamily | GaugeMetricFamily = kind(self.spec.name, self.spec.text, labels=self.spec.labels)
+        sums: dict[Labels, float] = {}
+        for labels, value in self.read():
+            kept = expected.labels(self.spec, labels)
+            sums[kept] = sums.get(kept, 0.0) + value
+        for labels in sorted(sums):
+            family.add_metric(labels, sums[labels])
+        return family
+
+
+class _Buckets:
+    __slots__ = ("counts", "total")
+
+    def __init__(self, size: int) -> None:
+        self.counts = [0] * size
+        self.total = 0.0
+
+
+class Histogram:
+    """How often values fell in which bucket, for each set of label values."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self.children: dict[Labels, _Buckets] = {}
+        self.reset()
+
+    def observe(self, value: float, *labels: str) -> None:
+        child = self.children.get(labels)
+        if child is None:
+            child = self.children[labels] = _Buckets(len(self.spec.buckets) + 1)
+        child.counts[bisect_left(self.spec.buckets, value)] += 1
+        child.total += value
+
+    def reset(self) -> None:
+        self.children = {} if self.spec.labels else {(): _Buckets(len(self.spec.buckets) + 1)}
+
+    def collect(self, expected: Filter) -> Metric:
+        family = HistogramMetricFamily(self.spec.name, self.spec.text, labels=self.spec.labels)
+        merged: dict[Labels, _Buckets] = {}
+        for labels, child in self.children.items():
+            into = merged.setdefault(expected.labels(self.spec, labels), _Buckets(len(child.counts)))
+            into.counts = [a + b for a, b in zip(into.counts, child.counts, strict=True)]
+            into.total += child.total
+        names = [*map(floatToGoString, self.spec.buckets), "+Inf"]
+        for labels in sorted(merged):
+            running, buckets = 0, []
+            for name, count in zip(names, merged[labels].counts, strict=True):
+                running += count
+                buckets.append((name, float(running)))
+            family.add_metric(labels, buckets, merged[labels].total)
+        return family
+
+
+Family = Counter | Gauge | Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """What of the metrics is shown: ``disabled`` names are not, and labels take only the values that ``allowed`` gives them.
+
+    ``allowed``: (metric, label) → values; any other value is shown as "unexpected".
+    """
+
+    disabled: Collection[str] = ()
+    allowed: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
+
+    def labels(self, spec: Spec, values: Labels) -> Labels:
+        if not self.allowed:
+            return values
+        return tuple(
+            value if value in self.allowed.get((spec.name, name), (value,)) else UNEXPECTED
+            for name, value in zip(spec.labels, values, strict=True)
+        )
+
+
+class Registry(Collector):
+    """All metrics of one endpoint, in the order of their names."""
+
+    def __init__(self, families: Iterable[Family] = (), shown: Filter | None = None) -> None:
+        self._families = sorted(families, key=lambda family: family.spec.name)
+        self._shown = shown or Filter()
+
+    def collect(self) -> Iterator[Metric]:
+        for family in self._families:
+            if family.spec.name in self._shown.disabled:
+                continue
+            metric = family.collect(self._shown)
+            if metric.samples:  # Go's client prints nothing of a metric that has no series yet
+                yield metric
+
+    def reset(self) -> None:
+        """Forget what was counted."""
+        for family in self._families:
+            family.reset()
+
+    def with_others(self, *others: Collector) -> CollectorRegistry:
+        """Return a registry of prometheus-client with this one and others in it."""
+        registry = CollectorRegistry(auto_describe=False)
+        for one in (self, *others):
+            registry.register(one)
+        return registry

@@ -93,6 +93,17 @@ def test_warnings_and_errors_are_always_shown(kind):
     assert said()[0] == kind[0].upper()
 
 
+def test_a_sentence_without_facts_is_not_quoted_if_it_is_one_line():
+    log, said = a_log(verbosity=1)
+    log.line(1, 'FLAG: --v="1"')
+    log.line(2, "not shown")
+    log.warning("Careful now")
+    log.warning("two\nlines: I1121 forged")
+    assert [line.partition("] ")[2] for line in said().splitlines()] == [
+        'FLAG: --v="1"', "Careful now", '"two\\nlines: I1121 forged"',
+    ]  # fmt: skip
+
+
 BAD = {
     "a format that is none": {"style": "xml"},
     "patterns for JSON": {"style": "json", "vmodule": "a=1"},

@@ -4,157 +4,209 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
-import signal
-import socket
+import platform
 import sys
 import time
-import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
+import yaml
+from msgspec import structs
 
 from moorage import __version__
-from moorage.api.durations import parse_duration
-from moorage.cli.emulating import max_disks_option
-from moorage.cli.main import ERROR, OK
+from moorage.cli.main import OK
+from moorage.cli.pflag import FlagCommand, Given
 from moorage.cli.reading import CONFIG_LIMIT, read_file
+from moorage.cli.run_flags import FLAGS, LEADER_FIELDS
+from moorage.cli.run_process import Process, run_process
+from moorage.cli.run_serving import serving_rules
 from moorage.client.endpoint import Endpoint
 from moorage.client.kubeconfig import Surroundings, in_cluster, read_kubeconfig
-from moorage.client.rest import Rest, user_agent
-from moorage.config.document import LeaderElection
-from moorage.config.scheduler_document import Loaded
-from moorage.cycle.cycle import Cycle
-from moorage.engine.machine import Scheduler
-from moorage.engine.profiles import build_resolved
-from moorage.errors import ConfigError, InputError
+from moorage.config.document import Configuration
+from moorage.config.scheduler_document import EMULATED, Loaded
+from moorage.config.show import as_document
+from moorage.config.validation import leader_election_faults
+from moorage.errors import ConfigError, Fault, InputError
+from moorage.framework.features import TODAY
 from moorage.framework.registry import load
 from moorage.runtime.leader import Timing
-from moorage.server.live import LeaderSettings, Live
+from moorage.server.klog import Klog, hear_others
+from moorage.server.live import LeaderSettings
 from moorage.simulator.simulate import Options, load_options
 
 __all__ = ["run"]
 
 
-class _GoDuration(click.ParamType[float]):
-    """A duration as Go writes it, in seconds."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, (int, float)):
-            return float(value)
-        try:
-            return parse_duration(str(value)) / 1e9
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
-
-
-def _spelled_as_go_does(name: str) -> str:
-    return name.replace("_", "-")
-
-
-@click.command(context_settings={"token_normalize_func": _spelled_as_go_does})
-@click.option("--config", metavar="FILE", help="A KubeSchedulerConfiguration; without it, kube-scheduler's defaults.")
-@click.option("--kubeconfig", metavar="FILE", help="How to reach the cluster; without it, KUBECONFIG or the pod's own account.")
-@click.option("--master", default="", metavar="URL", help="The API server's address, in the place of the kubeconfig's.")
-@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, as kube-scheduler takes them.")
-@max_disks_option(envvar="KUBE_MAX_PD_VOLS")
-@click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own, here or on the Python path.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws ties between equal nodes otherwise.")
-@click.option("--kube-api-qps", type=float, default=50.0, show_default=True, help="Requests a second. Not with --config.")
-@click.option("--kube-api-burst", type=int, default=100, show_default=True, help="Requests saved up. Not with --config.")
-@click.option(
-    "--pod-max-in-unschedulable-pods-duration", "max_unschedulable", type=_GoDuration(), default="5m", show_default=True,
-    help="After so long, a pod that waits for an event is tried all the same.",
-)  # fmt: skip
-@click.option("--leader-elect", type=bool, is_flag=False, flag_value=True, default=None, help="Stand for a lease [true].")
-@click.option("--leader-elect-lease-duration", "lease_duration", type=_GoDuration(), help="[default: 15s]")
-@click.option("--leader-elect-renew-deadline", "renew_deadline", type=_GoDuration(), help="[default: 10s]")
-@click.option("--leader-elect-retry-period", "retry_period", type=_GoDuration(), help="[default: 2s]")
-@click.option("--leader-elect-resource-name", "resource_name", help="[default: kube-scheduler]")
-@click.option("--leader-elect-resource-namespace", "resource_namespace", help="[default: kube-system]")
-def run(**given: Any) -> int:
+@click.command(cls=FlagCommand)
+def run(given: Given) -> int:
     """Schedule the pods of a live cluster.
 
-    Takes kube-scheduler's flags of the same names; with --config, only those about leader election override the file. Exits
-    with 0 after SIGTERM or SIGINT while standing for a lease, and with 1 when the lease was lost or something is wrong.
+    Takes kube-scheduler's flags with its meaning; with --config, of those that the file could say only the ones about leader
+    election count. Exits with 0 after SIGTERM or SIGINT while standing for a lease, and with 1 when the lease was lost, when
+    there is none to stand for, or when something is wrong. A second signal ends it at once.
     """
+    if given["version"] != "false":
+        _print_version(given["version"])
+        return OK
+    log = Klog(verbosity=given["v"], style=given["logging-format"], vmodule=given["vmodule"])
+    _check_log_flags(given)
+    hear_others(log)
+    for name, value in given.shown(FLAGS).items() if log.shows(1) else ():
+        log.line(1, f'FLAG: --{name}="{value}"')
     loaded = _load(given)
-    leader = _leader(loaded, given)
-    endpoint = _endpoint(given["kubeconfig"] or loaded.configuration.client_connection.kubeconfig, given["master"])
-    scheduler = _scheduler(loaded, given)
-    qps, burst = given["kube_api_qps"], given["kube_api_burst"]
-    if given["config"]:
-        connection = loaded.configuration.client_connection
-        qps, burst = connection.qps, connection.burst
-    return asyncio.run(_run(scheduler, endpoint, leader, float(qps), int(burst)))
+    document = as_document(loaded.configuration, loaded.profiles, loaded.version)
+    if given["write-config-to"]:
+        _write(Path(given["write-config-to"]), document)
+        log.info(0, "Wrote configuration", file=given["write-config-to"])
+        return OK
+    process = Process(
+        loaded=loaded,
+        document=document,
+        given=given,
+        leader=_leader(loaded.configuration),
+        endpoint=_endpoint(loaded.configuration.client_connection.kubeconfig, given["master"], log),
+        max_disks=_max_disks(given),
+        serving=serving_rules(given, lambda path: _kubeconfig(path, log)),
+        log=log,
+    )
+    return asyncio.run(run_process(process))
 
 
-# -- setting up ---------------------------------------------------------------------------------------------------------
+run.flags = FLAGS
 
 
-def _load(given: dict[str, Any]) -> Loaded:
-    config = read_file(given["config"], CONFIG_LIMIT) if given["config"] else None
+def _print_version(asked: str) -> None:
+    if asked == "raw":
+        click.echo(f"moorage {__version__}, for Kubernetes {TODAY}, Python {platform.python_version()}, {sys.platform}")
+    else:
+        click.echo(f"Moorage v{__version__} (kube-scheduler {TODAY})")
+
+
+def _check_log_flags(given: Given) -> None:
+    """Refuse what needs a gate that is closed, and what makes no sense."""
+    if given["log-flush-frequency"] <= 0:
+        raise InputError("--log-flush-frequency: flushFrequency: Invalid value: Must be greater than zero")
+    for form in ("text", "json"):
+        if given[f"log-{form}-split-stream"]:
+            raise InputError(f"--log-{form}-split-stream: Forbidden: Feature LoggingAlphaOptions is disabled")
+        if given[f"log-{form}-info-buffer-size"] != "0":
+            raise InputError(f"--log-{form}-info-buffer-size: Forbidden: Feature LoggingAlphaOptions is disabled")
+
+
+# -- the configuration --------------------------------------------------------------------------------------------------
+
+
+def _load(given: Given) -> Loaded:
+    """Return what is configured: by the file, or by the flags that say the same; leader election by flags in any case."""
+    path = given["config"]
     options = Options(
-        config,
-        given["config"] or "the default configuration",
-        feature_gates=given["feature_gates"],
+        read_file(path, CONFIG_LIMIT) if path else None,
+        path or "the default configuration",
+        emulate=_emulated(given["emulated-version"]),
+        feature_gates=",".join(part.removeprefix("kube:") for part in given["feature-gates"]),
         plugins=tuple(load(name) for name in given["plugins"]),
     )
-    loaded = load_options(options)
+    try:
+        loaded = load_options(options)
+    except ConfigError as error:
+        if not error.faults:
+            raise
+        raise _in_one_line(options.where, error.faults) from None
     if loaded.configuration.extenders:
         raise InputError(f"{options.where}: extenders are configured, and `moorage run` cannot call any yet")
-    return loaded
+    configuration = loaded.configuration if path else _with_deprecated(loaded.configuration, given)
+    changed = {field: given[flag] for flag, field in LEADER_FIELDS.items() if flag in given.changed}
+    configuration = structs.replace(configuration, leader_election=structs.replace(configuration.leader_election, **changed))
+    if faults := list(leader_election_faults(configuration.leader_election)):
+        raise _in_one_line(options.where, faults)
+    return replace(loaded, configuration=configuration)
 
 
-def _scheduler(loaded: Loaded, given: dict[str, Any]) -> Scheduler:
-    configuration = loaded.configuration
-    cycle = Cycle(seed=given["seed"], percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0)
-    scheduler = Scheduler(cycle, loaded.gates, given["max_disks"])
-    built = build_resolved(loaded.profiles, loaded.registry, scheduler)
-    if built.missing:
-        raise InputError(f"these plugins are enabled and do not exist here: {', '.join(built.missing)}")
-    scheduler.use(
-        built.profiles,
-        initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
-        max_backoff_s=float(configuration.pod_max_backoff_seconds),
-        max_unschedulable_s=given["max_unschedulable"],
-    )
-    return scheduler
+def _in_one_line(where: str, faults: Iterable[Fault]) -> InputError:
+    """Return all that is wrong as kube-scheduler tells it: in one line, several in brackets."""
+    told = [str(fault) for fault in faults]
+    return InputError(f"{where}: {told[0] if len(told) == 1 else '[' + ', '.join(told) + ']'}")
 
 
-def _leader(loaded: Loaded, given: dict[str, Any]) -> LeaderSettings | None:
-    """The file's leader election, each field overridden by its flag.
+def _with_deprecated(configuration: Configuration, given: Given) -> Configuration:
+    """Return a configuration with what flags of old say; they count only where there is no file."""
+    fields: Mapping[str, str] = {
+        "kubeconfig": "kubeconfig", "kube-api-content-type": "content_type", "kube-api-qps": "qps", "kube-api-burst": "burst",
+    }  # fmt: skip
+    changed: dict[str, Any] = {field: given[flag] for flag, field in fields.items() if flag in given.changed}
+    profiling = given["profiling"] if "profiling" in given.changed else configuration.enable_profiling
+    connection = structs.replace(configuration.client_connection, **changed)
+    return structs.replace(configuration, client_connection=connection, enable_profiling=profiling)
 
-    Raises  ConfigError for durations that cannot work
-    """
-    asked: LeaderElection = loaded.configuration.leader_election
 
-    def chosen(flag: str) -> Any:
-        return given[flag] if given[flag] is not None else getattr(asked, flag)
-
-    if not (asked.leader_elect if given["leader_elect"] is None else given["leader_elect"]):
+def _max_disks(given: Given) -> int | None:
+    """Return what the flag or KUBE_MAX_PD_VOLS says; None for nothing."""
+    text = str(given["max-pd-vols"]) if "max-pd-vols" in given.changed else os.environ.get("KUBE_MAX_PD_VOLS", "")
+    if not text:
         return None
-    timing = Timing(chosen("lease_duration"), chosen("renew_deadline"), chosen("retry_period"))
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError(f"--max-pd-vols (or KUBE_MAX_PD_VOLS): {text} is no number of disks; use 1 or more")
+    return int(text)
+
+
+def _emulated(asked: list[str]) -> str | None:
+    """Return the release that is to be emulated; None for today's.
+
+    Raises  InputError for a release, or a component, that is not known
+    """
+    release: str | None = None
+    for one in asked:
+        component, equals, version = one.rpartition("=")
+        if (equals and component != "kube") or version not in EMULATED:
+            raise InputError(f"--emulated-version: {one} cannot be emulated; use one of {', '.join(EMULATED)}")
+        release = version
+    return None if release == TODAY else release
+
+
+def _write(path: Path, document: Mapping[str, Any]) -> None:
+    text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"--write-config-to {path}: {error.strerror}") from None
+
+
+def _leader(configuration: Configuration) -> LeaderSettings | None:
+    election = configuration.leader_election
+    if not election.leader_elect:
+        return None
+    timing = Timing(election.lease_duration, election.renew_deadline, election.retry_period)
     if faults := timing.faults():
-        raise ConfigError("leader election cannot work with these durations:", faults)
-    return LeaderSettings(chosen("resource_namespace"), chosen("resource_name"), timing)
+        raise _in_one_line("leader election", faults)
+    return LeaderSettings(election.resource_namespace, election.resource_name, timing)
 
 
-def _endpoint(kubeconfig: str, master: str) -> Endpoint:
-    around = Surroundings(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=_report)
+# -- the cluster --------------------------------------------------------------------------------------------------------
+
+
+def _around(log: Klog) -> Surroundings:
+    return Surroundings(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=log.warning)
+
+
+def _kubeconfig(path: str, log: Klog) -> Endpoint:
+    """Return the endpoint of a file that must be there."""
+    return read_kubeconfig([Path(path)], must_exist=True, warn=log.warning).endpoint(_around(log))
+
+
+def _endpoint(kubeconfig: str, master: str, log: Klog) -> Endpoint:
     listed = [Path(one) for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one]
     if kubeconfig:
-        endpoint = read_kubeconfig([Path(kubeconfig)], must_exist=True, warn=_report).endpoint(around)
+        endpoint = _kubeconfig(kubeconfig, log)
     elif listed:
-        endpoint = read_kubeconfig(listed, must_exist=False, warn=_report).endpoint(around)
+        endpoint = read_kubeconfig(listed, must_exist=False, warn=log.warning).endpoint(_around(log))
     elif master:
         endpoint = Endpoint("")
     else:
-        endpoint = in_cluster(around)
+        endpoint = in_cluster(_around(log))
     if not master:
         return endpoint
     if not master.startswith(("http://", "https://")):
@@ -163,48 +215,3 @@ def _endpoint(kubeconfig: str, master: str) -> Endpoint:
         master.rstrip("/"), endpoint.credentials, endpoint.ca, endpoint.insecure, endpoint.server_name, endpoint.proxy,
         endpoint.headers, endpoint.namespace,
     )  # fmt: skip
-
-
-# -- running ------------------------------------------------------------------------------------------------------------
-
-
-async def _run(scheduler: Scheduler, endpoint: Endpoint, leader: LeaderSettings | None, qps: float, burst: int) -> int:
-    async with Rest(endpoint, qps=qps, burst=burst, agent=user_agent(__version__)) as rest:
-        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
-        live = Live(
-            scheduler, rest, identity=identity, wall=_wall, leader=leader, chance=random.Random(identity),  # noqa: S311
-            report=_report, reporter=next(iter(scheduler.profiles)),
-        )  # fmt: skip
-        _report(f"scheduling for {', '.join(scheduler.profiles)} on {endpoint.server} as {identity}")
-        running = asyncio.ensure_future(live.run())
-        _end_on_signals(running)
-        await asyncio.wait({running})
-        if not running.cancelled():
-            await running
-        _report("ended")
-    return OK if leader is not None else ERROR
-
-
-def _end_on_signals(running: asyncio.Future[None]) -> None:
-    """End well on the first signal, and at once on the second."""
-    asked = False
-
-    def end() -> None:
-        nonlocal asked
-        if asked:
-            os._exit(ERROR)
-        asked = True
-        _report("ending: work under way is waited for")
-        running.cancel()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, end)
-
-
-def _wall() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def _report(line: str) -> None:
-    sys.stderr.write(f"{_wall()} {line}\n")
-    sys.stderr.flush()

@@ -224,6 +224,12 @@ _OWN: Final = (
         "A plugin of your own, here or on the Python path. May be repeated.",
         metavar="MODULE:CLASS",
     ),
+    Flag(
+        "max-pd-vols", "int", 0, "Moorage",
+        "Disks of a built-in kind on a node that does not limit them itself, for rules of 1.19 to 1.21; without it, what "
+        "KUBE_MAX_PD_VOLS says.",
+        metavar="N",
+    ),
     Flag("seed", "int", 0, "Moorage", "Another seed draws ties between equal nodes otherwise."),
 )
 

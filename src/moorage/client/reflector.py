@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Generic, TypeVar
 
 from moorage.api.meta import ObjectMeta, Value
@@ -51,6 +51,11 @@ class Reflector(Generic[T]):
         self._known: dict[str, T] = {}
         self._version = ""
         self._must_list = True
+
+    @property
+    def known(self) -> Collection[T]:
+        """All objects, as they were last heard of."""
+        return self._known.values()
 
     async def run(self) -> None:
         """Follow until cancelled."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Self
@@ -41,10 +42,22 @@ def user_agent(version: str, program: str = "moorage") -> str:
 
 
 class Rest:
-    """A session with one API server; use it as an async context manager."""
+    """A session with one API server; use it as an async context manager.
 
-    def __init__(self, endpoint: Endpoint, *, qps: float = 50.0, burst: int = 100, agent: str = "moorage") -> None:
+    ``told`` hears of every request that was sent: its method, the status of its answer (0 for none), and how long that took.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        qps: float = 50.0,
+        burst: int = 100,
+        agent: str = "moorage",
+        told: Callable[[str, int, float], None] = lambda method, status, seconds: None,
+    ) -> None:
         self.endpoint = endpoint
+        self._told = told
         self._qps, self._burst = qps, burst
         self._agent = agent
         self._throttle: Throttle
@@ -110,7 +123,9 @@ class Rest:
         session, auth = await self._session(OTHER)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=idle_s)
         try:
+            began = time.monotonic()
             async with session.get(self.endpoint.server + path, headers=auth, timeout=timeout, **self._how(params)) as response:
+                self._told("GET", response.status, time.monotonic() - began)
                 if response.status != 200:
                     raise _refusal("watch", path, response, await _bounded(response, _MOST_OBJECT))
                 yield _lines(response)
@@ -133,15 +148,19 @@ class Rest:
         headers: Mapping[str, str],
         most: int,
     ) -> bytes:
+        began, status = time.monotonic(), 0
         try:
             request = session.request(method, self.endpoint.server + path, data=body, headers=headers, **self._how(params))
             async with request as response:
+                status = response.status
                 answer = await _bounded(response, most)
                 if response.status >= 300:
                     raise _refusal(method, path, response, answer)
                 return answer
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ClusterError(f"{method} {path}: {_words(error)}") from error
+        finally:
+            self._told(method, status, time.monotonic() - began)
 
     def _how(self, params: Mapping[str, str]) -> dict[str, Any]:
         how: dict[str, Any] = {"params": dict(params), "allow_redirects": False, "proxy": self.endpoint.proxy or None}

@@ -19,7 +19,7 @@ from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import POINTS
 
-__all__ = ["validation_faults"]
+__all__ = ["leader_election_faults", "validation_faults"]
 
 
 def validation_faults(configuration: Configuration, gates: FeatureGates, version: ApiVersion = V1) -> list[Fault]:
@@ -29,7 +29,7 @@ def validation_faults(configuration: Configuration, gates: FeatureGates, version
 
 def _faults(configuration: Configuration, gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
     yield from _client_connection(configuration.client_connection)
-    yield from _leader_election(configuration.leader_election)
+    yield from leader_election_faults(configuration.leader_election)
     if configuration.parallelism <= 0:
         yield Fault("Invalid value", "parallelism", "should be an integer value greater than zero", configuration.parallelism)
     yield from _profiles(configuration.profiles, gates, version)
@@ -48,7 +48,8 @@ def _client_connection(given: ClientConnection) -> Iterator[Fault]:
         yield Fault("Invalid value", "clientConnection.burst", "must be non-negative", given.burst)
 
 
-def _leader_election(given: LeaderElection) -> Iterator[Fault]:
+def leader_election_faults(given: LeaderElection) -> Iterator[Fault]:
+    """Yield what is wrong with a configuration's leader election, as flags may have changed it."""
     if not given.leader_elect:
         return
     durations = {

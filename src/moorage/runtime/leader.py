@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from moorage.errors import ClusterError, ConfigError, Fault, MoorageError
+from moorage.runtime.observing import SILENT, Log
 
 __all__ = ["Election", "LeadershipLostError", "LeaseLock", "LeaseRecord", "Timing", "lead"]
 
@@ -103,6 +104,10 @@ class Election:
         """True while this replica leads and its last renewal is recent enough."""
         return now < self.deadline
 
+    def is_overdue(self, now: float, grace_s: float) -> bool:
+        """True for a leader whose lease ran out ``grace_s`` ago or earlier, and that still believes it leads."""
+        return self.is_leader and now > self._seen_at + self.timing.lease_s + grace_s
+
     def seen(self, record: LeaseRecord | None, now: float) -> None:
         """Take note of what the API server holds. A lease that looks as before is not newer for having been read again."""
         if record != self.record:
@@ -145,18 +150,24 @@ async def lead(
     clock: Callable[[], float],
     wall: Callable[[], str],
     rng: random.Random,
+    log: Log = SILENT,
+    name: str = "",
 ) -> None:
-    """Become leader, then run ``act`` for as long as the lease is renewed.
+    """Become leader, then run ``act`` for as long as the lease is renewed. ``name`` is what the lease is called in the log.
 
     Returns when ``act`` does, having released the lease. Cancelling this cancels ``act``, lets it drain, and only then
     releases the lease.
 
     Raises  LeadershipLostError; what ``act`` raised
     """
-    while not await _try(election, lock, clock, wall):
+    trying = _Trying(election, lock, clock, wall, log, name)
+    log.info(0, "Attempting to acquire leader lease...", lock=name)
+    while not await trying.once():
+        log.info(4, "Failed to acquire lease", lock=name)
         await asyncio.sleep(election.timing.retry_s * (1 + JITTER * rng.random()))
+    log.info(0, "Successfully acquired lease", lock=name)
     acting = asyncio.ensure_future(act())
-    renewing = asyncio.ensure_future(_renew(election, lock, clock, wall))
+    renewing = asyncio.ensure_future(trying.renew())
     try:
         await asyncio.wait({acting, renewing}, return_when=asyncio.FIRST_COMPLETED)
         lost = renewing.done() and not acting.done()
@@ -164,7 +175,7 @@ async def lead(
         # The lease is kept while work in flight ends, so nobody else acts meanwhile.
         await _ended(acting)
         await _ended(renewing)
-        await _release(election, lock, clock, wall)
+        await trying.release()
     if lost:
         raise LeadershipLostError(f"{election.identity} did not renew its lease within {election.timing.renew_s:g}s")
     await acting
@@ -175,41 +186,61 @@ async def _ended(task: asyncio.Future[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def _renew(election: Election, lock: LeaseLock, clock: Callable[[], float], wall: Callable[[], str]) -> None:
-    """Renew until the deadline passes without success, or somebody else is seen to hold the lease."""
-    while True:
-        await asyncio.sleep(min(election.timing.retry_s, max(0.0, election.deadline - clock())))
-        if not election.may_act(clock()):
+@dataclass(frozen=True, slots=True)
+class _Trying:
+    """One replica's requests about the lease."""
+
+    election: Election
+    lock: LeaseLock
+    clock: Callable[[], float]
+    wall: Callable[[], str]
+    log: Log
+    name: str
+
+    async def renew(self) -> None:
+        """Renew until the deadline passes without success, or somebody else is seen to hold the lease."""
+        election, clock = self.election, self.clock
+        while True:
+            await asyncio.sleep(min(election.timing.retry_s, max(0.0, election.deadline - clock())))
+            if not election.may_act(clock()):
+                break
+            try:
+                async with asyncio.timeout(election.deadline - clock()):
+                    if await self.once():
+                        self.log.info(5, "Successfully renewed lease", lock=self.name)
+            except TimeoutError:
+                break
+        self.log.info(0, "Failed to renew lease", lock=self.name)
+
+    async def once(self) -> bool:
+        """Read the lease and write it if it is free or ours. Returns whether it was written."""
+        election = self.election
+        doing = "Error retrieving lease lock"
+        try:
+            async with asyncio.timeout(max(1.0, election.timing.renew_s / 2)):
+                election.seen(await self.lock.read(), self.clock())
+                wanted = election.wants(sent_at := self.clock(), self.wall())
+                if wanted is None:
+                    held = election.record.holder if election.record is not None else ""
+                    self.log.info(4, "Lease is held by and has not yet expired", lock=self.name, holder=held)
+                    return False
+                new = election.record is None
+                doing = "Error initially creating lease lock" if new else "Failed to update lease"
+                election.wrote(await (self.lock.create if new else self.lock.update)(wanted), sent_at)
+        except (ClusterError, TimeoutError) as error:
+            self.log.error(str(error) or "the API server did not answer in time", doing, lock=self.name)
+            return False
+        return True
+
+    async def release(self) -> None:
+        """Let others in at once, if the lease is still ours."""
+        election = self.election
+        in_time = election.may_act(self.clock())
+        record = election.released(self.wall())
+        if record is None or not in_time:
             return
         try:
-            async with asyncio.timeout(election.deadline - clock()):
-                await _try(election, lock, clock, wall)
-        except TimeoutError:
-            return
-
-
-async def _try(election: Election, lock: LeaseLock, clock: Callable[[], float], wall: Callable[[], str]) -> bool:
-    """Read the lease and write it if it is free or ours. Returns whether it was written."""
-    try:
-        async with asyncio.timeout(max(1.0, election.timing.renew_s / 2)):
-            election.seen(await lock.read(), clock())
-            wanted = election.wants(sent_at := clock(), wall())
-            if wanted is None:
-                return False
-            write = lock.create if election.record is None else lock.update
-            election.wrote(await write(wanted), sent_at)
-    except (ClusterError, TimeoutError):
-        return False
-    return True
-
-
-async def _release(election: Election, lock: LeaseLock, clock: Callable[[], float], wall: Callable[[], str]) -> None:
-    in_time = election.may_act(clock())
-    record = election.released(wall())
-    if record is None or not in_time:
-        return
-    try:
-        async with asyncio.timeout(max(1.0, election.timing.renew_s / 2)):
-            await lock.update(record)
-    except (ClusterError, TimeoutError):
-        return  # it runs out by itself
+            async with asyncio.timeout(max(1.0, election.timing.renew_s / 2)):
+                await self.lock.update(record)
+        except (ClusterError, TimeoutError) as error:
+            self.log.error(str(error) or "the API server did not answer in time", "Failed to release lease", lock=self.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any
 
 from moorage.client.rest import Rest
@@ -47,6 +48,37 @@ class ApiLease:
             "spec": {**held.get("spec", {}), **_spec(record)},
         }
         return self._keep(await self._rest.send("PUT", f"{self._path}/{self._name}", json.dumps(lease).encode()))
+
+    async def tell(self, text: str, wall: str, reporter: str) -> None:
+        """Write an event about the lease, for people to read.
+
+        Raises  ClusterError
+        """
+        metadata = self._held.get("metadata", {})
+        regarding = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "namespace": self._namespace,
+            "name": self._name,
+            "uid": str(metadata.get("uid") or ""),
+            "resourceVersion": str(metadata.get("resourceVersion") or ""),
+        }
+        moment = wall.partition(".")[0].rstrip("Z") + "Z"
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{self._name}.{uuid.uuid4().hex[:16]}", "namespace": self._namespace},
+            "involvedObject": regarding,
+            "reason": "LeaderElection",
+            "message": text,
+            "type": "Normal",
+            "source": {"component": reporter},
+            "reportingComponent": reporter,
+            "firstTimestamp": moment,
+            "lastTimestamp": moment,
+            "count": 1,
+        }
+        await self._rest.send("POST", f"/api/v1/namespaces/{self._namespace}/events", json.dumps(event).encode())
 
     def _keep(self, body: bytes) -> LeaseRecord:
         """Remember the lease as the server holds it, and return what it says; nonsense in it counts as nothing said."""

@@ -78,15 +78,16 @@ class Klog:
             self._write("I", message, facts, caller, level)
 
     def warning(self, message: str, **facts: object) -> None:
-        self._write("W", message, facts, sys._getframe(1), 0)
+        self._write("W", message, facts, sys._getframe(1), 0, plain=not facts)
 
     def error(self, error: object, message: str, **facts: object) -> None:
         said = {} if error is None else {"err": str(error)}
         self._write("E", message, {**said, **facts}, sys._getframe(1), None)
 
-    def line(self, text: str) -> None:
-        """Take a whole sentence, as parts of the program that know no facts give it."""
-        self._write("I", text, {}, sys._getframe(1), 0)
+    def line(self, level: int, text: str) -> None:
+        """Take a whole sentence without facts, which klog writes without quotes."""
+        if level <= self._verbosity:
+            self._write("I", text, {}, sys._getframe(1), level, plain=True)
 
     # -- how it is written ---------------------------------------------------------------------------------------------------
 
@@ -94,16 +95,23 @@ class Klog:
         name = PurePath(caller.f_code.co_filename).stem
         return next((level for pattern, level in self._patterns if fnmatchcase(name, pattern)), -1)
 
-    def _write(self, kind: str, message: str, facts: Mapping[str, object], caller: FrameType, level: int | None) -> None:
-        self.put(kind, message, facts, caller.f_code.co_filename, caller.f_lineno, level)
+    def _write(
+        self, kind: str, message: str, facts: Mapping[str, object], caller: FrameType, level: int | None, *, plain: bool = False
+    ) -> None:
+        self.put(kind, message, facts, caller.f_code.co_filename, caller.f_lineno, level, plain=plain)
 
-    def put(self, kind: str, message: str, facts: Mapping[str, object], path: str, number: int, level: int | None) -> None:
+    def put(
+        self, kind: str, message: str, facts: Mapping[str, object], path: str, number: int, level: int | None, *,
+        plain: bool = False,
+    ) -> None:  # fmt: skip
+        """Write a line of a kind (I, W or E) about a place in the program. ``plain``: without quotes, if it is one line."""
         now = self._now()
         if self._style == "json":
             text = _as_json(now, message, facts, path, number, level)
         else:
             head = f"{kind}{now:%m%d %H:%M:%S.%f} {self._pid:>7} {PurePath(path).name}:{number}]"
-            text = f"{head} {_quoted(message)}{_as_text(facts)}"
+            said = message if plain and message.isprintable() else _quoted(message)
+            text = f"{head} {said}{_as_text(facts)}"
         stream = self._stream or sys.stderr
         try:
             stream.write(text + "\n")

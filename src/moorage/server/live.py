@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from moorage.client.reflector import Reflector
 from moorage.client.resources import WATCHED
 from moorage.client.rest import Rest
 from moorage.engine.machine import Scheduler
+from moorage.errors import ClusterError
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.leader import Election, Timing, lead
 from moorage.runtime.loop import Loop
+from moorage.runtime.observing import SILENT, UNMEASURED, Log, Measures
 from moorage.runtime.ports import WallClock
 from moorage.server.api_cluster import ApiCluster
 from moorage.server.api_lease import ApiLease
@@ -33,7 +35,8 @@ class LeaderSettings:
 class Live:
     """A scheduler on an API server. ``run`` it; cancelling that drains and releases the lease.
 
-    ``leader`` None means to act at once, without a lease. ``chance`` spreads retries; no decision depends on it.
+    ``leader`` None means to act at once, without a lease. ``chance`` spreads retries; no decision depends on it. ``report`` is
+    told what went wrong and was survived, ``log`` and ``measures`` what is done.
     """
 
     def __init__(
@@ -47,14 +50,20 @@ class Live:
         chance: random.Random,
         report: Callable[[str], None],
         reporter: str = "default-scheduler",
+        log: Log = SILENT,
+        measures: Measures | None = UNMEASURED,
     ) -> None:
-        self._rest, self._wall, self._chance, self._report = rest, wall, chance, report
+        self._rest, self._wall, self._chance, self._log = rest, wall, chance, log
         self._leader = leader
+        self._identity, self._reporter = identity, reporter
         self.election = None if leader is None else Election(identity, leader.timing)
         self._clock = asyncio.get_running_loop().time
         inbox = Inbox()
         cluster = ApiCluster(rest, wall, reporter, identity)
-        self.loop = Loop(scheduler, inbox, cluster, clock=self._clock, wall=wall, may_act=self._may_act, report=report)
+        self.loop = Loop(
+            scheduler, inbox, cluster, clock=self._clock, wall=wall, may_act=self._may_act, report=report, log=log,
+            measures=measures,
+        )  # fmt: skip
         self.reflectors = [
             Reflector(resource, rest, inbox.put, clock=self._clock, rng=chance, report=report) for resource in WATCHED
         ]
@@ -93,15 +102,35 @@ class Live:
         for reflector in self.reflectors:
             await reflector.synced.wait()
         self.loop.synced.set()
-        self._report("all kinds are listed; scheduling may begin")
+        self._log.info(3, "Handlers synced")
 
     async def _act(self) -> None:
         if self._leader is None or self.election is None:
             await self.loop.act()
             return
         lock = ApiLease(self._rest, self._leader.namespace, self._leader.name)
-        self._report(f"waiting for the lease {self._leader.namespace}/{self._leader.name}")
-        await lead(self.election, lock, self.loop.act, clock=self._clock, wall=self._wall, rng=self._chance)
+        name = f"{self._leader.namespace}/{self._leader.name}"
+        await lead(
+            self.election, lock, self._led(lock), clock=self._clock, wall=self._wall, rng=self._chance, log=self._log, name=name
+        )
+
+    def _led(self, lock: ApiLease) -> Callable[[], Awaitable[None]]:
+        """What to do once this replica leads: say so where people look, without waiting for that, and schedule."""
+
+        async def act() -> None:
+            telling = asyncio.create_task(self._tell_of_leading(lock), name="tell of leading")
+            try:
+                await self.loop.act()
+            finally:
+                await _ended(telling)
+
+        return act
+
+    async def _tell_of_leading(self, lock: ApiLease) -> None:
+        try:
+            await lock.tell(f"{self._identity} became leader", self._wall(), self._reporter)
+        except ClusterError as error:
+            self._log.error(error, "Server rejected event (will not retry!)", reason="LeaderElection")
 
 
 async def _ended(*tasks: asyncio.Task[None]) -> None:

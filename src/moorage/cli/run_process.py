@@ -1,0 +1,253 @@
+"""A scheduler from its start to its end: everything wired, served, and brought down in order by signals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import random
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from prometheus_client import CollectorRegistry
+
+from moorage import __version__
+from moorage.api.core import Node, Pod
+from moorage.cli.main import ERROR, OK
+from moorage.cli.pflag import Given
+from moorage.cli.run_flags import FLAGS
+from moorage.cli.run_serving import ServingRules
+from moorage.client.endpoint import Endpoint
+from moorage.client.reflector import Reflector
+from moorage.client.rest import Rest, user_agent
+from moorage.config.scheduler_document import Loaded
+from moorage.cycle.cycle import Cycle
+from moorage.engine.machine import Scheduler
+from moorage.engine.profiles import build_resolved
+from moorage.errors import InputError
+from moorage.runtime.leader import LeadershipLostError
+from moorage.server.callers import Identifier
+from moorage.server.debugging import compare, dump
+from moorage.server.delegating import Delegate
+from moorage.server.endpoints import Served, make_app
+from moorage.server.health import Check, Health, watchdog
+from moorage.server.klog import Klog
+from moorage.server.listening import serving
+from moorage.server.live import LeaderSettings, Live
+from moorage.server.measuring import Meter, engine_gauges, process_gauges, registry_of
+from moorage.server.metric_kinds import Registry
+from moorage.server.pages import Program
+from moorage.server.permissions import Judge
+from moorage.server.pod_metrics import pod_registry
+from moorage.server.trusting import Trust
+
+__all__ = ["Process", "run_process"]
+
+#: Reviews limit how soon probes are answered, so they are not held back as other requests are.
+_REVIEW_QPS, _REVIEW_BURST = 200.0, 400
+_PATHS = ("/configz", "/debug", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """All that is settled before anything is started. ``document`` is the configuration as it is shown."""
+
+    loaded: Loaded
+    document: Mapping[str, Any]
+    given: Given
+    leader: LeaderSettings | None
+    endpoint: Endpoint
+    max_disks: int | None
+    serving: ServingRules | None
+    log: Klog
+
+
+async def run_process(process: Process) -> int:
+    """Schedule until a signal comes, or it cannot go on. Returns the exit status."""
+    log, endpoint = process.log, process.endpoint
+    log.info(0, "Starting Moorage", version=f"v{__version__}", emulating=process.loaded.release)
+    meter = Meter(time.monotonic)
+    scheduler = build_scheduler(process, meter)
+    connection = process.loaded.configuration.client_connection
+    host = endpoint.server.partition("://")[2]
+    ending = _Ending(log)
+    async with AsyncExitStack() as stack:
+        rest = await stack.enter_async_context(
+            Rest(
+                endpoint,
+                qps=float(connection.qps),
+                burst=int(connection.burst),
+                agent=user_agent(__version__),
+                told=lambda method, status, seconds: meter.requested(method, host, status, seconds),
+            )
+        )
+        identity = f"{socket.gethostname()}_{uuid.uuid4()}"
+        live = Live(
+            scheduler, rest, identity=identity, wall=_wall, leader=process.leader, chance=random.Random(identity),  # noqa: S311
+            report=log.warning, reporter=next(iter(scheduler.profiles)), log=log, measures=meter,
+        )  # fmt: skip
+        if process.serving is not None:
+            await _serve(stack, process, process.serving, live, meter, ending)
+        log.info(0, "Scheduling", profiles=list(scheduler.profiles), server=endpoint.server, identity=identity)
+        running = asyncio.ensure_future(live.run())
+        ending.listen(running, lambda: _debug(live, scheduler, log))
+        return await _outcome(running, ending, process)
+
+
+async def _outcome(running: asyncio.Future[None], ending: _Ending, process: Process) -> int:
+    await asyncio.wait({running})
+    log = process.log
+    if not running.cancelled():
+        try:
+            await running
+        except LeadershipLostError as error:
+            log.error(error, "Leaderelection lost")
+            return ERROR
+    if process.leader is None:
+        log.error(None, "finished without leader elect")
+        return ERROR
+    if ending.asked:
+        log.info(0, "Requested to terminate, exiting")
+        return OK
+    log.error(None, "lost lease")
+    return ERROR
+
+
+def build_scheduler(process: Process, meter: Meter) -> Scheduler:
+    """Build the engine with watched profiles.
+
+    Raises  InputError if plugins are enabled that do not exist
+    """
+    loaded, given = process.loaded, process.given
+    configuration = loaded.configuration
+    cycle = Cycle(seed=given["seed"], percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0)
+    scheduler = Scheduler(cycle, loaded.gates, process.max_disks)
+    built = build_resolved(loaded.profiles, loaded.registry, scheduler)
+    if built.missing:
+        raise InputError(f"these plugins are enabled and do not exist here: {', '.join(built.missing)}")
+    scheduler.use(
+        {name: meter.probe.watched(profile) for name, profile in built.profiles.items()},
+        initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
+        max_backoff_s=float(configuration.pod_max_backoff_seconds),
+        max_unschedulable_s=given["pod-max-in-unschedulable-pods-duration"],
+    )
+    scheduler.queue.time_hints(time.monotonic, meter.hinted)
+    return scheduler
+
+
+# -- serving ------------------------------------------------------------------------------------------------------------
+
+
+async def _serve(
+    stack: AsyncExitStack, process: Process, rules: ServingRules, live: Live, meter: Meter, ending: _Ending
+) -> None:
+    log, clock = process.log, time.monotonic
+    identifying = await _delegate(stack, rules.authentication)
+    judging = await _delegate(stack, rules.authorization)
+    if judging is None:
+        log.warning("No authorization-kubeconfig provided, so SubjectAccessReview of authorization tokens won't work.")
+    identifier = Identifier(identifying, clock, rules.token_ttl_s)
+    judge = Judge(judging, clock, rules.open_paths, rules.allowed_ttl_s, rules.refused_ttl_s)
+    trust = Trust(rules.trust, identifying, identifier, rules.tls, log)
+    await trust.start()
+    served = _served(process, rules, live, meter, ending)
+    port = await stack.enter_async_context(serving(make_app(served, identifier, judge, log), rules.socket, rules.tls.context))
+    log.line(0, f"Serving securely on {process.given['bind-address']}:{port}")
+    keeping = asyncio.create_task(trust.run(), name="trust")
+    stack.callback(keeping.cancel)
+
+
+async def _delegate(stack: AsyncExitStack, endpoint: Endpoint | None) -> Delegate | None:
+    if endpoint is None:
+        return None
+    rest = Rest(endpoint, qps=_REVIEW_QPS, burst=_REVIEW_BURST, agent=user_agent(__version__))
+    return Delegate(await stack.enter_async_context(rest))
+
+
+def _served(process: Process, rules: ServingRules, live: Live, meter: Meter, ending: _Ending) -> Served:
+    given, scheduler = process.given, live.loop.scheduler
+    lease = process.leader.name if process.leader is not None else ""
+    health = Health(_checks(live, lease, ending), process.log)
+    families = [
+        *meter.families,
+        *engine_gauges(scheduler, live.loop.follower),
+        *process_gauges(scheduler, live.loop, lease, lambda: live.leads),
+    ]
+    counted, metrics = registry_of(families, rules.shown)
+    started = datetime.now(UTC)
+    return Served(
+        health=health,
+        metrics=metrics,
+        counted=counted,
+        slis=Registry(health.families, rules.shown).with_others(),
+        pod_metrics=lambda: _pod_metrics(live),
+        configuration=lambda: process.document,
+        flags=given.shown(FLAGS),
+        program=Program(f"moorage v{__version__}", process.loaded.release, platform.python_version(), started, _PATHS),
+        set_verbosity=lambda level: setattr(process.log, "verbosity", level),
+        profiling=process.loaded.configuration.enable_profiling,
+    )
+
+
+def _checks(live: Live, lease: str, ending: _Ending) -> dict[str, list[Check]]:
+    def synced() -> str | None:
+        return "handlers are not fully synchronized" if live.not_synced else None
+
+    def shutting_down() -> str | None:
+        return "process is shutting down" if ending.asked else None
+
+    watched = [] if live.election is None else [watchdog(live.election, lease, time.monotonic)]
+    ready = [*watched, Check("shutdown", shutting_down), Check("sched-handler-sync", synced)]
+    return {"healthz": watched, "livez": [], "readyz": ready}
+
+
+def _pod_metrics(live: Live) -> CollectorRegistry | None:
+    if not live.leads:
+        return None
+    return pod_registry(_known(live, Pod)).with_others()
+
+
+def _known(live: Live, kind: Any) -> list[Any]:
+    return [obj for one in live.reflectors if isinstance(one, Reflector) and one.resource.type is kind for obj in one.known]
+
+
+def _debug(live: Live, scheduler: Scheduler, log: Klog) -> None:
+    compare(scheduler, _known(live, Node), _known(live, Pod), log)
+    dump(scheduler, log)
+
+
+# -- ending -------------------------------------------------------------------------------------------------------------
+
+
+class _Ending:
+    """Ends well on the first signal, and at once on the second."""
+
+    def __init__(self, log: Klog) -> None:
+        self.asked = False
+        self._log = log
+
+    def listen(self, running: asyncio.Future[None], debug: Any) -> None:
+        """From now on, signals end ``running``, and SIGUSR2 calls ``debug``."""
+
+        def end() -> None:
+            if self.asked:
+                os._exit(ERROR)
+            self.asked = True
+            self._log.info(0, "Received a signal to terminate: work under way is waited for, then the lease is released")
+            running.cancel()
+
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, end)
+        loop.add_signal_handler(signal.SIGUSR2, debug)
+
+
+def _wall() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,155 @@
+"""What the flags say about serving, made ready: the socket, the certificate, whom to ask about callers, what to show.
+
+All of it is worked out before anything is started, so that whatever is wrong is told at once.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import yaml
+
+from moorage.cli.pflag import Given
+from moorage.cli.reading import CONFIG_LIMIT, read_file
+from moorage.client.endpoint import Endpoint
+from moorage.client.kubeconfig import Surroundings, in_cluster
+from moorage.errors import InputError, MoorageError
+from moorage.server.callers import FrontProxies
+from moorage.server.certificates import ServingTls, TlsRules, given_or_made, named_pair
+from moorage.server.listening import listen
+from moorage.server.metric_kinds import Filter
+from moorage.server.permissions import OpenPaths
+from moorage.server.trusting import TrustRules
+
+__all__ = ["ServingRules", "metric_filter", "serving_rules"]
+
+_MOST_PORT: Final = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class ServingRules:
+    """How to serve. ``authentication`` and ``authorization`` are the clusters to ask, None where there is none."""
+
+    socket: socket.socket
+    tls: ServingTls
+    trust: TrustRules
+    open_paths: OpenPaths
+    authentication: Endpoint | None
+    authorization: Endpoint | None
+    token_ttl_s: float
+    allowed_ttl_s: float
+    refused_ttl_s: float
+    shown: Filter = field(default_factory=Filter)
+
+
+def serving_rules(given: Given, kubeconfig: Callable[[str], Endpoint]) -> ServingRules | None:
+    """Return how to serve; None where nothing is served.
+
+    Raises  InputError for flags that make no sense, files that cannot be used, and a port that is taken
+    """
+    port = given["secure-port"]
+    if not 0 <= port <= _MOST_PORT:
+        raise InputError(f"--secure-port {port} must be between 0 and {_MOST_PORT}, inclusive. 0 for turning off secure port")
+    for flag in ("username", "uid", "group"):
+        _check_texts(given, f"requestheader-{flag}-headers")
+    _check_texts(given, "requestheader-extra-headers-prefix")
+    _check_texts(given, "requestheader-allowed-names")
+    shown = metric_filter(given)
+    if port == 0:
+        return None
+    address = given["bind-address"] or "0.0.0.0"  # noqa: S104
+    rules = TlsRules(given["tls-min-version"], given["tls-cipher-suites"], given["tls-curve-preferences"])
+    opened = listen(address, port, share_port=given["permit-port-sharing"])
+    try:
+        now = datetime.now(UTC)
+        pair, files = given_or_made(given["tls-cert-file"], given["tls-private-key-file"], given["cert-dir"], address, now)
+        return ServingRules(
+            opened,
+            ServingTls(rules, pair, files, [named_pair(text) for text in given["tls-sni-cert-key"]]),
+            _trust(given),
+            OpenPaths(given["authorization-always-allow-paths"]),
+            _delegated(given["authentication-kubeconfig"], kubeconfig),
+            _delegated(given["authorization-kubeconfig"], kubeconfig),
+            given["authentication-token-webhook-cache-ttl"],
+            given["authorization-webhook-cache-authorized-ttl"],
+            given["authorization-webhook-cache-unauthorized-ttl"],
+            shown,
+        )
+    except MoorageError:
+        opened.close()
+        raise
+
+
+def _check_texts(given: Given, flag: str) -> None:
+    if any(not text.strip() for text in given[flag]):
+        raise InputError(f'empty value in "{flag}"')
+
+
+def _trust(given: Given) -> TrustRules:
+    proxies = FrontProxies(
+        names=tuple(given["requestheader-allowed-names"]),
+        user_headers=tuple(given["requestheader-username-headers"]),
+        group_headers=tuple(given["requestheader-group-headers"]),
+        uid_headers=tuple(given["requestheader-uid-headers"]),
+        extra_prefixes=tuple(given["requestheader-extra-headers-prefix"]),
+    )
+    return TrustRules(
+        given["client-ca-file"],
+        given["requestheader-client-ca-file"],
+        proxies,
+        skip_lookup=given["authentication-skip-lookup"],
+        tolerant=given["authentication-tolerate-lookup-failure"],
+    )
+
+
+def _delegated(path: str, kubeconfig: Callable[[str], Endpoint]) -> Endpoint | None:
+    """Return the cluster to ask: that of the file, else the one that this pod runs in, if it runs in one."""
+    if path:
+        return kubeconfig(path)
+    try:
+        return in_cluster(Surroundings(os.environ, _no_clock, lambda: datetime.now(UTC)))
+    except InputError:
+        return None
+
+
+def _no_clock() -> float:
+    return 0.0
+
+
+# -- metrics ------------------------------------------------------------------------------------------------------------
+
+
+def metric_filter(given: Given) -> Filter:
+    """Return what of the metrics is shown.
+
+    Raises  InputError for a list of labels that makes no sense
+    """
+    release = given["show-hidden-metrics-for-version"]
+    if release and release != "1.35":
+        raise InputError(
+            f"--show-hidden-metrics-for-version must be omitted or have the value '1.35'. Only the previous minor "
+            f"version is allowed, got {release}"
+        )
+    manifest = given["allow-metric-labels-manifest"]
+    lists = {**(_manifest(manifest) if manifest else {}), **given["allow-metric-labels"]}
+    allowed: dict[tuple[str, str], frozenset[str]] = {}
+    for key, values in lists.items():
+        metric, comma, label = key.partition(",")
+        if not (metric and comma and label):
+            raise InputError(f'--allow-metric-labels: "{key}" is no metric and label; write METRIC,LABEL=VALUE,VALUE')
+        allowed[metric, label] = frozenset(values.split(","))
+    return Filter(frozenset(filter(None, given["disabled-metrics"])), allowed)
+
+
+def _manifest(path: str) -> Mapping[str, str]:
+    try:
+        found: Any = yaml.safe_load(read_file(path, CONFIG_LIMIT))
+        lists = found["allowListMapping"]
+        return {str(key): str(values) for key, values in lists.items()}
+    except (yaml.YAMLError, TypeError, KeyError, AttributeError):
+        raise InputError(f"{path}: no allowListMapping of metrics and labels can be read") from None

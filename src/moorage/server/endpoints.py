@@ -1,0 +1,242 @@
+"""What the scheduler serves: probes, metrics, its configuration, and pages for whoever debugs it.
+
+Every request goes the same way: it is written to the log, its sender is identified and must be allowed to read that path, and
+only then is looked whether there is such a path. Nothing here changes anything but how much is logged.
+
+Source  cmd/kube-scheduler/app/server.go, newEndpointsHandler and buildHandlerChain
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+
+from moorage.errors import ClusterError, InputError
+from moorage.runtime.observing import Log
+from moorage.server.callers import Caller, Identifier, UnauthorizedError
+from moorage.server.health import Health
+from moorage.server.metric_kinds import Registry
+from moorage.server.pages import (
+    Program,
+    accepted,
+    flags_document,
+    flags_text,
+    stacks,
+    status_document,
+    status_text,
+)
+from moorage.server.permissions import Judge
+
+__all__ = ["Served", "make_app"]
+
+_MOST_BODY: Final = 4096
+_PROBES: Final = ("healthz", "livez", "readyz")
+_TEXT: Final = "text/plain"
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the pages are made of. ``pod_metrics`` is None in answer while this replica does not lead.
+
+    ``profiling``: whether the pages below /debug are served; ``set_verbosity`` raises InputError.
+    """
+
+    health: Health
+    metrics: CollectorRegistry
+    counted: Registry
+    slis: CollectorRegistry
+    pod_metrics: Callable[[], CollectorRegistry | None]
+    configuration: Callable[[], Mapping[str, Any]]
+    flags: Mapping[str, str]
+    program: Program
+    set_verbosity: Callable[[int], None]
+    profiling: bool = True
+
+
+def make_app(served: Served, identifier: Identifier, judge: Judge, log: Log) -> web.Application:
+    """Return the application; listen with TLS that asks for client certificates where those count."""
+    pages = _Pages(served)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        refused = await _admit(request, identifier, judge, log)
+        return refused if refused is not None else await pages.answer(request)
+
+    app = web.Application(client_max_size=_MOST_BODY, middlewares=[_chain(log)])
+    app.router.add_route("*", "/{path:.*}", answer)
+    return app
+
+
+def _chain(log: Log) -> Any:
+    @web.middleware
+    async def chain(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Turn what goes wrong into an answer, and write each request to the log."""
+        try:
+            response = await handler(request)
+        except web.HTTPException as refusal:
+            response = _plain(refusal.text or refusal.reason, refusal.status)
+        except Exception as error:  # a page must not take the connection's other requests with it
+            log.error(f"{type(error).__name__}: {error}", "Observed a panic", verb=request.method, path=request.path)
+            response = _status(500, "InternalError", "This request caused apiserver to panic. Look in the logs for details.")
+        response.headers.setdefault("Cache-Control", "no-cache, private")
+        response.headers.setdefault("X-Content-Type-Options", "nosniff")
+        if log.shows(3):
+            agent = request.headers.get("User-Agent", "")
+            log.info(
+                3, "HTTP", verb=request.method, URI=request.path, userAgent=agent, srcIP=request.remote, resp=response.status
+            )
+        return response
+
+    return chain
+
+
+async def _admit(request: web.Request, identifier: Identifier, judge: Judge, log: Log) -> web.Response | None:
+    """Return the refusal, None for whoever may read the path."""
+    transport = request.transport
+    tls = None if transport is None else transport.get_extra_info("ssl_object")
+    try:
+        caller = await identifier.identify(request.headers, None if tls is None else tls.getpeercert(binary_form=True))
+    except (UnauthorizedError, ClusterError, ValueError) as error:
+        # What was shown may be a secret, so only what became of it is told.
+        log.error(error, "Unable to authenticate the request")
+        return _status(401, "Unauthorized", "Unauthorized")
+    verb = request.method.lower()
+    try:
+        answer = await judge.judge(caller, verb, request.path)
+    except ClusterError as error:
+        log.error(error, "Authorization error", user=caller.name, path=request.path)
+        return _plain(f'Internal Server Error: "{request.path}": the cluster could not be asked\n', 500)
+    return None if answer.allowed else _forbidden(caller, verb, request.path, answer.reason)
+
+
+def _forbidden(caller: Caller, verb: str, path: str, reason: str) -> web.Response:
+    why = f": {reason}" if reason else ""
+    return _status(403, "Forbidden", f"forbidden: User {json.dumps(caller.name)} cannot {verb} path {json.dumps(path)}{why}")
+
+
+def _status(code: int, reason: str, message: str) -> web.Response:
+    body = {
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason,
+        "details": {}, "code": code,
+    }  # fmt: skip
+    return web.json_response(body, status=code)
+
+
+def _plain(text: str, status: int = 200) -> web.Response:
+    return web.Response(text=text, status=status, content_type=_TEXT)
+
+
+class _Pages:
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._at: dict[str, Callable[[web.Request], web.Response]] = {
+            "/metrics": self._metrics,
+            "/metrics/resources": self._resources,
+            "/metrics/slis": lambda request: _printed(request, served.slis),
+            "/configz": self._configz,
+            "/flagz": self._flagz,
+            "/statusz": self._statusz,
+        }
+        if served.profiling:
+            self._at |= {
+                "/debug/pprof": lambda request: web.Response(status=302, headers={"Location": "/debug/pprof/"}),
+                "/debug/pprof/": lambda request: _plain(_PROFILES),
+                "/debug/pprof/cmdline": lambda request: _plain("\0".join(sys.argv)),
+                "/debug/pprof/goroutine": lambda request: _plain(stacks()),
+                "/debug/flags": lambda request: _plain("/debug/flags/\n\nflags:\nv\n"),
+            }
+
+    async def answer(self, request: web.Request) -> web.Response:
+        path = request.path
+        if path == "/debug/flags/v" and self._served.profiling:
+            return await self._verbosity(request)
+        if path == "/metrics" and request.method == "DELETE":
+            self._served.counted.reset()
+            return _plain("metrics reset\n")
+        if request.method not in {"GET", "HEAD"}:
+            return _plain("405 method not allowed\n", 405)
+        probe, _, check = path.removeprefix("/").partition("/")
+        if probe in _PROBES and path.startswith("/"):
+            return self._probe(request, probe, check)
+        page = self._at.get(path)
+        if page is not None:
+            return page(request)
+        if path.startswith("/debug/pprof/") and self._served.profiling:
+            return _plain("this profile is not offered: a Python program has none of that kind\n", 404)
+        return _plain("404 page not found\n", 404)
+
+    def _probe(self, request: web.Request, probe: str, check: str) -> web.Response:
+        health = self._served.health
+        if request.path == f"/{probe}":
+            verbose = "verbose" in request.query
+            report = health.report(probe, verbose=verbose, exclude=frozenset(request.query.getall("exclude", [])))
+        else:
+            single = health.single(probe, check)
+            if single is None:
+                return _plain("404 page not found\n", 404)
+            report = single
+        return _plain(report.text, 200 if report.healthy else 500)
+
+    def _metrics(self, request: web.Request) -> web.Response:
+        return _printed(request, self._served.metrics)
+
+    def _resources(self, request: web.Request) -> web.Response:
+        found = self._served.pod_metrics()
+        return _plain("") if found is None else _printed(request, found)
+
+    def _configz(self, request: web.Request) -> web.Response:
+        del request
+        return web.json_response({"componentconfig": self._served.configuration()})
+
+    def _flagz(self, request: web.Request) -> web.Response:
+        flags = self._served.flags
+        form = accepted(request.headers.get("Accept", ""), "Flagz")
+        if form is None:
+            return _not_acceptable()
+        return _plain(flags_text(flags)) if form == "text" else web.json_response(flags_document(flags, form))
+
+    def _statusz(self, request: web.Request) -> web.Response:
+        program, now = self._served.program, datetime.now(UTC)
+        form = accepted(request.headers.get("Accept", ""), "Statusz")
+        if form is None:
+            return _not_acceptable()
+        return _plain(status_text(program, now)) if form == "text" else web.json_response(status_document(program, now, form))
+
+    async def _verbosity(self, request: web.Request) -> web.Response:
+        if request.method != "PUT":
+            return _plain("unsupported http method\n", 406)
+        text = (await request.read()).decode("utf-8", "replace").strip()
+        try:
+            if not text.isascii() or not text.removeprefix("-").isdecimal() or len(text) > 10:
+                raise InputError(f'strconv.ParseInt: parsing "{text[:32]}": invalid syntax')
+            self._served.set_verbosity(int(text))
+        except InputError as error:
+            return _plain(f"failed set klog.logging.verbosity {text[:32]}: {error}\n", 400)
+        return _plain(f"successfully set klog.logging.verbosity to {text}\n")
+
+
+_PROFILES: Final = (
+    "/debug/pprof/\n\n"
+    "cmdline    the command line, its words apart by zero bytes\n"
+    "goroutine  where every task and thread stands\n\n"
+    "Profiles in Go's form cannot be had of a Python program; py-spy gives such of any running one.\n"
+)
+
+
+def _not_acceptable() -> web.Response:
+    known = "application/json;v=v1beta1;g=config.k8s.io, text/plain"
+    return _status(406, "NotAcceptable", f"only the following media types are accepted: {known}")
+
+
+def _printed(request: web.Request, registry: CollectorRegistry) -> web.Response:
+    encode, kind = choose_encoder(request.headers.get("Accept", ""))
+    return web.Response(body=encode(registry), headers={"Content-Type": kind})

@@ -1,0 +1,102 @@
+"""Health checks, and what probes are told of them.
+
+Everybody may ask whether all is well; why it is not is told only to those who may read the single checks.
+
+Source  apiserver/pkg/server/healthz/healthz.go; client-go/tools/leaderelection/healthzadaptor.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from moorage.runtime.leader import Election
+from moorage.runtime.observing import Log
+from moorage.server.metric_kinds import Counter, Family, Gauge
+from moorage.server.metric_specs import SPECS
+
+__all__ = ["PING", "Check", "Health", "Report", "watchdog"]
+
+#: A leader is given so long after its lease ran out before its silence is taken for death.
+GRACE_S: Final = 20.0
+
+
+class Check(NamedTuple):
+    """A name, and a question: None if all is well, else what is wrong."""
+
+    name: str
+    ask: Callable[[], str | None]
+
+
+PING: Final = Check("ping", lambda: None)
+
+
+def watchdog(election: Election, lease: str, clock: Callable[[], float]) -> Check:
+    """Return the check of a leader that should have renewed its lease, or stepped down, long ago."""
+
+    def ask() -> str | None:
+        return f"failed election to renew leadership on lease {lease}" if election.is_overdue(clock(), GRACE_S) else None
+
+    return Check("leaderElection", ask)
+
+
+class Report(NamedTuple):
+    """What a probe is answered."""
+
+    healthy: bool
+    text: str
+
+
+class Health:
+    """The checks behind each path: ``healthz``, ``livez``, ``readyz``. Their outcomes are metrics, too."""
+
+    def __init__(self, checks: Mapping[str, Sequence[Check]], log: Log) -> None:
+        self.checks = {path: tuple(found) or (PING,) for path, found in checks.items()}
+        self._log = log
+        self._outcomes: dict[tuple[str, str], float] = {}
+        self._totals = Counter(SPECS["kubernetes_healthchecks_total"])
+
+    @property
+    def families(self) -> list[Family]:
+        """The metrics of /metrics/slis."""
+        return [Gauge(SPECS["kubernetes_healthcheck"], lambda: list(self._outcomes.items())), self._totals]
+
+    def report(self, path: str, *, verbose: bool, exclude: Collection[str]) -> Report:
+        """Ask all checks of a path, but for those excluded."""
+        lines: list[str] = []
+        failed: list[str] = []
+        details: list[str] = []
+        unknown = set(exclude)
+        for check in self.checks[path]:
+            if check.name in exclude:
+                unknown.discard(check.name)
+                lines.append(f"[+]{check.name} excluded: ok")
+                continue
+            wrong = self._ask(path, check)
+            if wrong is None:
+                lines.append(f"[+]{check.name} ok")
+            else:
+                lines.append(f"[-]{check.name} failed: reason withheld")
+                details.append(f"[-]{check.name} failed: {wrong}")
+                failed.append(check.name)
+        if unknown:
+            names = ",".join(f'"{name}"' for name in sorted(unknown))
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
+        if failed:
+            self._log.info(2, f"{','.join(failed)} check failed: {path}", details="\n".join(details))
+            return Report(False, "\n".join([*lines, f"{path} check failed", ""]))
+        return Report(True, "\n".join([*lines, f"{path} check passed", ""]) if verbose else "ok")
+
+    def single(self, path: str, name: str) -> Report | None:
+        """Ask one check; None if there is none of that name."""
+        check = next((one for one in self.checks[path] if one.name == name), None)
+        if check is None:
+            return None
+        wrong = check.ask()
+        return Report(True, "ok") if wrong is None else Report(False, f"internal server error: {wrong}\n")
+
+    def _ask(self, path: str, check: Check) -> str | None:
+        wrong = check.ask()
+        self._outcomes[check.name, path] = float(wrong is None)
+        self._totals.inc(check.name, path, "success" if wrong is None else "error")
+        return wrong

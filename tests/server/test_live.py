@@ -157,7 +157,7 @@ async def until(condition, seconds=15.0):
 async def scheduler(server, *flags):
     env = {**os.environ, "PYTHONPATH": str(SOURCES)}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "moorage", "run", "--master", server, *flags,
+        sys.executable, "-m", "moorage", "run", "--master", server, "--secure-port=0", *flags,
         env=env, stderr=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     said = []
@@ -201,7 +201,7 @@ def test_a_process_schedules_and_lets_go_of_its_lease():
             large = "/api/v1/namespaces/default/pods/large"
             await until(lambda: api.objects[large]["status"].get("conditions"))
             events = lambda: [body["reason"] for _, path, _, body in api.requests if path.endswith("/events")]  # noqa: E731
-            await until(lambda: sorted(events()) == ["FailedScheduling", "Scheduled", "Scheduled"])
+            await until(lambda: sorted(events()) == ["FailedScheduling", "LeaderElection", "Scheduled", "Scheduled"])
             process.send_signal(signal.SIGTERM)
             async with asyncio.timeout(10):
                 status = await process.wait()
@@ -239,7 +239,7 @@ def test_what_cannot_work_is_refused_in_one_line(tmp_path):
     async def main(*flags):
         env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCES)}
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "moorage", "run", *flags, env=env, stderr=asyncio.subprocess.PIPE
+            sys.executable, "-m", "moorage", "run", "--secure-port=0", *flags, env=env, stderr=asyncio.subprocess.PIPE
         )
         _, printed = await process.communicate()
         return process.returncode, printed.decode()

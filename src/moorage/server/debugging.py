@@ -65,7 +65,7 @@ def dump(scheduler: Scheduler, log: Log) -> None:
 
 
 def _node(scheduler: Scheduler, node: NodeInfo) -> str:
-    resources = sorted({*node.node.status.allocatable, "cpu", "memory"})
+    resources = sorted({*node.node.status.allocatable, "cpu", "memory"} - {"pods"})
     requested = ", ".join(f"{name}: {node.requested(name)}" for name in resources)
     allocatable = ", ".join(f"{name}: {node.allocatable(name)}" for name in resources)
     pods = node.pods

@@ -8,7 +8,7 @@ Source  component-helpers, scheduling/corev1/nodeaffinity/nodeaffinity.go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm

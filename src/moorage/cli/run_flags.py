@@ -225,7 +225,10 @@ _OWN: Final = (
         metavar="MODULE:CLASS",
     ),
     Flag(
-        "max-pd-vols", "int", 0, "Moorage",
+        "max-pd-vols",
+        "int",
+        0,
+        "Moorage",
         "Disks of a built-in kind on a node that does not limit them itself, for rules of 1.19 to 1.21; without it, what "
         "KUBE_MAX_PD_VOLS says.",
         metavar="N",

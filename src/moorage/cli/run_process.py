@@ -178,7 +178,7 @@ def _served(process: Process, rules: ServingRules, live: Live, meter: Meter, end
     families = [
         *meter.families,
         *engine_gauges(scheduler, live.loop.follower),
-        *process_gauges(scheduler, live.loop, lease, lambda: live.leads),
+        *process_gauges(scheduler, live.loop, __version__, lease, lambda: live.leads),
     ]
     counted, metrics = registry_of(families, rules.shown)
     started = datetime.now(UTC)

@@ -14,7 +14,6 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.gc_collector import GCCollector
 from prometheus_client.process_collector import ProcessCollector
 
-from moorage import __version__
 from moorage.cycle.decision import Decision
 from moorage.engine.facts import Phase
 from moorage.engine.machine import Scheduler
@@ -170,7 +169,7 @@ def engine_gauges(scheduler: Scheduler, follower: Follower) -> list[Family]:
     ]
 
 
-def process_gauges(scheduler: Scheduler, loop: Loop, lease: str, leads: Callable[[], bool]) -> list[Family]:
+def process_gauges(scheduler: Scheduler, loop: Loop, version: str, lease: str, leads: Callable[[], bool]) -> list[Family]:
     """Return what is known of this process. ``lease`` is the lease's name, "" where it stands for none."""
 
     def master() -> Iterable[tuple[Labels, float]]:
@@ -182,7 +181,7 @@ def process_gauges(scheduler: Scheduler, loop: Loop, lease: str, leads: Callable
 
     python = platform.python_version()
     system = f"{platform.system().lower()}/{platform.machine().lower()}"
-    build = ("1", "36", f"moorage-v{__version__}", "", "", "", f"python{python}", sys.implementation.name, system)
+    build = ("1", "36", f"moorage-v{version}", "", "", "", f"python{python}", sys.implementation.name, system)
     return [
         Gauge(SPECS["leader_election_master_status"], master),
         Gauge(SPECS["kubernetes_feature_enabled"], features),

@@ -15,10 +15,6 @@ __all__ = ["NodeOrder", "feasible_nodes_to_find"]
 
 MIN_FEASIBLE_NODES = 100
 MIN_PERCENTAGE = 5
-_ZONE = "topology.kubernetes.io/zone"
-_REGION = "topology.kubernetes.io/region"
-_OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
-_OLD_REGION = "failure-domain.beta.kubernetes.io/region"
 
 
 def feasible_nodes_to_find(percentage: int, nodes: int) -> int:
@@ -35,37 +31,17 @@ def feasible_nodes_to_find(percentage: int, nodes: int) -> int:
 
 
 class NodeOrder:
-    """Rows in kube-scheduler's order: zones in turn, one node of each, in order of arrival. Kept until rows change."""
+    """Rows in kube-scheduler's order, zones in turn, and how far searches have come in it."""
 
     def __init__(self) -> None:
-        self._layout = -1
-        self._zones: tuple[str, ...] = ()
-        self._rows: npt.NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         self.start = 0
 
     def rows(self, table: NodeTable) -> npt.NDArray[np.intp]:
         """Return all rows, starting where the last search ended."""
-        if self._layout != table.changes.layout:
-            self._rows = _round_robin(table)
-            self._layout = table.changes.layout
-        start = self.start % len(self._rows)
-        return np.concatenate([self._rows[start:], self._rows[:start]])
+        rows = table.rows_in_turn()
+        start = self.start % len(rows)
+        return np.concatenate([rows[start:], rows[:start]])
 
     def advance(self, processed: int, nodes: int) -> None:
         """Let the next search start ``processed`` nodes further on."""
         self.start = (self.start + processed) % nodes
-
-
-def _round_robin(table: NodeTable) -> npt.NDArray[np.intp]:
-    by_zone: dict[tuple[str, str], list[int]] = {}
-    for row in map(int, np.argsort(table.arrival.view)):
-        labels = table.nodes[row].labels
-        zone = labels.get(_OLD_ZONE) or labels.get(_ZONE, "")
-        region = labels.get(_OLD_REGION) or labels.get(_REGION, "")
-        by_zone.setdefault((region, zone), []).append(row)
-    order: list[int] = []
-    turn = 0
-    while len(order) < len(table.nodes):
-        order.extend(rows[turn] for rows in by_zone.values() if turn < len(rows))
-        turn += 1
-    return np.array(order, dtype=np.intp)

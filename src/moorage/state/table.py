@@ -20,6 +20,7 @@ from moorage.api.meta import Quantity
 from moorage.state.columns import Column, RowSpace
 from moorage.state.counts import HeldTerm, HeldTerms, PodCounts
 from moorage.state.labels import InternedColumn, LabelColumns
+from moorage.state.node_tree import NodeTree
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount
 from moorage.state.ring import Ring
@@ -95,6 +96,8 @@ class NodeTable:
         self.arrival = space.column()
         #: the ``arrival`` of the node that had come last when the row's node came or changed
         self.described = space.column()
+        self._tree = NodeTree()
+        self._in_turn: tuple[int, npt.NDArray[np.intp]] | None = None
         self.unschedulable = space.column(np.bool_)
         self.allowed_pods = space.column()
         self.pod_count = space.column()
@@ -177,6 +180,13 @@ class NodeTable:
             ids = self._ring_domains[key] = self.labels.column(key).ids[self.ring().rows].astype(np.intp)
         return ids
 
+    def rows_in_turn(self) -> npt.NDArray[np.intp]:
+        """Return all rows in kube-scheduler's order (see ``node_tree``), as it was when a node last came or went."""
+        if self._in_turn is None or self._in_turn[0] != self.changes.layout:
+            rows = (self.row_of[name] for name in self._tree.names())
+            self._in_turn = (self.changes.layout, np.fromiter(rows, dtype=np.intp, count=len(self)))
+        return self._in_turn[1]
+
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def add_node(self, node: Node) -> int:
@@ -186,6 +196,7 @@ class NodeTable:
         self.row_of[node.name] = row
         self.arrival.data[row] = self._arrived = self._arrived + 1
         self.pods.append({})
+        self._tree.add(node)
         self.labels.append(node.labels)
         self.name_hash.data[row] = int.from_bytes(blake2b(node.name.encode(), digest_size=8).digest(), "little")
         self._describe(row, node)
@@ -199,6 +210,7 @@ class NodeTable:
             self.changes.images += 1
         self._drop_images(row, self.nodes[row])
         if node.labels != self.nodes[row].labels:
+            self._tree.update(self.nodes[row], node)
             self._relabel(row, node.labels)
         self.nodes[row] = node
         for column in self._allocatable.values():
@@ -220,6 +232,7 @@ class NodeTable:
         pods = list(self.pods[row].values())
         for pod in pods:
             self.remove_pod(row, pod)
+        self._tree.remove(self.nodes[row])
         self._drop_images(row, self.nodes[row])
         last = len(self) - 1
         if row != last:

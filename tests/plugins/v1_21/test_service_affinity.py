@@ -59,6 +59,24 @@ def test_refuses(held, pod, service, keys, expected):
     assert refused(cluster_with(service, **held), pod, *keys) == expected
 
 
+ORDERS = {  # nodes in the order they come with their zones, where pods of the service are; whom the pod follows
+    "the first node that has one": ("a b c", {"n1": "b", "n2": "c"}, "b"),
+    "zones take turns": ("a a b", {"n1": "a", "n2": "b"}, "b"),
+    "zones are as old as their first node": ("a b a", {"n1": "b", "n2": "a"}, "b"),
+}
+
+
+@pytest.mark.parametrize(("zones", "held", "followed"), ORDERS.values(), ids=ORDERS)
+def test_the_first_pod_in_kube_scheduler_s_order_of_nodes_is_followed(zones, held, followed):
+    nodes = [
+        a_node(f"n{at}", {"topology.kubernetes.io/zone": zone, "region": f"r{at}"}) for at, zone in enumerate(zones.split())
+    ]
+    cluster = with_objects(a_cluster(nodes, {name: [a_pod(f"on-{name}", WEB)] for name in held}), SERVICE)
+    (expected,) = (name for name, zone in held.items() if zone == followed)
+    rule = ServiceAffinity(ServiceAffinityArgs(affinity_labels=("region",)))
+    assert {"n0", "n1", "n2"} - set(refusals(rule, a_pod("new", WEB), cluster.snapshot)) == {expected}
+
+
 PODS = {"n0": [a_pod("p0", WEB), a_pod("p1", WEB)], "n2": [a_pod("p2", WEB)]}
 SCORES = {  # who is where, the labels, scores; n3 has neither
     "nobody": ({}, ["region"], [100, 100, 100, 0]),

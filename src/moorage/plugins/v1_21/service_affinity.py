@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from moorage.api.selectors import selector_from_map
-from moorage.cycle.sampling import NodeOrder
 from moorage.framework.args import PluginArgs
 from moorage.framework.points import Depends
 from moorage.framework.verdicts import Reject
@@ -61,7 +60,7 @@ class Kin:
     def first_row(self) -> int | None:
         """Return the row of the first of them, nodes taken in kube-scheduler's order; None if there are none."""
         if self.counts.any():
-            order = NodeOrder().rows(self.snapshot.table)
+            order = self.snapshot.table.rows_in_turn()
             return int(order[(self.counts[order] > 0).argmax()])
         return self.came[0] if self.came else None
 

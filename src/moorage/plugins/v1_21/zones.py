@@ -5,26 +5,17 @@ Source  component-helpers 0.21, node/topology/helpers.go, GetZoneKey
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from moorage.state.labels import Ids
+from moorage.state.node_tree import zone_of
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeView
 
-__all__ = ["Zones", "zone_of"]
-
-_ZONE = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
-_REGION = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
-
-
-def zone_of(labels: Mapping[str, str]) -> tuple[str, str] | None:
-    """Return region and zone; None for a node that has neither."""
-    region, zone = (labels.get(old, labels.get(new, "")) for old, new in (_REGION, _ZONE))
-    return (region, zone) if region or zone else None
+__all__ = ["Zones"]
 
 
 @dataclass(slots=True)

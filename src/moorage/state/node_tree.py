@@ -1,0 +1,58 @@
+"""Nodes in the order in which kube-scheduler goes through them: the zones in turn, one node of each.
+
+Zones stand in the order in which they got their first node, nodes of a zone in the order in which they came. A zone that loses
+its last node loses its place, and a node that changes its zone goes to the end of the new one. As in kube-scheduler, the order
+is made anew when nodes come or go, so a change of zones shows only then.
+
+Source  kube-scheduler 1.21 and 1.36, internal/cache/node_tree.go and cache.go, updateNodeInfoSnapshotList; component-helpers,
+        node/topology/helpers.go, GetZoneKey
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain, zip_longest
+
+from moorage.api.core import Node
+
+__all__ = ["NodeTree", "zone_of"]
+
+_ZONE = ("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
+_REGION = ("failure-domain.beta.kubernetes.io/region", "topology.kubernetes.io/region")
+
+#: A region and a zone in it; either may be empty.
+Zone = tuple[str, str]
+
+
+def zone_of(labels: Mapping[str, str]) -> Zone | None:
+    """Return region and zone, the labels of old before those of today; None for a node that has neither."""
+    region, zone = (labels.get(old, labels.get(new, "")) for old, new in (_REGION, _ZONE))
+    return (region, zone) if region or zone else None
+
+
+class NodeTree:
+    """Names of nodes by zone."""
+
+    def __init__(self) -> None:
+        self._zones: dict[Zone | None, dict[str, None]] = {}
+
+    def add(self, node: Node) -> None:
+        self._zones.setdefault(zone_of(node.labels), {})[node.name] = None
+
+    def remove(self, node: Node) -> None:
+        """Drop a node; its labels are still those that it was added with."""
+        zone = zone_of(node.labels)
+        names = self._zones[zone]
+        del names[node.name]
+        if not names:
+            del self._zones[zone]
+
+    def update(self, old: Node, new: Node) -> None:
+        """Move a node, if its labels say another zone now."""
+        if zone_of(old.labels) != zone_of(new.labels):
+            self.remove(old)
+            self.add(new)
+
+    def names(self) -> Iterator[str]:
+        """Yield all names, in order."""
+        return (name for name in chain.from_iterable(zip_longest(*self._zones.values())) if name is not None)

@@ -51,6 +51,8 @@ step = st.one_of(
     st.tuples(st.just("drop"), st.integers(0, 7)),
     st.tuples(st.just("service"), st.sampled_from(["x", "y"])),
     st.tuples(st.just("namespace"), st.sampled_from(["x", "y"])),
+    st.tuples(st.just("nominate"), st.tuples(st.integers(0, 3), st.integers(0, 7))),
+    st.tuples(st.just("give_up"), st.integers(0, 7)),
 )
 
 
@@ -66,6 +68,7 @@ class History:
         self.scored = Cycle(seed=1, by_class=False, always_score=True)
         self.placed = []
         self.number = 0
+        self.nominated = {}
 
     def node(self, node):
         self.cluster.set_node(node)
@@ -95,6 +98,16 @@ class History:
         whole = {"metadata": {"name": app, "namespace": "default"}, "spec": {"selector": {"app": app}}}
         self.cluster.set_object(msgspec.convert(whole, Service))
 
+    def nominate(self, what):
+        """Room is kept on a node for a pod that waits."""
+        (spec, app), at = self.templates[what[0]], what[1]
+        self.number += 1
+        waiting = a_pod(f"p{self.number}", {"app": app}, **spec)
+        self.nominated[f"n{at}"] = (*self.nominated.get(f"n{at}", ()), waiting)
+
+    def give_up(self, at):
+        self.nominated.pop(f"n{at}", None)
+
     def namespace(self, team):
         """The pods' namespace gets other labels, which terms may select by."""
         self.cluster.set_namespace(msgspec.convert({"metadata": {"name": "default", "labels": {"team": team}}}, Namespace))
@@ -104,10 +117,10 @@ class History:
         self.number += 1
         pod = a_pod(f"p{self.number}", {"app": app}, **spec)
         snapshot = self.cluster.snapshot
-        one, two = self.quick.decide(self.profile, pod, snapshot), self.plain.decide(self.profile, pod, snapshot)
+        one, two = (cycle.decide(self.profile, pod, snapshot, self.nominated) for cycle in (self.quick, self.plain))
         assert (one.node, one.feasible, one.message) == (two.node, two.feasible, two.message)
         if one.node is not None:
-            scores = self.scored.decide(self.profile, pod, snapshot).scores
+            scores = self.scored.decide(self.profile, pod, snapshot, self.nominated).scores
             assert snapshot.table.row_of[one.node] in scores.best()
             self.cluster.assume(pod, one.node)
             self.placed.append(pod)

@@ -10,7 +10,7 @@ Nothing is approximated. ``Cycle`` decides the same with and without this file, 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -126,6 +126,8 @@ class _PodClass:
         #: What the rules that look at sums only make of a row, by its room; None where some look at more.
         by_room = self._scores.by_room and all(getattr(s.plugin, "sums_only", False) for s in self._row_filters)
         self._rooms: dict[tuple[int, ...], tuple[int, ...] | None] | None = {} if by_room else None
+        #: The same of rooms with pods that are nominated there, by what those request.
+        self._crowded: dict[Hashable, bool] = {}
         self._skips = frozenset(self._skipped)
         self._asked_pre_filters = tuple(s for s in profile.at("preFilter") if s.name in asked)
         self._asked_filters = tuple(s for s in profile.at("filter") if s.name in asked)
@@ -300,11 +302,28 @@ class _PodClass:
                     feasible = (self.allowed if feasible is None else feasible) & ~refused
         for name, pods in nominated.items():
             row = snapshot.table.row_of.get(name)
-            if row is not None and contenders(pods, pod):
+            if row is None or not (self.allowed if feasible is None else feasible)[row]:
+                continue
+            rivals = contenders(pods, pod)
+            if rivals:
                 feasible = self.allowed.copy() if feasible is None else feasible
-                if feasible[row]:
-                    feasible[row] = judge_with_nominated(self._profile, found, pod, snapshot, row, pods) is None
+                feasible[row] = self._fits_beside(rivals, row, pod, snapshot, found)
         return feasible
+
+    def _fits_beside(
+        self, rivals: Sequence[PodInfo], row: int, pod: PodInfo, snapshot: Snapshot, found: PreFiltered
+    ) -> bool:
+        """Say whether a row is feasible with the pods that are nominated to it. Where sums tell, equal sums tell the same."""
+        if self._rooms is None or self._asked_filters:
+            return judge_with_nominated(self._profile, found, pod, snapshot, row, rivals) is None
+        present = snapshot.table.pods[row]
+        key = snapshot.table.room(row), tuple([rival.needs.key for rival in rivals if rival.uid not in present])
+        fits = self._crowded.get(key)
+        if fits is None:
+            if len(self._crowded) >= _ROOMS_KEPT:
+                self._crowded.clear()
+            fits = self._crowded[key] = judge_with_nominated(self._profile, found, pod, snapshot, row, rivals) is None
+        return fits
 
     def _asked_scores_of(
         self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, rows: npt.NDArray[np.intp]

@@ -23,14 +23,21 @@ from typing import Any, Final, NamedTuple
 
 from moorage.apiserver.statuses import bad_request
 
-__all__ = ["PROTOBUF", "read_protobuf"]
+__all__ = ["PROTOBUF", "Flag", "messages", "read_protobuf"]
 
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 
 _MAGIC: Final = b"k8s\x00"
 _MAX_DEPTH: Final = 60
-#: Flags of a field.
-_POINTER, _REPEATED, _MAP, _OMIT_EMPTY = 1, 2, 4, 8
+
+
+class Flag:
+    """What else there is to know of a field, as bits. ``OMIT_EMPTY`` ones are not written in JSON when they hold nothing."""
+
+    POINTER: Final = 1
+    REPEATED: Final = 2
+    MAP: Final = 4
+    OMIT_EMPTY: Final = 8
 
 
 class _Malformed(Exception):  # noqa: N818 - never leaves this module
@@ -44,7 +51,8 @@ class _Field(NamedTuple):
 
 
 @cache
-def _messages() -> Mapping[str, Mapping[int, _Field]]:
+def messages() -> Mapping[str, Mapping[int, _Field]]:
+    """Return the fields of all messages, by the message's name and the field's number."""
     text = resources.files("moorage.apiserver").joinpath("protobuf_fields.json").read_text(encoding="utf-8")
     return {
         message: {int(number): _Field(*field) for number, field in fields.items()}
@@ -74,7 +82,7 @@ def _message_of(api_version: str, kind: str) -> str:
     if kind == "DeleteOptions":
         package = "meta"
     message = f"{package}.{kind}"
-    if message not in _messages() or api_version.rpartition("/")[2] != "v1":
+    if message not in messages() or api_version.rpartition("/")[2] != "v1":
         raise _Malformed(f'no kind "{kind}" is registered for version "{api_version}"')
     return message
 
@@ -148,20 +156,20 @@ def _integer(value: int | bytes) -> int:
 def _read(message: str, data: bytes, depth: int) -> dict[str, Any]:
     if depth > _MAX_DEPTH:
         raise _Malformed(f"nested deeper than {_MAX_DEPTH} levels")
-    fields = _messages()[message]
+    fields = messages()[message]
     document: dict[str, Any] = {}
     for number, raw in _fields(data):
         field = fields.get(number)
         if field is None:
             continue  # of a later release; a server drops what it does not know
-        if field.flags & _MAP:
+        if field.flags & Flag.MAP:
             key, value = _entry(field, _bytes(raw), depth)
             document.setdefault(field.name, {})[key] = value
             continue
         value = _value(field.holds, raw, depth)
         if not field.name:
             document.update(value)
-        elif field.flags & _REPEATED:
+        elif field.flags & Flag.REPEATED:
             document.setdefault(field.name, []).append(value)
         elif not _is_left_out(field, value):
             document[field.name] = value
@@ -171,7 +179,7 @@ def _read(message: str, data: bytes, depth: int) -> dict[str, Any]:
 def _is_left_out(field: _Field, value: Any) -> bool:
     if value is None:
         return True
-    return bool(field.flags & _OMIT_EMPTY) and not field.flags & _POINTER and value in ("", 0, False, {}, [])
+    return bool(field.flags & Flag.OMIT_EMPTY) and not field.flags & Flag.POINTER and value in ("", 0, False, {}, [])
 
 
 def _entry(field: _Field, data: bytes, depth: int) -> tuple[str, Any]:

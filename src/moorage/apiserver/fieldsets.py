@@ -1,0 +1,179 @@
+"""Sets of fields, in the very form in which ``managedFields`` carries them: a tree of path elements.
+
+An element is spelled with what it is: ``f:spec`` a field, ``k:{"name":"c"}`` an item of a list by its keys, ``v:"x"`` an item
+of a set. An element without anything below it is in the set; one with something below it is so if there is a ``.`` beside that.
+
+    {"f:metadata": {"f:labels": {".": {}, "f:app": {}}}}        .metadata.labels and .metadata.labels.app
+
+Nothing here changes its arguments, and parts of them are shared with what is returned.
+
+Source  structured-merge-diff, fieldpath (set.go, element.go, serialize.go)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, TypeAlias
+
+__all__ = [
+    "FieldSet", "Path", "difference", "has", "intersection", "is_field_set", "paths", "set_of", "shown", "union", "without",
+]  # fmt: skip
+
+FieldSet: TypeAlias = Mapping[str, Any]
+Path: TypeAlias = tuple[str, ...]
+
+_SELF: Final = "."
+_KINDS: Final = "fkvi"
+
+
+def is_field_set(found: Any) -> bool:
+    """Return True for what clients may send as a set: a tree of elements that are spelled as they should be."""
+    if not isinstance(found, dict):
+        return False
+    return all((key == _SELF or _is_element(key)) and is_field_set(below) for key, below in found.items())
+
+
+def _is_element(key: str) -> bool:
+    kind, colon, rest = key.partition(":")
+    if not colon:
+        return False
+    if kind in {"k", "v"}:
+        try:
+            found = json.loads(rest)
+        except (ValueError, RecursionError):
+            return False
+        return kind == "v" or isinstance(found, dict)
+    return kind != "i" or rest.removeprefix("-").isdigit()
+
+
+def set_of(all_paths: Iterable[Path]) -> FieldSet:
+    """Return the set of some paths."""
+    made: dict[str, Any] = {}
+    for path in all_paths:
+        one: FieldSet = {}
+        for element in reversed(path):
+            one = {element: one}
+        made = dict(union(made, one))
+    return made
+
+
+def _is_member(node: FieldSet) -> bool:
+    return not node or _SELF in node
+
+
+def _node(is_member: bool, below: dict[str, Any]) -> FieldSet | None:
+    """Return a node, or None for one that would say nothing."""
+    if not below:
+        return {} if is_member else None
+    return {_SELF: {}, **below} if is_member else below
+
+
+def _below(node: FieldSet) -> Iterator[tuple[str, FieldSet]]:
+    return ((key, inner) for key, inner in node.items() if key != _SELF)
+
+
+def union(left: FieldSet, right: FieldSet) -> FieldSet:
+    """Return the set of all that is in either."""
+    if not left or not right:
+        return left or right
+    made = {key: inner for key, inner in left.items() if key != _SELF}
+    for key, inner in _below(right):
+        mine = made.get(key)
+        if mine is None:
+            made[key] = inner
+        elif mine is not inner:
+            either = _is_member(mine) or _is_member(inner)
+            made[key] = _node(either, dict(_below(union(mine, inner)))) or {}
+    return made
+
+
+def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
+    """Return the set of all that is in both."""
+    made: dict[str, Any] = {}
+    for key, inner in _below(left):
+        other = right.get(key)
+        if other is not None:
+            node = _node(_is_member(inner) and _is_member(other), dict(intersection(inner, other)))
+            if node is not None:
+                made[key] = node
+    return made
+
+
+def difference(left: FieldSet, right: FieldSet) -> FieldSet:
+    """Return the set of what is in the first and not in the second. What lies below a path is another path."""
+    if not right:
+        return left
+    made: dict[str, Any] = {}
+    for key, inner in _below(left):
+        other = right.get(key)
+        if other is None:
+            made[key] = inner
+            continue
+        node = _node(_is_member(inner) and not _is_member(other), dict(_below(difference(inner, other))))
+        if node is not None:
+            made[key] = node
+    return made
+
+
+def without(left: FieldSet, right: FieldSet) -> FieldSet:
+    """Return the first set without all that is in the second, or below what is in it."""
+    made: dict[str, Any] = {}
+    for key, inner in _below(left):
+        other = right.get(key)
+        if other is None:
+            made[key] = inner
+        elif not _is_member(other):
+            node = _node(_is_member(inner), dict(without(inner, other)))
+            if node is not None:
+                made[key] = node
+    return made
+
+
+def has(held: FieldSet, path: Path) -> bool:
+    """Return True if a path is in the set."""
+    node: FieldSet = held
+    for element in path:
+        inner = node.get(element)
+        if inner is None:
+            return False
+        node = inner
+    return _is_member(node)
+
+
+def paths(held: FieldSet) -> Iterator[Path]:
+    """Yield the paths of a set in the original's order: what is at one level, then what is below."""
+    ordered = sorted(_below(held), key=lambda pair: _rank(pair[0]))
+    for key, inner in ordered:
+        if _is_member(inner):
+            yield (key,)
+    for key, inner in ordered:
+        for path in paths(inner):
+            yield (key, *path)
+
+
+def _rank(element: str) -> tuple[int, str]:
+    return _KINDS.find(element[0]), element
+
+
+def shown(path: Path) -> str:
+    """Return a path as people read it: ``.spec.containers[name="c"].image``."""
+    return "".join(_shown_element(element) for element in path)
+
+
+def _shown_element(element: str) -> str:
+    kind, _, rest = element.partition(":")
+    match kind:
+        case "f":
+            return f".{rest}"
+        case "k":
+            pairs = ",".join(f"{name}={_value(value)}" for name, value in sorted(json.loads(rest).items()))
+            return f"[{pairs}]"
+        case "v":
+            return f"[={_value(json.loads(rest))}]"
+        case _:
+            return f"[{rest}]"
+
+
+def _value(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -26,7 +26,6 @@ from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
 from moorage.apiserver.filling import lay_over
 from moorage.apiserver.kinds import Kind
-from moorage.apiserver.preparing import completed
 from moorage.apiserver.records import Document
 from moorage.apiserver.statuses import forbidden
 
@@ -36,15 +35,16 @@ __all__ = ["Lookup", "admit"]
 Lookup = Callable[[type[Value], str], Iterable[Value]]
 
 
-def admit(kind: Kind, document: Document, find: Lookup) -> None:
-    """Change a new object, in place, as admission does.
+def admit(kind: Kind, document: Document, read: Value, find: Lookup) -> None:
+    """Change a new object, in place, as admission does. ``read`` is the same object, with its defaults.
 
     Raises  ApiError 403 for what admission refuses, 400 for a field that does not hold what it should
     """
     rule = _RULES.get(kind.kind)
     if rule is None:
         return
-    read = completed(kind, document)
+    if kind.kind == "Pod" and isinstance(spec := document.get("spec"), dict):
+        spec.setdefault("serviceAccountName", "default")
     after, refusals = rule(read, find)
     if refusals:
         raise forbidden(kind.resource, kind.group, document["metadata"]["name"], "; ".join(refusals))

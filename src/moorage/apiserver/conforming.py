@@ -146,8 +146,8 @@ def _integer(value: Any, go: str) -> int:
     return value
 
 
-def _literal(value: float) -> str:
-    text = json.dumps(value) if isinstance(value, float) or value.bit_length() < 4096 else "beyond all bounds"
+def _literal(value: int | float) -> str:
+    text = "beyond all bounds" if isinstance(value, int) and value.bit_length() > 4096 else json.dumps(value)
     return text if len(text) < 64 else f"{text[:60]}…"
 
 

@@ -9,6 +9,7 @@ Source  kubernetes, pkg/apis/*/v1/defaults.go
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -27,6 +28,7 @@ from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.api.meta import Value
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
+from moorage.apiserver.schemas import Struct, kind_schema
 
 __all__ = ["fill_in", "lay_over"]
 
@@ -43,6 +45,8 @@ _RULES: Final[Mapping[type[Value], Callable[[Any], Value]]] = {
 
 def fill_in(kind: Kind, document: Document, read: Value | None) -> None:
     """Complete a document. ``read`` is the same object as scheduling reads it, or None for kinds it does not."""
+    for name in _written_when_empty(kind):
+        document.setdefault(name, {})
     spec = document.get("spec")
     if isinstance(spec, dict):
         for fill in _SPECS.get((kind.group, kind.kind), ()):
@@ -52,6 +56,13 @@ def fill_in(kind: Kind, document: Document, read: Value | None) -> None:
     rule = _RULES.get(type(read)) if read is not None else None
     if rule is not None and read is not None:
         lay_over(document, read, rule(read))
+
+
+@cache
+def _written_when_empty(kind: Kind) -> tuple[str, ...]:
+    """Return the parts of an object that are there even with nothing in them: its spec and status, for most kinds."""
+    fields = kind_schema(kind).fields.values()
+    return tuple(field.name for field in fields if isinstance(field.type, Struct) and not field.is_pointer)
 
 
 # -- what the structs' rules change -------------------------------------------------------------------------------------
@@ -122,7 +133,6 @@ _POD_SPEC: Final[Mapping[str, Any]] = {
 def _own_pod_spec(spec: Document) -> None:
     _pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
-    spec.setdefault("serviceAccountName", "default")
 
 
 def _template(spec: Document) -> None:

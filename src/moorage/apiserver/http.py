@@ -168,7 +168,8 @@ async def _read(request: web.Request, user: User) -> Request:
         async with asyncio.timeout(PATIENCE_S):
             body = await request.read()
     query = {name: request.query[name] for name in request.query}
-    return Request(request.method, request.rel_url.raw_path, query, request.headers.get("Accept", ""), media_type, body, user)
+    accept, agent = request.headers.get("Accept", ""), request.headers.get("User-Agent", "")
+    return Request(request.method, request.rel_url.raw_path, query, accept, media_type, body, user, agent)
 
 
 def _response(response: Response) -> web.Response:

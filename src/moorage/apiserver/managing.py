@@ -27,13 +27,15 @@ from moorage.apiserver.fieldsets import (
     set_of,
     shown,
     union,
+    without,
 )
-from moorage.apiserver.merging import Differences, compare, field_set, merge, named_members, remove
+from moorage.apiserver.kinds import Kind
+from moorage.apiserver.merging import Differences, compare, field_set, merge, named_members, remove, type_faults
 from moorage.apiserver.records import Document
 from moorage.apiserver.schemas import Struct
 from moorage.apiserver.statuses import ApiError, Cause
 
-__all__ = ["LAST_APPLIED", "Manager", "apply", "manager_of", "track"]
+__all__ = ["LAST_APPLIED", "Manager", "apply", "manager_of", "same_but_times", "track", "unwritten"]
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: Managers that update and are remembered one by one; older ones are put together.
@@ -41,6 +43,7 @@ _MAX_UPDATERS: Final = 10
 _ANCIENT: Final = "ancient-changes"
 _BEFORE: Final = "before-first-apply"
 _MAX_NAME: Final = 128
+_NOTHING: Final[FieldSet] = {}
 #: Nobody manages these.
 _STRIPPED: Final = set_of(
     [
@@ -146,17 +149,45 @@ def _bare(document: Document) -> Document:
     return {**document, "metadata": metadata}
 
 
+def same_but_times(old: Document, new: Document) -> bool:
+    """Return True for two versions of an object that differ in nothing but when their managers last wrote."""
+    if _bare(old) != _bare(new):
+        return False
+    before, after = (
+        [
+            {name: value for name, value in entry.items() if name != "time"}
+            for entry in one["metadata"].get("managedFields") or ()
+        ]
+        for one in (old, new)
+    )
+    return before == after
+
+
 # -- updates ------------------------------------------------------------------------------------------------------------
 
 
-def track(shape: Struct, live: Document | None, new: Document, manager: Manager, now: str) -> None:
+def unwritten(kind: Kind, subresource: str) -> FieldSet:
+    """Return the fields that a path does not write, so that nobody comes to manage them by it."""
+    if subresource:
+        return _SPEC
+    return _STATUS if kind.has_status else _NOTHING
+
+
+_STATUS: Final[FieldSet] = {"f:status": {}}
+_SPEC: Final[FieldSet] = {"f:spec": {}}
+
+
+def track(
+    shape: Struct, live: Document | None, new: Document, manager: Manager, now: str, *, ignored: FieldSet = _NOTHING
+) -> None:
     """Write into a new version of an object that a manager made it of the old one, or of nothing.
 
     An object whose fields nobody manages yet stays so until somebody applies it.
     """
     managed = _taken_over(live or {"metadata": {}}, new, bool(manager.subresource))
     if managed or live is None:
-        changed = compare(shape, _bare(live) if live else {}, _bare(new))
+        changed = compare(shape, _bare(live) if live else {"metadata": {}}, _bare(new))
+        changed = Differences(*(without(one, ignored) for one in changed)) if ignored else changed
         _update(managed, changed, manager, now)
         _cap(managed)
     _write(new, managed)
@@ -220,11 +251,18 @@ class _Conflicts(Exception):  # noqa: N818 - never leaves this module
 
 
 def apply(
-    shape: Struct, live: Document | None, config: Document, manager: Manager, now: str, *, force: bool = False
+    shape: Struct,
+    live: Document | None,
+    config: Document,
+    manager: Manager,
+    now: str,
+    *,
+    force: bool = False,
+    ignored: FieldSet = _NOTHING,
 ) -> Document:
     """Return an object with a configuration applied, and its managers with it. ``live`` of None makes a new object.
 
-    ``config`` has been checked by ``merging.type_faults``.
+    ``config`` has been checked by ``merging.type_faults``; nobody comes to manage what is ``ignored``.
 
     Raises  ApiError 409 with a cause for every field that another manager holds with another value
     """
@@ -235,7 +273,7 @@ def apply(
         before = Manager(_BEFORE, version=_version(config))
         _update(managed, compare(shape, {}, bare), before, now)
     try:
-        applied = _apply_kubectl(shape, bare, config, managed, manager, force=force)
+        applied = _apply_kubectl(_Task(shape, bare, config, managed, manager, ignored), force=force)
     except _Conflicts as conflicts:
         raise _refusal(conflicts.found) from None
     # Where nothing changed, the object stays as it is, the order of its lists included, and so does the time.
@@ -249,34 +287,41 @@ def apply(
     return document
 
 
-def _apply_kubectl(
-    shape: Struct, live: Document, config: Document, managed: _Managed, manager: Manager, *, force: bool
-) -> _Applied:
+class _Task(NamedTuple):
+    shape: Struct
+    live: Document
+    config: Document
+    managed: _Managed
+    manager: Manager
+    ignored: FieldSet
+
+
+def _apply_kubectl(task: _Task, *, force: bool) -> _Applied:
     """Apply, as kubectl also over what it applied itself on the client's side, and left an account of in an annotation."""
     try:
-        return _apply(shape, live, config, managed, manager, force=force)
+        return _apply(task, force=force)
     except _Conflicts as conflicts:
-        allowed = _last_applied(shape, live, _version(config)) if manager.name == "kubectl" else {}
+        allowed = _last_applied(task) if task.manager.name == "kubectl" else {}
         left = {one: rest for one, fields in conflicts.found.items() if (rest := difference(fields, allowed))}
         if left:
             raise _Conflicts(left) from None
-        return _apply(shape, live, config, managed, manager, force=True)
+        return _apply(task, force=True)
 
 
-def _apply(shape: Struct, live: Document, config: Document, managed: _Managed, manager: Manager, *, force: bool) -> _Applied:
+def _apply(task: _Task, *, force: bool) -> _Applied:
+    shape, live, config, managed, manager, ignored = task
     last = managed.get(manager)
-    mine = field_set(shape, config)
+    mine = without(field_set(shape, config), ignored)
     after = {**managed, manager: _Entry(mine, _version(config), last.time if last else "")}
     merged = merge(shape, live, config)
     if last is not None and last.fields:
         merged = _prune(shape, merged, after, last.fields)
-    changed = compare(shape, live, merged)
+    changed = Differences(*(without(one, ignored) for one in compare(shape, live, merged)))
     touched = union(changed.added, changed.modified)
-    conflicts = {
-        one: found
-        for one, entry in after.items()
-        if one != manager and (found := intersection(entry.fields, touched))
-    }  # fmt: skip
+    conflicts: dict[Manager, FieldSet] = {}
+    for one, entry in after.items():
+        if one != manager and (found := intersection(entry.fields, touched)):
+            conflicts[one] = found
     if conflicts and not force:
         raise _Conflicts(conflicts)
     _take(after, changed, but=manager)
@@ -341,13 +386,14 @@ def _lines(each: Iterable[tuple[Manager, Path]]) -> Iterator[str]:
 # -- what kubectl applied on its own side -------------------------------------------------------------------------------
 
 
-def _last_applied(shape: Struct, live: Document, version: str) -> FieldSet:
+def _last_applied(task: _Task) -> FieldSet:
     """Return the fields that kubectl last applied itself, and that still are as it left them."""
+    shape, live = task.shape, task.live
     try:
         last = json.loads(((live["metadata"].get("annotations")) or {}).get(LAST_APPLIED) or "null")
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(last, dict) or last.get("apiVersion") != version:
+    if not isinstance(last, dict) or last.get("apiVersion") != _version(task.config) or list(type_faults(shape, last)):
         return {}
     changed = compare(shape, last, live)
     held = field_set(shape, last)

@@ -8,83 +8,26 @@ Source  apiserver, pkg/endpoints/handlers
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from moorage.apiserver.bodies import JSON, OBJECT_TYPES, PATCH_TYPES, object_of, read_body
-from moorage.apiserver.guarding import Guard, User
+from moorage.apiserver import writing
+from moorage.apiserver.bodies import JSON, OBJECT_TYPES, Body, read_body
+from moorage.apiserver.guarding import Guard
 from moorage.apiserver.kinds import Kind
-from moorage.apiserver.patches import json_patch, merge_patch
 from moorage.apiserver.pods import bind, evict, options_of
 from moorage.apiserver.records import Document, Record
+from moorage.apiserver.requesting import Request, Response
 from moorage.apiserver.reviews import answer
 from moorage.apiserver.scaling import read_scale, write_scale
 from moorage.apiserver.selecting import Selection, selection
 from moorage.apiserver.statuses import bad_request, conflict, not_acceptable, not_allowed, success
 from moorage.apiserver.store import Page, Store
-from moorage.apiserver.strategic import strategic_merge
 from moorage.apiserver.tables import table
 from moorage.apiserver.targets import ReviewTarget, Target
 
 __all__ = ["Request", "Response", "chosen_by", "serve", "wants_table"]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """``path`` is as it was sent, percent signs and all; ``media_type`` is that of the body."""
-
-    method: str
-    path: str
-    query: Mapping[str, str]
-    accept: str
-    media_type: str
-    body: bytes
-    user: User
-
-    def flag(self, name: str) -> bool:
-        """Return a parameter that is true or false.
-
-        Raises  ApiError 400 for neither
-        """
-        value = self.query.get(name, "")
-        if value not in {"", "0", "1", "false", "true", "False", "True"}:
-            raise bad_request(f"{name}: {value} is neither true nor false")
-        return value in {"1", "true", "True"}
-
-    def number(self, name: str) -> int:
-        """Return a parameter that is a whole number, 0 where it is not given.
-
-        Raises  ApiError 400 for anything else
-        """
-        value = self.query.get(name, "")
-        digits = value.removeprefix("-")
-        if value and not (digits.isascii() and digits.isdigit() and len(digits) < 19):
-            raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
-        return int(value or 0)
-
-    @property
-    def dry_run(self) -> bool:
-        value = self.query.get("dryRun", "")
-        if value not in {"", "All"}:
-            raise bad_request(f'dryRun: Unsupported value: "{value}": supported values: "All"')
-        return value == "All"
-
-    @property
-    def strict(self) -> bool:
-        value = self.query.get("fieldValidation", "")
-        if value not in {"", "Ignore", "Warn", "Strict"}:
-            names = '"Ignore", "Strict", "Warn"'
-            raise bad_request(f'fieldValidation: Unsupported value: "{value}": supported values: {names}')
-        return value == "Strict"
-
-
-@dataclass(frozen=True, slots=True)
-class Response:
-    code: int
-    body: bytes
-    warnings: tuple[str, ...] = ()
 
 
 def serve(store: Store, guard: Guard, request: Request, target: Target | ReviewTarget) -> Response:
@@ -96,7 +39,7 @@ def serve(store: Store, guard: Guard, request: Request, target: Target | ReviewT
     if isinstance(target, ReviewTarget):
         if request.method != "POST":
             raise not_allowed(target.review.resource, target.review.group, request.method.lower())
-        document = read_body(request.body, request.media_type, OBJECT_TYPES)
+        document = read_body(request.body, request.media_type, OBJECT_TYPES).document
         return _encoded(answer(target.review, document if isinstance(document, dict) else {}, request.user, guard), 201)
     if target.subresource not in {"", "status", "finalize"}:
         return _subresource(store, request, target)
@@ -139,40 +82,19 @@ def _get(store: Store, request: Request, target: Target) -> Response:
     return _shown(store, request, target.kind, store.get(target.kind, target.namespace or "", target.name))
 
 
+def _answered(store: Store, request: Request, kind: Kind, written: writing.Written) -> Response:
+    shown = _shown(store, request, kind, written.record, 201 if written.is_new else 200)
+    return Response(shown.code, shown.body, written.warnings)
+
+
 def _put(store: Store, request: Request, target: Target) -> Response:
-    kind = target.kind
-    sent = read_body(request.body, request.media_type, OBJECT_TYPES, strict=request.strict)
-    document = object_of(kind, sent, target.namespace, target.name)
     if target.subresource == "finalize":
-        return Response(200, store.get(kind, "", target.name).body)
-    record = store.update(
-        kind, target.namespace or "", target.name, document, subresource=target.subresource, dry_run=request.dry_run
-    )
-    return _shown(store, request, kind, record)
-
-
-_PATCHES: Final[Mapping[str, Callable[[Kind, Document, Any], Any]]] = {
-    PATCH_TYPES[0]: lambda _, document, patch: json_patch(document, patch),
-    PATCH_TYPES[1]: lambda _, document, patch: merge_patch(document, patch),
-    PATCH_TYPES[2]: strategic_merge,
-}
+        return Response(200, store.get(target.kind, "", target.name).body)
+    return _answered(store, request, target.kind, writing.replace(store, request, target))
 
 
 def _patch(store: Store, request: Request, target: Target) -> Response:
-    kind = target.kind
-    patch = read_body(request.body, request.media_type, PATCH_TYPES, strict=request.strict)
-    if patch is None or (request.media_type != PATCH_TYPES[0] and not isinstance(patch, dict)):
-        raise bad_request("the patch is empty or no object")
-    held = store.get(kind, target.namespace or "", target.name)
-
-    def edit(document: Document) -> Document:
-        patched = _PATCHES[request.media_type](kind, document, patch)
-        return object_of(kind, patched, target.namespace, target.name)
-
-    record = store.change(
-        kind, target.namespace or "", held.name, edit, subresource=target.subresource, dry_run=request.dry_run
-    )
-    return _shown(store, request, kind, record)
+    return _answered(store, request, target.kind, writing.patch(store, request, target))
 
 
 def _delete(store: Store, request: Request, target: Target) -> Response:
@@ -186,7 +108,7 @@ def _delete(store: Store, request: Request, target: Target) -> Response:
 
 
 def _delete_options(request: Request) -> Any:
-    options = read_body(request.body, request.media_type, OBJECT_TYPES) if request.body else {}
+    options = read_body(request.body, request.media_type, OBJECT_TYPES).document if request.body else {}
     if "gracePeriodSeconds" in request.query:
         options = {**(options or {}), "gracePeriodSeconds": request.number("gracePeriodSeconds")}
     if "propagationPolicy" in request.query:
@@ -261,11 +183,7 @@ def _bodies(records: Iterable[Record]) -> Iterable[bytes]:
 
 
 def _create(store: Store, request: Request, target: Target) -> Response:
-    kind = target.kind
-    sent = read_body(request.body, request.media_type, OBJECT_TYPES, strict=request.strict)
-    document = object_of(kind, sent, target.namespace, "")
-    record = store.create(kind, target.namespace or "", document, dry_run=request.dry_run)
-    return _shown(store, request, kind, record, 201)
+    return _answered(store, request, target.kind, writing.create(store, request, target))
 
 
 def _delete_all(store: Store, request: Request, target: Target) -> Response:
@@ -300,24 +218,27 @@ def _subresource(store: Store, request: Request, target: Target) -> Response:
             raise not_allowed(f"{kind.resource}/{target.subresource}", kind.group, request.method.lower())
 
 
-def _object(document: Any) -> Document:
-    if not isinstance(document, dict):
+def _object(body: Body) -> Document:
+    if not isinstance(body.document, dict):
         raise bad_request("the body is no object")
-    return document
+    return body.document
 
 
 def _scale(store: Store, request: Request, target: Target) -> Response:
     kind, namespace = target.kind, target.namespace or ""
+    writing.check_options(request, "UpdateOptions" if request.method == "PUT" else "PatchOptions")
     record = store.get(kind, namespace, target.name)
-    held = read_scale(record)
     if request.method == "PUT":
         wanted = _object(read_body(request.body, request.media_type, OBJECT_TYPES))
     else:
-        patch = read_body(request.body, request.media_type, PATCH_TYPES)
-        wanted = _object(_PATCHES[request.media_type](kind, held, patch))
-    version = _object(wanted.get("metadata") or {}).get("resourceVersion")
+        wanted = _object(Body(writing.patched(request, kind, read_scale(record))))
+    metadata = wanted.get("metadata")
+    version = (metadata if isinstance(metadata, dict) else {}).get("resourceVersion")
     if version and version != str(record.version):
         raise conflict(kind.resource, kind.group, target.name, "the object has been modified; please apply your changes to the "
                        "latest version and try again")  # fmt: skip
-    scaled = store.change(kind, namespace, target.name, lambda document: write_scale(document, wanted), dry_run=request.dry_run)
+    scaled = store.change(
+        kind, namespace, target.name, lambda document: write_scale(document, wanted), dry_run=request.dry_run,
+        manager=writing.manager(request, kind, "scale"),
+    )  # fmt: skip
     return _encoded(read_scale(scaled))

@@ -135,7 +135,7 @@ def _field(name: str, holds: str, flags: int, rule: str) -> Field:
 def _type(holds: str, flags: int, words: Mapping[str, str]) -> Type:
     scalar = _GO.get(holds)
     go = scalar or f"v1.{_last(holds)}"
-    item: Type = Scalar(holds, go) if scalar else schema(holds)
+    item: Scalar | Struct = Scalar(holds, go) if scalar else schema(holds)
     if flags & Flag.MAP:
         return MapOf(item, words.get("go", f"map[string]{go}"), "atomic" in words)
     if flags & Flag.REPEATED:

@@ -24,8 +24,10 @@ from moorage.apiserver import history, paging
 from moorage.apiserver.admitting import admit
 from moorage.apiserver.history import Change, History, Seen, Watch
 from moorage.apiserver.kinds import KINDS, Kind, find_kind
-from moorage.apiserver.preparing import prepare_adopted, prepare_create, prepare_update, read
+from moorage.apiserver.managing import Manager, same_but_times, track, unwritten
+from moorage.apiserver.preparing import completed, prepare_adopted, prepare_create, prepare_update, read
 from moorage.apiserver.records import Document, Record, key_of
+from moorage.apiserver.schemas import kind_schema
 from moorage.apiserver.selecting import ALL, Selection
 from moorage.apiserver.statuses import (
     ApiError,
@@ -291,8 +293,10 @@ class Store:
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
-    def create(self, kind: Kind, namespace: str, document: Document, *, dry_run: bool = False) -> Record:
-        """Store a new object.
+    def create(
+        self, kind: Kind, namespace: str, document: Document, *, dry_run: bool = False, manager: Manager | None = None
+    ) -> Record:
+        """Store a new object. Where it is known who makes it, that is who manages its fields.
 
         Raises  ApiError 409 where the name is taken, 404 without the namespace, 403 in one that is on its way out, 422
         """
@@ -307,7 +311,10 @@ class Store:
         self._name(kind, namespace, metadata)
         metadata["uid"] = self._new_uid()
         metadata["creationTimestamp"] = timestamp(self.clock())
-        admit(kind, document, self._read_all)
+        found = completed(kind, document)
+        if manager is not None:
+            track(kind_schema(kind), None, document, manager, timestamp(self.clock()), ignored=unwritten(kind, ""))
+        admit(kind, document, found, self._read_all)
         prepare_create(kind, document)
         if self.find(kind, namespace, metadata["name"]) is not None:
             raise already_exists(kind.resource, kind.group, metadata["name"])
@@ -362,8 +369,9 @@ class Store:
                 return
 
     def update(
-        self, kind: Kind, namespace: str, name: str, document: Document, *, subresource: str = "", dry_run: bool = False
-    ) -> Record:
+        self, kind: Kind, namespace: str, name: str, document: Document, *,
+        subresource: str = "", dry_run: bool = False, manager: Manager | None = None,
+    ) -> Record:  # fmt: skip
         """Store the next version of an object. A document without a version replaces whatever is there.
 
         Raises  ApiError 404, 409 for a version or a uid that is not the stored one, 422
@@ -376,8 +384,10 @@ class Store:
             raise conflict(kind.resource, kind.group, name, _MODIFIED)
         prepare_update(kind, old, document, subresource)
         self._check_finalizers(kind, old, document)
+        if manager is not None:
+            track(kind_schema(kind), old, document, manager, timestamp(self.clock()))
         document["metadata"]["resourceVersion"] = str(record.version)
-        if document == old:
+        if same_but_times(old, document):
             return record
         if self._is_done(document):
             return record if dry_run else self._remove(kind, record, document).record
@@ -526,14 +536,15 @@ class Store:
 
     def change(
         self, kind: Kind, namespace: str, name: str, edit: Callable[[Document], Document | None], *,
-        subresource: str = "", dry_run: bool = False,
+        subresource: str = "", dry_run: bool = False, manager: Manager | None = None,
     ) -> Record:  # fmt: skip
         """Store what ``edit`` makes of an object: its argument changed in place, or another document."""
         document = self.get(kind, namespace, name).document()
         edited = edit(document)
         return self.update(
-            kind, namespace, name, document if edited is None else edited, subresource=subresource, dry_run=dry_run
-        )
+            kind, namespace, name, document if edited is None else edited, subresource=subresource, dry_run=dry_run,
+            manager=manager,
+        )  # fmt: skip
 
 
 #: How an object waits for the garbage collector, which removes these: for its dependents to be gone, or to be let go.

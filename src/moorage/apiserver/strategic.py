@@ -3,9 +3,9 @@
 Such a list is merged item by item, by its merge key; any other is replaced. Directives in the patch say what a tree alone
 cannot: ``$patch: delete`` and ``replace``, ``$deleteFromPrimitiveList/…``, ``$setElementOrder/…`` and ``$retainKeys``.
 
-The merge keys are those of the served kinds, by the name of the list and, where names collide, by what it stands in.
+Which lists are which stands in the schemas of the served kinds.
 
-Source  apimachinery, pkg/util/strategicpatch/patch.go; api, the ``patchMergeKey`` tags of types.go
+Source  apimachinery, pkg/util/strategicpatch/patch.go
 """
 
 from __future__ import annotations
@@ -14,40 +14,10 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moorage.apiserver.kinds import Kind
+from moorage.apiserver.schemas import Field, ListOf, MapOf, Struct, Type, kind_schema
 from moorage.apiserver.statuses import bad_request
 
 __all__ = ["strategic_merge"]
-
-_KEYS: Final[Mapping[str, str]] = {
-    "conditions": "type",
-    "containers": "name",
-    "drivers": "name",
-    "env": "name",
-    "ephemeralContainers": "name",
-    "hostAliases": "ip",
-    "hostIPs": "ip",
-    "imagePullSecrets": "name",
-    "initContainers": "name",
-    "ownerReferences": "uid",
-    "podIPs": "ip",
-    "ports": "containerPort",
-    "reservedFor": "uid",
-    "resourceClaimStatuses": "name",
-    "resourceClaims": "name",
-    "schedulingGates": "name",
-    "secrets": "name",
-    "topologySpreadConstraints": "topologyKey",
-    "volumeDevices": "devicePath",
-    "volumeMounts": "mountPath",
-    "volumes": "name",
-}
-#: Lists whose merge key depends on the kind they are in.
-_KEYS_OF_KIND: Final[Mapping[str, Mapping[str, str]]] = {
-    "Node": {"addresses": "type", "taints": "key"},
-    "Service": {"ports": "port"},
-}
-#: Lists of plain values that are sets.
-_SETS: Final = frozenset(["finalizers", "podCIDRs"])
 
 _DELETE_FROM: Final = "$deleteFromPrimitiveList/"
 _ORDER: Final = "$setElementOrder/"
@@ -60,18 +30,17 @@ def strategic_merge(kind: Kind, document: Any, patch: Any) -> Any:
     """
     if not isinstance(patch, dict):
         raise bad_request("the patch must be an object")
-    keys = {**_KEYS, **_KEYS_OF_KIND.get(kind.kind, {})}
-    return _merge_map(document, patch, keys)
+    return _merge_map(document, patch, kind_schema(kind))
 
 
-def _merge_map(here: Any, patch: dict[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+def _merge_map(here: Any, patch: dict[str, Any], shape: Type | None) -> dict[str, Any]:
     directive = patch.get("$patch", "merge")
     if directive == "delete":
         return {}
     if directive == "replace":
         return {key: value for key, value in patch.items() if key != "$patch"}
     if directive != "merge":
-        raise bad_request(f"unknown patch type found: {directive}")
+        raise bad_request(f"Unknown patch type found: {directive}")
     merged = dict(here) if isinstance(here, dict) else {}
     if isinstance(retained := patch.get("$retainKeys"), list):
         merged = {key: value for key, value in merged.items() if key in retained}
@@ -84,9 +53,13 @@ def _merge_map(here: Any, patch: dict[str, Any], keys: Mapping[str, str]) -> dic
         elif value is None:
             merged.pop(key, None)
         else:
-            merged[key] = _merge_value(key, merged.get(key), value, keys)
-    _set_orders(merged, here if isinstance(here, dict) else {}, patch, keys)
+            merged[key] = _merge_value(merged.get(key), value, shape, key)
+    _set_orders(merged, here if isinstance(here, dict) else {}, patch, _fields(shape))
     return merged
+
+
+def _fields(shape: Type | None) -> Mapping[str, Field]:
+    return shape.fields if isinstance(shape, Struct) else {}
 
 
 def _list(value: Any, key: str) -> list[Any]:
@@ -95,20 +68,20 @@ def _list(value: Any, key: str) -> list[Any]:
     return value
 
 
-def _merge_value(key: str, here: Any, value: Any, keys: Mapping[str, str]) -> Any:
+def _merge_value(here: Any, value: Any, shape: Type | None, key: str) -> Any:
+    field = _fields(shape).get(key)
     if isinstance(value, dict):
-        return _merge_map(here, value, keys)
-    if not isinstance(value, list):
+        inner = field.type if field else shape.item if isinstance(shape, MapOf) else None
+        return _merge_map(here, value, inner)
+    if not isinstance(value, list) or field is None or not field.merges or not isinstance(field.type, ListOf):
         return value
     held = here if isinstance(here, list) else []
-    if key in _SETS and all(isinstance(one, str) for one in value):
+    if not field.merge_key:
         return held + [one for one in value if one not in held]
-    if key in keys and (not value or isinstance(value[0], dict)):
-        return _merge_list(held, value, keys[key], keys)
-    return value
+    return _merge_list(held, value, field.merge_key, field.type.item)
 
 
-def _merge_list(here: list[Any], patch: list[Any], by: str, keys: Mapping[str, str]) -> list[Any]:
+def _merge_list(here: list[Any], patch: list[Any], by: str, shape: Type) -> list[Any]:
     """Merge a list of named things, whatever their order."""
     if any(isinstance(one, dict) and one.get("$patch") == "replace" and by not in one for one in patch):
         return [one for one in patch if not (isinstance(one, dict) and "$patch" in one)]
@@ -120,20 +93,20 @@ def _merge_list(here: list[Any], patch: list[Any], by: str, keys: Mapping[str, s
         if item.get("$patch") == "delete":
             merged = [one for one in merged if not (isinstance(one, dict) and one.get(by) == item[by])]
         elif at is None:
-            merged.append(_merge_map({}, item, keys))
+            merged.append(_merge_map({}, item, shape))
         else:
-            merged[at] = _merge_map(merged[at], item, keys)
+            merged[at] = _merge_map(merged[at], item, shape)
     return merged
 
 
-def _set_orders(merged: dict[str, Any], before: dict[str, Any], patch: dict[str, Any], keys: Mapping[str, str]) -> None:
+def _set_orders(merged: dict[str, Any], before: dict[str, Any], patch: dict[str, Any], fields: Mapping[str, Field]) -> None:
     """Put the items of merged lists into the order that the patch names them in, or has them in."""
     orders = {key: value for key, value in patch.items() if isinstance(value, list) and not key.startswith("$")}
     orders |= {key.removeprefix(_ORDER): _list(value, key) for key, value in patch.items() if key.startswith(_ORDER)}
     for name, order in orders.items():
-        held = before.get(name)
-        if isinstance(held, list) and isinstance(merged.get(name), list) and (name in keys or name in _SETS):
-            merged[name] = _ordered(merged[name], order, held, keys.get(name))
+        held, field = before.get(name), fields.get(name)
+        if field is not None and field.merges and isinstance(held, list) and isinstance(merged.get(name), list):
+            merged[name] = _ordered(merged[name], order, held, field.merge_key or None)
 
 
 def _ordered(items: list[Any], order: list[Any], before: list[Any], by: str | None) -> list[Any]:

@@ -1,0 +1,63 @@
+"""A request and its response as values: nothing here knows of sockets.
+
+Source  apimachinery, pkg/conversion and pkg/runtime/conversion.go, for what parameters may look like
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from moorage.apiserver.statuses import bad_request
+from moorage.apiserver.users import User
+
+__all__ = ["Request", "Response"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``path`` is as it was sent, percent signs and all; ``media_type`` is that of the body."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    accept: str
+    media_type: str
+    body: bytes
+    user: User
+    user_agent: str = ""
+
+    def flag(self, name: str) -> bool:
+        """Return a parameter that is true or false: true for whatever is given but "0" and "false"."""
+        return self.query.get(name, "0").lower() not in {"0", "false"}
+
+    def number(self, name: str) -> int:
+        """Return a parameter that is a whole number, 0 where it is not given.
+
+        Raises  ApiError 400 for anything else
+        """
+        value = self.query.get(name, "")
+        digits = value.removeprefix("-")
+        if value and not (digits.isascii() and digits.isdigit() and len(digits) < 19):
+            raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+        return int(value or 0)
+
+    @property
+    def dry_run(self) -> bool:
+        return self.query.get("dryRun", "") == "All"
+
+    @property
+    def validation(self) -> str:
+        """How fields that are unknown or stand twice are met: Ignore, Warn or Strict."""
+        return self.query.get("fieldValidation") or "Warn"
+
+    @property
+    def looks_closely(self) -> bool:
+        return self.validation != "Ignore"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    code: int
+    body: bytes
+    warnings: tuple[str, ...] = ()

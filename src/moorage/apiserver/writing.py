@@ -1,0 +1,245 @@
+"""Requests that make or change an object: created, replaced, patched or applied, with what their parameters ask for.
+
+Source  apiserver, pkg/endpoints/handlers: create.go, update.go, patch.go; apimachinery, pkg/apis/meta/v1/validation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from moorage.apiserver import managing
+from moorage.apiserver.bodies import APPLY, OBJECT_TYPES, PATCH_TYPES, Body, fitted, object_of, read_body
+from moorage.apiserver.conforming import Misfit, conform
+from moorage.apiserver.kinds import Kind
+from moorage.apiserver.managing import Manager, manager_of
+from moorage.apiserver.merging import type_faults
+from moorage.apiserver.patches import json_patch, merge_patch
+from moorage.apiserver.records import Document, Record
+from moorage.apiserver.requesting import Request
+from moorage.apiserver.schemas import kind_schema
+from moorage.apiserver.statuses import ApiError, bad_request, conflict, invalid, not_found, unknown
+from moorage.apiserver.store import Store, timestamp
+from moorage.apiserver.strategic import strategic_merge
+from moorage.apiserver.targets import Target
+from moorage.errors import Fault
+
+__all__ = ["Written", "check_options", "create", "manager", "patch", "patched", "replace"]
+
+
+class Written(NamedTuple):
+    record: Record
+    is_new: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+# -- parameters ---------------------------------------------------------------------------------------------------------
+
+_MAX_MANAGER: Final = 128
+
+
+def check_options(request: Request, kind: str) -> None:
+    """Check the parameters of a request that writes. ``kind`` is what the API calls them: ``CreateOptions``.
+
+    Raises  ApiError 422 with all that is wrong
+    """
+    if faults := list(_option_faults(request, kind)):
+        raise invalid(kind, "meta.k8s.io", "", faults)
+
+
+def _option_faults(request: Request, kind: str) -> Iterator[Fault]:
+    query = request.query
+    name = query.get("fieldManager", "")
+    if kind == "PatchOptions":
+        if request.media_type == APPLY:
+            if not name:
+                yield Fault("Required value", "fieldManager", "is required for apply patch")
+        elif "force" in query:
+            yield Fault("Forbidden", "force", "may not be specified for non-apply patch")
+    if len(name.encode()) > _MAX_MANAGER:
+        yield Fault("Too long", "fieldManager", f"may not be more than {_MAX_MANAGER} bytes")
+    for at, letter in enumerate(name):
+        if not letter.isprintable():
+            yield Fault("Invalid value", "fieldManager", f"invalid character U+{ord(letter):04X} (at position {at})", name)
+    if query.get("dryRun", "") not in {"", "All"}:
+        yield Fault("Unsupported value", "dryRun", 'supported values: "All"', [query["dryRun"]])
+    if query.get("fieldValidation", "") not in {"", "Ignore", "Warn", "Strict"}:
+        supported = 'supported values: "", "Ignore", "Strict", "Warn"'
+        yield Fault("Unsupported value", "fieldValidation", supported, query["fieldValidation"])
+
+
+def manager(request: Request, kind: Kind, subresource: str = "") -> Manager:
+    """Return who is said to change an object with a request."""
+    name = manager_of(request.query.get("fieldManager", ""), request.user_agent)
+    return Manager(name, version=kind.api_version, subresource=subresource)
+
+
+# -- whole objects ------------------------------------------------------------------------------------------------------
+
+
+def create(store: Store, request: Request, target: Target) -> Written:
+    """Make a new object.
+
+    Raises  ApiError 400 for a body that is no such object, 404, 409, 422 and others of ``Store.create``
+    """
+    kind = target.kind
+    check_options(request, "CreateOptions")
+    document, warnings = _sent(request, target)
+    record = store.create(kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind))
+    return Written(record, True, warnings)
+
+
+def replace(store: Store, request: Request, target: Target) -> Written:
+    """Put another version in the place of an object.
+
+    Raises  ApiError 400 for a body that is no such object, 404, 409, 422
+    """
+    kind = target.kind
+    check_options(request, "UpdateOptions")
+    document, warnings = _sent(request, target)
+    record = store.update(
+        kind, target.namespace or "", target.name, document, subresource=target.subresource, dry_run=request.dry_run,
+        manager=manager(request, kind, target.subresource),
+    )  # fmt: skip
+    return Written(record, False, warnings)
+
+
+def _sent(request: Request, target: Target) -> tuple[Document, tuple[str, ...]]:
+    body = read_body(request.body, request.media_type, OBJECT_TYPES, strict=request.looks_closely)
+    document, warnings = fitted(target.kind, body.document, body.repeats, request.validation)
+    return object_of(target.kind, document, target.namespace, target.name), warnings
+
+
+# -- patches ------------------------------------------------------------------------------------------------------------
+
+_PATCHES: Final[Mapping[str, Callable[[Kind, Document, Any], Any]]] = {
+    PATCH_TYPES[0]: lambda _, document, patch: json_patch(document, patch),
+    PATCH_TYPES[1]: lambda _, document, patch: merge_patch(document, patch),
+    PATCH_TYPES[2]: strategic_merge,
+}
+
+
+def patched(request: Request, kind: Kind, document: Document) -> Any:
+    """Return a document with a request's patch applied, which is not one that applies.
+
+    Raises  ApiError 400, 413, 415 and 422 for patches that make no sense or cannot be carried out
+    """
+    body = read_body(request.body, request.media_type, PATCH_TYPES[:3])
+    return _PATCHES[request.media_type](kind, document, _patch_of(request, body))
+
+
+def _patch_of(request: Request, body: Body) -> Any:
+    if body.document is None or (request.media_type != PATCH_TYPES[0] and not isinstance(body.document, dict)):
+        raise bad_request("the patch is empty or no object")
+    return body.document
+
+
+def patch(store: Store, request: Request, target: Target) -> Written:
+    """Change an object piece by piece; one that is applied may be made by it.
+
+    Raises  ApiError 400 and 422 for a patch that makes no sense or cannot be carried out, 404, 409, 415
+    """
+    kind, namespace = target.kind, target.namespace or ""
+    if request.media_type in PATCH_TYPES:
+        check_options(request, "PatchOptions")
+    if request.media_type == APPLY:
+        return _apply(store, request, target)
+    body = read_body(request.body, request.media_type, PATCH_TYPES, strict=request.looks_closely)
+    wanted = _patch_of(request, body)
+    held = store.get(kind, namespace, target.name)
+    made = _PATCHES[request.media_type](kind, held.document(), wanted)
+    document, warnings = _fitted_patch(request, kind, made, wanted, body.repeats)
+    record = store.update(
+        kind, namespace, held.name, object_of(kind, document, target.namespace, target.name),
+        subresource=target.subresource, dry_run=request.dry_run, manager=manager(request, kind, target.subresource),
+    )  # fmt: skip
+    return Written(record, False, warnings)
+
+
+def _fitted_patch(
+    request: Request, kind: Kind, made: Any, wanted: Any, repeats: tuple[str, ...]
+) -> tuple[Document, tuple[str, ...]]:
+    """Return what a patch made as its kind has it, and warnings."""
+    shown = msgspec.json.encode(wanted if request.media_type == PATCH_TYPES[2] else made).decode()
+    try:
+        document, unknown_fields = conform(kind_schema(kind), made)
+    except Misfit as misfit:
+        raise _bad_patch(shown, str(misfit)) from None
+    found = (*repeats, *(f'unknown field "{path}"' for path in unknown_fields)) if request.looks_closely else ()
+    if found and request.validation == "Strict":
+        raise _bad_patch(shown, f"strict decoding error: {', '.join(found)}")
+    return document, found
+
+
+def _bad_patch(shown: str, why: str) -> ApiError:
+    return invalid("", "", "", [Fault("Invalid value", "patch", why, shown)])
+
+
+# -- apply --------------------------------------------------------------------------------------------------------------
+
+
+def _apply(store: Store, request: Request, target: Target) -> Written:
+    """Apply a configuration, the server's way."""
+    kind, namespace = target.kind, target.namespace or ""
+    body = read_body(request.body, APPLY, PATCH_TYPES, strict=request.looks_closely)
+    config = _configuration(kind, body.document)
+    held = store.find(kind, namespace, target.name)
+    if held is None and target.subresource:
+        raise not_found(kind.resource, kind.group, target.name)
+    document = _applied(store, request, target, held, config)
+    if body.repeats and request.validation == "Strict":
+        lines = "\n".join(f"  {line}" for line in body.repeats)
+        raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n{lines}")
+    if held is not None:
+        record = store.update(kind, namespace, target.name, document, subresource=target.subresource, dry_run=request.dry_run)
+        return Written(record, False, body.repeats)
+    return Written(_made(store, request, target, document), True, body.repeats)
+
+
+def _made(store: Store, request: Request, target: Target, document: Document) -> Record:
+    kind, uid = target.kind, document["metadata"].get("uid")
+    if uid:
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise conflict(kind.resource, kind.group, target.name, why)
+    return store.create(kind, target.namespace or "", document, dry_run=request.dry_run)
+
+
+def _configuration(kind: Kind, config: Any) -> Document:
+    if not isinstance(config, dict) or not isinstance(config.get("metadata", {}), dict):
+        raise bad_request("error decoding YAML: the configuration is no object")
+    version, name = str(config.get("apiVersion", "")), config.get("kind", "")
+    if (version, name) != (kind.api_version, kind.kind):
+        group, _, short = version.rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{short}, Kind={name}")
+    config.setdefault("metadata", {})
+    if config["metadata"].get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    return config
+
+
+def _applied(store: Store, request: Request, target: Target, held: Record | None, config: Document) -> Document:
+    kind = target.kind
+    shape = kind_schema(kind)
+    if faults := list(type_faults(shape, config)):
+        metadata = config["metadata"]
+        subject = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {kind.group}/{kind.version}, Kind={kind.kind}"
+        why = faults[0] if len(faults) == 1 else "errors:\n" + "\n".join(f"  {fault}" for fault in faults)
+        raise unknown(f"failed to create typed patch object ({subject}): {why}")
+    live = held.document() if held is not None else None
+    applier = Manager(request.query["fieldManager"], applies=True, subresource=target.subresource)
+    made = managing.apply(
+        shape,
+        live,
+        config,
+        applier,
+        timestamp(store.clock()),
+        force=request.flag("force"),
+        ignored=managing.unwritten(kind, target.subresource),
+    )
+    try:
+        document, _ = conform(shape, made)
+    except Misfit as misfit:
+        raise bad_request(str(misfit)) from None
+    return object_of(kind, document, target.namespace, target.name)

@@ -1,0 +1,238 @@
+"""Writing over HTTP: configurations applied, bodies that do not fit their kind, and the parameters of writes."""
+
+import pytest
+
+PODS = "/api/v1/namespaces/default/pods"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
+APPLY = "application/apply-patch+yaml"
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+
+
+def deployment(**spec):
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"selector": {"matchLabels": {"app": "web"}}, "template": template, **spec}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec}
+
+
+def pod(**spec):
+    return {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], **spec}}
+
+
+def test_an_object_is_made_changed_and_given_up_by_applying(against_a_server):
+    async def test(client, store):
+        path = f"{DEPLOYMENTS}/web?fieldManager=me"
+        code, made = await client.ask("PATCH", path, deployment(replicas=2, paused=True), form=APPLY)
+        assert (code, made["spec"]["replicas"], made["spec"]["revisionHistoryLimit"]) == (201, 2, 10)
+        [entry] = made["metadata"]["managedFields"]
+        assert (entry["manager"], entry["operation"], "f:revisionHistoryLimit" in entry["fieldsV1"]["f:spec"]) == (
+            "me",
+            "Apply",
+            False,
+        )
+        version = store.version
+        assert (await client.ask("PATCH", path, deployment(replicas=2, paused=True), form=APPLY))[0] == 200
+        assert store.version == version
+        changed = await client.ask("PATCH", path, deployment(replicas=2), form=APPLY)
+        assert "paused" not in changed[1]["spec"]
+        code, refused = await client.ask("PATCH", f"{DEPLOYMENTS}/web?fieldManager=you", deployment(replicas=3), form=APPLY)
+        assert (code, refused["details"]["causes"]) == (
+            409, [{"reason": "FieldManagerConflict", "message": 'conflict with "me"', "field": ".spec.replicas"}],
+        )  # fmt: skip
+        code, forced = await client.ask(
+            "PATCH", f"{DEPLOYMENTS}/web?fieldManager=you&force=true&dryRun=All", deployment(replicas=3), form=APPLY
+        )
+        assert (code, forced["spec"]["replicas"]) == (200, 3)
+        assert (await client.ask("GET", f"{DEPLOYMENTS}/web"))[1]["spec"]["replicas"] == 2
+
+    against_a_server(test)
+
+
+def test_what_a_controller_scaled_is_its_own(against_a_server):
+    async def test(client, _):
+        await client.ask("PATCH", f"{DEPLOYMENTS}/web?fieldManager=me", deployment(replicas=2), form=APPLY)
+        scale = (await client.ask("GET", f"{DEPLOYMENTS}/web/scale"))[1]
+        scale["spec"]["replicas"] = 7
+        assert (await client.ask("PUT", f"{DEPLOYMENTS}/web/scale", scale, User_Agent="hpa/1.0"))[0] == 200
+        code, refused = await client.ask("PATCH", f"{DEPLOYMENTS}/web?fieldManager=me", deployment(replicas=2), form=APPLY)
+        why = 'conflict with "hpa" with subresource "scale" using apps/v1: .spec.replicas'
+        assert (code, refused["message"]) == (409, f"Apply failed with 1 conflict: {why}")
+        assert (await client.ask("PATCH", f"{DEPLOYMENTS}/web?fieldManager=me", deployment(), form=APPLY))[1]["spec"][
+            "replicas"
+        ] == 7
+
+    against_a_server(test)
+
+
+def test_a_status_is_applied_through_its_own_path(against_a_server):
+    async def test(client, _):
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+        condition = {"type": "Ready", "status": "True"}
+        await client.ask("POST", "/api/v1/nodes", node)
+        given = {**node, "status": {"conditions": [condition]}, "spec": {"unschedulable": True}}
+        code, found = await client.ask("PATCH", "/api/v1/nodes/n/status?fieldManager=kubelet", given, form=APPLY)
+        assert (code, found["status"]["conditions"], found["spec"]) == (200, [condition], {})
+        mine = next(one for one in found["metadata"]["managedFields"] if one["operation"] == "Apply")
+        assert (mine["subresource"], sorted(mine["fieldsV1"])) == ("status", ["f:status"])
+        assert (await client.ask("PATCH", "/api/v1/nodes/x/status?fieldManager=k", given, form=APPLY))[0] == 404
+
+    against_a_server(test)
+
+
+UNFULFILLED = "Operation cannot be fulfilled on deployments.apps"
+TWICE = b"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {}\nspec: {}\n"
+TWICE_TEXT = 'error converting YAML to JSON: yaml: unmarshal errors:\n  key "spec" already set in map'
+REFUSED_APPLIES = {
+    "no manager": (
+        "", deployment(), 422,
+        'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
+    ),
+    "another kind": ("fieldManager=a", {**deployment(), "kind": "Pod"}, 400, "invalid object type: apps/v1, Kind=Pod"),
+    "managers of its own": (
+        "fieldManager=a", {**deployment(), "metadata": {"name": "web", "managedFields": []}}, 400,
+        "metadata.managedFields must be nil",
+    ),
+    "an unknown field": (
+        "fieldManager=a", deployment(foo=1), 500,
+        "failed to create typed patch object (/web; apps/v1, Kind=Deployment): .spec.foo: field not declared in schema",
+    ),
+    "a uid of something that is not": (
+        "fieldManager=a", {**deployment(), "metadata": {"name": "web", "uid": "u"}}, 409,
+        f'{UNFULFILLED} "web": uid mismatch: the provided object specified uid u, and no existing object was found',
+    ),
+    "no name": (
+        "fieldManager=a", {**deployment(), "metadata": {}}, 400,
+        "the name of the object (web based on URL) was undeterminable: name must be provided",
+    ),
+    "a field twice": (
+        "fieldManager=a&fieldValidation=Strict", TWICE, 400, f"error strict decoding YAML: {TWICE_TEXT}",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_what_cannot_be_applied_is_refused(against_a_server):
+    async def test(client, store):
+        version = store.version
+        for case, (query, config, code, message) in REFUSED_APPLIES.items():
+            found, answer = await client.ask("PATCH", f"{DEPLOYMENTS}/web?{query}", config, form=APPLY)
+            assert (case, found, answer["message"]) == (case, code, message)
+        assert store.version == version
+
+    against_a_server(test)
+
+
+CANNOT = 'Pod in version "v1" cannot be handled as a Pod: '
+UNMARSHAL = f"{CANNOT}json: cannot unmarshal"
+WRONG_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+MISFITS = {
+    "a text for a number": (pod(priority="1"), f"{UNMARSHAL} string into Go struct field PodSpec.spec.priority of type int32"),
+    "a fraction": (pod(priority=1.5), f"{UNMARSHAL} number 1.5 into Go struct field PodSpec.spec.priority of type int32"),
+    "too large": (
+        pod(priority=2**31), f"{UNMARSHAL} number 2147483648 into Go struct field PodSpec.spec.priority of type int32",
+    ),
+    "a number for a text": (pod(nodeName=5), f"{UNMARSHAL} number into Go struct field PodSpec.spec.nodeName of type string"),
+    "a text for a list": (
+        pod(tolerations="x"), f"{UNMARSHAL} string into Go struct field PodSpec.spec.tolerations of type []v1.Toleration",
+    ),
+    "deep within": (
+        pod(containers=[{"name": "c", "ports": [{"hostPort": "80"}]}]),
+        f"{UNMARSHAL} string into Go struct field ContainerPort.spec.containers.ports.hostPort of type int32",
+    ),
+    "no object": (b"[1]", "the object provided is unrecognized (must be of type Pod): it is no object"),
+    "a number for a label": (
+        {"metadata": {"name": "p", "labels": {"a": 1}}},
+        f"{UNMARSHAL} number into Go struct field ObjectMeta.metadata.labels of type string",
+    ),
+    "no quantity": (pod(overhead={"cpu": "1.1.M"}), CANNOT + WRONG_QUANTITY),
+    "no time": (
+        {"metadata": {"name": "p", "creationTimestamp": "now"}},
+        f'{CANNOT}parsing time "now" as "2006-01-02T15:04:05Z07:00": cannot parse "now" as "2006"',
+    ),
+    "another kind": (
+        {**pod(), "kind": "Node", "apiVersion": "v1"},
+        'Node in version "v1" cannot be handled as a Pod: converting (v1.Node) to (core.Pod): unknown conversion',
+    ),
+    "another version": (
+        {**pod(), "kind": "Pod", "apiVersion": "v2"},
+        "the API version in the data (v2) does not match the expected API version (v1)",
+    ),
+    "unknown fields": (
+        pod(nodeSelektor={}, containers=[{"name": "c", "imag": "x"}]),
+        f'{CANNOT}strict decoding error: unknown field "spec.containers[0].imag", unknown field "spec.nodeSelektor"',
+    ),
+    "fields twice": (
+        b'{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","name":"d","image":"i"}]}}',
+        f'{CANNOT}strict decoding error: duplicate field "spec.containers[0].name"',
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_bodies_that_do_not_fit_are_refused(against_a_server):
+    async def test(client, _):
+        for case, (body, message) in MISFITS.items():
+            code, answer = await client.ask("POST", f"{PODS}?fieldValidation=Strict", body)
+            assert (case, code, answer["message"]) == (case, 400, message)
+
+    against_a_server(test)
+
+
+def test_unknown_fields_are_dropped_with_a_warning_or_in_silence(against_a_server):
+    async def test(client, _):
+        url, headers = client.base + PODS, {"Authorization": "Bearer a-token-for-tests"}
+        for query, wanted in (("", ['299 - "unknown field \\"spec.foo\\""']), ("&fieldValidation=Ignore", [])):
+            async with client.session.post(f"{url}?dryRun=All{query}", json=pod(foo=1), headers=headers) as response:
+                assert response.status == 201
+                assert response.headers.getall("Warning", []) == wanted
+                assert "foo" not in (await response.json())["spec"]
+        await client.ask("POST", PODS, pod())
+        patch = {"spec": {"foo": 1}, "metadata": {"labels": {"a": "b"}}}
+        for form in (MERGE, STRATEGIC):
+            code, answer = await client.ask("PATCH", f"{PODS}/p?fieldValidation=Strict", patch, form=form)
+            assert code == 422
+            assert answer["message"].startswith(' "" is invalid: patch: Invalid value: ')
+            assert answer["message"].endswith('strict decoding error: unknown field "spec.foo"')
+            assert (await client.ask("PATCH", f"{PODS}/p?dryRun=All", patch, form=form))[0] == 200
+
+    against_a_server(test)
+
+
+def test_values_come_out_in_canonical_form(against_a_server):
+    async def test(client, _):
+        limits = {"cpu": "0.5", "memory": "1024Mi"}
+        spec = pod(containers=[{"name": "c", "image": "i", "resources": {"limits": limits, "claims": None}}], hostNetwork=False)
+        made = (await client.ask("POST", PODS, spec))[1]
+        assert made["spec"]["containers"][0]["resources"] == {
+            "limits": {"cpu": "500m", "memory": "1Gi"}, "requests": {"cpu": "500m", "memory": "1Gi"},
+        }  # fmt: skip
+        assert "hostNetwork" not in made["spec"]
+
+    against_a_server(test)
+
+
+CREATE = 'CreateOptions.meta.k8s.io "" is invalid:'
+OPTIONS = {
+    "dryRun=Some": f'{CREATE} dryRun: Unsupported value: ["Some"]: supported values: "All"',
+    "fieldValidation=Lax": (
+        f'{CREATE} fieldValidation: Unsupported value: "Lax": supported values: "", "Ignore", "Strict", "Warn"'
+    ),
+    f"fieldManager={'x' * 129}": f"{CREATE} fieldManager: Too long: may not be more than 128 bytes",
+    "fieldManager=a%07": f'{CREATE} fieldManager: Invalid value: "a\\u0007": invalid character U+0007 (at position 1)',
+}
+
+
+@pytest.mark.slow
+def test_parameters_of_writes_are_checked(against_a_server):
+    async def test(client, _):
+        for query, message in OPTIONS.items():
+            code, answer = await client.ask("POST", f"{PODS}?{query}", pod())
+            assert (query, code, answer["message"]) == (query, 422, message)
+        await client.ask("POST", PODS, pod())
+        code, answer = await client.ask("PATCH", f"{PODS}/p?force=true", {}, form=MERGE)
+        assert (code, answer["message"]) == (
+            422, 'PatchOptions.meta.k8s.io "" is invalid: force: Forbidden: may not be specified for non-apply patch',
+        )  # fmt: skip
+
+    against_a_server(test)

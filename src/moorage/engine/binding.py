@@ -35,6 +35,7 @@ class Binding(Struct, eq=False):
     ``ticket``    the work that is under way; None while Permit holds the pod
     ``latest``    the newest version of the pod, which has no node there
     ``withdrawn`` the pod was deleted, or another took its name
+    ``failed``    what came of it, once it is being undone
     ``bound_to``  the node that the API says the pod is on, by our doing or somebody else's
     """
 
@@ -49,6 +50,7 @@ class Binding(Struct, eq=False):
     latest: PodInfo | None = None
     withdrawn: bool = False
     bound_to: str = ""
+    failed: Decision | None = None
 
     @property
     def pod(self) -> PodInfo:
@@ -105,15 +107,21 @@ def reserve(binding: Binding) -> Status | None:
     return None
 
 
-def unreserve(binding: Binding, on_fault: Callable[[PluginError], None]) -> None:
-    """Run Unreserve of every Reserve plugin, last first, whether its Reserve ran or not; one that raises stops no other."""
+def unreserve(binding: Binding, on_fault: Callable[[PluginError], None]) -> tuple[Effect, ...]:
+    """Run Unreserve of every Reserve plugin, last first, whether its Reserve ran or not; one that raises stops no other.
+
+    Returns what they want done to the world.
+    """
+    effects: list[Effect] = []
     for step in reversed(binding.profile.at("reserve")):
         if _rests(step, binding):
             continue
         try:
-            _asked(Step(step.name, step.plugin, step.plugin.unreserve), "unreserve", binding)
+            answer = _asked(Step(step.name, step.plugin, step.plugin.unreserve), "unreserve", binding)
+            effects.extend(_effects(step, "unreserve", answer))
         except PluginError as error:
             on_fault(error)
+    return tuple(effects)
 
 
 def permit(binding: Binding, now: float) -> Status | None:

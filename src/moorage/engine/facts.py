@@ -46,13 +46,14 @@ class Phase(Enum):
     BIND = "Bind"
     PREEMPT = "Preempt"
     NOMINATE = "Nominate"
+    UNRESERVE = "Unreserve"
 
 
 class Work(Struct, frozen=True):
     """Effects to be carried out in order, for one pod. ``node`` is where the pod is to go ("" clears a nomination).
 
-    PRE_BIND, BIND and PREEMPT must be answered with ``Done``; an error in any effect fails the whole. NOMINATE needs no answer:
-    its outcome shows in the pod that the engine is told of.
+    All must be answered with ``Done``, and an error in any effect fails the whole; but NOMINATE, which needs no answer: its
+    outcome shows in the pod that the engine is told of.
     """
 
     ticket: int

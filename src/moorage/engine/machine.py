@@ -271,7 +271,9 @@ class Scheduler:
         """End an attempt that nothing is under way for, because the pod needs no node any more."""
         self._drop_binding(binding)
         self.queue.done(binding.pod.uid)
-        unreserve(binding, self.faults.append)
+        effects = unreserve(binding, self.faults.append)
+        if effects:
+            self._order(Phase.UNRESERVE, binding.pod, binding.node, effects)
 
     def _drop_binding(self, binding: Binding) -> None:
         self._bindings.pop(binding.pod.uid, None)
@@ -347,7 +349,7 @@ class Scheduler:
         Ask before each effect, and while one waits; work that is given up is answered with ``Done`` and an error.
         """
         phase, uid = self._by_ticket.get(ticket, (None, ""))
-        if phase is None:
+        if phase is None or phase is Phase.UNRESERVE:
             return True
         binding = self._bindings.get(uid)
         return binding is not None and binding.ticket == ticket and binding.wanted
@@ -435,6 +437,8 @@ class Scheduler:
         if phase is Phase.BIND and (fact.error is None or binding.bound_to == binding.node):
             self._drop_binding(binding)
             post_bind(binding, self.faults.append)
+        elif phase is Phase.UNRESERVE:
+            self._undone(binding, fact.error)
         elif phase is Phase.PRE_BIND and fact.error is None and binding.wanted:
             self._bind(binding)
         else:
@@ -451,11 +455,18 @@ class Scheduler:
         self._revoked.append(self._back_out(binding, status))
 
     def _back_out(self, binding: Binding, status: Status) -> Decision:
-        """Take back the assumption, wake those who may use the room, and put the pod back in the queue."""
-        unreserve(binding, self.faults.append)
+        """Take back the assumption, wake those who may use the room, and put the pod back in the queue.
+
+        A pod that left something behind in the world comes back when that is undone.
+        """
+        effects = unreserve(binding, self.faults.append)
         self.cluster.forget(binding.pod.uid)
         self.revision += 1
         failed = replace(binding.decision, node=None, refused_after=status)
+        if effects:
+            binding.failed = failed
+            self._bindings[binding.pod.uid] = binding
+            self._ask_for(Phase.UNRESERVE, binding, effects)
         pod = binding.pod.on(binding.node)
         if status.code.is_rejection:
             self._come_back(binding, failed)
@@ -465,8 +476,21 @@ class Scheduler:
             self._come_back(binding, failed)
         return failed
 
+    def _undone(self, binding: Binding, error: str | None) -> None:
+        """Let a pod come back. What could not be undone is tried again if the next attempt fails as well."""
+        self._drop_binding(binding)
+        if error is not None:
+            self.faults.append(AttemptError("", f"undoing what was reserved for {binding.pod.key}: {error}"))
+        if binding.failed is not None:
+            self._come_back(binding, binding.failed)
+
     def _come_back(self, binding: Binding, failed: Decision) -> None:
-        """Queue the newest version of a pod that failed on its way, unless it was deleted or placed meanwhile."""
+        """Queue the newest version of a pod that failed on its way, unless it was deleted or placed meanwhile.
+
+        One that is still being undone has to wait.
+        """
+        if binding.pod.uid in self._bindings:
+            return
         if binding.withdrawn or binding.bound_to:
             self.queue.done(binding.pod.uid)
             return

@@ -13,7 +13,7 @@ from msgspec import Struct
 from moorage.api.meta import Value
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["BindPod", "Call", "Delete", "Effect", "Evict", "Until", "Write"]
+__all__ = ["Amend", "BindPod", "Call", "Delete", "Effect", "Evict", "Until", "Write"]
 
 
 class BindPod(Struct, frozen=True):
@@ -41,6 +41,20 @@ class Write(Struct, frozen=True):
     obj: Value
     subresource: str = ""
     base: Value | None = None
+
+
+class Amend(Struct, frozen=True):
+    """Change an object as it is by the time of writing, so that what others did to it meanwhile is neither lost nor in the way.
+
+    ``change`` gets the newest version of ``obj`` (that very one, by UID) and returns what to make of it; the same for nothing.
+    It does no I/O, may be asked again if somebody else was quicker, and may raise a MoorageError, which fails the whole. An
+    object that is gone is an error, or nothing to be done if ``or_gone``.
+    """
+
+    obj: Value
+    change: Callable[[Any], Value]
+    subresource: str = ""
+    or_gone: bool = False
 
 
 class Delete(Struct, frozen=True):
@@ -73,4 +87,4 @@ class Until(Struct, frozen=True):
     what: str
 
 
-Effect = BindPod | Evict | Write | Delete | Call | Until
+Effect = Amend | BindPod | Evict | Write | Delete | Call | Until

@@ -19,7 +19,7 @@ Score           ``score(state, nodes)``                                int64, on
                 ``score_node(state, node)``                            … or an int for one node
 NormalizeScore  ``normalize(state, scores)``                           scores in 0-100, one a feasible row …
                 ``normalize_over(state, scores, nodes)``               … or the same, told which rows they are
-Reserve         ``reserve / unreserve(state, pod, node)``              ``None`` or ``Hold`` / nothing
+Reserve         ``reserve / unreserve(state, pod, node)``              ``None`` or ``Hold`` / effects, or ``None``
 Permit          ``permit(state, pod, node)``                           ``None``, ``Hold`` or ``Wait``
 PreBind         ``pre_bind(state, pod, node)``                         effects, or ``Hold``
 Bind            ``bind(state, pod, node)``                             effects, ``SKIP``, or ``Hold``
@@ -272,7 +272,7 @@ class NormalizeOverPlugin(Plugin, Protocol):
 @runtime_checkable
 class ReservePlugin(Plugin, Protocol):
     def reserve(self, state: Any, pod: PodInfo, node: str) -> Hold | None: ...
-    def unreserve(self, state: Any, pod: PodInfo, node: str) -> None: ...
+    def unreserve(self, state: Any, pod: PodInfo, node: str) -> Iterable[Effect] | None: ...
 
 
 @runtime_checkable

@@ -14,7 +14,7 @@ from moorage.api.meta import Value
 from moorage.engine.facts import Done, Gone, Phase, Seen, Work
 from moorage.engine.machine import NO_LONGER_WANTED
 from moorage.errors import ClusterError, MoorageError
-from moorage.framework.effects import BindPod, Call, Delete, Effect, Evict, Until, Write
+from moorage.framework.effects import Amend, BindPod, Call, Delete, Effect, Evict, Until, Write
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.ports import Clock, Cluster, Note, StatusChange, WallClock
 from moorage.runtime.telling import Teller
@@ -107,6 +107,8 @@ class Carrier:
                 await self._evict(effect)
             case Write(obj, subresource, base):
                 await self._cluster.write(base if base is not None else self._known(obj), obj, subresource)
+            case Amend():
+                await self._amend(effect)
             case Delete(obj):
                 await self._delete(obj)
             case Call(run):
@@ -184,6 +186,13 @@ class Carrier:
             return
         text = f"Preempted by pod {effect.preemptor.uid} on node {victim.spec.node_name}"
         self._teller.note(Note(victim, "Normal", "Preempted", "Preempting", text, effect.preemptor.pod))
+
+    async def _amend(self, effect: Amend) -> None:
+        try:
+            await self._cluster.amend(effect.obj, effect.change, effect.subresource)
+        except ClusterError as error:
+            if error.status != 404 or not effect.or_gone:
+                raise
 
     async def _delete(self, obj: Value) -> None:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
@@ -57,5 +57,13 @@ class Cluster(Protocol):
     async def write(self, old: Value | None, new: Value, subresource: str) -> None:
         """Create ``new``, or change what differs between ``old`` and ``new`` if the object is still at ``old``'s version."""
 
-    async def delete(self, obj: Value) -> None: ...
+    async def amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> None:
+        """Change what is there now of ``obj``: ``change`` gets it and returns what it should be; again if it changed meanwhile.
+
+        Raises  ClusterError with status 404 if that very object is gone; whatever ``change`` raises
+        """
+
+    async def delete(self, obj: Value) -> None:
+        """Delete an object; the one with its UID if it has one, else the one of its name."""
+
     async def record(self, note: Note) -> None: ...

@@ -6,6 +6,7 @@ never sent whole: it is read, changed, and put back under the version that the d
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections.abc import Callable
@@ -25,6 +26,9 @@ from moorage.runtime.ports import Note, StatusChange, WallClock
 __all__ = ["ApiCluster", "change_between", "merged"]
 
 _PODS = resource_of(Pod)
+#: How often a change is tried that others keep getting ahead of, and how long after each (client-go's RetryOnConflict).
+_CONFLICT_TRIES = 5
+_CONFLICT_PAUSE_S = 0.01
 
 
 class ApiCluster:
@@ -72,7 +76,11 @@ class ApiCluster:
         metadata = _metadata(new)
         if old is None:
             whole = {"apiVersion": resource.api_version, "kind": resource.kind, **msgspec.to_builtins(new)}
-            await self._rest.send("POST", resource.path_in(metadata.namespace), msgspec.json.encode(whole))
+            body = await self._rest.send("POST", resource.path_in(metadata.namespace), msgspec.json.encode(whole))
+            if subresource:  # what is new is stored without its status
+                made = json.loads(body)
+                path = resource.path_of(made["metadata"].get("namespace", ""), made["metadata"]["name"])
+                await self._put_parts(path, made, [(subresource, {subresource: whole[subresource]})])
             return
         parts = _parts(change_between(msgspec.to_builtins(old), msgspec.to_builtins(new)), subresource)
         await self._put(resource, _metadata(old), parts)
@@ -83,16 +91,42 @@ class ApiCluster:
         held = json.loads(await self._rest.send("GET", path))
         if (held["metadata"].get("uid"), held["metadata"].get("resourceVersion")) != (old.uid, old.resource_version):
             raise ClusterError(f"{resource.plural} {old.name}: it was modified meanwhile", 409, "Conflict")
+        await self._put_parts(path, held, parts)
+
+    async def _put_parts(self, path: str, held: dict[str, Any], parts: list[tuple[str, dict[str, Any]]]) -> None:
         for subresource, change in parts:
             target = f"{path}/{subresource}" if subresource else path
             held = json.loads(await self._rest.send("PUT", target, json.dumps(merged(held, change)).encode()))
+
+    async def amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> None:
+        for _ in range(_CONFLICT_TRIES - 1):
+            try:
+                await self._amend(obj, change, subresource)
+                return
+            except ClusterError as error:
+                if error.status != 409:
+                    raise
+            await asyncio.sleep(_CONFLICT_PAUSE_S)
+        await self._amend(obj, change, subresource)
+
+    async def _amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> None:
+        resource, metadata = resource_of(type(obj)), _metadata(obj)
+        path = resource.path_of(metadata.namespace, metadata.name)
+        held = json.loads(await self._rest.send("GET", path))
+        if metadata.uid and held["metadata"].get("uid") != metadata.uid:
+            raise ClusterError(f'{resource.plural} "{metadata.name}" not found: another has its name', 404, "NotFound")
+        now = decode(held, type(obj), "the API server's answer")
+        wanted = change_between(msgspec.to_builtins(now), msgspec.to_builtins(change(now)))
+        await self._put_parts(path, held, _parts(wanted, subresource))
 
     async def delete(self, obj: Value) -> None:
         metadata = _metadata(obj)
         await self._delete(resource_of(type(obj)).path_of(metadata.namespace, metadata.name), metadata.uid)
 
     async def _delete(self, path: str, uid: str) -> None:
-        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
         await self._rest.send("DELETE", path, msgspec.json.encode(options))
 
     async def record(self, note: Note) -> None:

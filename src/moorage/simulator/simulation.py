@@ -21,7 +21,7 @@ from moorage.cycle.decision import Decision
 from moorage.engine.facts import Done, Fact, Gone, Phase, Seen, Work
 from moorage.engine.machine import NO_LONGER_WANTED, Scheduler
 from moorage.errors import MoorageError, StateError
-from moorage.framework.effects import BindPod, Call, Delete, Effect, Evict, Until, Write
+from moorage.framework.effects import Amend, BindPod, Call, Delete, Effect, Evict, Until, Write
 from moorage.simulator.device_driver import DeviceDrivers
 from moorage.simulator.storage_controller import StorageController
 from moorage.state.pod_info import PodInfo
@@ -305,10 +305,28 @@ class Simulation:
             self._evict(effect)
         elif isinstance(effect, Write):
             self._tell(Seen(effect.obj))
+        elif isinstance(effect, Amend):
+            self._amend(effect)
         elif isinstance(effect, Delete):
             self._tell(Gone(effect.obj))
         elif isinstance(effect, Call):
             effect.stand_in()
+
+    def _amend(self, effect: Amend) -> None:
+        metadata = getattr(effect.obj, "metadata")  # noqa: B009 (every kind that is amended has one; Value does not say so)
+        held: Value | None
+        if isinstance(effect.obj, Pod):
+            held = self._pods.get(metadata.uid)
+        else:
+            key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+            held = self.scheduler.snapshot.objects(type(effect.obj)).get(key)
+        if held is None or (metadata.uid and getattr(held, "metadata").uid != metadata.uid):  # noqa: B009
+            if effect.or_gone:
+                return
+            raise StateError(f"{type(effect.obj).__name__} {metadata.namespace}/{metadata.name} is gone")
+        changed = effect.change(held)
+        if changed != held:
+            self._tell(Seen(changed))
 
     # -- waiting for others -------------------------------------------------------------------------------------------
 

@@ -194,8 +194,11 @@ def _check_reserve(bench: _Bench, pod: PodInfo) -> Iterator[str]:
         held = plugin.reserve(state, pod, node)
         if held is not None and not isinstance(held, Hold):
             yield f"answered {held!r} in reserve; answer None or Hold"
-        plugin.unreserve(state, pod, node)
-        plugin.unreserve(state, pod, node)
+        for _ in range(2):
+            undone = plugin.unreserve(state, pod, node)
+            yield from (
+                f"unreserve yields {e!r}; yield effects, or answer None" for e in undone or () if not isinstance(e, Effect)
+            )
     if callable(getattr(plugin, "permit", None)):
         answer = plugin.permit(state, pod, node)
         if answer is not None and not isinstance(answer, Hold | Wait):

@@ -179,6 +179,17 @@ class MemoryCluster:
             raise ClusterError("the object has been modified", 409, "Conflict")
         self.put(new, "write")
 
+    async def amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> None:
+        await self._request("amend", obj, lambda: self._amend(obj, change))
+
+    def _amend(self, obj: Value, change: Callable[[Any], Value]) -> None:
+        held = self._objects.get(_key(obj))
+        if held is None or (_uid(obj) and _uid(held) != _uid(obj)):
+            raise ClusterError(f"{type(obj).__name__} {_key(obj)[1]} not found", 404, "NotFound")
+        changed = change(held)
+        if changed != held:
+            self.put(changed, "amend")
+
     async def delete(self, obj: Value) -> None:
         await self._request("delete", obj, lambda: self.remove(obj))
 

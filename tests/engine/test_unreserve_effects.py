@@ -1,0 +1,112 @@
+"""What Unreserve wants done to the world is done before the pod is tried again, and whatever becomes of the pod meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.framework.effects import Call
+from moorage.framework.verdicts import Hold, Wait
+from moorage.queue import Place
+from tests.engine.driving import Driven, Phase, bound, dying, node, pod
+
+
+class Leaves:
+    """Writes something down in PreBind, and takes it back in Unreserve."""
+
+    name = "Leaves"
+    notes: list
+    refuses_at = ""
+
+    def reserve(self, state, pod, node):
+        return Hold("not today") if self.refuses_at == "reserve" else None
+
+    def permit(self, state, pod, node):
+        return Hold("not today") if self.refuses_at == "permit" else None
+
+    def pre_bind(self, state, pod, node):
+        yield Call(run=None, stand_in=lambda: self.notes.append(f"+{pod.name}"))
+
+    def unreserve(self, state, pod, node):
+        yield Call(run=None, stand_in=lambda: self.notes.append(f"-{pod.name}"))
+
+
+def leaves(refuses_at=""):
+    return type("Leaves", (Leaves,), {"notes": [], "refuses_at": refuses_at})
+
+
+def failed_bind():
+    """A pod whose binding has failed, with what is to be undone under way."""
+    driven = Driven(leaves())
+    driven.see(node(), pod("p", uid="u"))
+    assert driven.step() == ("p", "n")
+    driven.done(driven.only_work(Phase.PRE_BIND))
+    driven.done(driven.only_work(Phase.BIND), "connection refused")
+    return driven, driven.only_work(Phase.UNRESERVE)
+
+
+def test_a_pod_waits_until_what_it_left_behind_is_undone():
+    driven, undoing = failed_bind()
+    assert [effect for effect in undoing.effects if isinstance(effect, Call)]
+    assert driven.on("n") == []
+    assert driven.step(60) is None
+    assert driven.place("u") is None
+    driven.done(undoing)
+    assert driven.step() is None
+    assert driven.step(60) == ("p", "n")
+
+
+def test_it_waits_no_longer_if_that_cannot_be_undone_and_the_fault_is_told():
+    driven, undoing = failed_bind()
+    driven.done(undoing, "connection refused")
+    assert [str(fault) for fault in driven.engine.faults] == ["undoing what was reserved for default/p: connection refused"]
+    assert driven.step(60) == ("p", "n")
+
+
+@pytest.mark.parametrize("refuses_at", ["reserve", "permit"])
+def test_a_refusal_after_the_choice_is_undone_as_well(refuses_at):
+    driven = Driven(leaves(refuses_at))
+    driven.see(node(), pod("p", uid="u"))
+    assert driven.step() == ("p", None)
+    assert driven.place("u") is Place.IN_FLIGHT  # in flight still: what happens meanwhile is not missed
+    driven.done(driven.only_work(Phase.UNRESERVE))
+    driven.see(node("m"))
+    assert driven.step(60) == ("p", None)
+
+
+def test_a_pod_that_is_gone_by_then_is_undone_nevertheless_and_does_not_come_back():
+    driven, undoing = failed_bind()
+    driven.see(dying(pod("p", uid="u")))
+    driven.gone(pod("p", uid="u"))
+    assert driven.engine.is_wanted(undoing.ticket)
+    driven.done(undoing)
+    assert driven.step(60) is None
+    assert driven.place("u") is None
+    driven.check_settled()
+
+
+def test_a_pod_that_is_placed_by_then_does_not_come_back():
+    driven, undoing = failed_bind()
+    driven.see(bound(pod("p", uid="u"), "n"))
+    driven.done(undoing)
+    assert driven.step(60) is None
+    assert driven.on("n") == ["p"]
+    driven.check_settled()
+
+
+def test_a_newer_version_is_the_one_that_comes_back():
+    driven, undoing = failed_bind()
+    driven.see(pod("p", "2", uid="u"))
+    driven.done(undoing)
+    assert driven.step(60) == ("p", "n")
+    assert driven.engine.cluster.pod("u").needs.requests["cpu"] == 2000
+
+
+def test_a_pod_deleted_while_it_waits_is_undone():
+    plugin = leaves()
+    plugin.permit = lambda self, state, pod, node: Wait(60)
+    driven = Driven(plugin)
+    driven.see(node(), pod("p", uid="u"))
+    assert driven.step() == ("p", "n")
+    driven.gone(pod("p", uid="u"))
+    driven.done(driven.only_work(Phase.UNRESERVE))
+    driven.check_settled()

@@ -138,7 +138,7 @@ BEARS = {  # tolerations, gone after so many seconds; None: it stays
     "all of them for ever": ("[{operator: Exists}]", None),
     "for a while": ('[{key: k, operator: Equal, value: v, effect: NoExecute, tolerationSeconds: 30}]', 30),
     "another value": ('[{key: k, operator: Equal, value: x, effect: NoExecute}]', 0),
-    "the first that matches counts": ("[{operator: Exists}, {operator: Exists, effect: NoExecute, tolerationSeconds: 5}]", None),
+    "the first match counts": ("[{operator: Exists}, {operator: Exists, effect: NoExecute, tolerationSeconds: 5}]", None),
 }  # fmt: skip
 
 

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Pod
+from moorage.controllers.indexes import Indexes, parse_indexes
 from moorage.controllers.naming import SAFE_ALPHABET
 from moorage.errors import InputError
 from moorage.simulator import templates
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.files import Source
-from moorage.simulator.jobs import Indexes, parse_indexes
 from moorage.simulator.owners import controller_of
 from moorage.simulator.reading import read_sources
 from moorage.simulator.workloads import expand

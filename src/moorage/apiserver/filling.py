@@ -167,6 +167,13 @@ def _cron_job(spec: Document) -> None:
         _template(job)
 
 
+def _job(spec: Document) -> None:
+    """A job that says neither how many pods nor how many at once has one."""
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+
+
 def _service(spec: Document) -> None:
     for port in spec.get("ports") or ():
         if isinstance(port, dict):
@@ -194,6 +201,7 @@ _SPECS: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]] 
     ),
     ("batch", "Job"): (
         _given(completionMode="NonIndexed", backoffLimit=6, suspend=False, podReplacementPolicy="TerminatingOrFailed"),
+        _job,
         _template,
     ),
     ("batch", "CronJob"): (

@@ -73,10 +73,31 @@ def prepare_create(kind: Kind, document: Document) -> None:
         document["status"] = copy.deepcopy(kind.status_on_create)
     if kind.has_generation:
         document["metadata"]["generation"] = 1
+    if kind.kind == "Job":
+        _select_own_pods(document)
     found = completed(kind, document)
     if kind.kind == "Pod":
         document["status"]["qosClass"] = qos_class(document.get("spec") or {})
     _refuse(kind, document, _faults(kind, found))
+
+
+def _select_own_pods(job: Document) -> None:
+    """Give a job the selector and its pods the labels by which they know each other, unless the user has made them.
+
+    Source  kubernetes, pkg/registry/batch/job/strategy.go, generateSelector
+    """
+    spec, metadata = job.get("spec"), job["metadata"]
+    template = spec.get("template") if isinstance(spec, dict) else None
+    if not isinstance(spec, dict) or not isinstance(template, dict) or spec.get("manualSelector") or spec.get("selector"):
+        return
+    held = template.get("metadata") or {}
+    labels = held.get("labels") or {} if isinstance(held, dict) else None
+    if not isinstance(labels, dict):
+        return
+    marks = {"controller-uid": metadata["uid"], "job-name": metadata["name"]}
+    prefixed = {f"batch.kubernetes.io/{name}": value for name, value in marks.items()}
+    template["metadata"] = {**held, "labels": {**labels, **marks, **prefixed}}
+    spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": metadata["uid"]}}
 
 
 def prepare_adopted(kind: Kind, document: Document) -> None:

@@ -33,7 +33,7 @@ class Carrier:
         """
         match step:
             case Create(kind, document):
-                self._create(step, kind, document)
+                self._create(step, kind, document, source)
             case Update(kind, document):
                 self._own(kind, document)
                 document["metadata"] = {**document["metadata"]}
@@ -47,12 +47,18 @@ class Carrier:
             case Note():
                 self._tell(step, source)
 
-    def _create(self, step: Create, kind: Kind, document: Document) -> None:
+    def _create(self, step: Create, kind: Kind, document: Document, source: str) -> None:
         try:
-            self._store.create(kind, namespace_of(document), document)
+            made = self._store.create(kind, namespace_of(document), document)
         except ApiError as error:
-            if not (step.or_keep and error.reason == "AlreadyExists"):
-                raise
+            if step.or_keep and error.reason == "AlreadyExists":
+                return
+            if step.owner is not None:
+                self._tell(Note(*step.owner, "Warning", "FailedCreate", f"Error creating: {error}"), source)
+            raise
+        if step.owner is not None:
+            text = f"Created {kind.kind.lower()}: {made.name}"
+            self._tell(Note(*step.owner, "Normal", "SuccessfulCreate", text), source)
 
     def _own(self, kind: Kind, document: Document) -> Document:
         """Return the object as it is stored, if it is still the one that was meant."""

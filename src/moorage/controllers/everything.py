@@ -5,6 +5,7 @@ from __future__ import annotations
 from moorage.controllers.controller import Controller
 from moorage.controllers.deployment import Deployments
 from moorage.controllers.garbage_collector import GarbageCollector
+from moorage.controllers.job import Jobs
 from moorage.controllers.kinds import CONTROLLERS, REPLICA_SETS
 from moorage.controllers.kubelets import Kubelets
 from moorage.controllers.node_lifecycle import NodeLifecycle
@@ -24,6 +25,7 @@ def all_controllers(job_s: float = 5.0) -> list[Controller]:
         Deployments(),
         ReplicaSets(REPLICA_SETS),
         ReplicaSets(CONTROLLERS),
+        Jobs(),
         PodCollector(),
         GarbageCollector(),
     ]

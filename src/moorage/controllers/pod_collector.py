@@ -1,4 +1,4 @@
-"""Pods that nobody will end: those whose node is gone, those on a node out of service, and too many that have ended.
+"""Pods that nobody else ends: those without a node, or whose node is gone or out of service; and too many that have ended.
 
 Source  kubernetes, pkg/controller/podgc/gc_controller.go
 """
@@ -13,6 +13,7 @@ from moorage.controllers.documents import (
     age_order,
     condition_of,
     is_ending,
+    key_of,
     name_of,
     phase_of,
     spec_of,
@@ -34,7 +35,10 @@ _OVER: Final = frozenset(["Succeeded", "Failed"])
 
 
 class PodCollector:
-    """Keys are names of nodes, and empty for the pods that have ended. Remembers since when nodes are missing."""
+    """Keys are names of nodes, of pods without one after a slash, and empty for the pods that have ended.
+
+    Remembers since when nodes are missing.
+    """
 
     name = "pod-garbage-collector"
 
@@ -47,6 +51,8 @@ class PodCollector:
             yield name_of(event.latest)
         elif event.kind is PODS:
             node = spec_of(event.latest).get("nodeName")
+            if not node and event.new is not None and is_ending(event.new):
+                yield f"/{key_of(event.new)}"
             if node and event.new is not None and (world.get(NODES, "", node) is None or is_ending(event.latest)):
                 yield node
             yield from self._count(event)
@@ -63,6 +69,11 @@ class PodCollector:
     def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
         if not key:
             yield from self._clear(world)
+            return
+        if key.startswith("/"):
+            pod = world.find(PODS, key[1:])
+            if pod is not None and is_ending(pod) and not spec_of(pod).get("nodeName"):
+                yield from _lost(pod, now, "")
             return
         node = world.get(NODES, "", key)
         if node is not None:

@@ -77,7 +77,8 @@ class ReplicaSets:
     def _adjust(self, held: Document, active: list[Document], missing: int, world: World, now: float) -> Iterator[Step]:
         template = spec_of(held).get("template") or {}
         for _ in range(min(missing, BURST)):
-            yield Create(PODS, pod_of_template(self.kind, held, template, generateName=f"{name_of(held)}-"))
+            pod = pod_of_template(self.kind, held, template, generateName=f"{name_of(held)}-")
+            yield Create(PODS, pod, owner=(self.kind, held))
         if missing < 0:
             related = _related(self.kind, held, active, world)
             for pod in order_of_going(active, related, now)[: min(-missing, BURST)]:

@@ -16,11 +16,12 @@ __all__ = ["Create", "Delete", "Later", "Note", "SetStatus", "Step", "Update"]
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make an object; one of that name may be there already if ``or_keep``."""
+    """Make an object; one of that name may be there already if ``or_keep``. ``owner`` is told of it by an Event."""
 
     kind: Kind
     document: Document
     or_keep: bool = False
+    owner: tuple[Kind, Document] | None = None
 
 
 @dataclass(frozen=True, slots=True)

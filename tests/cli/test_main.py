@@ -36,6 +36,8 @@ def test_help_lists_every_command_with_what_it_is_for(moorage):
 
 WRONG = {
     "a mistyped command": (["simulat"], "error: No such command 'simulat'. Did you mean 'simulate'?"),
+    "a mistyped command of a group": (["config", "shwo"], "error: No such command 'shwo'. Did you mean 'show'?"),
+    "a command of no group": (["config", "frobnicate"], "error: No such command 'frobnicate'."),
     "a command of another program": (["frobnicate"], "error: No such command 'frobnicate'."),
     "an unknown option": (["simulate", "--nope"], "error: No such option '--nope'."),
     "a value that is not offered": (

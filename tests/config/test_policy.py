@@ -193,6 +193,22 @@ REFUSED = {  # body → field, words
                            "priorities[0].weight", "or it has overflown"),
     "weight beyond 64 bits": ({"priorities": [{"name": "ImageLocalityPriority", "weight": 2**63}]}, "priorities[0].weight",
                               "cannot unmarshal number 9223372036854775808"),
+    "a weight that is negative once cut to 32 bits": (
+        {"priorities": [*priorities("ImageLocalityPriority"), {"name": "TaintTolerationPriority", "weight": 3 * 10**9}]},
+        "priorities[1].weight", "total score of Score plugins could overflow",
+    ),
+    "weights that are negative once added up": (
+        {"priorities": [{"name": name, "weight": 1_500_000_000, "argument": PREFERRED} for name in ("One", "Two")]},
+        "priorities[0].weight", "total score of Score plugins could overflow",
+    ),
+    "labels that conflict": (
+        {"predicates": predicates(One={"labelsPresence": {"labels": ["c", "a"], "presence": True}}, Other=ABSENCE)},
+        "predicates[0].argument.labelsPresence.labels[0]", "conflict with predicates[1].argument.labelsPresence.labels[0]",
+    ),
+    "preferences that conflict": (
+        {"priorities": priorities(One=PREFERRED, Two={"labelPreference": {"label": "d"}})},
+        "priorities[0].argument.labelPreference.label", "conflict with priorities[1].argument.labelPreference.label",
+    ),
     "argument of the wrong type": ({"predicates": predicates(One={"labelsPresence": {"labels": "a"}})},
                                    "predicates[0].argument.labelsPresence.labels", "of type []string"),
     "no argument in it": ({"predicates": predicates(One={})}, "predicates[0].argument", "exactly 1 predicate argument"),

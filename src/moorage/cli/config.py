@@ -11,6 +11,7 @@ import click
 import yaml
 
 from moorage.cli.emulating import emulate_options
+from moorage.cli.groups import Group
 from moorage.cli.reading import CONFIG_LIMIT, STDIN, read_file
 from moorage.config.convert import convert as to_v1
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
@@ -44,12 +45,12 @@ class _Given:
     algorithm_provider: str
 
 
-@click.group()
+@click.group(cls=Group)
 def config() -> None:
     """Check a scheduler configuration, show what it comes to, or bring it up to date."""
 
 
-@config.command()
+@config.command(short_help="Check a configuration as the kube-scheduler would that reads it.")
 @click.argument("file")
 @_common
 def validate(file: str, **given: Any) -> None:
@@ -67,7 +68,7 @@ def validate(file: str, **given: Any) -> None:
             click.echo(f"note: profile {profile.scheduler_name}: not in Moorage, left out when it runs: {missing}", err=True)
 
 
-@config.command()
+@config.command(short_help="Show which plugins run for each profile, with their weights.")
 @click.argument("file", required=False)
 @click.option("-o", "--output", type=click.Choice(["text", "json", "yaml"]), default="text", help="How to print it.")
 @_common
@@ -87,7 +88,7 @@ def show(file: str | None, output: str, **given: Any) -> None:
     _print(as_document(loaded.configuration, loaded.profiles, loaded.version), output)
 
 
-@config.command()
+@config.command(short_help="Write an older configuration or a Policy as v1, and say what has no equivalent.")
 @click.argument("file", required=False)
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", help="How to print it.")
 @_common

@@ -11,11 +11,11 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 
 import click
 
 from moorage import __version__
+from moorage.cli.groups import Group
 from moorage.errors import MoorageError
 
 __all__ = ["ERROR", "INTERRUPTED", "OK", "PENDING", "main"]
@@ -31,7 +31,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 
 
-class _Commands(click.Group):
+class _Commands(Group):
     """A group whose commands are imported on first use; their one-line help is known without importing."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -45,13 +45,6 @@ class _Commands(click.Group):
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
-
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] in COMMANDS or args[0].startswith("-"):
-            return super().resolve_command(ctx, args)
-        near = get_close_matches(args[0], COMMANDS, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
-        raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         del ctx

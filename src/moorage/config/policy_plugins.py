@@ -8,7 +8,8 @@ Source  kube-scheduler 1.21, factory.go, createFromConfig; framework/plugins/leg
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -29,10 +30,12 @@ from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 from moorage.framework.registry import Registry
 
-__all__ = ["policy_configs", "policy_faults", "policy_plugins"]
+__all__ = ["in_policy", "policy_configs", "policy_faults", "policy_plugins"]
 
 #: What a Policy does not speak of.
 _ALWAYS = (("queueSort", "PrioritySort"), ("postFilter", "DefaultPreemption"), ("bind", "DefaultBinder"))
+#: Where faults of weights are told of.
+_WEIGHT = re.compile(r"profiles\[0\]\.plugins\.score\.enabled\[(\d+)\]\.weight")
 _ATTRIBUTES = dict(zip(Plugins.__struct_encode_fields__, Plugins.__struct_fields__, strict=True))
 
 
@@ -141,23 +144,37 @@ def _spread_args(policy: Policy, gates: FeatureGates) -> dict[str, Any] | None:
 
 
 def _label_args(policy: Policy) -> dict[str, Any] | None:
-    args = {
+    args = {name: [label for label, _ in labels] for name, labels in _placed_labels(policy).items()}
+    return args if any(args.values()) else None
+
+
+def _placed_labels(policy: Policy) -> dict[str, list[tuple[str, str]]]:
+    """Return NodeLabel's arguments, each label with the place that it comes from."""
+    return {
         "presentLabels": _required(policy, True),
         "absentLabels": _required(policy, False),
         "presentLabelsPreference": _preferred(policy, True),
         "absentLabelsPreference": _preferred(policy, False),
     }
-    return args if any(args.values()) else None
 
 
-def _required(policy: Policy, present: bool) -> list[str]:
-    found = [one.argument.labels_presence for one in _custom_predicates(policy) if one.argument is not None]
-    return [label for one in found if one is not None and one.presence is present for label in one.labels]
+def _required(policy: Policy, present: bool) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for i, predicate in enumerate(policy.predicates or ()):
+        given = predicate.argument and predicate.argument.labels_presence
+        if given is not None and given.presence is present and predicate_name(predicate.name) not in PREDICATES:
+            path = f"predicates[{i}].argument.labelsPresence.labels"
+            found += [(label, f"{path}[{j}]") for j, label in enumerate(given.labels)]
+    return found
 
 
-def _preferred(policy: Policy, present: bool) -> list[str]:
-    found = [one.argument.label_preference for one in _custom_priorities(policy) if one.argument is not None]
-    return [one.label for one in found if one is not None and one.presence is present]
+def _preferred(policy: Policy, present: bool) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for i, priority in enumerate(policy.priorities or ()):
+        given = priority.argument and priority.argument.label_preference
+        if given is not None and given.presence is present and _is_custom(priority):
+            found.append((given.label, f"priorities[{i}].argument.labelPreference.label"))
+    return found
 
 
 def _service_args(policy: Policy) -> dict[str, Any] | None:
@@ -188,14 +205,23 @@ def _custom_predicates(policy: Policy) -> list[Predicate]:
 
 
 def _custom_priorities(policy: Policy) -> list[Priority]:
-    return [one for one in policy.priorities or () if priority_name(one.name) not in PRIORITIES and one.name != EQUAL_PRIORITY]
+    return [one for one in policy.priorities or () if _is_custom(one)]
+
+
+def _is_custom(priority: Priority) -> bool:
+    return priority_name(priority.name) not in PRIORITIES and priority.name != EQUAL_PRIORITY
+
+
+# -- faults -------------------------------------------------------------------------------------------------------------
 
 
 def policy_faults(policy: Policy, configs: Iterable[PluginConfig], gates: FeatureGates) -> list[Fault]:
     """Return what is wrong with the arguments that a policy gives plugins, with the places that they come from."""
     faults: list[Fault] = []
     for config in configs:
-        if hasattr(config.args, "faults"):
+        if config.name == "NodeLabel":
+            faults += _label_faults(policy)
+        elif hasattr(config.args, "faults"):
             faults += config.args.faults(_place(policy, config.name), gates)
     labels = {"NodeLabel": "labelPreference", "ServiceAffinity": "serviceAntiAffinity"}
     for i, priority in enumerate(policy.priorities or ()):
@@ -205,10 +231,33 @@ def policy_faults(policy: Policy, configs: Iterable[PluginConfig], gates: Featur
     return faults
 
 
+def _label_faults(policy: Policy) -> Iterator[Fault]:
+    """Yield a fault for each label that is wanted in one place and not wanted in another."""
+    args = _placed_labels(policy)
+    for kind in ("Labels", "LabelsPreference"):
+        wanted = dict(args[f"present{kind}"])
+        for label, path in args[f"absent{kind}"]:
+            if label in wanted:
+                yield Fault("Invalid value", wanted[label], f"conflict with {path}", label)
+
+
 def _place(policy: Policy, plugin: str) -> str:
-    """Return the path of what became a plugin's arguments; labels come from several places, so theirs names the plugin."""
+    """Return the path of what became a plugin's arguments, or the plugin's name if there is no one such place."""
     for i, priority in enumerate(policy.priorities or ()):
         given = priority.argument and priority.argument.requested_to_capacity_ratio_arguments
         if given is not None and plugin == "RequestedToCapacityRatio":
             return f"priorities[{i}].argument.requestedToCapacityRatioArguments"
     return plugin
+
+
+def in_policy(fault: Fault, policy: Policy, plugins: Plugins, gates: FeatureGates) -> Fault:
+    """Return a fault of the weights that a policy came to as one of the weight that it gives."""
+    found = _WEIGHT.fullmatch(fault.field)
+    if found is None:
+        return fault
+    plugin = plugins.score.enabled[int(found[1])].name
+    for i, priority in enumerate(policy.priorities or ()):
+        if priority.name != EQUAL_PRIORITY and _scorer(_priority_key(priority), gates)[0] == plugin:
+            text = f"{fault.detail}, and cut to 32 bits this one is not"
+            return Fault(fault.kind, f"priorities[{i}].weight", text, priority.weight)
+    return fault

@@ -18,7 +18,7 @@ from moorage.config.document import Configuration, Plugins, PluginSet, Profile
 from moorage.config.legacy_sets import settled
 from moorage.config.loading import default_configuration, joined, load_version
 from moorage.config.policy import read_policy
-from moorage.config.policy_plugins import policy_configs, policy_faults, policy_plugins
+from moorage.config.policy_plugins import in_policy, policy_configs, policy_faults, policy_plugins
 from moorage.config.profiles import ResolvedProfile, add_own_points, catalogue, resolve, resolved
 from moorage.config.reading import KIND, SchedulerText, not_registered, read_text, refuse
 from moorage.config.release_1_21 import DEFAULT_PROVIDER, POINTS, PROVIDERS, RELEASES, provider
@@ -138,6 +138,7 @@ def _from_policy(text: SchedulerText, emulate: str | None, rules: RuleBook) -> L
     profile = Profile(plugins=policy_plugins(policy, gates), plugin_config=configs)
     configuration = Configuration(profiles=(profile,), extenders=policy.extenders)
     loaded, more = _settled(_with_emulate(f"{POLICY} v1", emulate), release, configuration, rules)
+    more = [in_policy(fault, policy, profile.plugins, gates) for fault in more]
     refuse(text.where, joined(policy_faults(policy, configs, gates), more), POLICY)
     runs_all = policy.always_check_all_predicates
     return replace(loaded, profiles=tuple(replace(one, run_all_filters=runs_all) for one in loaded.profiles))

@@ -10,6 +10,7 @@ import time
 import aiohttp
 import pytest
 
+from moorage.apiserver.founding import found_cluster
 from moorage.apiserver.guarding import Guard, User
 from moorage.apiserver.kinds import find_kind
 from moorage.apiserver.serving import serving
@@ -20,7 +21,9 @@ ADMIN = User("admin", ("system:masters",))
 
 
 def make_store():
-    return Store(time.time, random.Random(5), b"k")
+    store = Store(time.time, random.Random(5), b"k")
+    found_cluster(store)
+    return store
 
 
 def make_guard():

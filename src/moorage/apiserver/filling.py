@@ -51,6 +51,8 @@ def fill_in(kind: Kind, document: Document, read: Value | None) -> None:
     if isinstance(spec, dict):
         for fill in _SPECS.get((kind.group, kind.kind), ()):
             fill(spec)
+    if kind.kind in {"ClusterRoleBinding", "RoleBinding"}:
+        _binding(document)
     for name, value in _TOP.get((kind.group, kind.kind), {}).items():
         document.setdefault(name, value)
     rule = _RULES.get(type(read)) if read is not None else None
@@ -180,6 +182,14 @@ def _service(spec: Document) -> None:
             port.setdefault("protocol", "TCP")
             if "port" in port:
                 port.setdefault("targetPort", port["port"])
+
+
+def _binding(document: Document) -> None:
+    """Say of users, groups and roles that they are RBAC's."""
+    subjects = document.get("subjects")
+    for named in [document.get("roleRef"), *(subjects if isinstance(subjects, list) else ())]:
+        if isinstance(named, dict) and named.get("kind") in {"ClusterRole", "Group", "Role", "User"}:
+            named["apiGroup"] = named.get("apiGroup") or "rbac.authorization.k8s.io"
 
 
 _ROLLING: Final = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}

@@ -1,6 +1,7 @@
 """The store over HTTP: the one layer of the server that waits, and the only one that knows aiohttp.
 
-Requests go through the guard, then by their path to the store; refusals of any kind become ``Status`` objects. A watch is a
+Requests go through the guard (who is it), the authorizer (may they) and the seats (is there room), then by their path to the
+store; refusals of any kind become ``Status`` objects. What changes something is answered when the change is kept. A watch is a
 response that does not end: lines of JSON, written as the store's changes come.
 """
 
@@ -8,52 +9,73 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from dataclasses import replace
+from typing import Final
 
 import msgspec
 from aiohttp import web
 from multidict import CIMultiDict
 
-from moorage.apiserver import discovery, openapi
+from moorage.apiserver.asking import attributes_of
+from moorage.apiserver.authorizing import Authorizer
 from moorage.apiserver.bodies import MAX_BODY
-from moorage.apiserver.guarding import OPEN_PATHS, Guard, User
+from moorage.apiserver.connections import HEADERS, PATIENCE_S, Connection
+from moorage.apiserver.documents import HEALTH, document, health, is_document
+from moorage.apiserver.escalating import GUARDED, check_escalation
+from moorage.apiserver.guarding import Guard, User, holder_of
+from moorage.apiserver.impersonating import impersonated
+from moorage.apiserver.limits import Limits, Seats
+from moorage.apiserver.metering import CONTENT_TYPE, Meter
 from moorage.apiserver.requests import Request, Response, serve
-from moorage.apiserver.reviews import may
-from moorage.apiserver.statuses import ApiError, bad_request, forbidden, internal, not_found_path, quoted, too_large, too_many
+from moorage.apiserver.rules import Attributes
+from moorage.apiserver.statuses import ApiError, bad_request, internal, too_large
 from moorage.apiserver.store import Store
 from moorage.apiserver.targets import ReviewTarget, Target, find_target
-from moorage.apiserver.watching import Stream, is_watch, open_stream
+from moorage.apiserver.watching import is_watch, open_stream
 
 __all__ = ["make_app"]
 
-#: Requests that may be in the server at a time, watches aside, and watches.
-MAX_REQUESTS: Final = 400
-MAX_WATCHES: Final = 1000
-#: Longest URL and header, and largest sum of headers, in bytes.
-MAX_LINE: Final = 16 << 10
 MAX_PARAMETERS: Final = 1000
-#: How long a client may take to send a body or to read what it watches, in seconds.
-PATIENCE_S: Final = 10.0
-
-_READING: Final = frozenset(["GET", "HEAD"])
+#: How long a client may take to read a long answer, in seconds; and what is long, in bytes.
+_READING_S: Final = 60.0
+_LONG: Final = 64 << 10
+_READ_ONLY: Final = frozenset(["GET", "HEAD"])
+_APPLY: Final = "application/apply-patch+yaml"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class _Server:
-    def __init__(self, store: Store, guard: Guard) -> None:
+    def __init__(self, store: Store, guard: Guard, limits: Limits) -> None:
         self.store = store
         self.guard = guard
-        self.requests = 0
-        self.watches = 0
+        self.authorizer = Authorizer(store)
+        self.seats = Seats(limits)
+        self.meter = Meter()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer any request; nothing gets out of here but responses."""
-        if self.requests >= MAX_REQUESTS:
-            return _refusal(too_many("too many requests, please try again later", 1))
-        self.requests += 1
+        connection = request.protocol
+        if isinstance(connection, Connection):
+            connection.began()
         try:
-            return await self._answer(request)
+            asked: list[Attributes] = []
+            response = await self._answer_or_refuse(request, asked)
+            self._count(asked, response.status)
+            return await _sent(request, response)
+        finally:
+            if isinstance(connection, Connection):
+                connection.ended()
+
+    def _count(self, asked: list[Attributes], code: int) -> None:
+        for one in asked:
+            self.meter.count(one.verb.upper(), one.group, one.combined, code)
+        if not asked:
+            self.meter.count_other(code)
+
+    async def _answer_or_refuse(self, request: web.Request, asked: list[Attributes]) -> web.StreamResponse:
+        try:
+            return await self._answer(request, asked)
         except ApiError as error:
             return _refusal(error)
         except web.HTTPRequestEntityTooLarge:
@@ -65,98 +87,119 @@ class _Server:
         except (web.HTTPException, asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:  # a bug of ours must not take the connection's other requests with it
-            request.app.logger.exception("%s %s", request.method, request.path)
+            request.app.logger.exception("%s %r", request.method, request.path)
             return _refusal(internal(type(error).__name__))
-        finally:
-            self.requests -= 1
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        user = self.guard.admit(request.path, request.headers)
+    async def _answer(self, request: web.Request, about: list[Attributes]) -> web.StreamResponse:
+        """Answer a request. What it is about is added to ``about`` once that is known."""
+        path = request.path.rstrip("/")
+        holder = holder_of(request.get_extra_info("peercert"))
+        user = self.guard.admit(path, request.headers, holder)
         if len(request.query) > MAX_PARAMETERS:
             raise ApiError(414, "RequestURITooLong", f"more than {MAX_PARAMETERS} parameters")
-        fixed = self._fixed(request)
-        if fixed is not None:
-            return fixed
         if user is None:
-            raise not_found_path()
-        target = find_target(request.rel_url.raw_path)
-        if isinstance(target, Target) and not may(user.groups):
-            who, what = quoted(user.name), quoted(target.kind.resource)
-            verb = request.method.lower()
-            why = f"User {who} cannot {verb} resource {what} in API group {quoted(target.kind.group)}"
-            raise forbidden(target.kind.resource, target.kind.group, target.name, why)
-        asked = await _read(request, user)
-        if is_watch(asked, target):
-            if self.watches >= MAX_WATCHES:
-                raise too_many("too many watches, please try again later", 1)
-            return await self._stream(request, open_stream(self.store, asked, target))
-        if request.method in _READING:
-            return _response(serve(self.store, self.guard, asked, target))
-        return _response(await self._change(asked, target))
+            return self._about_itself(request, path)
+        user = impersonated(user, request.headers.items(), self.authorizer)
+        if path == "/metrics" or is_document(path):
+            self.authorizer.check(user, Attributes(request.method.lower(), path=path))
+            return self._about_itself(request, path)
+        target = self._target(request, user)
+        attributes = attributes_of(request.method, target, request.query)
+        about.append(attributes)
+        self.authorizer.check(user, attributes)
+        if attributes.verb == "watch":
+            with self.seats.watching(user.name):
+                return await self._watch(request, user, target)
+        async with self.seats.taken(user.name, mutating=request.method not in _READ_ONLY):
+            return await self._serve(await _read(request, user), target)
 
-    async def _change(self, asked: Request, target: Target | ReviewTarget) -> Response:
-        """Answer a request that may change something, once the change is kept."""
+    def _target(self, request: web.Request, user: User) -> Target | ReviewTarget:
+        """Return what a path is about. What is not served is told only to those who could ask for anything."""
+        try:
+            return find_target(request.rel_url.raw_path)
+        except ApiError:
+            self.authorizer.check(user, Attributes(request.method.lower(), path=request.path))
+            raise
+
+    def _about_itself(self, request: web.Request, path: str) -> web.Response:
+        if request.method not in _READ_ONLY:
+            raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        if path == "/metrics":
+            return web.Response(body=self.meter.text(self.store, self.seats).encode(), headers={"Content-Type": CONTENT_TYPE})
+        if path in HEALTH:
+            return web.Response(text=health(path, self.store, verbose="verbose" in request.query))
+        form, body = document(path, request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": form})
+
+    async def _serve(self, asked: Request, target: Target | ReviewTarget) -> web.Response:
+        """Answer a request that ends; one that may change something, once the change is kept."""
+        if asked.method in _READ_ONLY:
+            return _response(serve(self.store, self.guard, self.authorizer, asked, target))
         if self.store.keeper is not None:
             await self.store.keeper.check()
+        if isinstance(target, Target):
+            self._check_result(asked, target)
         try:
-            return serve(self.store, self.guard, asked, target)
+            return _response(serve(self.store, self.guard, self.authorizer, asked, target))
         finally:
             await self.store.settle()
 
-    def _fixed(self, request: web.Request) -> web.Response | None:
-        """Answer what does not depend on the objects."""
-        path = request.path.rstrip("/")
-        if path not in OPEN_PATHS and not path.startswith(("/api", "/openapi")):
-            raise not_found_path()
-        if path not in OPEN_PATHS and len(path.split("/")) > _DEPTHS.get(path.split("/")[1], 0):
-            return None
-        if request.method not in {"GET", "HEAD"}:
-            raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
-        if path in OPEN_PATHS and path != "/version":
-            return web.Response(text="ok")
-        document = _document(path, "as=APIGroupDiscoveryList" in request.headers.get("Accept", ""))
-        if document is None:
-            raise not_found_path()
-        form = discovery.AGGREGATED if document.get("kind") == "APIGroupDiscoveryList" else "application/json"
-        return web.Response(body=msgspec.json.encode(document), headers={"Content-Type": form})
+    def _check_result(self, asked: Request, target: Target) -> None:
+        """Refuse what a user may not bring about, though the verb is theirs.
 
-    async def _stream(self, request: web.Request, stream: Stream) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
+        Raises  ApiError 403
+        """
+        held = self.store.find(target.kind, target.namespace or "", target.name) if target.name else None
+        if asked.method == "PATCH" and asked.media_type == _APPLY and held is None:
+            self.authorizer.check(asked.user, attributes_of("POST", target, {}))
+        if target.kind not in GUARDED or asked.method not in {"PATCH", "POST", "PUT"}:
+            return
+        tried = replace(asked, query={**asked.query, "dryRun": "All"}, accept="application/json")
+        made = msgspec.json.decode(serve(self.store, self.guard, self.authorizer, tried, target).body)
+        check_escalation(self.authorizer, asked.user, target.kind, held.document() if held is not None else None, made)
+
+    async def _watch(self, request: web.Request, user: User, target: Target | ReviewTarget) -> web.StreamResponse:
+        asked = await _read(request, user)
+        if not is_watch(asked, target):
+            return _response(serve(self.store, self.guard, self.authorizer, asked, target))
+        stream = open_stream(self.store, asked, target)
+        headers = {"Content-Type": "application/json", **HEADERS}
+        response = web.StreamResponse(headers=headers)
         response.enable_chunked_encoding()
-        self.requests -= 1
-        self.watches += 1
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await response.prepare(request)
             async for lines in stream:
                 async with asyncio.timeout(PATIENCE_S):
                     await response.write(lines)
-        except (TimeoutError, ConnectionError):
-            pass  # a client that went away or stopped reading; it lists again when it is back
+        except TimeoutError:
+            _hang_up(request)  # a client that stopped reading; it lists again when it is back
+        except ConnectionError:
+            pass  # a client that went away
         finally:
             stream.close()
-            self.watches -= 1
-            self.requests += 1
         return response
 
 
-#: How many parts a path has at most that is answered without the store; "/api/v1" has three.
-_DEPTHS: Final = {"api": 3, "apis": 4, "openapi": 99}
+def _hang_up(request: web.Request) -> None:
+    if request.transport is not None:
+        request.transport.abort()
 
 
-def _document(path: str, wants_aggregated: bool) -> dict[str, Any] | None:
-    root, *rest = path.split("/")[1:]
-    if root == "version":
-        return dict(discovery.VERSION)
-    if root == "openapi":
-        if rest[:1] != ["v3"]:
-            return None
-        return openapi.document_of("/".join(rest[1:])) if rest[1:] else openapi.index()
-    if wants_aggregated and not rest:
-        return discovery.aggregated(core=root == "api")
-    if root == "api":
-        return discovery.resource_list("", rest[0]) if rest else discovery.api_versions()
-    return discovery.group_document(rest)
+async def _sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    """Send a long answer, in so much time; short ones are left to aiohttp, as they never wait."""
+    if not isinstance(response, web.Response) or len(response.body or b"") <= _LONG:  # type: ignore[arg-type]
+        return response
+    _harden(response)
+    try:
+        async with asyncio.timeout(_READING_S):
+            await response.prepare(request)
+            await response.write_eof()
+    except TimeoutError:
+        _hang_up(request)
+    except ConnectionError:
+        pass
+    return response
 
 
 async def _read(request: web.Request, user: User) -> Request:
@@ -165,6 +208,8 @@ async def _read(request: web.Request, user: User) -> Request:
     if request.method != "GET" and request.body_exists:
         if request.headers.get("Content-Encoding", "identity") != "identity":
             raise ApiError(415, "UnsupportedMediaType", "bodies are not read compressed")
+        if (request.content_length or 0) > MAX_BODY:
+            raise too_large(MAX_BODY)
         async with asyncio.timeout(PATIENCE_S):
             body = await request.read()
     query = {name: request.query[name] for name in request.query}
@@ -177,7 +222,7 @@ def _response(response: Response) -> web.Response:
 
 
 def _headers(warnings: tuple[str, ...] = ()) -> CIMultiDict[str]:
-    headers = CIMultiDict({"Content-Type": "application/json", "Cache-Control": "no-cache, private"})
+    headers = CIMultiDict({"Content-Type": "application/json"})
     for warning in warnings:
         headers.add("Warning", f"299 - {msgspec.json.encode(warning).decode()}")
     return headers
@@ -192,6 +237,11 @@ def _refusal(error: ApiError) -> web.Response:
     return web.Response(status=error.code, body=msgspec.json.encode(error.status()), headers=headers)
 
 
+def _harden(response: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)
+
+
 @web.middleware
 async def _protect(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn what aiohttp itself refuses into a Status, and tell browsers to keep their hands off."""
@@ -200,12 +250,12 @@ async def _protect(request: web.Request, handler: Handler) -> web.StreamResponse
     except web.HTTPException as error:
         response = _refusal(ApiError(error.status, "", error.reason))
     if not response.prepared:
-        response.headers.setdefault("X-Content-Type-Options", "nosniff")
+        _harden(response)
     return response
 
 
-def make_app(store: Store, guard: Guard) -> web.Application:
-    """Return the application that serves a store. Run it with ``handler_args`` of ``LIMITS`` in a runner of its own."""
+def make_app(store: Store, guard: Guard, limits: Limits | None = None) -> web.Application:
+    """Return the application that serves a store. ``moorage.apiserver.serving`` runs it, behind connections with limits."""
     app = web.Application(client_max_size=MAX_BODY, middlewares=[_protect])
-    app.router.add_route("*", "/{path:.*}", _Server(store, guard).handle)
+    app.router.add_route("*", "/{path:.*}", _Server(store, guard, limits or Limits()).handle)
     return app

@@ -15,6 +15,7 @@ from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationContro
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.meta import Value
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
+from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from moorage.api.storage import (
     CSIDriver,
     CSINode,
@@ -35,7 +36,7 @@ from moorage.api.workloads import (
     StatefulSet,
 )
 
-__all__ = ["KINDS", "REVIEWS", "VERBS", "Kind", "Review", "find_kind"]
+__all__ = ["KINDS", "REVIEWS", "VERBS", "Kind", "Review", "find_kind", "served"]
 
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -114,6 +115,7 @@ _APPS: Final = "apps"
 _STORAGE: Final = "storage.k8s.io"
 _RESOURCE: Final = "resource.k8s.io"
 _EVENTS: Final = "events.k8s.io"
+_RBAC: Final = "rbac.authorization.k8s.io"
 
 KINDS: Final[tuple[Kind, ...]] = (
     Kind("", "ConfigMap", "configmaps", ("cm",)),
@@ -187,7 +189,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         in_all=True,
         status_on_create={"loadBalancer": {}},
     ),
-    Kind("", "ServiceAccount", "serviceaccounts", ("sa",)),
+    Kind("", "ServiceAccount", "serviceaccounts", ("sa",), subresources=("token",)),
     Kind(_APPS, "ControllerRevision", "controllerrevisions"),
     Kind(
         _APPS,
@@ -269,6 +271,10 @@ KINDS: Final[tuple[Kind, ...]] = (
         has_generation=True,
         status_on_create={"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0},
     ),
+    Kind(_RBAC, "ClusterRole", "clusterroles", namespaced=False, struct=ClusterRole),
+    Kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", namespaced=False, struct=ClusterRoleBinding),
+    Kind(_RBAC, "Role", "roles", struct=Role),
+    Kind(_RBAC, "RoleBinding", "rolebindings", struct=RoleBinding),
     Kind(_RESOURCE, "DeviceClass", "deviceclasses", namespaced=False, struct=DeviceClass, has_generation=True),
     Kind(_RESOURCE, "ResourceClaim", "resourceclaims", struct=ResourceClaim, subresources=_STATUS, status_on_create={}),
     Kind(_RESOURCE, "ResourceClaimTemplate", "resourceclaimtemplates", struct=ResourceClaimTemplate),
@@ -320,3 +326,11 @@ _BY_RESOURCE: Final = {(kind.group, kind.version, kind.resource): kind for kind 
 def find_kind(resource: str, group: str = "", version: str = "v1") -> Kind | None:
     """Return what is served under a group's resource name, or None."""
     return _BY_RESOURCE.get((group, version, resource))
+
+
+def served(resource: str, group: str = "") -> Kind:
+    """Return a kind that this server is known to serve."""
+    found = find_kind(resource, group)
+    if found is None:
+        raise LookupError(resource)
+    return found

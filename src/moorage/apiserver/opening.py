@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from moorage.apiserver.founding import found_cluster
 from moorage.apiserver.journal import Journal
 from moorage.apiserver.store import Store
 
@@ -29,7 +30,9 @@ def open_store(path: Path | None = None, *, clock: Callable[[], float] = time.ti
     Raises  ConfigError where the file cannot be opened or another process has it, InputError where it is damaged
     """
     if path is None:
-        return Store(clock, random.Random(_seed(seed, 0)), secrets.token_bytes(32))  # noqa: S311 - names, not secrets
+        store = Store(clock, random.Random(_seed(seed, 0)), secrets.token_bytes(32))  # noqa: S311 - names, not secrets
+        found_cluster(store)
+        return store
     journal = Journal(path)
     try:
         version = journal.version
@@ -38,6 +41,7 @@ def open_store(path: Path | None = None, *, clock: Callable[[], float] = time.ti
             store.restore(journal.load(), version + _LEAP)
             journal.start_at(version + _LEAP)
         store.keep_in(journal)
+        found_cluster(store)
         journal.flush()
     except BaseException:
         journal.close()

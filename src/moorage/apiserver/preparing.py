@@ -205,6 +205,8 @@ def _immutable(kind: Kind, old: Document, new: Document) -> Iterator[Fault]:
     for name in _FIXED.get(kind.kind, ()):
         if before.get(name) != after.get(name):
             yield Fault("Invalid value", f"spec.{name}", "field is immutable", after.get(name))
+    if old.get("roleRef") != new.get("roleRef"):
+        yield Fault("Invalid value", "roleRef", "cannot change roleRef", new.get("roleRef"))
 
 
 def _pod_changes(before: Document, after: Document) -> Iterator[Fault]:

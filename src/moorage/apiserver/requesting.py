@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from moorage.apiserver.statuses import bad_request
 from moorage.apiserver.users import User
 
-__all__ = ["Request", "Response"]
+__all__ = ["Request", "Response", "is_true"]
+
+
+def is_true(parameter: str) -> bool:
+    """Return what a parameter says that is given: true for everything but "0" and "false"."""
+    return parameter.lower() not in {"0", "false"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +33,8 @@ class Request:
     user_agent: str = ""
 
     def flag(self, name: str) -> bool:
-        """Return a parameter that is true or false: true for whatever is given but "0" and "false"."""
-        return self.query.get(name, "0").lower() not in {"0", "false"}
+        """Return a parameter that is true or false."""
+        return name in self.query and is_true(self.query[name])
 
     def number(self, name: str) -> int:
         """Return a parameter that is a whole number, 0 where it is not given.

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.apiserver import writing
+from moorage.apiserver.authorizing import Authorizer
 from moorage.apiserver.bodies import JSON, OBJECT_TYPES, Body, read_body
 from moorage.apiserver.guarding import Guard
 from moorage.apiserver.kinds import Kind
@@ -30,7 +31,7 @@ from moorage.apiserver.targets import ReviewTarget, Target
 __all__ = ["Request", "Response", "chosen_by", "serve", "wants_table"]
 
 
-def serve(store: Store, guard: Guard, request: Request, target: Target | ReviewTarget) -> Response:
+def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, target: Target | ReviewTarget) -> Response:
     """Carry out a request that is not a watch.
 
     Raises  ApiError for everything that is refused
@@ -40,7 +41,10 @@ def serve(store: Store, guard: Guard, request: Request, target: Target | ReviewT
         if request.method != "POST":
             raise not_allowed(target.review.resource, target.review.group, request.method.lower())
         document = read_body(request.body, request.media_type, OBJECT_TYPES).document
-        return _encoded(answer(target.review, document if isinstance(document, dict) else {}, request.user, guard), 201)
+        sent = document if isinstance(document, dict) else {}
+        return _encoded(answer(target.review, sent, request.user, guard, authorizer, target.namespace or ""), 201)
+    if target.subresource == "token":
+        return _token(guard, request, target)
     if target.subresource not in {"", "status", "finalize"}:
         return _subresource(store, request, target)
     if not target.name:
@@ -216,6 +220,15 @@ def _subresource(store: Store, request: Request, target: Target) -> Response:
             return _encoded(success(code=201), 201)
         case _:
             raise not_allowed(f"{kind.resource}/{target.subresource}", kind.group, request.method.lower())
+
+
+def _token(guard: Guard, request: Request, target: Target) -> Response:
+    """Give a service account's token. Nothing is stored, so a dry run gives one that is as good as any."""
+    if request.method != "POST" or guard.accounts is None:
+        raise not_allowed("serviceaccounts/token", "", request.method.lower())
+    body = read_body(request.body, request.media_type, OBJECT_TYPES)
+    sent = _object(body) if request.body.strip() else {}
+    return _encoded(guard.accounts.issue(target.namespace or "", target.name, sent), 201)
 
 
 def _object(body: Body) -> Document:

@@ -13,8 +13,10 @@ from pathlib import Path
 
 from aiohttp import web
 
+from moorage.apiserver.connections import Door
 from moorage.apiserver.guarding import Guard, is_loopback
-from moorage.apiserver.http import MAX_LINE, PATIENCE_S, make_app
+from moorage.apiserver.http import make_app
+from moorage.apiserver.limits import Limits
 from moorage.apiserver.store import Store
 from moorage.errors import ConfigError
 
@@ -23,8 +25,9 @@ __all__ = ["serving", "write_kubeconfig"]
 
 @asynccontextmanager
 async def serving(
-    store: Store, guard: Guard, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None
-) -> AsyncIterator[int]:
+    store: Store, guard: Guard, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None,
+    limits: Limits | None = None,
+) -> AsyncIterator[int]:  # fmt: skip
     """Serve a store while the context lasts; yields the port. Port 0 takes any that is free.
 
     kubectl sends a token over TLS only.
@@ -33,21 +36,25 @@ async def serving(
     """
     if not is_loopback(host):
         raise ConfigError(f"--bind-address: {host} can be reached from other machines; use 127.0.0.1 or ::1")
-    runner = web.AppRunner(
-        make_app(store, guard),
-        access_log=None,
-        shutdown_timeout=1.0,
-        keepalive_timeout=75.0,
-        lingering_time=PATIENCE_S,
-        max_line_size=MAX_LINE,
-        max_field_size=MAX_LINE,
-    )
+    limits = limits or Limits()
+    runner = web.AppRunner(make_app(store, guard, limits), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
+    if runner.server is None:
+        raise ConfigError("the HTTP library did not start")
+    door = Door(runner.server, limits.connections, limits.head_s)
     keeping = asyncio.create_task(store.keeper.keep_up()) if store.keeper is not None else None
     try:
-        site = web.TCPSite(runner, host, port, ssl_context=tls)
-        await site.start()
-        yield int(runner.addresses[0][1])
+        handshake_s, farewell_s = (limits.head_s, 1.0) if tls is not None else (None, None)
+        try:
+            listening = await asyncio.get_running_loop().create_server(
+                door, host, port, ssl=tls, backlog=1024, ssl_handshake_timeout=handshake_s, ssl_shutdown_timeout=farewell_s
+            )
+        except OSError as error:
+            raise ConfigError(f"--secure-port: {host}:{port} cannot be listened on: {error.strerror}") from None
+        try:
+            yield int(listening.sockets[0].getsockname()[1])
+        finally:
+            listening.close()
     finally:
         await runner.cleanup()
         if keeping is not None:

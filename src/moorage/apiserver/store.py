@@ -85,6 +85,9 @@ class Deleted(NamedTuple):
 class Keeper(Protocol):
     """What keeps changes beyond the process; see ``moorage.apiserver.journal``."""
 
+    #: Why changes cannot be kept at the moment, if so.
+    failure: str
+
     def append(self, kind: Kind, change: Change) -> None: ...
     async def settle(self) -> None: ...
     async def check(self) -> None: ...
@@ -189,6 +192,9 @@ class Store:
     def all(self, kind: Kind, chosen: Selection = ALL) -> Iterator[Record]:
         """Yield the objects of a kind in the order of their keys."""
         return self._matching(self._shelves[kind].records, self._shelves[kind].keys, chosen, "")
+
+    def count(self, kind: Kind) -> int:
+        return len(self._shelves[kind].records)
 
     def page(
         self, kind: Kind, chosen: Selection = ALL, *, limit: int = 0, token: str = "", version: str = "", match: str = ""

@@ -289,6 +289,22 @@ def _lease(found: Document, now: float) -> list[Cell]:
 
 _PLAIN: Final = ("Name", "Age")
 _WORKLOAD: Final = ("+Containers", "+Images")
+_RBAC: Final = "rbac.authorization.k8s.io"
+_SUBJECTS: Final = ("+Users", "+Groups", "+ServiceAccounts")
+
+
+def _role(document: Document, _: float) -> list[Cell]:
+    return [_name(document), text_at(document, "metadata.creationTimestamp")]
+
+
+def _role_binding(document: Document, now: float) -> list[Cell]:
+    subjects = document.get("subjects") or []
+    users, groups = (", ".join(one["name"] for one in subjects if one["kind"] == kind) for kind in ("User", "Group"))
+    accounts = ", ".join(f"{one.get('namespace', '')}/{one['name']}" for one in subjects if one["kind"] == "ServiceAccount")
+    role = f"{_at(document, 'roleRef.kind')}/{_at(document, 'roleRef.name')}"
+    return [_name(document), role, _age(document, now), users, groups, accounts]
+
+
 _LAYOUTS: Final[Mapping[tuple[str, str], tuple[tuple[str, ...], Cells]]] = {
     ("", "Pod"): (("Name", "Ready", "Status", "Restarts", "Age", "+IP", "+Node", "+Nominated Node", "+Readiness Gates"), _pod),
     ("", "Node"): (
@@ -329,6 +345,10 @@ _LAYOUTS: Final[Mapping[tuple[str, str], tuple[tuple[str, ...], Cells]]] = {
     ("batch", "Job"): (("Name", "Status", "Completions", "Duration", "Age", *_WORKLOAD, "+Selector"), _job),
     ("coordination.k8s.io", "Lease"): (("Name", "Holder", "Age"), _lease),
     ("policy", "PodDisruptionBudget"): (("Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"), _budget),
+    (_RBAC, "ClusterRole"): (("Name", "Created At"), _role),
+    (_RBAC, "ClusterRoleBinding"): (("Name", "Role", "Age", *_SUBJECTS), _role_binding),
+    (_RBAC, "Role"): (("Name", "Created At"), _role),
+    (_RBAC, "RoleBinding"): (("Name", "Role", "Age", *_SUBJECTS), _role_binding),
     ("scheduling.k8s.io", "PriorityClass"): (("Name", "Value", "Global-Default", "Age", "PreemptionPolicy"), _priority_class),
     ("storage.k8s.io", "StorageClass"): (
         ("Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", "Age"),

@@ -13,6 +13,7 @@ from moorage.api.admission import RuntimeClass
 from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, Service
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.meta import Value
+from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from moorage.api.storage import (
     CSIDriver,
     CSINode,
@@ -22,7 +23,7 @@ from moorage.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from moorage.api.validation import devices, nodes, storage, workloads
+from moorage.api.validation import devices, nodes, rbac, storage, workloads
 from moorage.api.validation.faults import Faults
 from moorage.api.validation.metadata import object_meta
 from moorage.api.validation.pods import PodValidator, pod_faults
@@ -53,6 +54,8 @@ _CHECKS: Final[Mapping[type[Value], Callable[[Any], Faults]]] = {
     CSIDriver: _cluster_wide,
     CSINode: storage.csi_node_faults,
     CSIStorageCapacity: storage.capacity_faults,
+    ClusterRole: rbac.cluster_role_faults,
+    ClusterRoleBinding: rbac.role_binding_faults,
     CronJob: workloads.cron_job_faults,
     DaemonSet: workloads.daemon_set_faults,
     Deployment: workloads.deployment_faults,
@@ -71,6 +74,8 @@ _CHECKS: Final[Mapping[type[Value], Callable[[Any], Faults]]] = {
     ResourceClaim: devices.resource_claim_faults,
     ResourceClaimTemplate: devices.resource_claim_template_faults,
     ResourceSlice: devices.resource_slice_faults,
+    Role: rbac.role_faults,
+    RoleBinding: rbac.role_binding_faults,
     RuntimeClass: _cluster_wide,
     Service: _in_namespace,
     StatefulSet: workloads.stateful_set_faults,

@@ -1,0 +1,64 @@
+"""Who may do what: rules, the roles that hold them, and the bindings that give roles to users.
+
+Source  api, rbac/v1/types.go
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from moorage.api.meta import LabelSelector, ObjectMeta, Value
+
+__all__ = [
+    "AggregationRule", "ClusterRole", "ClusterRoleBinding", "PolicyRule", "Role", "RoleBinding", "RoleRef", "Subject",
+]  # fmt: skip
+
+
+class PolicyRule(Value):
+    """Verbs on resources, or on paths that are none. ``*`` stands for all; no ``resource_names`` for every name."""
+
+    verbs: tuple[str, ...] = ()
+    api_groups: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    resource_names: tuple[str, ...] = ()
+    paths: tuple[str, ...] = msgspec.field(default=(), name="nonResourceURLs")
+
+
+class Role(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    rules: tuple[PolicyRule, ...] = ()
+
+
+class AggregationRule(Value):
+    cluster_role_selectors: tuple[LabelSelector, ...] = ()
+
+
+class ClusterRole(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    rules: tuple[PolicyRule, ...] = ()
+    aggregation_rule: AggregationRule | None = None
+
+
+class Subject(Value):
+    kind: str = ""
+    api_group: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
+class RoleRef(Value):
+    api_group: str = ""
+    kind: str = ""
+    name: str = ""
+
+
+class RoleBinding(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    subjects: tuple[Subject, ...] = ()
+    role_ref: RoleRef = RoleRef()
+
+
+class ClusterRoleBinding(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    subjects: tuple[Subject, ...] = ()
+    role_ref: RoleRef = RoleRef()

@@ -1,0 +1,150 @@
+"""A client's connection, with what aiohttp leaves open closed: how long and how large the head of a request may be, how many
+connections there may be at all, and what is said to those who do not speak HTTP.
+
+A request's head is whatever comes before a handler has the request. Who sends it byte by byte is cut off when the time is up;
+a body, and reading an answer, have limits of their own where they are waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
+from aiohttp.web_protocol import RequestHandler
+
+from moorage.apiserver.statuses import ApiError
+
+__all__ = ["HEADERS", "MAX_FIELD", "MAX_HEAD", "MAX_LINE", "PATIENCE_S", "Connection", "Door"]
+
+#: Longest request line, longest header field, and all of a request's head, in bytes.
+MAX_LINE: Final = 16 << 10
+MAX_FIELD: Final = 64 << 10
+MAX_HEAD: Final = 128 << 10
+MAX_HEADERS: Final = 128
+#: How long a client may take to send a head or a body, or to read what it is sent, in seconds.
+PATIENCE_S: Final = 10.0
+#: How long a connection may be idle between two requests, in seconds.
+IDLE_S: Final = 75.0
+#: Files and sockets that are left for everything else.
+_SPARE_FILES: Final = 64
+
+#: What every answer carries: it is data, no page may show it or run it, and nobody keeps a copy.
+HEADERS: Final = {
+    "Cache-Control": "no-cache, private",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class Connection(RequestHandler):
+    """One connection. ``began`` and ``ended`` are called by whoever handles its requests."""
+
+    __slots__ = ("_door", "_head", "_late", "_serving")
+
+    def __init__(self, door: Door, manager: web.Server, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(
+            manager, loop=loop, access_log=None, keepalive_timeout=IDLE_S, lingering_time=PATIENCE_S,  # type: ignore[arg-type]
+            max_line_size=MAX_LINE, max_field_size=MAX_FIELD, max_headers=MAX_HEADERS, auto_decompress=False,
+        )  # fmt: skip
+        self._door = door
+        self._late: asyncio.TimerHandle | None = None
+        self._serving = False
+        self._head = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        if self._door.let_in():
+            self._wait_for_head()
+        else:
+            self._hang_up()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._stop_waiting()
+        self._door.let_out()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        before = self._request_count
+        if not self._serving and self._late is None:
+            self._wait_for_head()
+        super().data_received(data)
+        self._head = 0 if self._serving or self._request_count != before else self._head + len(data)
+        if self._head > MAX_HEAD:
+            self._hang_up()
+
+    def began(self) -> None:
+        """Note that a request's head is complete."""
+        self._serving = True
+        self._stop_waiting()
+
+    def ended(self) -> None:
+        """Note that the request was answered."""
+        self._serving = False
+
+    def _wait_for_head(self) -> None:
+        self._late = self._loop.call_later(self._door.patience_s, self._hang_up)
+
+    def _stop_waiting(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _hang_up(self) -> None:
+        self._stop_waiting()
+        transport = self.transport
+        self.force_close()
+        if transport is not None:
+            transport.abort()
+
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
+        """Answer what is no HTTP. Nothing of it is repeated, as there may be secrets in it."""
+        if isinstance(exc, LineTooLong):
+            status = 414 if exc.args[1] == MAX_LINE else 431
+        elif exc is not None and "Too many" in str(exc):
+            status = 431
+        what, why = _REFUSALS.get(status, ("InternalError", "the request could not be answered"))
+        if status >= 500:
+            self.logger.error("a request failed in the HTTP library: %s", type(exc).__name__)
+        body = msgspec.json.encode(ApiError(status, what, why).status())
+        response = web.Response(status=status, body=body, headers={"Content-Type": "application/json", **HEADERS})
+        response.force_close()
+        return response
+
+
+_REFUSALS: Final = {
+    400: ("BadRequest", "the request is no HTTP/1.1"),
+    414: ("RequestURITooLong", f"the request line is longer than {MAX_LINE} bytes"),
+    431: ("RequestHeaderFieldsTooLarge", f"more than {MAX_HEADERS} headers, or one longer than {MAX_FIELD} bytes"),
+}
+
+
+class Door:
+    """Makes connections for a server, so many at a time."""
+
+    def __init__(self, manager: web.Server, most: int, patience_s: float = PATIENCE_S) -> None:
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        self._manager = manager
+        self._most = min(most, max(files - _SPARE_FILES, 16))
+        self._inside = 0
+        self.patience_s = patience_s
+
+    def __call__(self) -> asyncio.Protocol:
+        made: Any = Connection(self, self._manager, asyncio.get_running_loop())
+        protocol: asyncio.Protocol = made
+        return protocol
+
+    def let_in(self) -> bool:
+        """Count a connection in; False for one too many."""
+        self._inside += 1
+        return self._inside <= self._most
+
+    def let_out(self) -> None:
+        self._inside -= 1

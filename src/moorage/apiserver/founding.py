@@ -1,0 +1,123 @@
+"""What a cluster has before anybody uses it, and what is kept so while it runs: roles, and every namespace's default account.
+
+Both are work that Kubernetes leaves to controllers, and that everything else counts on: bindings name the roles, and pods run
+as the account. It happens right after the change that calls for it, so nobody sees the cluster without.
+
+Source  kubernetes, pkg/registry/rbac/rest/storage_rbac.go (bootstrap and reconciliation), pkg/controller/serviceaccount and
+        clusterroleaggregation
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from moorage.api.rbac import ClusterRole, PolicyRule
+from moorage.api.selectors import label_selector_matches
+from moorage.apiserver.bootstrap_roles import born_with
+from moorage.apiserver.history import Change
+from moorage.apiserver.kinds import Kind, served
+from moorage.apiserver.preparing import read
+from moorage.apiserver.records import Document, Record
+from moorage.apiserver.rules import missing
+from moorage.apiserver.store import Store
+
+__all__ = ["found_cluster", "publish_authority"]
+
+_NAMESPACES: Final = served("namespaces")
+_ACCOUNTS: Final = served("serviceaccounts")
+_CONFIGS: Final = served("configmaps")
+_CLUSTER_ROLES: Final = served("clusterroles", "rbac.authorization.k8s.io")
+_AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
+
+
+def found_cluster(store: Store) -> None:
+    """Give a store its roles, bindings and accounts where they are missing, and see to them from now on."""
+    keeper = _Keeper(store)
+    store.follow(keeper.see)
+    for record in [*store.all(_NAMESPACES)]:
+        keeper.add_account(record)
+    for kind, document in born_with():
+        metadata = document["metadata"]
+        held = store.find(kind, metadata.get("namespace", ""), metadata["name"])
+        if held is None:
+            store.create(kind, metadata.get("namespace", ""), document)
+        else:
+            _reconcile(store, kind, held, document)
+
+
+def _reconcile(store: Store, kind: Kind, held: Record, wanted: Document) -> None:
+    """Add the rules and subjects that one of our own roles or bindings lost, unless its owner said not to."""
+    document = held.document()
+    if (document["metadata"].get("annotations") or {}).get(_AUTOUPDATE) == "false":
+        return
+    rules, subjects = (document.get(name) or [] for name in ("rules", "subjects"))
+    lost = missing(_rules(rules), _rules(wanted.get("rules", [])))
+    more = [one for one in wanted.get("subjects", []) if one not in subjects]
+    if lost:
+        document["rules"] = [*rules, *(msgspec.to_builtins(rule) for rule in lost)]
+    if more:
+        document["subjects"] = [*subjects, *more]
+    if lost or more:
+        store.update(kind, held.namespace, held.name, document)
+
+
+def _rules(documents: list[Document]) -> list[PolicyRule]:
+    return msgspec.convert(documents, list[PolicyRule])
+
+
+class _Keeper:
+    """Follows a store's changes and puts right what belongs together."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def see(self, kind: Kind, change: Change) -> None:
+        if kind is _NAMESPACES and not change.gone:
+            self.add_account(change.after)
+        elif kind is _ACCOUNTS and change.gone and change.after.name == "default":
+            home = self._store.find(_NAMESPACES, "", change.after.namespace)
+            if home is not None:
+                self.add_account(home)
+        elif kind is _CLUSTER_ROLES and _matters(change):
+            self._aggregate()
+
+    def add_account(self, namespace: Record) -> None:
+        name = namespace.name
+        if namespace.fields["status.phase"] != "Terminating" and self._store.find(_ACCOUNTS, name, "default") is None:
+            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": name}}
+            self._store.create(_ACCOUNTS, name, account)
+
+    def _aggregate(self) -> None:
+        """Give every aggregated role the rules of the roles it selects. A change makes its own users be looked at in turn."""
+        roles = [(record, read(_CLUSTER_ROLES, record.document())) for record in self._store.all(_CLUSTER_ROLES)]
+        for record, role in roles:
+            if isinstance(role, ClusterRole) and role.aggregation_rule is not None:
+                selectors = role.aggregation_rule.cluster_role_selectors
+                rules: dict[PolicyRule, None] = {}
+                for other, source in roles:
+                    chosen = other.name != record.name and any(label_selector_matches(one, other.labels) for one in selectors)
+                    if chosen and isinstance(source, ClusterRole):
+                        rules.update(dict.fromkeys(source.rules))
+                if tuple(rules) != role.rules:
+                    document = {**record.document(), "rules": [msgspec.to_builtins(rule) for rule in rules]}
+                    self._store.update(_CLUSTER_ROLES, "", record.name, document)
+                    return
+
+
+def _matters(change: Change) -> bool:
+    """Return True where aggregated roles may have to change: only roles with labels are selected."""
+    labelled = change.after.labels or (change.before is not None and change.before.labels)
+    return bool(labelled) or b"aggregationRule" in change.after.body
+
+
+def publish_authority(store: Store, certificate: bytes) -> None:
+    """Let programs that serve in the cluster's name know which authority clients' certificates go back to."""
+    name, data = "extension-apiserver-authentication", {"client-ca-file": certificate.decode()}
+    held = store.find(_CONFIGS, "kube-system", name)
+    if held is None:
+        made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+        store.create(_CONFIGS, "kube-system", made)
+    else:
+        store.change(_CONFIGS, "kube-system", name, lambda document: {**document, "data": data})

@@ -1,0 +1,106 @@
+"""kubectl with certificates of the cluster's own authority: rights, tokens, and acting as somebody else."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import threading
+from contextlib import contextmanager
+
+import pytest
+
+from moorage.apiserver.authority import make_authority
+from moorage.apiserver.guarding import guard_for
+from moorage.apiserver.opening import open_store
+from moorage.apiserver.serving import serving
+from moorage.apiserver.users import User
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed"),
+]
+
+
+@contextmanager
+def a_cluster(folder):
+    """Serve an empty cluster from a thread of its own; yields its authority and its port."""
+    authority, store = make_authority(folder / "pki"), open_store(seed=1)
+    started, ports, ended = threading.Event(), [], []
+
+    async def run():
+        ended.append((asyncio.get_running_loop(), over := asyncio.Event()))
+        async with serving(store, guard_for(store, authority), tls=authority.tls()) as port:
+            ports.append(port)
+            started.set()
+            await over.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    try:
+        assert started.wait(10)
+        yield authority, ports[0]
+    finally:
+        loop, over = ended[0]
+        loop.call_soon_threadsafe(over.set)
+        thread.join(10)
+
+
+@pytest.fixture(scope="module")
+def kubectl(tmp_path_factory):
+    home = tmp_path_factory.mktemp("rights")
+    with a_cluster(home) as (authority, port):
+        configs = {"admin": home / "admin", "jane": home / "jane"}
+        authority.write_kubeconfig(configs["admin"], port)
+        authority.write_kubeconfig(configs["jane"], port, User("jane", ("devs",)))
+
+        def run(who, *arguments, text=""):
+            command = ["kubectl", "--kubeconfig", str(configs[who]), "--cache-dir", str(home / "cache"), *arguments]
+            return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
+
+        yield run
+
+
+def test_a_certificate_says_who_one_is(kubectl):
+    shown = json.loads(kubectl("jane", "auth", "whoami", "-o", "json").stdout)
+    assert shown["status"]["userInfo"] == {"username": "jane", "groups": ["devs", "system:authenticated"]}
+
+
+def test_rights_come_with_a_binding(kubectl):
+    assert kubectl("jane", "auth", "can-i", "list", "pods").stdout.strip() == "no"
+    refused = kubectl("jane", "get", "pods")
+    why = 'pods is forbidden: User "jane" cannot list resource "pods" in API group "" in the namespace "default"'
+    assert refused.stderr.strip() == f"Error from server (Forbidden): {why}"
+    assert kubectl("admin", "create", "rolebinding", "devs", "--clusterrole=view", "--group=devs").returncode == 0
+    assert kubectl("jane", "auth", "can-i", "list", "pods").stdout.strip() == "yes"
+    assert kubectl("jane", "auth", "can-i", "list", "pods", "-n", "kube-system").stdout.strip() == "no"
+    assert kubectl("jane", "get", "pods").returncode == 0
+    assert "pods/log" in kubectl("jane", "auth", "can-i", "--list").stdout
+    assert kubectl("admin", "auth", "can-i", "list", "pods", "--as=joe", "--as-group=devs").stdout.strip() == "yes"
+    assert kubectl("admin", "auth", "can-i", "*", "*").stdout.strip() == "yes"
+    assert 'User "jane" cannot impersonate resource "users"' in kubectl("jane", "get", "pods", "--as=admin").stderr
+    assert "ClusterRole/view" in kubectl("admin", "get", "rolebindings", "-o", "wide").stdout
+
+
+def test_nobody_gives_what_they_do_not_have(kubectl):
+    role = ["create", "clusterrole", "maker", "--verb=create,bind", "--resource=clusterroles"]
+    assert kubectl("admin", *role).returncode == 0
+    assert kubectl("admin", "create", "clusterrolebinding", "maker", "--clusterrole=maker", "--user=jane").returncode == 0
+    more = kubectl("jane", "create", "clusterrole", "more", "--verb=get,list", "--resource=secrets")
+    assert 'user "jane" (groups=["devs" "system:authenticated"]) is attempting to grant RBAC permissions not currently' in (
+        more.stderr
+    )
+    assert '{APIGroups:[""], Resources:["secrets"], Verbs:["get" "list"]}' in more.stderr
+    assert kubectl("jane", "create", "clusterrole", "same", "--verb=create", "--resource=clusterroles").returncode == 0
+
+
+def test_a_service_account_has_a_token(kubectl):
+    assert kubectl("admin", "create", "serviceaccount", "robot").returncode == 0
+    assert "default" in kubectl("admin", "get", "serviceaccounts").stdout
+    token = kubectl("admin", "create", "token", "robot", "--duration=10m").stdout.strip()
+    review = json.dumps({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}})
+    path = "/apis/authentication.k8s.io/v1/tokenreviews"
+    made = json.loads(kubectl("admin", "create", "--raw", path, "-f", "-", text=review).stdout)
+    assert made["status"]["user"]["username"] == "system:serviceaccount:default:robot"
+    assert "system:serviceaccounts:default" in made["status"]["user"]["groups"]
+    short = kubectl("admin", "create", "token", "robot", "--duration=1m")
+    assert "may not specify a duration less than 10 minutes" in short.stderr

@@ -161,7 +161,7 @@ def _placed_labels(policy: Policy) -> dict[str, list[tuple[str, str]]]:
 def _required(policy: Policy, present: bool) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for i, predicate in enumerate(policy.predicates or ()):
-        given = predicate.argument and predicate.argument.labels_presence
+        given = predicate.argument.labels_presence if predicate.argument is not None else None
         if given is not None and given.presence is present and predicate_name(predicate.name) not in PREDICATES:
             path = f"predicates[{i}].argument.labelsPresence.labels"
             found += [(label, f"{path}[{j}]") for j, label in enumerate(given.labels)]
@@ -171,7 +171,7 @@ def _required(policy: Policy, present: bool) -> list[tuple[str, str]]:
 def _preferred(policy: Policy, present: bool) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for i, priority in enumerate(policy.priorities or ()):
-        given = priority.argument and priority.argument.label_preference
+        given = priority.argument.label_preference if priority.argument is not None else None
         if given is not None and given.presence is present and _is_custom(priority):
             found.append((given.label, f"priorities[{i}].argument.labelPreference.label"))
     return found

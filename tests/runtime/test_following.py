@@ -3,6 +3,8 @@
 import asyncio
 from contextlib import asynccontextmanager
 
+from msgspec.structs import replace
+
 from moorage.config.loading import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.machine import Scheduler
@@ -201,6 +203,23 @@ def test_a_bind_that_fails_is_an_error_of_its_attempt():
     ((error, message, name),) = loop.log.errors
     assert (message, name) == ("Error scheduling pod; retrying", "default/a")
     assert "refused" in error
+
+
+def test_a_pod_that_is_being_deleted_is_not_tried_and_people_are_told():
+    cluster = MemoryCluster([node("n1")])
+
+    async def act(loop):
+        await asyncio.sleep(1)
+        leaving = pod("a")
+        metadata = replace(leaving.metadata, deletion_timestamp="2026-11-21T00:00:00Z")
+        cluster.put(replace(leaving, metadata=metadata))
+
+    loop, _ = run(cluster, 3, act)
+    assert [(note.reason, note.text) for note in cluster.notes] == [
+        ("FailedScheduling", "skip schedule deleting pod: default/a")
+    ]
+    assert loop.log.said("Skip schedule deleting pod") == [{"pod": "default/a"}]
+    assert loop.scheduler.skipped == []
 
 
 def test_waits_of_permit_are_measured():

@@ -20,7 +20,7 @@ from moorage.client.endpoint import Endpoint
 from moorage.client.rest import Rest
 from moorage.errors import ClusterError
 from moorage.runtime.leader import LeaseRecord
-from moorage.runtime.ports import Note, StatusChange
+from moorage.runtime.ports import Event, Note, StatusChange
 from moorage.server.api_cluster import ApiCluster, change_between, merged
 from moorage.server.api_lease import ApiLease
 
@@ -257,6 +257,9 @@ def test_what_cannot_work_is_refused_in_one_line(tmp_path):
         assert "Traceback" not in printed
 
 
+AT = "2026-01-01T00:00:00.000000Z"
+
+
 # -- the adapters -------------------------------------------------------------------------------------------------------
 
 
@@ -264,7 +267,7 @@ def with_cluster(act):
     async def main():
         api = Api()
         async with serving(api) as server, Rest(Endpoint(server), qps=0) as rest:
-            await act(api, rest, ApiCluster(rest, lambda: "2026-01-01T00:00:00.000000Z", "sched", "me"))
+            await act(api, rest, ApiCluster(rest, "sched", "me"))
 
     asyncio.run(main())
 
@@ -315,7 +318,7 @@ def test_pods_are_told_apart_by_uid():
         api.objects["/api/v1/namespaces/default/pods/p"]["metadata"]["uid"] = "another"
         with pytest.raises(ClusterError):
             await cluster.delete_pod(mine)
-        await cluster.record(Note(mine, "Normal", "Scheduled", "Binding", "text"))
+        await cluster.record(Event(Note(mine, "Normal", "Scheduled", "Binding", "text"), "p.1", AT))
         event = api.requests[-1][3]
         assert (event["regarding"]["uid"], event["note"], event["reportingController"]) == ("uid-p", "text", "sched")
 

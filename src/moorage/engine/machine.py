@@ -69,6 +69,8 @@ class Scheduler:
         #: Plugins that raised where it ends no attempt (PreEnqueue, hints, Unreserve, PostBind), oldest first; whoever
         #: drives the engine may empty it.
         self.faults: list[PluginError] = []
+        #: Pods whose turn came while they were being deleted; whoever drives the engine may empty it.
+        self.skipped: list[PodInfo] = []
         #: Grows with every change of the state: two attempts at the same revision come to the same decision.
         self.revision = 0
         #: Grows with every fact: unlike ``revision``, not with what the scheduler assumes and takes back.
@@ -290,6 +292,8 @@ class Scheduler:
         self._settle_waits()
         queued = self.queue.pop(now)
         while queued is not None and (queued.pod.terminating or self.cluster.node_of(queued.pod.uid) is not None):
+            if queued.pod.terminating:
+                self.skipped.append(queued.pod)
             self.queue.done(queued.pod.uid)
             queued = self.queue.pop(now)
         if queued is None:

@@ -131,7 +131,7 @@ class Carrier:
             # Whatever the answer was, and whoever between us and the API server gave it, only the pod itself tells.
             await self._read_back(pod, node, error)
         text = f"Successfully assigned {pod.key} to {node}"
-        self._teller.note(Note(pod.pod, "Normal", "Scheduled", "Binding", text))
+        self._teller.note(Note(pod.pod, "Normal", "Scheduled", "Binding", text, reporter=pod.spec.scheduler_name))
 
     async def _read_back(self, pod: PodInfo, node: str, error: ClusterError) -> None:
         """Return if the pod is on the node after all, or if the engine has learned meanwhile what became of it.
@@ -185,7 +185,8 @@ class Carrier:
                 raise
             return
         text = f"Preempted by pod {effect.preemptor.uid} on node {victim.spec.node_name}"
-        self._teller.note(Note(victim, "Normal", "Preempted", "Preempting", text, effect.preemptor.pod))
+        reporter = effect.preemptor.spec.scheduler_name
+        self._teller.note(Note(victim, "Normal", "Preempted", "Preempting", text, effect.preemptor.pod, reporter))
 
     async def _amend(self, effect: Amend) -> None:
         try:

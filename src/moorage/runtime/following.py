@@ -18,6 +18,7 @@ from moorage.framework.verdicts import Code
 from moorage.queue import object_events
 from moorage.queue.queued import QueuedPod
 from moorage.runtime.observing import Log, Measures, Ref, ref
+from moorage.state.pod_info import PodInfo
 
 __all__ = ["Follower"]
 
@@ -76,6 +77,10 @@ class Follower:
         binding = self._scheduler.binding_of(pod.uid)
         if binding is not None:
             self._trips[pod.uid] = _Trip(decision, binding.queued, began, now if binding.waits else None)
+
+    def skipped(self, pod: PodInfo) -> None:
+        """Take note of a pod that is not tried, because it is being deleted."""
+        self._log.info(3, "Skip schedule deleting pod", pod=ref(pod))
 
     def revoked(self, decision: Decision, now: float) -> None:
         """Take note of a decision that came to nothing after all."""

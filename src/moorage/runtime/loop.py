@@ -114,6 +114,10 @@ class Loop:
             self._observe(fact)
         more = self._attempt() if self._is_free() else False
         self._hand_out()
+        for pod in self.scheduler.skipped:
+            self.follower.skipped(pod)
+            self._teller.skipped(pod.pod)
+        self.scheduler.skipped.clear()
         for fault in self.scheduler.faults:
             self._survived(str(fault))
         self.scheduler.faults.clear()

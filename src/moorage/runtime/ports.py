@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
 
-__all__ = ["Clock", "Cluster", "Note", "StatusChange", "WallClock"]
+__all__ = ["Clock", "Cluster", "Event", "Note", "StatusChange", "WallClock"]
 
 #: Seconds on a clock that never goes back.
 Clock = Callable[[], float]
@@ -31,7 +31,10 @@ class StatusChange:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """An event for people to read (``kubectl get events``). ``kind`` is ``Normal`` or ``Warning``."""
+    """Something for people to read (``kubectl get events``). ``kind`` is ``Normal`` or ``Warning``.
+
+    ``reporter`` is the scheduler name in whose name it is told.
+    """
 
     regarding: Pod
     kind: str
@@ -39,6 +42,18 @@ class Note:
     action: str
     text: str
     related: Pod | None = None
+    reporter: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A note as it is written: under a name, first at a time. ``count`` above 1 makes it a series, last seen at ``last``."""
+
+    note: Note
+    name: str
+    at: str
+    count: int = 1
+    last: str = ""
 
 
 class Cluster(Protocol):
@@ -66,4 +81,5 @@ class Cluster(Protocol):
     async def delete(self, obj: Value) -> None:
         """Delete an object; the one with its UID if it has one, else the one of its name."""
 
-    async def record(self, note: Note) -> None: ...
+    async def record(self, event: Event) -> None:
+        """Create an event; for a series, change how often it was seen, and create it if it is gone."""

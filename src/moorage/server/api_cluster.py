@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,7 @@ from moorage.client.resources import Resource, resource_of
 from moorage.client.rest import STRATEGIC_MERGE_PATCH, Rest
 from moorage.client.throttle import BINDING
 from moorage.errors import ClusterError
-from moorage.runtime.ports import Note, StatusChange, WallClock
+from moorage.runtime.ports import Event, StatusChange
 
 __all__ = ["ApiCluster", "change_between", "merged"]
 
@@ -29,13 +28,18 @@ _PODS = resource_of(Pod)
 #: How often a change is tried that others keep getting ahead of, and how long after each (client-go's RetryOnConflict).
 _CONFLICT_TRIES = 5
 _CONFLICT_PAUSE_S = 0.01
+#: Longest name of a reporting instance that the API takes.
+_MOST_INSTANCE = 128
 
 
 class ApiCluster:
-    """Satisfies ``moorage.runtime.ports.Cluster``. ``reporter`` is the scheduler's name, ``instance`` this replica's."""
+    """Satisfies ``moorage.runtime.ports.Cluster``.
 
-    def __init__(self, rest: Rest, wall: WallClock, reporter: str, instance: str) -> None:
-        self._rest, self._wall = rest, wall
+    ``reporter`` is the scheduler's name, for notes that carry none; ``instance`` the name of the machine it runs on.
+    """
+
+    def __init__(self, rest: Rest, reporter: str, instance: str) -> None:
+        self._rest = rest
         self._reporter, self._instance = reporter, instance
 
     async def bind(self, pod: Pod, node: str, check: Callable[[], None]) -> None:
@@ -129,24 +133,36 @@ class ApiCluster:
             options["preconditions"] = {"uid": uid}
         await self._rest.send("DELETE", path, msgspec.json.encode(options))
 
-    async def record(self, note: Note) -> None:
-        pod = note.regarding
-        event = {
+    async def record(self, event: Event) -> None:
+        folder = f"/apis/events.k8s.io/v1/namespaces/{event.note.regarding.namespace or 'default'}/events"
+        if event.count > 1:
+            body = msgspec.json.encode({"series": _series(event)})
+            try:
+                await self._rest.send("PATCH", f"{folder}/{event.name}", body, content_type=STRATEGIC_MERGE_PATCH)
+                return
+            except ClusterError as error:
+                if error.status != 404:
+                    raise
+        await self._rest.send("POST", folder, msgspec.json.encode(self._as_event(event)))
+
+    def _as_event(self, event: Event) -> dict[str, Any]:
+        note = event.note
+        pod, reporter = note.regarding, note.reporter or self._reporter
+        return {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": f"{pod.name}.{uuid.uuid4().hex[:16]}", "namespace": pod.namespace or "default"},
-            "eventTime": self._wall(),
-            "reportingController": self._reporter,
-            "reportingInstance": self._instance,
+            "metadata": {"name": event.name, "namespace": pod.namespace or "default"},
+            "eventTime": event.at,
+            "reportingController": reporter,
+            "reportingInstance": f"{reporter}-{self._instance}"[:_MOST_INSTANCE],
             "action": note.action,
             "reason": note.reason,
             "type": note.kind,
             "note": note.text,
             "regarding": _reference(pod),
             **({"related": _reference(note.related)} if note.related is not None else {}),
+            **({"series": _series(event)} if event.count > 1 else {}),
         }
-        path = f"/apis/events.k8s.io/v1/namespaces/{pod.namespace or 'default'}/events"
-        await self._rest.send("POST", path, msgspec.json.encode(event))
 
 
 def change_between(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -182,6 +198,10 @@ def _parts(change: dict[str, Any], subresource: str) -> list[tuple[str, dict[str
     inside = {key: value for key, value in change.items() if key == subresource}
     outside = {key: value for key, value in change.items() if key != subresource}
     return [part for part in (("", outside), (subresource, inside)) if part[1]]
+
+
+def _series(event: Event) -> dict[str, Any]:
+    return {"count": event.count, "lastObservedTime": event.last}
 
 
 def _condition(condition: PodCondition) -> dict[str, Any]:

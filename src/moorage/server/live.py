@@ -59,7 +59,7 @@ class Live:
         self.election = None if leader is None else Election(identity, leader.timing)
         self._clock = asyncio.get_running_loop().time
         inbox = Inbox()
-        cluster = ApiCluster(rest, wall, reporter, identity)
+        cluster = ApiCluster(rest, reporter, identity.partition("_")[0])
         self.loop = Loop(
             scheduler, inbox, cluster, clock=self._clock, wall=wall, may_act=self._may_act, report=report, log=log,
             measures=measures,

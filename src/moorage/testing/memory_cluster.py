@@ -21,7 +21,7 @@ from moorage.api.meta import Value
 from moorage.engine.facts import Fact, Gone, Seen
 from moorage.errors import ClusterError
 from moorage.runtime.inbox import Inbox
-from moorage.runtime.ports import Note, StatusChange
+from moorage.runtime.ports import Event, Note, StatusChange
 
 __all__ = ["Entry", "MemoryCluster", "Trouble"]
 
@@ -59,6 +59,8 @@ class MemoryCluster:
         self.faults: list[Trouble] = []
         self.history: list[Entry] = []
         self.notes: list[Note] = []
+        #: Events by name, as they were last written; ``notes`` holds each once.
+        self.events: dict[str, Event] = {}
         #: Requests by verb, counted as they arrive.
         self.requests: dict[str, int] = {}
         #: While True, watches deliver nothing; ``relist`` then tells what was missed.
@@ -193,8 +195,13 @@ class MemoryCluster:
     async def delete(self, obj: Value) -> None:
         await self._request("delete", obj, lambda: self.remove(obj))
 
-    async def record(self, note: Note) -> None:
-        await self._request("record", note, lambda: self.notes.append(note))
+    async def record(self, event: Event) -> None:
+        await self._request("record", event.note, lambda: self._record(event))
+
+    def _record(self, event: Event) -> None:
+        if event.count == 1:
+            self.notes.append(event.note)
+        self.events[event.name] = event
 
     def _own(self, pod: Pod) -> Pod:
         held = self.get(Pod, pod.key)

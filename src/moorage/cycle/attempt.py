@@ -187,12 +187,14 @@ class FailedAttempt:
     """What PostFilter gets to work with."""
 
     def __init__(
-        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated
-    ) -> None:
+        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
+        *, consults: bool = False,
+    ) -> None:  # fmt: skip
         self.pod = pod
         self.snapshot = snapshot
         self.verdicts = verdicts
         self.found = found
+        self.consults = consults
         self._profile = profile
         self._nominated = nominated
 

@@ -10,10 +10,14 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace as with_changes
 
 from moorage.cycle.attempt import FailedAttempt, Nominated, contenders, judge_with_nominated
 from moorage.cycle.classes import ClassCache
+from moorage.cycle.consulting import Consult
 from moorage.cycle.decision import Decision
+from moorage.cycle.extender_wire import ExtenderError
+from moorage.cycle.extenders import Asking, Consultation, Extender, without_asking
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.cycle.ties import draw
 from moorage.errors import AttemptError, PluginError
@@ -29,6 +33,8 @@ from moorage.state.view import NodeView
 
 __all__ = ["Cycle", "judge", "rate"]
 
+_NO_ROWS = np.zeros(0, dtype=np.intp)
+
 
 @dataclass
 class Cycle:
@@ -39,6 +45,7 @@ class Cycle:
     ``nominated_first``: take the node a pod is nominated to, if it fits, without a look at the others, as kube-scheduler does.
     ``errors_end``: a node that a plugin cannot judge ends the attempt, as in kube-scheduler; else it counts as refused.
     ``by_class``: keep verdicts and scores of pod classes (see ``classes``); decisions are the same without.
+    ``extenders``: who is asked beside the plugins, in order; only ``deciding`` asks them.
     """
 
     seed: int = 0
@@ -47,6 +54,7 @@ class Cycle:
     errors_end: bool = True
     nominated_first: bool = True
     by_class: bool = True
+    extenders: tuple[Extender, ...] = ()
     order: NodeOrder = field(default_factory=NodeOrder)
     _classes: dict[Profile, ClassCache] = field(default_factory=dict)
 
@@ -54,10 +62,33 @@ class Cycle:
         """Return where ``pod`` goes, or why nowhere. A broken plugin ends the attempt: ``Decision.error``."""
         if not len(snapshot.table):
             return Decision(pod)
+        nominated = nominated or {}
         try:
-            return self._decide(profile, pod, snapshot, nominated or {})
+            quick = self._by_class(profile, pod, snapshot, nominated)
+            if quick is not None:
+                return quick
+            return without_asking(self._the_long_way(profile, pod, snapshot, nominated, Consultation(pod)))
         except PluginError as error:
             return Decision(pod, error=error)
+
+    def deciding(
+        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None
+    ) -> Asking[Decision]:
+        """Decide like ``decide``, with the extenders. No node may come or go, and no pod be added, while one is asked."""
+        if not len(snapshot.table):
+            return Decision(pod)
+        nominated = nominated or {}
+        consultation = Consultation.of(pod, self.extenders)
+        try:
+            quick = None if consultation.decides else self._by_class(profile, pod, snapshot, nominated)
+            if quick is not None:
+                return quick
+            decision = yield from self._the_long_way(profile, pod, snapshot, nominated, consultation)
+        except PluginError as error:
+            decision = Decision(pod, error=error)
+        if not consultation.done_without:
+            return decision
+        return with_changes(decision, done_without=tuple(consultation.done_without))
 
     def _percentage_for(self, profile: Profile) -> int:
         """Return the share of nodes that a profile's searches may stop at; 0 for none."""
@@ -82,45 +113,45 @@ class Cycle:
         evaluated = len(table) if quick.found.nodes is None else len(quick.found.nodes)
         return Decision(pod, table.nodes[quick.row].name, quick.found, evaluated=evaluated, feasible=quick.feasible)
 
-    def _decide(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> Decision:
-        quick = self._by_class(profile, pod, snapshot, nominated)
-        if quick is not None:
-            return quick
+    def _the_long_way(
+        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, consultation: Consultation
+    ) -> Asking[Decision]:
         found = run_pre_filter(profile, pod, snapshot)
         verdicts = Verdicts(len(snapshot.table))
         if found.refused is not None:
             verdicts.pre_filter = found.refused
             verdicts.refuse(np.arange(len(verdicts)), found.refused)
-            return self._post_filter(profile, found, pod, snapshot, verdicts, nominated)
-        feasible = self._feasible(profile, found, pod, snapshot, verdicts, nominated)
-        if self.errors_end:
-            _raise_first_error(verdicts)
+            return (yield from self._post_filter(profile, found, pod, snapshot, verdicts, nominated, consultation))
+        trial = _Trial(self._nominated_row(profile, pod, snapshot), Verdicts(len(verdicts)))
+        feasible = yield from trial.run(profile, found, pod, snapshot, nominated, consultation)
         if not len(feasible):
-            return self._post_filter(profile, found, pod, snapshot, verdicts, nominated)
+            feasible = self._feasible(profile, found, pod, snapshot, verdicts, nominated)
+            trial.tell(found, snapshot, verdicts)
+            if self.errors_end:
+                _raise_first_error(verdicts)
+            feasible = yield from consultation.filter(feasible, snapshot, verdicts)
+        if not len(feasible):
+            return (yield from self._post_filter(profile, found, pod, snapshot, verdicts, nominated, consultation))
         table = snapshot.table
         evaluated = len(verdicts) if found.nodes is None else len(found.nodes)
         if len(feasible) == 1 and not self.always_score:
             return Decision(pod, table.nodes[feasible[0]].name, found, verdicts, evaluated=evaluated, feasible=1)
         scores = rate(profile, found, pod, snapshot, feasible)
+        if len(feasible) > 1:
+            scores = yield from consultation.prioritize(scores, snapshot)
         row = draw(table, scores.best(), pod.uid, self.seed)
         return Decision(pod, table.nodes[row].name, found, verdicts, scores, evaluated=evaluated, feasible=len(feasible))
+
+    def _nominated_row(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> int | None:
+        """Return the row that is to be tried before all others, if there is one."""
+        first = self.nominated_first and profile.nominated_first
+        return snapshot.table.row_of.get(pod.status.nominated_node_name) if first else None
 
     def _feasible(
         self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated
     ) -> npt.NDArray[np.intp]:
-        nominated_first = self.nominated_first and profile.nominated_first
-        own = snapshot.table.row_of.get(pod.status.nominated_node_name) if nominated_first else None
-        refused_there: Status | None = None
-        if own is not None:
-            trial = Verdicts(len(verdicts))
-            judge(profile, found, pod, NodeView(snapshot, np.array([own])), trial, nominated)
-            refused_there = trial.status(own)
-            if refused_there is None:
-                return np.array([own])
         percentage = self._percentage_for(profile)
         rows = _rows_to_look_at(found, snapshot, verdicts)
-        if own is not None and refused_there is not None and own not in rows:
-            verdicts.refuse(own, refused_there)
         wanted = feasible_nodes_to_find(percentage, len(rows)) if percentage else len(rows)
         if wanted >= len(rows):
             whole = len(rows) == len(verdicts)
@@ -155,11 +186,45 @@ class Cycle:
         return np.array(feasible, dtype=np.intp)
 
     def _post_filter(
-        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated
-    ) -> Decision:
-        attempt = FailedAttempt(profile, found, pod, snapshot, verdicts, nominated)
-        outcome = _run_post_filter(profile, pod, attempt) if profile.at("postFilter") else None
+        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
+        consultation: Consultation,
+    ) -> Asking[Decision]:  # fmt: skip
+        preempting = any(extender.preempt_verb for extender in consultation.extenders)
+        attempt = FailedAttempt(profile, found, pod, snapshot, verdicts, nominated, consults=preempting)
+        outcome = (yield from _run_post_filter(profile, pod, attempt, consultation)) if profile.at("postFilter") else None
         return Decision(pod, None, found, verdicts, post_filter=outcome, evaluated=len(verdicts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """The node that a pod is nominated to, tried alone; ``row`` is None if there is none."""
+
+    row: int | None
+    verdicts: Verdicts
+
+    def run(
+        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, nominated: Nominated,
+        consultation: Consultation,
+    ) -> Asking[npt.NDArray[np.intp]]:  # fmt: skip
+        """Return the row if the pod fits there, else none."""
+        if self.row is None:
+            return _NO_ROWS
+        rows = np.array([self.row], dtype=np.intp)
+        judge(profile, found, pod, NodeView(snapshot, rows), self.verdicts, nominated)
+        if self.verdicts.status(self.row) is not None:
+            return _NO_ROWS
+        try:
+            return (yield from consultation.filter(rows, snapshot, self.verdicts))
+        except ExtenderError:  # it will be asked about this node again, with all others
+            return _NO_ROWS
+
+    def tell(self, found: PreFiltered, snapshot: Snapshot, verdicts: Verdicts) -> None:
+        """Note why the pod does not fit, if the node is not looked at again."""
+        if self.row is None or found.nodes is None or snapshot.table.nodes[self.row].name in found.nodes:
+            return
+        status = self.verdicts.status(self.row)
+        if status is not None:
+            verdicts.refuse(self.row, status)
 
 
 def _raise_first_error(verdicts: Verdicts) -> None:
@@ -210,7 +275,9 @@ def rate(profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot,
     return run_score(profile, found, pod, view)
 
 
-def _run_post_filter(profile: Profile, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
+def _run_post_filter(
+    profile: Profile, pod: PodInfo, attempt: FailedAttempt, consultation: Consultation
+) -> Asking[PostFilterResult]:
     """Ask PostFilter plugins in turn until one helps or says that nothing will.
 
     What those that did not help wanted done is done all the same.
@@ -222,6 +289,8 @@ def _run_post_filter(profile: Profile, pod: PodInfo, attempt: FailedAttempt) -> 
     effects: tuple[Effect, ...] = ()
     for step in profile.at("postFilter"):
         result = ask(step, "postFilter", pod, attempt)
+        if isinstance(result, Consult):
+            result = yield from _consulted(result, attempt.snapshot, consultation)
         if not isinstance(result, PostFilterResult):
             raise PluginError(step.name, f"answered {result!r} in postFilter; answer PostFilterResult(code, ...)")
         if result.code is Code.ERROR:
@@ -233,3 +302,11 @@ def _run_post_filter(profile: Profile, pod: PodInfo, attempt: FailedAttempt) -> 
         reasons.extend(result.reasons)
         effects += result.effects
     return PostFilterResult(Code.UNSCHEDULABLE, tuple(reasons), nominated, effects=effects)
+
+
+def _consulted(wanted: Consult, snapshot: Snapshot, consultation: Consultation) -> Asking[PostFilterResult]:
+    """Let the extenders look at candidates for preemption, and the plugin choose among those they leave."""
+    try:
+        return wanted.choose((yield from consultation.preempt(wanted.candidates, snapshot)))
+    except ExtenderError as error:
+        return PostFilterResult(Code.ERROR, (f"preemption: {error}",))

@@ -25,6 +25,7 @@ class Decision(Struct, frozen=True):
     ``scores``       of the feasible rows; None if nothing had to be scored
     ``post_filter``  what preemption (or another PostFilter) made of it, if it ran
     ``error``        the broken plugin or contract that ended the attempt
+    ``done_without``   extenders that failed and were passed over
     ``refused_after``  what a node had been chosen for, and then Reserve, Permit or binding said no
     """
 
@@ -38,6 +39,7 @@ class Decision(Struct, frozen=True):
     refused_after: Status | None = None
     evaluated: int = 0
     feasible: int = 0
+    done_without: tuple[PluginError, ...] = ()
 
     @property
     def code(self) -> Code:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from moorage.api.meta import Value
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Amend", "BindPod", "Call", "Delete", "Effect", "Evict", "Until", "Write"]
+__all__ = ["Amend", "BindPod", "BindThrough", "Call", "Delete", "Effect", "Evict", "Question", "Until", "Write"]
 
 
 class BindPod(Struct, frozen=True):
@@ -21,6 +21,27 @@ class BindPod(Struct, frozen=True):
 
     pod: PodInfo
     node: str
+
+
+class Question(Struct, frozen=True):
+    """What an extender is asked: a JSON body to be posted to ``url``; the reply has to be there after ``timeout_s`` seconds.
+
+    ``extender`` is its place in the configuration, ``verb`` what it calls this kind of question.
+    """
+
+    extender: int
+    verb: str
+    url: str
+    body: bytes
+    timeout_s: float
+
+
+class BindThrough(Struct, frozen=True):
+    """Let an extender bind the pod to the node. Its reply may hold an error all the same."""
+
+    pod: PodInfo
+    node: str
+    question: Question
 
 
 class Evict(Struct, frozen=True):
@@ -87,4 +108,4 @@ class Until(Struct, frozen=True):
     what: str
 
 
-Effect = Amend | BindPod | Evict | Write | Delete | Call | Until
+Effect = Amend | BindPod | BindThrough | Evict | Write | Delete | Call | Until

@@ -186,6 +186,10 @@ class Attempt(Protocol):
     def found(self) -> PreFiltered:
         """What PreFilter left behind."""
 
+    @property
+    def consults(self) -> bool:
+        """True if extenders have a say in preemption; see ``moorage.cycle.consulting``."""
+
     def what_if(self, row: int) -> WhatIf:
         """Open a what-if on one row; use it as a context manager."""
 

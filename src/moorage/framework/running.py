@@ -53,12 +53,14 @@ class Scores:
     """Scores of the feasible rows: ``rows`` are row numbers, everything else has one entry for each.
 
     ``raw`` is what Score gave, ``final`` that normalised and weighted, by plugin in running order; ``total`` their sum.
+    ``weights`` are those of scores that no plugin of the profile gave.
     """
 
     rows: npt.NDArray[np.intp]
     total: IntArray
     raw: Mapping[str, IntArray] = field(default_factory=dict)
     final: Mapping[str, IntArray] = field(default_factory=dict)
+    weights: Mapping[str, int] = field(default_factory=dict)
 
     def best(self) -> npt.NDArray[np.intp]:
         """Row numbers that share the highest total."""

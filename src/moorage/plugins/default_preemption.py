@@ -12,9 +12,10 @@ ever gated.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from moorage.api.workloads import PodDisruptionBudget
+from moorage.cycle.consulting import Consult
 from moorage.cycle.disruption import Budgets
 from moorage.cycle.preemption import Candidate, Search, choose, find_candidates
 from moorage.cycle.ranking import Ranking
@@ -34,6 +35,7 @@ __all__ = ["DefaultPreemption", "DefaultPreemptionArgs", "taken"]
 NEVER = "not eligible due to preemptionPolicy=Never."
 VICTIMS_LEAVING = "not eligible due to a terminating pod on the nominated node."
 GROUPS_PREEMPT_TOGETHER = "not eligible due to workload aware preemption enabled"
+NO_CANDIDATE = "no candidate node for preemption"
 UNDER_WAY = "waiting for the preemption for this pod to be finished"
 
 POD_GONE = ClusterEvent(Resource.POD, Action.DELETE)
@@ -88,12 +90,12 @@ class DefaultPreemption:
         if self._gates["SchedulerAsyncPreemption"]:
             yield Wake(POD_GONE, when=lambda pod, old, new: False)
 
-    def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult:
+    def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult:
         why_not = self._ineligible(pod, attempt)
         if why_not:
             return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {why_not}",))
         search = self.search(attempt)
-        return taken(pod, attempt, choose(search.candidates)) if search.candidates else _nothing_helps(search)
+        return chosen(pod, attempt, search.candidates) if search.candidates else _nothing_helps(search)
 
     def search(self, attempt: Attempt) -> Search:
         """Look for nodes on which evicting would help."""
@@ -122,6 +124,17 @@ class DefaultPreemption:
         on_node = attempt.snapshot.table.pods[row].values()
         leaving = any(other.priority < pod.priority and _was_preempted(other) for other in on_node)
         return VICTIMS_LEAVING if leaving else ""
+
+
+def chosen(pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]) -> PostFilterResult | Consult:
+    """Answer that the pod is to have the node where preempting does the least harm, once extenders have had their say."""
+
+    def choice(left: Sequence[Candidate]) -> PostFilterResult:
+        if not left:
+            return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {NO_CANDIDATE}",))
+        return taken(pod, attempt, choose(left))
+
+    return Consult(candidates, choice) if attempt.consults else choice(candidates)
 
 
 def taken(pod: PodInfo, attempt: Attempt, best: Candidate) -> PostFilterResult:

@@ -128,7 +128,7 @@ def scoring_of(decision: Decision, profile: Profile, names: Sequence[str]) -> Sc
     pod, scores = decision.pod.key, decision.scores
     if scores is None:
         return Scoring(pod, decision.node, decision.evaluated, message=decision.message)
-    weights = {name: profile.weights.get(name, 1) for name in scores.raw}
+    weights = {name: scores.weights.get(name) or profile.weights.get(name, 1) for name in scores.raw}
     raw = {name: given.tolist() for name, given in scores.raw.items()}
     final = {name: given.tolist() for name, given in scores.final.items()}
     nodes = [

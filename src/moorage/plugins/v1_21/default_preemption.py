@@ -12,7 +12,8 @@ Source    kube-scheduler 1.21, plugins/defaultpreemption/default_preemption.go; 
 
 from __future__ import annotations
 
-from moorage.cycle.preemption import Candidate, choose
+from moorage.cycle.consulting import Consult
+from moorage.cycle.preemption import Candidate
 from moorage.cycle.reprieve import Victims
 from moorage.framework.points import Attempt, PostFilterResult
 from moorage.framework.verdicts import Code
@@ -25,7 +26,7 @@ __all__ = ["DefaultPreemption"]
 class DefaultPreemption(today.DefaultPreemption):
     """See the module's description."""
 
-    def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult:
+    def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult:
         if pod.spec.preemption_policy == "Never" or _victims_are_leaving(pod, attempt):
             return PostFilterResult(Code.UNSCHEDULABLE)
         if not len(attempt.verdicts.rows_with(Code.UNSCHEDULABLE)):
@@ -35,7 +36,7 @@ class DefaultPreemption(today.DefaultPreemption):
             return today.taken(pod, attempt, Candidate(search.fitting[0], Victims(())))
         if not search.candidates:
             return PostFilterResult(Code.UNSCHEDULABLE)
-        return today.taken(pod, attempt, choose([_as_tried(candidate) for candidate in search.candidates]))
+        return today.chosen(pod, attempt, [_as_tried(candidate) for candidate in search.candidates])
 
 
 def _as_tried(candidate: Candidate) -> Candidate:

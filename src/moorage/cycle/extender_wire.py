@@ -1,0 +1,260 @@
+"""What is said to scheduler extenders and what they say, as JSON: the form that kube-scheduler gives it.
+
+Replies come from programs that nobody checked. Whatever is not what was asked for becomes an ``ExtenderError`` with Go's words
+for it, and never anything else. As in Go, names of fields are read in whatever case they are, unknown fields and what follows the
+first value are left aside, and null counts as left out.
+
+Source  kube-scheduler/extender/v1/types.go; kube-scheduler 1.36, extender.go; encoding/json
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from moorage.api.core import Node, Pod
+from moorage.errors import AttemptError
+
+__all__ = [
+    "EXTENDER", "ExtenderError", "FilterReply", "MetaVictims", "bind_args", "check_bind_reply", "node_args", "preempt_args",
+    "read_filter_reply", "read_preempt_reply", "read_priorities",
+]  # fmt: skip
+
+#: The name under which all extenders go where plugins are named.
+EXTENDER: Final = "Extender"
+_INT64: Final = range(-(2**63), 2**63)
+_DECODER: Final = msgspec.json.Decoder()
+
+
+class ExtenderError(AttemptError):
+    """An extender could not be asked, said that it failed, or answered what makes no sense."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(EXTENDER, text)
+
+
+class FilterReply(NamedTuple):
+    """Names of nodes that pass, None where they were not told in that form; and why others do not: node → text."""
+
+    names: tuple[str, ...] | None
+    nodes: tuple[str, ...] | None
+    failed: Mapping[str, str]
+    unresolvable: Mapping[str, str]
+
+
+class MetaVictims(NamedTuple):
+    """UIDs of pods to preempt on a node, and how many of these exceed a disruption budget."""
+
+    uids: tuple[str, ...]
+    violations: int
+
+
+# -- what is said --------------------------------------------------------------------------------------------------------
+
+
+def node_args(pod: Pod, nodes: Iterable[Node], names: Iterable[str], *, by_name: bool) -> bytes:
+    """Return the question that filter and prioritize put; of nodes and names only the one form is sent."""
+    listed = None if by_name else {"metadata": {}, "items": [_whole(node) for node in nodes]}
+    return msgspec.json.encode({"Pod": _pod(pod), "Nodes": listed, "NodeNames": list(names) if by_name else None})
+
+
+def preempt_args(pod: Pod, victims: Mapping[str, tuple[Iterable[Pod], int]], *, by_uid: bool) -> bytes:
+    """Return the question that preempt puts. ``victims``: node → the pods, and how many exceed a disruption budget."""
+    whole: dict[str, Any] = {}
+    meta: dict[str, Any] = {}
+    for node, (pods, violations) in victims.items():
+        if by_uid:
+            meta[node] = {"Pods": [{"UID": one.uid} for one in pods], "NumPDBViolations": violations}
+        else:
+            whole[node] = {"Pods": [_pod(one) for one in pods], "NumPDBViolations": violations}
+    body = {"Pod": _pod(pod), "NodeNameToVictims": None, "NodeNameToMetaVictims": None}
+    return msgspec.json.encode({**body, "NodeNameToMetaVictims" if by_uid else "NodeNameToVictims": meta if by_uid else whole})
+
+
+def bind_args(pod: Pod, node: str) -> bytes:
+    return msgspec.json.encode({"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node})
+
+
+def _whole(obj: Node | Pod) -> dict[str, Any]:
+    """Return an object as plain data, with those parts that the API never leaves out."""
+    plain: dict[str, Any] = msgspec.to_builtins(obj)
+    return {"metadata": {}, "spec": {}, "status": {}, **plain}
+
+
+def _pod(pod: Pod) -> dict[str, Any]:
+    whole = _whole(pod)
+    spec = whole["spec"]
+    spec.setdefault("schedulerName", pod.spec.scheduler_name)
+    spec.setdefault("restartPolicy", pod.spec.restart_policy)
+    spec.setdefault("terminationGracePeriodSeconds", pod.spec.termination_grace_period_seconds)
+    for container in (*spec.setdefault("containers", []), *spec.get("initContainers", ())):
+        container.setdefault("resources", {})
+    return whole
+
+
+# -- what they say -------------------------------------------------------------------------------------------------------
+
+
+def read_filter_reply(body: bytes) -> FilterReply:
+    """Read a reply to filter.
+
+    Raises  ExtenderError
+    """
+    reply = _struct(_first_value(body), "ExtenderFilterResult")
+    failed = _texts(reply, "FailedNodes")
+    unresolvable = _texts(reply, "FailedAndUnresolvableNodes")
+    names = reply.get("nodenames")
+    if names is not None:
+        names = tuple(_text(name, "ExtenderFilterResult.NodeNames") for name in _list(names, "ExtenderFilterResult.NodeNames"))
+    nodes = reply.get("nodes")
+    if nodes is not None:
+        items = _struct(nodes, "NodeList", "ExtenderFilterResult.Nodes").get("items")
+        nodes = tuple(_node_name(item) for item in _list(items, "NodeList.items"))
+    _raise_own_error(reply, "ExtenderFilterResult")
+    return FilterReply(names, nodes, failed, unresolvable)
+
+
+def _node_name(item: Any) -> str:
+    metadata = _struct(item, "Node", "NodeList.items").get("metadata")
+    return _text(_struct(metadata, "ObjectMeta", "Node.metadata").get("name"), "ObjectMeta.name")
+
+
+def read_priorities(body: bytes) -> list[tuple[str, int]]:
+    """Read a reply to prioritize: nodes and the scores they get, each as often as it stands there.
+
+    Raises  ExtenderError
+    """
+    priorities: list[tuple[str, int]] = []
+    for entry in _list(_first_value(body), "", "v1.HostPriorityList"):
+        priority = _struct(entry, "HostPriority")
+        host = _text(priority.get("host"), "HostPriority.Host")
+        priorities.append((host, _integer(priority.get("score"), "HostPriority.Score")))
+    return priorities
+
+
+def read_preempt_reply(body: bytes) -> dict[str, MetaVictims]:
+    """Read a reply to preempt: what is to go on each node.
+
+    Raises  ExtenderError
+    """
+    field = "ExtenderPreemptionResult.NodeNameToMetaVictims"
+    victims: dict[str, MetaVictims] = {}
+    by_node = _struct(_first_value(body), "ExtenderPreemptionResult").get("nodenametometavictims")
+    for node, entry in _object(by_node, field).items():
+        on_node = _struct(entry, "MetaVictims", field)
+        pods = _list(on_node.get("pods"), "MetaVictims.Pods")
+        uids = tuple(_text(_struct(one, "MetaPod", "MetaVictims.Pods").get("uid"), "MetaPod.UID") for one in pods)
+        victims[node] = MetaVictims(uids, _integer(on_node.get("numpdbviolations"), "MetaVictims.NumPDBViolations"))
+    return victims
+
+
+def check_bind_reply(body: bytes) -> None:
+    """Read a reply to bind.
+
+    Raises  ExtenderError if it tells of an error, or is none
+    """
+    _raise_own_error(_struct(_first_value(body), "ExtenderBindingResult"), "ExtenderBindingResult")
+
+
+def _raise_own_error(reply: Mapping[str, Any], kind: str) -> None:
+    error = _text(reply.get("error"), f"{kind}.Error")
+    if error:
+        raise ExtenderError(error)
+
+
+# -- JSON, as Go reads it ------------------------------------------------------------------------------------------------
+
+
+def _first_value(body: bytes) -> Any:
+    """Decode the first JSON value of a reply."""
+    try:
+        return _DECODER.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    text = body.decode("utf-8", "replace")
+    start = len(text) - len(text.lstrip(" \t\r\n"))
+    if start == len(text):
+        raise ExtenderError("EOF")
+    try:
+        return json.JSONDecoder(parse_constant=_refused).raw_decode(text, start)[0]
+    except json.JSONDecodeError as error:
+        raise ExtenderError(_as_go_says(text, error)) from None
+    except (ValueError, RecursionError) as error:
+        raise ExtenderError(f"the reply cannot be read: {error}") from None
+
+
+def _refused(word: str) -> Any:
+    raise ExtenderError(f"invalid character {word[:1]!r} looking for beginning of value")
+
+
+def _as_go_says(text: str, error: json.JSONDecodeError) -> str:
+    if error.pos >= len(text) or error.msg.startswith("Unterminated"):
+        return "unexpected EOF"
+    if error.msg == "Expecting value":
+        return f"invalid character {text[error.pos]!r} looking for beginning of value"
+    return f"invalid character {text[error.pos]!r}: {error.msg}"
+
+
+def _struct(value: Any, kind: str, field: str = "") -> dict[str, Any]:
+    """Return the fields of an object by their names in lower case; nothing for null. Of fields that stand twice the last."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _mismatch(value, field, f"v1.{kind}")
+    return {name.lower(): inner for name, inner in value.items()}
+
+
+def _object(value: Any, field: str) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _mismatch(value, field, "map")
+    return value
+
+
+def _texts(reply: Mapping[str, Any], name: str) -> dict[str, str]:
+    field = f"ExtenderFilterResult.{name}"
+    return {key: _text(text, field) for key, text in _object(reply.get(name.lower()), field).items()}
+
+
+def _list(value: Any, field: str, kind: str = "list") -> list[Any]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise _mismatch(value, field, kind)
+    return value
+
+
+def _text(value: Any, field: str) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise _mismatch(value, field, "string")
+    return value
+
+
+def _integer(value: Any, field: str) -> int:
+    if value is None:
+        return 0
+    if not isinstance(value, int) or isinstance(value, bool) or value not in _INT64:
+        raise _mismatch(value, field, "int64")
+    return value
+
+
+def _mismatch(value: Any, field: str, kind: str) -> ExtenderError:
+    match value:
+        case dict():
+            found = "object"
+        case list():
+            found = "array"
+        case bool():
+            found = "bool"
+        case str():
+            found = "string"
+        case _:
+            found = f"number {value}"
+    place = f"Go struct field {field} of type {kind}" if field else f"Go value of type {kind}"
+    return ExtenderError(f"json: cannot unmarshal {found} into {place}")

@@ -1,0 +1,297 @@
+"""Extenders: HTTP services that have a say beside the plugins. Here is what they are asked, and what follows from their replies.
+
+Nothing here speaks HTTP. An attempt that has to ask hands out questions and goes on when the answers are there: it is a
+generator of ``Asking``, which yields questions that are put at the same time and is sent their answers, in the same order.
+
+An extender that is ignorable and fails is done without. One that fails to prioritize always is.
+
+Source  kube-scheduler 1.36, extender.go; schedule_one.go, findNodesThatPassExtenders and prioritizeNodes;
+        framework/preemption/preemption.go, callExtenders
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from moorage.api.core import Container
+from moorage.cycle.extender_wire import (
+    EXTENDER,
+    ExtenderError,
+    FilterReply,
+    MetaVictims,
+    bind_args,
+    node_args,
+    preempt_args,
+    read_filter_reply,
+    read_preempt_reply,
+    read_priorities,
+)
+from moorage.cycle.preemption import Candidate
+from moorage.cycle.reprieve import Victims
+from moorage.framework.effects import Question
+from moorage.framework.running import MAX_SCORE, Scores
+from moorage.framework.verdict_table import Verdicts
+from moorage.framework.verdicts import Code, Status
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.table import NodeTable
+
+__all__ = ["Answer", "Asking", "Consultation", "Extender", "binder_of", "in_order", "without_asking"]
+
+T = TypeVar("T")
+
+#: Extenders score up to 10, plugins up to 100.
+_SCALE: Final = MAX_SCORE // 10
+#: No weighted score counts for more than this, so that no sum of them leaves 64 bits.
+_MOST: Final = 2**55
+#: A node that an extender left out without a word.
+_LEFT_OUT: Final = Status(Code.UNRESOLVABLE, EXTENDER, ())
+
+_Rows: TypeAlias = npt.NDArray[np.intp]
+
+
+class Answer(NamedTuple):
+    """The body of a reply, or why there is none."""
+
+    body: bytes = b""
+    error: str | None = None
+
+
+Asking: TypeAlias = Generator[tuple[Question, ...], tuple[Answer, ...], T]
+
+
+class Extender(Struct, frozen=True):
+    """One extender. ``number`` is its place in the configuration; an empty verb is not called.
+
+    ``managed``: pods that ask for none of these resources are not its business; empty for all pods.
+    """
+
+    number: int
+    url: str
+    filter_verb: str = ""
+    prioritize_verb: str = ""
+    preempt_verb: str = ""
+    bind_verb: str = ""
+    weight: int = 1
+    timeout_s: float = 5.0
+    node_cache_capable: bool = False
+    ignorable: bool = False
+    managed: frozenset[str] = frozenset()
+
+    def is_interested(self, pod: PodInfo) -> bool:
+        if not self.managed:
+            return True
+        return any(map(self._manages, (*pod.spec.containers, *pod.spec.init_containers)))
+
+    def _manages(self, container: Container) -> bool:
+        resources = container.resources
+        return not (self.managed.isdisjoint(resources.requests) and self.managed.isdisjoint(resources.limits))
+
+    def question(self, verb: str, body: bytes) -> Question:
+        return Question(self.number, verb, f"{self.url.rstrip('/')}/{verb}", body, self.timeout_s)
+
+    def to_bind(self, pod: PodInfo, node: str) -> Question:
+        return self.question(self.bind_verb, bind_args(pod.pod, node))
+
+
+def in_order(extenders: Iterable[Extender]) -> tuple[Extender, ...]:
+    """Return extenders in the order they are asked: those that are ignorable last."""
+    return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
+
+
+def binder_of(extenders: Iterable[Extender], pod: PodInfo) -> Extender | None:
+    """Return the extender that binds the pod, if one does."""
+    return next((one for one in extenders if one.bind_verb and one.is_interested(pod)), None)
+
+
+def without_asking(attempt: Asking[T]) -> T:
+    """Run an attempt that has nobody to ask."""
+    try:
+        next(attempt)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    raise AssertionError("an attempt without extenders asked one")
+
+
+@dataclass
+class Consultation:
+    """The extenders that a pod is the business of, in order. ``done_without`` grows by those that failed and were passed over."""
+
+    pod: PodInfo
+    extenders: Sequence[Extender] = ()
+    done_without: list[ExtenderError] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, pod: PodInfo, extenders: Iterable[Extender]) -> Consultation:
+        return cls(pod, [one for one in extenders if one.is_interested(pod)])
+
+    @property
+    def decides(self) -> bool:
+        """True if some extender has a say in where the pod goes."""
+        return any(one.filter_verb or one.prioritize_verb for one in self.extenders)
+
+    def _pass_over(self, extender: Extender, verb: str, error: ExtenderError) -> None:
+        self.done_without.append(ExtenderError(f"extender {extender.url} was done without in {verb}: {error}"))
+
+    # -- filter --------------------------------------------------------------------------------------------------------
+
+    def filter(self, rows: _Rows, snapshot: Snapshot, verdicts: Verdicts) -> Asking[_Rows]:
+        """Return which of the feasible rows all extenders let pass; the others get a status in ``verdicts``.
+
+        Raises  ExtenderError
+        """
+        noted: dict[int, Status] = {}
+        for extender in self.extenders:
+            if not len(rows):
+                break
+            if not extender.filter_verb:
+                continue
+            table = snapshot.table
+            question = extender.question(extender.filter_verb, _about_nodes(extender, self.pod, table, rows))
+            (answer,) = yield (question,)
+            try:
+                reply = read_filter_reply(_body(answer))
+                passed = _passed(extender, reply, rows, table)
+            except ExtenderError as error:
+                if not extender.ignorable:
+                    raise
+                self._pass_over(extender, "filter", error)
+                continue
+            noted |= _statuses(reply, table)
+            for row in np.setdiff1d(rows, passed).tolist():
+                verdicts.refuse(row, noted.get(row, _LEFT_OUT))
+            for row, status in noted.items():
+                if verdicts.ids[row]:
+                    verdicts.refuse(row, status)
+            rows = passed
+        return rows
+
+    # -- prioritize ----------------------------------------------------------------------------------------------------
+
+    def prioritize(self, scores: Scores, snapshot: Snapshot) -> Asking[Scores]:
+        """Return the scores with those of the extenders added. All are asked at once; one that fails gives none."""
+        asked = [one for one in self.extenders if one.prioritize_verb]
+        if not asked:
+            return scores
+        table = snapshot.table
+        answers = yield tuple(
+            one.question(one.prioritize_verb, _about_nodes(one, self.pod, table, scores.rows)) for one in asked
+        )
+        total, raw, final, weights = scores.total, dict(scores.raw), dict(scores.final), dict(scores.weights)
+        at_of = {table.nodes[row].name: at for at, row in enumerate(scores.rows.tolist())}
+        for extender, answer in zip(asked, answers, strict=True):
+            try:
+                given = _given(extender, read_priorities(_body(answer)), at_of)
+            except ExtenderError as error:
+                self._pass_over(extender, "prioritize", error)
+                continue
+            name = f"{EXTENDER} {extender.url}"
+            raw[name], final[name], weights[name] = given, given * _SCALE * extender.weight, extender.weight
+            total = total + final[name]
+        return Scores(scores.rows, total, raw, final, weights)
+
+    # -- preempt -------------------------------------------------------------------------------------------------------
+
+    def preempt(self, candidates: Sequence[Candidate], snapshot: Snapshot) -> Asking[list[Candidate]]:
+        """Return the candidates for preemption that all extenders leave, with the victims they leave or name.
+
+        Raises  ExtenderError
+        """
+        left = {one.row: one for one in candidates}
+        for extender in self.extenders:
+            if not left:
+                break
+            if not extender.preempt_verb:
+                continue
+            table = snapshot.table
+            victims = {
+                table.nodes[row].name: ([pod.pod for pod in one.victims.pods], one.victims.violations)
+                for row, one in left.items()
+            }
+            body = preempt_args(self.pod.pod, victims, by_uid=extender.node_cache_capable)
+            (answer,) = yield (extender.question(extender.preempt_verb, body),)
+            try:
+                named = _named_victims(extender, read_preempt_reply(_body(answer)), table)
+            except ExtenderError as error:
+                if not extender.ignorable:
+                    raise
+                self._pass_over(extender, "preempt", error)
+                continue
+            # Those that stay keep their order, because the first of equals is chosen.
+            order = [*(row for row in left if row in named), *(row for row in named if row not in left)]
+            left = {row: named[row] for row in order}
+        return list(left.values())
+
+
+def _body(answer: Answer) -> bytes:
+    if answer.error is not None:
+        raise ExtenderError(answer.error)
+    return answer.body
+
+
+def _about_nodes(extender: Extender, pod: PodInfo, table: NodeTable, rows: _Rows) -> bytes:
+    nodes = [table.nodes[row] for row in rows.tolist()]
+    return node_args(pod.pod, nodes, (node.name for node in nodes), by_name=extender.node_cache_capable)
+
+
+def _passed(extender: Extender, reply: FilterReply, rows: _Rows, table: NodeTable) -> _Rows:
+    """Return the rows that a reply lets pass; those are only looked for among the rows that were offered."""
+    names = reply.names if extender.node_cache_capable and reply.names is not None else reply.nodes
+    offered = {table.nodes[row].name: row for row in rows.tolist()}
+    for name in names or ():
+        if name not in offered:
+            text = f'extender "{extender.url}" claims a filtered node "{name}" which is not found in the input node list'
+            raise ExtenderError(text)
+    return np.array(sorted({offered[name] for name in names or ()}), dtype=np.intp)
+
+
+def _statuses(reply: FilterReply, table: NodeTable) -> dict[int, Status]:
+    """Return what a reply says of nodes that fail, those that preemption cannot help taking precedence."""
+    statuses: dict[int, Status] = {}
+    for code, said in ((Code.UNSCHEDULABLE, reply.failed), (Code.UNRESOLVABLE, reply.unresolvable)):
+        for name, text in said.items():
+            row = table.row_of.get(name)
+            if row is not None:
+                statuses[row] = Status(code, EXTENDER, (text,))
+    return statuses
+
+
+def _given(extender: Extender, priorities: Iterable[tuple[str, int]], at_of: dict[str, int]) -> IntArray:
+    """Return the scores that an extender gave to the nodes it was asked about, summed up where it gave several."""
+    given = [0] * len(at_of)
+    for name, score in priorities:
+        at = at_of.get(name)
+        if at is not None:
+            given[at] += score
+    if given and max(map(abs, given)) * _SCALE * extender.weight > _MOST:
+        raise ExtenderError(f"a score of {max(given, key=abs)} is out of all proportion; scores are in the range [0, 10]")
+    return np.array(given, dtype=np.int64)
+
+
+def _named_victims(extender: Extender, reply: dict[str, MetaVictims], table: NodeTable) -> dict[int, Candidate]:
+    found: dict[int, Candidate] = {}
+    for name, named in reply.items():
+        row = table.row_of.get(name)
+        if row is None:
+            raise ExtenderError(f'nodeinfo not found for node name "{name}"')
+        on_node = table.pods[row]
+        for uid in named.uids:
+            if uid not in on_node:
+                raise ExtenderError(
+                    f"extender: {extender.url} claims to preempt pod (UID: &{{{uid}}}) on node: {name},"
+                    " but the pod is not found on that node"
+                )
+        if named.uids:
+            pods = tuple(on_node[uid] for uid in named.uids)
+            found[row] = Candidate(row, Victims(pods, pods[: max(0, named.violations)]))
+        elif not extender.ignorable:
+            raise ExtenderError(f'expected at least one victim pod on node "{name}"')
+    return found

@@ -1,0 +1,177 @@
+"""What extenders are told and what they answer: every way in which a reply can be wrong is an error with its reason."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.cycle.extender_wire import (
+    ExtenderError,
+    FilterReply,
+    MetaVictims,
+    bind_args,
+    check_bind_reply,
+    node_args,
+    preempt_args,
+    read_filter_reply,
+    read_preempt_reply,
+    read_priorities,
+)
+from moorage.testing.builders import a_node, a_pod
+
+NOTHING = FilterReply(None, None, {}, {})
+FILTER = {
+    "names": (b'{"NodeNames": ["a", "b"]}', FilterReply(("a", "b"), None, {}, {})),
+    "as older examples spell them": (b'{"nodenames": ["a"], "failedNodes": {"b": "no"}}', FilterReply(("a",), None, {"b": "no"}, {})),
+    "nodes": (b'{"Nodes": {"items": [{"metadata": {"name": "a"}, "kind": "Node"}]}}', FilterReply(None, ("a",), {}, {})),
+    "both": (b'{"Nodes": {"items": []}, "NodeNames": []}', FilterReply((), (), {}, {})),
+    "duplicates": (b'{"NodeNames": ["a", "a"]}', FilterReply(("a", "a"), None, {}, {})),
+    "nothing": (b"{}", NOTHING),
+    "null": (b"null", NOTHING),
+    "nulls": (b'{"NodeNames": null, "Nodes": null, "FailedNodes": null, "Error": null}', NOTHING),
+    "a null for a name": (b'{"NodeNames": [null]}', FilterReply(("",), None, {}, {})),
+    "unknown fields": (b'{"Foo": 1, "FailedAndUnresolvableNodes": {"c": "never"}}', FilterReply(None, None, {}, {"c": "never"})),
+    "more after the reply": (b' {"NodeNames": []} and more', FilterReply((), None, {}, {})),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "reply"), FILTER.values(), ids=FILTER)
+def test_a_reply_to_filter_is_read_as_go_reads_it(body, reply):
+    assert read_filter_reply(body) == reply
+
+
+WRONG = {
+    "HTML": (b"<html>It works!</html>", "invalid character '<' looking for beginning of value"),
+    "nothing": (b"", "EOF"),
+    "blanks": (b" \n", "EOF"),
+    "half a reply": (b'{"NodeNames": ["a", ', "unexpected EOF"),
+    "half a text": (b'{"NodeNames": ["a', "unexpected EOF"),
+    "a list": (b"[]", "json: cannot unmarshal array into Go value of type v1.ExtenderFilterResult"),
+    "a text": (b'"fine"', "json: cannot unmarshal string into Go value of type v1.ExtenderFilterResult"),
+    "names that are none": (
+        b'{"NodeNames": "a"}',
+        "json: cannot unmarshal string into Go struct field ExtenderFilterResult.NodeNames of type list",
+    ),
+    "numbers for names": (
+        b'{"NodeNames": [1]}',
+        "json: cannot unmarshal number 1 into Go struct field ExtenderFilterResult.NodeNames of type string",
+    ),
+    "a list of failures": (
+        b'{"FailedNodes": ["a"]}',
+        "json: cannot unmarshal array into Go struct field ExtenderFilterResult.FailedNodes of type map",
+    ),
+    "nodes without a list": (b'{"Nodes": []}', "json: cannot unmarshal array into Go struct field ExtenderFilterResult.Nodes"),
+    "an error of its own": (b'{"Error": "out of order", "NodeNames": ["a"]}', "out of order"),
+    "not a number": (b'{"NodeNames": NaN}', "invalid character 'N' looking for beginning of value"),
+    "a number too long to read": (b'{"Foo": ' + b"9" * 5000 + b"} ", "the reply cannot be read"),
+    "a deep pit": (b"[" * 200_000, "the reply cannot be read"),
+    "no text at all": (b"\xff\xfe\x00", "invalid character"),
+}
+
+
+@pytest.mark.parametrize(("body", "text"), WRONG.values(), ids=WRONG)
+def test_a_reply_that_makes_no_sense_says_why(body, text):
+    with pytest.raises(ExtenderError) as caught:
+        read_filter_reply(body)
+    assert str(caught.value).startswith(text)
+
+
+SCORES = {
+    "plain": (b'[{"Host": "a", "Score": 3}, {"Host": "b", "Score": 10}]', [("a", 3), ("b", 10)]),
+    "in lower case": (b'[{"host": "a", "score": 3}]', [("a", 3)]),
+    "out of range": (b'[{"Host": "a", "Score": 11}, {"Host": "b", "Score": -1}]', [("a", 11), ("b", -1)]),
+    "a node twice": (b'[{"Host": "a", "Score": 1}, {"Host": "a", "Score": 2}]', [("a", 1), ("a", 2)]),
+    "null": (b"null", []),
+    "nulls": (b'[null, {"Host": "a"}]', [("", 0), ("a", 0)]),
+    "not a list": (b"{}", "json: cannot unmarshal object into Go value of type v1.HostPriorityList"),
+    "a fraction": (b'[{"Score": 1.5}]', "json: cannot unmarshal number 1.5 into Go struct field HostPriority.Score of type int64"),
+    "a large float": (b'[{"Score": 1e18}]', "json: cannot unmarshal number 1e+18"),
+    "too large": (b'[{"Score": 9223372036854775808}]', "json: cannot unmarshal number 9223372036854775808"),
+    "a text": (b'[{"Score": "9"}]', "json: cannot unmarshal string"),
+    "true": (b'[{"Score": true}]', "json: cannot unmarshal bool"),
+    "not a number": (b'[{"Score": NaN}]', "invalid character 'N' looking for beginning of value"),
+    "infinite": (b'[{"Score": -Infinity}]', "invalid character '-' looking for beginning of value"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "outcome"), SCORES.values(), ids=SCORES)
+def test_scores_are_whole_numbers_of_64_bits(body, outcome):
+    if isinstance(outcome, list):
+        assert read_priorities(body) == outcome
+        return
+    with pytest.raises(ExtenderError) as caught:
+        read_priorities(body)
+    assert str(caught.value).startswith(outcome)
+
+
+VICTIMS = {
+    "plain": (
+        b'{"NodeNameToMetaVictims": {"n": {"Pods": [{"UID": "u"}], "NumPDBViolations": 1}}}',
+        {"n": MetaVictims(("u",), 1)},
+    ),
+    "no victims": (b'{"nodeNameToMetaVictims": {"n": {"Pods": []}, "m": null}}', {"n": MetaVictims((), 0), "m": MetaVictims((), 0)}),
+    "nothing": (b"{}", {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "victims"), VICTIMS.values(), ids=VICTIMS)
+def test_victims_are_named_by_uid(body, victims):
+    assert read_preempt_reply(body) == victims
+
+
+def test_a_binding_went_well_unless_the_reply_has_an_error():
+    check_bind_reply(b"{}")
+    check_bind_reply(b'{"Error": ""}')
+    with pytest.raises(ExtenderError, match="busy"):
+        check_bind_reply(b'{"error": "busy"}')
+    with pytest.raises(ExtenderError, match="EOF"):
+        check_bind_reply(b"")
+
+
+READERS = [read_filter_reply, read_priorities, read_preempt_reply, check_bind_reply]
+KEYS = ["NodeNames", "nodes", "items", "metadata", "name", "FailedNodes", "Error", "Host", "Score", "Pods", "UID"]
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.binary(max_size=40) | ANYTHING.map(lambda value: json.dumps(value).encode()), st.sampled_from(READERS))
+def test_whatever_comes_is_read_or_refused(body, read):
+    try:
+        read(body)
+    except ExtenderError as error:
+        assert str(error) or b"rror" in body
+
+
+def test_an_extender_is_told_names_or_nodes():
+    pod = a_pod("p", labels={"a": "b"}, containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}]).pod
+    node = a_node("n", allocatable={"cpu": "2"})
+    by_name = json.loads(node_args(pod, [node], ["n"], by_name=True))
+    assert (by_name["Nodes"], by_name["NodeNames"]) == (None, ["n"])
+    assert by_name["Pod"]["metadata"] == {"name": "p", "namespace": "default", "uid": "default/p", "labels": {"a": "b"}}
+    assert by_name["Pod"]["spec"]["containers"] == [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]
+    assert by_name["Pod"]["spec"]["schedulerName"] == "default-scheduler"
+    whole = json.loads(node_args(pod, [node], ["n"], by_name=False))
+    assert whole["NodeNames"] is None
+    (sent,) = whole["Nodes"]["items"]
+    assert (sent["metadata"]["name"], sent["spec"], sent["status"]["allocatable"]) == ("n", {}, {"cpu": "2"})
+
+
+def test_an_extender_is_told_uids_or_pods_of_victims():
+    pod, victim = a_pod("p").pod, a_pod("v").pod
+    by_uid = json.loads(preempt_args(pod, {"n": ([victim], 1)}, by_uid=True))
+    assert by_uid["NodeNameToMetaVictims"] == {"n": {"Pods": [{"UID": "default/v"}], "NumPDBViolations": 1}}
+    assert by_uid["NodeNameToVictims"] is None
+    whole = json.loads(preempt_args(pod, {"n": ([victim], 0)}, by_uid=False))
+    assert whole["NodeNameToVictims"]["n"]["Pods"][0]["metadata"]["name"] == "v"
+    assert whole["NodeNameToMetaVictims"] is None
+
+
+def test_an_extender_that_binds_is_told_which_pod_goes_where():
+    told = json.loads(bind_args(a_pod("p").pod, "n"))
+    assert told == {"PodName": "p", "PodNamespace": "default", "PodUID": "default/p", "Node": "n"}

@@ -310,9 +310,7 @@ class _PodClass:
                 feasible[row] = self._fits_beside(rivals, row, pod, snapshot, found)
         return feasible
 
-    def _fits_beside(
-        self, rivals: Sequence[PodInfo], row: int, pod: PodInfo, snapshot: Snapshot, found: PreFiltered
-    ) -> bool:
+    def _fits_beside(self, rivals: Sequence[PodInfo], row: int, pod: PodInfo, snapshot: Snapshot, found: PreFiltered) -> bool:
         """Say whether a row is feasible with the pods that are nominated to it. Where sums tell, equal sums tell the same."""
         if self._rooms is None or self._asked_filters:
             return judge_with_nominated(self._profile, found, pod, snapshot, row, rivals) is None

@@ -1,8 +1,8 @@
 """What is said to scheduler extenders and what they say, as JSON: the form that kube-scheduler gives it.
 
 Replies come from programs that nobody checked. Whatever is not what was asked for becomes an ``ExtenderError`` with Go's words
-for it, and never anything else. As in Go, names of fields are read in whatever case they are, unknown fields and what follows the
-first value are left aside, and null counts as left out.
+for it, and never anything else. As in Go, names of fields are read in whatever case they are, unknown fields and what follows
+the first value are left aside, and null counts as left out.
 
 Source  kube-scheduler/extender/v1/types.go; kube-scheduler 1.36, extender.go; encoding/json
 """
@@ -75,6 +75,7 @@ def preempt_args(pod: Pod, victims: Mapping[str, tuple[Iterable[Pod], int]], *, 
 
 
 def bind_args(pod: Pod, node: str) -> bytes:
+    """Return what an extender is told that is to bind a pod."""
     return msgspec.json.encode({"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node})
 
 

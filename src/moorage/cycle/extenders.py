@@ -1,4 +1,4 @@
-"""Extenders: HTTP services that have a say beside the plugins. Here is what they are asked, and what follows from their replies.
+"""Extenders: HTTP services that have a say beside the plugins. Here is what they are asked, and what their replies come to.
 
 Nothing here speaks HTTP. An attempt that has to ask hands out questions and goes on when the answers are there: it is a
 generator of ``Asking``, which yields questions that are put at the same time and is sent their answers, in the same order.
@@ -123,7 +123,7 @@ def without_asking(attempt: Asking[T]) -> T:
 
 @dataclass
 class Consultation:
-    """The extenders that a pod is the business of, in order. ``done_without`` grows by those that failed and were passed over."""
+    """The extenders whose business a pod is, in order. ``done_without`` grows by those that failed and were passed over."""
 
     pod: PodInfo
     extenders: Sequence[Extender] = ()

@@ -6,14 +6,15 @@ others did to the pod meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, field
 
 from moorage.cycle.decision import Decision
+from moorage.cycle.extenders import Extender, binder_of
 from moorage.errors import PluginError
-from moorage.framework.effects import BindPod, Effect
+from moorage.framework.effects import BindPod, BindThrough, Effect
 from moorage.framework.profile import Profile, Step
 from moorage.framework.running import ask
 from moorage.framework.verdicts import Code, Hold, Skip, Status, Wait
@@ -37,6 +38,7 @@ class Binding(Struct, eq=False):
     ``withdrawn`` the pod was deleted, or another took its name
     ``failed``    what came of it, once it is being undone
     ``bound_to``  the node that the API says the pod is on, by our doing or somebody else's
+    ``may_do_without_extender``  the extender that was asked to bind it may fail; ``extender_failed``: it did
     """
 
     queued: QueuedPod
@@ -51,6 +53,8 @@ class Binding(Struct, eq=False):
     withdrawn: bool = False
     bound_to: str = ""
     failed: Decision | None = None
+    may_do_without_extender: bool = False
+    extender_failed: bool = False
 
     @property
     def pod(self) -> PodInfo:
@@ -159,8 +163,12 @@ def pre_bind_effects(binding: Binding) -> tuple[Effect, ...] | Status:
     return tuple(effects)
 
 
-def bind_effects(binding: Binding) -> tuple[Effect, ...] | Status:
-    """Ask Bind plugins in turn until one takes the pod."""
+def bind_effects(binding: Binding, extenders: Sequence[Extender] = ()) -> tuple[Effect, ...] | Status:
+    """Let an extender bind the pod if one wants to, or ask Bind plugins in turn until one takes it."""
+    binder = None if binding.extender_failed else binder_of(extenders, binding.pod)
+    if binder is not None:
+        binding.may_do_without_extender = binder.ignorable
+        return (BindThrough(binding.pod, binding.node, binder.to_bind(binding.pod, binding.node)),)
     for step in binding.profile.at("bind"):
         if _rests(step, binding):
             continue

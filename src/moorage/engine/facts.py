@@ -2,6 +2,7 @@
 
 Facts come in through ``Scheduler.observe``; each is true by the time it is told. Work comes out through
 ``Scheduler.take_work``; whoever drives the engine does it, on a real cluster or on a simulated one, and reports with ``Done``.
+What extenders are to be asked comes out through ``Scheduler.take_queries``, and is answered with ``Answered``.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from enum import Enum
 from msgspec import Struct
 
 from moorage.api.meta import Value
-from moorage.framework.effects import Effect
+from moorage.framework.effects import Effect, Question
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Done", "Fact", "Gone", "Phase", "Seen", "Work"]
+__all__ = ["Answered", "Done", "Fact", "Gone", "News", "Phase", "Query", "Seen", "Work"]
 
 
 class Seen(Struct, frozen=True):
@@ -36,7 +37,24 @@ class Done(Struct, frozen=True):
     error: str | None = None
 
 
-Fact = Seen | Gone | Done
+class Answered(Struct, frozen=True):
+    """An extender has replied with ``body``, or could not be asked: ``error``."""
+
+    ticket: int
+    body: bytes = b""
+    error: str | None = None
+
+
+#: What happens to objects, and to work that was asked for.
+News = Seen | Gone | Done
+Fact = News | Answered
+
+
+class Query(Struct, frozen=True):
+    """A question to be put to an extender. It must be answered with ``Answered``."""
+
+    ticket: int
+    question: Question
 
 
 class Phase(Enum):

@@ -7,7 +7,6 @@ be done to the world. The asyncio loop and the simulator drive this same object;
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -16,28 +15,29 @@ from moorage.api.durations import format_duration
 from moorage.api.meta import Value
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
+from moorage.cycle.extender_wire import EXTENDER
+from moorage.engine.asking import Conversation
 from moorage.engine.binding import Binding, bind_effects, permit, post_bind, pre_bind_effects, reserve, unreserve
-from moorage.engine.facts import Done, Fact, Gone, Phase, Work
+from moorage.engine.facts import Answered, Done, Fact, Gone, Phase, Query, Work
 from moorage.engine.pod_reading import pod_reader
-from moorage.errors import AttemptError, PluginError
+from moorage.engine.queueing import queue_profile, sort_key
+from moorage.errors import AttemptError, MoorageError
 from moorage.framework.effects import Effect, Evict
 from moorage.framework.events import ClusterEvent
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import PostFilterResult
-from moorage.framework.profile import Profile, Step
+from moorage.framework.profile import Profile
 from moorage.framework.registry import WaitingPod
 from moorage.framework.verdicts import Code, Status
 from moorage.queue import (
     ASSIGNED_POD_DELETE,
     Place,
     QueuedPod,
-    QueueProfile,
     SchedulingQueue,
     assigned_pod_events,
     node_events,
     object_events,
 )
-from moorage.queue.active import SortKey
 from moorage.state.cluster import Cluster, Snapshot
 from moorage.state.pod_info import PodInfo
 
@@ -68,7 +68,7 @@ class Scheduler:
         self.queue: SchedulingQueue
         #: Plugins that raised where it ends no attempt (PreEnqueue, hints, Unreserve, PostBind), oldest first; whoever
         #: drives the engine may empty it.
-        self.faults: list[PluginError] = []
+        self.faults: list[MoorageError] = []
         #: Pods whose turn came while they were being deleted; whoever drives the engine may empty it.
         self.skipped: list[PodInfo] = []
         #: Grows with every change of the state: two attempts at the same revision come to the same decision.
@@ -85,6 +85,7 @@ class Scheduler:
         self._revoked: list[Decision] = []
         self._evicting: dict[int, str] = {}
         self._tickets = 0
+        self._asking = Conversation()
 
     # -- what plugins may reach (framework.registry.Handle) --------------------------------------------------------------
 
@@ -121,8 +122,8 @@ class Scheduler:
         """Give the scheduler its profiles, which share one QueueSort plugin. Call once, before any fact."""
         self.profiles = profiles
         self.queue = SchedulingQueue(
-            self._guarded(next(iter(profiles.values())).at("queueSort")[0]),
-            {name: QueueProfile.of(profile) for name, profile in profiles.items()},
+            sort_key(next(iter(profiles.values())).at("queueSort")[0], self.faults.append),
+            {name: queue_profile(profile, self.cycle.extenders) for name, profile in profiles.items()},
             on_fault=self.faults.append,
             initial_backoff_s=initial_backoff_s,
             max_backoff_s=max_backoff_s,
@@ -130,28 +131,21 @@ class Scheduler:
             gates=self.gates,
         )
 
-    def _guarded(self, step: Step) -> SortKey:
-        """Return a sort key that puts pods last for which the QueueSort plugin raises."""
-
-        def sort_key(queued: QueuedPod) -> tuple[int, Any]:
-            try:
-                return 0, step.call(queued)
-            except Exception as error:
-                self.faults.append(PluginError(step.name, f"failed in queueSort: {type(error).__name__}: {error}"))
-                return 1, 0
-
-        return sort_key
-
     # -- facts in -----------------------------------------------------------------------------------------------------
 
     def observe(self, fact: Fact, now: float) -> None:
         """Take in one fact. A pod that has another's name, but its own UID, tells that the other is gone.
+
+        While an attempt waits for extenders, what happens to objects is kept back until it has ended: it decides on the cluster
+        as it was when it began.
 
         Raises  QuantityError for a placed pod whose requests cannot be read; the fact is then as good as never told
         """
         self.now = now
         if isinstance(fact, Done):
             self._done(fact)
+            return
+        if self._asking.takes(fact) or isinstance(fact, Answered):
             return
         self.revision += 1
         self.facts += 1
@@ -284,12 +278,14 @@ class Scheduler:
     # -- one attempt --------------------------------------------------------------------------------------------------
 
     def step(self, now: float) -> Decision | None:
-        """Make one attempt for the pod whose turn it is. Returns None if no pod is ready.
+        """Make one attempt for the pod whose turn it is. Returns None if no pod is ready, or the attempt waits for extenders.
 
         Also lets waits that ended go on or give up, and wakes what is due.
         """
         self.now = now
         self._settle_waits()
+        if self._asking.queued is not None:
+            return self._go_on(self._asking.queued)
         queued = self.queue.pop(now)
         while queued is not None and (queued.pod.terminating or self.cluster.node_of(queued.pod.uid) is not None):
             if queued.pod.terminating:
@@ -303,13 +299,53 @@ class Scheduler:
         except Exception as error:
             return self._broken_off(queued, error)
 
-    def _attempt(self, queued: QueuedPod) -> Decision:
+    def _attempt(self, queued: QueuedPod) -> Decision | None:
         profile = self.profiles[queued.pod.spec.scheduler_name]
-        decision = self.cycle.decide(profile, queued.pod, self.cluster.snapshot, self.queue.nominated)
+        if self.cycle.extenders:
+            attempt = self.cycle.deciding(profile, queued.pod, self.cluster.snapshot, self.queue.nominated)
+            self._asking.begin(queued, attempt)
+            return self._go_on(queued)
+        return self._settle(queued, self.cycle.decide(profile, queued.pod, self.cluster.snapshot, self.queue.nominated))
+
+    def _settle(self, queued: QueuedPod, decision: Decision) -> Decision:
         if decision.node is None:
             self._failed(queued, decision)
             return decision
-        return self._commit(queued, profile, decision)
+        return self._commit(queued, self.profiles[queued.pod.spec.scheduler_name], decision)
+
+    def _go_on(self, queued: QueuedPod) -> Decision | None:
+        """Let the attempt that asks extenders go on; None if it has to wait."""
+        try:
+            came_to = self._asking.go_on(self.now)
+            if came_to is None:
+                return None
+            self.faults += came_to.done_without
+            decision = self._settle(queued, came_to)
+        except Exception as error:
+            decision = self._broken_off(queued, error)
+        self._catch_up()
+        return decision
+
+    def _catch_up(self) -> None:
+        """Take in what was kept back while an attempt waited."""
+        for fact in self._asking.end():
+            try:
+                self.observe(fact, self.now)
+            except MoorageError as error:
+                self.faults.append(error)
+
+    def break_off(self, now: float, why: str) -> None:
+        """End the attempt that waits for extenders, if there is one: nobody is going to bring their answers."""
+        self.now = now
+        queued = self._asking.queued
+        if queued is not None:
+            self._failed(queued, Decision(queued.pod, error=AttemptError("", why)))
+            self._catch_up()
+
+    def take_queries(self) -> list[Query]:
+        """Hand over what extenders are to be asked now, all of it at the same time."""
+        queries, self._asking.queries = self._asking.queries, []
+        return queries
 
     def _broken_off(self, queued: QueuedPod, error: Exception) -> Decision:
         """End an attempt that nobody foresaw the end of: the pod holds nothing, and is tried again after its backoff."""
@@ -331,7 +367,7 @@ class Scheduler:
         deadlines = [
             binding.deadline if binding.waits and binding.verdict is None else self.now for binding in self._held.values()
         ]
-        due = self.queue.next_deadline(self.now)
+        due = self.queue.next_deadline(self.now) if self._asking.queued is None else self._asking.due(self.now)
         return min([*deadlines, *([] if due is None else [due])], default=None)
 
     def take_work(self) -> list[Work]:
@@ -415,7 +451,7 @@ class Scheduler:
             self._bind(binding)
 
     def _bind(self, binding: Binding) -> None:
-        effects = bind_effects(binding)
+        effects = bind_effects(binding, self.cycle.extenders)
         if isinstance(effects, Status):
             self._give_up(binding, effects)
         else:
@@ -444,6 +480,10 @@ class Scheduler:
         elif phase is Phase.UNRESERVE:
             self._undone(binding, fact.error)
         elif phase is Phase.PRE_BIND and fact.error is None and binding.wanted:
+            self._bind(binding)
+        elif phase is Phase.BIND and binding.may_do_without_extender and binding.wanted:
+            self.faults.append(AttemptError(EXTENDER, fact.error or ""))
+            binding.may_do_without_extender, binding.extender_failed = False, True
             self._bind(binding)
         else:
             self._give_up(binding, binding.verdict or Status(Code.ERROR, "", (fact.error or NO_LONGER_WANTED,)))

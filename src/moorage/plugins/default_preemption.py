@@ -29,7 +29,7 @@ from moorage.framework.verdict_table import fit_error
 from moorage.framework.verdicts import Code, Hold
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["DefaultPreemption", "DefaultPreemptionArgs", "taken"]
+__all__ = ["DefaultPreemption", "DefaultPreemptionArgs", "chosen", "taken"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 NEVER = "not eligible due to preemptionPolicy=Never."

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from moorage.api.core import Pod
 from moorage.api.meta import Value
-from moorage.engine.facts import Done, Fact, Gone, Phase
+from moorage.engine.facts import Answered, Done, Fact, Gone, Phase
 from moorage.engine.machine import Scheduler
 from moorage.errors import MoorageError
 from moorage.runtime.carrying import Carrier
@@ -195,7 +195,7 @@ class Loop:
 
 
 def _name(fact: Fact) -> str:
-    if isinstance(fact, Done):
+    if isinstance(fact, Done | Answered):
         return f"the outcome of work {fact.ticket}"
     metadata = getattr(fact.obj, "metadata", None)
     return f"{type(fact.obj).__name__} {getattr(metadata, 'namespace', '')}/{getattr(metadata, 'name', '')}"

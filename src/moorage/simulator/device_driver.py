@@ -12,7 +12,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from moorage.api.devices import AllocatedDeviceStatus, DeviceAllocation, DeviceCondition, ResourceClaim
-from moorage.engine.facts import Done, Fact, Gone, Seen
+from moorage.engine.facts import Done, Gone, News, Seen
 from moorage.state.cluster import Snapshot
 
 __all__ = ["DeviceDrivers"]
@@ -21,7 +21,7 @@ __all__ = ["DeviceDrivers"]
 class DeviceDrivers:
     """``note`` them every fact, let them ``act`` before asking whether devices are ready. What they do is told by ``tell``."""
 
-    def __init__(self, snapshot: Snapshot, tell: Callable[[Fact], None]) -> None:
+    def __init__(self, snapshot: Snapshot, tell: Callable[[News], None]) -> None:
         self._snapshot = snapshot
         self._tell = tell
         #: Keys of the claims that got devices since ``begin``, oldest first.
@@ -33,7 +33,7 @@ class DeviceDrivers:
         """Take all that was noted so far for what was there from the start."""
         self.allocated.clear()
 
-    def note(self, fact: Fact) -> None:
+    def note(self, fact: News) -> None:
         """Take notice of something that happened; most of it is no concern of devices."""
         if isinstance(fact, Done) or not isinstance(fact.obj, ResourceClaim):
             return

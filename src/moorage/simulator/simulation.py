@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
 from moorage.cycle.decision import Decision
-from moorage.engine.facts import Done, Fact, Gone, Phase, Seen, Work
+from moorage.engine.facts import Done, Gone, News, Phase, Seen, Work
 from moorage.engine.machine import NO_LONGER_WANTED, Scheduler
 from moorage.errors import MoorageError, StateError
 from moorage.framework.effects import Amend, BindPod, Call, Delete, Effect, Evict, Until, Write
@@ -117,7 +117,7 @@ class Simulation:
     overslept: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._events: list[tuple[float, int, Fact]] = []
+        self._events: list[tuple[float, int, News]] = []
         self._serial = 0
         self._pods: dict[str, Pod] = {}
         self._named: dict[tuple[str, str], str] = {}
@@ -137,7 +137,7 @@ class Simulation:
             self._tell(Seen(obj))
         self.devices.begin()
 
-    def at(self, time_s: float, fact: Fact) -> None:
+    def at(self, time_s: float, fact: News) -> None:
         """Let something happen later."""
         self._serial += 1
         heapq.heappush(self._events, (time_s, self._serial, fact))
@@ -230,7 +230,7 @@ class Simulation:
 
     # -- doing what the engine asks -----------------------------------------------------------------------------------
 
-    def _tell(self, fact: Fact) -> None:
+    def _tell(self, fact: News) -> None:
         if isinstance(fact, Done) or not isinstance(fact.obj, Pod):
             self.scheduler.observe(fact, self.now)
             self.storage.note(fact)

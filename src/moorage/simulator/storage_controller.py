@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from moorage.api.meta import ObjectMeta, Value
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.engine.facts import Fact, Gone, Seen
+from moorage.engine.facts import Gone, News, Seen
 from moorage.plugins.volumes.claims import BIND_COMPLETED, SELECTED_NODE, class_of_claim, is_fully_bound
 from moorage.plugins.volumes.matching import MatchingError, VolumeShelf, is_bound_to, suits
 from moorage.plugins.volumes.promises import BOUND_BY_CONTROLLER, pointed_at
@@ -50,7 +50,7 @@ class StorageController:
     it so in the snapshot.
     """
 
-    def __init__(self, snapshot: Snapshot, tell: Callable[[Fact], None]) -> None:
+    def __init__(self, snapshot: Snapshot, tell: Callable[[News], None]) -> None:
         self._snapshot = snapshot
         self._tell = tell
         self._shelf = snapshot.index(VolumeShelf)
@@ -62,7 +62,7 @@ class StorageController:
         self._waiting: dict[str, None] = {}
         self._is_offered_more = False
 
-    def note(self, fact: Fact) -> None:
+    def note(self, fact: News) -> None:
         """Take notice of something that happened; most of it is no concern of storage."""
         if isinstance(fact, Seen) and isinstance(fact.obj, _STORAGE):
             self._seen(fact.obj)

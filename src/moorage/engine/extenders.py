@@ -1,0 +1,33 @@
+"""The extenders of a configuration, as the cycle asks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from moorage.config.document import Extender as Configured
+from moorage.cycle.extenders import Extender, in_order
+
+__all__ = ["DEFAULT_TIMEOUT_S", "extenders_of"]
+
+DEFAULT_TIMEOUT_S: Final = 5.0
+
+
+def extenders_of(configured: Iterable[Configured]) -> tuple[Extender, ...]:
+    """Return the extenders in the order they are asked; each keeps its place in the configuration as its number."""
+    return in_order(
+        Extender(
+            number,
+            one.url_prefix,
+            one.filter_verb,
+            one.prioritize_verb,
+            one.preempt_verb,
+            one.bind_verb,
+            one.weight,
+            one.http_timeout or DEFAULT_TIMEOUT_S,
+            one.node_cache_capable,
+            one.ignorable,
+            frozenset(resource.name for resource in one.managed_resources),
+        )
+        for number, one in enumerate(configured)
+    )

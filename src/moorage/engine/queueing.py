@@ -1,0 +1,35 @@
+"""What the queue is given to know of profiles: who goes first, and what gives whom another chance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from moorage.cycle.extender_wire import EXTENDER
+from moorage.cycle.extenders import Extender
+from moorage.errors import PluginError
+from moorage.framework.events import ANY_EVENT, Wake
+from moorage.framework.profile import Profile, Step
+from moorage.queue import QueuedPod, QueueProfile
+from moorage.queue.active import SortKey
+
+__all__ = ["queue_profile", "sort_key"]
+
+
+def queue_profile(profile: Profile, extenders: Sequence[Extender]) -> QueueProfile:
+    """Return what the queue needs of a profile. Extenders do not say what changes their mind, so any event may."""
+    needed = QueueProfile.of(profile)
+    return QueueProfile(needed.pre_enqueue, {EXTENDER: (Wake(ANY_EVENT),), **needed.wakes}) if extenders else needed
+
+
+def sort_key(step: Step, on_fault: Callable[[PluginError], None]) -> SortKey:
+    """Return a sort key that puts pods last for which the QueueSort plugin raises."""
+
+    def key_of(queued: QueuedPod) -> tuple[int, Any]:
+        try:
+            return 0, step.call(queued)
+        except Exception as error:
+            on_fault(PluginError(step.name, f"failed in queueSort: {type(error).__name__}: {error}"))
+            return 1, 0
+
+    return key_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moorage.controllers.controller import Controller
+from moorage.controllers.daemon_set import DaemonSets
 from moorage.controllers.deployment import Deployments
 from moorage.controllers.garbage_collector import GarbageCollector
 from moorage.controllers.job import Jobs
@@ -11,6 +12,7 @@ from moorage.controllers.kubelets import Kubelets
 from moorage.controllers.node_lifecycle import NodeLifecycle
 from moorage.controllers.pod_collector import PodCollector
 from moorage.controllers.replica_set import ReplicaSets
+from moorage.controllers.stateful_set import StatefulSets
 from moorage.controllers.taint_eviction import TaintEviction
 
 __all__ = ["all_controllers"]
@@ -25,6 +27,8 @@ def all_controllers(job_s: float = 5.0) -> list[Controller]:
         Deployments(),
         ReplicaSets(REPLICA_SETS),
         ReplicaSets(CONTROLLERS),
+        StatefulSets(),
+        DaemonSets(),
         Jobs(),
         PodCollector(),
         GarbageCollector(),

@@ -21,8 +21,9 @@ from msgspec.structs import replace
 from moorage.api.core import Pod, PodTemplateSpec, ReplicationController
 from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet
+from moorage.controllers import daemons
 from moorage.controllers.naming import stable_suffix, stable_uid
-from moorage.simulator import daemons, jobs
+from moorage.simulator import jobs
 from moorage.simulator.claims import add_claims
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import Claimed, compiled, controller_of, is_active, owner_reference

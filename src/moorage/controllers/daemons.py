@@ -32,9 +32,11 @@ from moorage.api.selectors import selector_from_map
 from moorage.api.taints import find_untolerated
 from moorage.api.workloads import DaemonSet
 
-__all__ = ["daemon_tolerations", "nodes_in_need", "pod_node", "pod_template", "runs_on", "tied_to"]
+__all__ = ["DRIVES_AWAY", "KEEPS_AWAY", "daemon_tolerations", "nodes_in_need", "pod_node", "pod_template", "runs_on", "tied_to"]
 
-_KEEPS_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
+#: Effects of taints that keep a daemon pod from coming to a node, and those that make it leave.
+KEEPS_AWAY: Final = frozenset({"NoSchedule", "NoExecute"})
+DRIVES_AWAY: Final = frozenset({"NoExecute"})
 _TOLERATED: Final = (
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
@@ -78,8 +80,11 @@ def pod_template(daemon_set: DaemonSet, revision: str) -> PodTemplateSpec:
     )
 
 
-def runs_on(spec: PodSpec) -> Callable[[Node], bool]:
-    """Return the judgement whether a daemon pod of this spec should run on a node."""
+def runs_on(spec: PodSpec, effects: frozenset[str] = KEEPS_AWAY) -> Callable[[Node], bool]:
+    """Return the judgement whether a daemon pod of this spec should run on a node.
+
+    ``effects`` are those of the taints that it has to tolerate.
+    """
     selector = selector_from_map(spec.node_selector)
     required = _required(spec)
     matcher = None if required is None else compile_node_selector(required)
@@ -88,7 +93,7 @@ def runs_on(spec: PodSpec) -> Callable[[Node], bool]:
 
     def tolerates(taints: tuple[Taint, ...]) -> bool:
         if taints not in tolerated:
-            tolerated[taints] = find_untolerated(taints, tolerations, _KEEPS_AWAY) is None
+            tolerated[taints] = find_untolerated(taints, tolerations, effects) is None
         return tolerated[taints]
 
     def judge(node: Node) -> bool:

@@ -147,7 +147,19 @@ def test_the_release_is_told_with_every_answer(run):
     assert run("show --emulate 1.19").stdout.startswith("rules of Kubernetes 1.19 (provider DefaultProvider, --emulate 1.19)\n")
     written = run("show --algorithm-provider ClusterAutoscalerProvider -o yaml")
     assert written.stderr == "note: rules of Kubernetes 1.21 (provider ClusterAutoscalerProvider)\n"
+    assert written.stdout.startswith("# rules of Kubernetes 1.21 (provider ClusterAutoscalerProvider)\n")
     assert yaml.safe_load(written.stdout)["apiVersion"].endswith("/v1beta1")
+    assert run("convert - --emulate 1.20", OLD).stdout.startswith("# from rules of Kubernetes 1.20 (")
+
+
+@pytest.mark.parametrize("release", ["1.19", "1.20", "1.21", "1.36"])
+@pytest.mark.parametrize("output", ["text", "json", "yaml"])
+def test_the_release_that_is_asked_for_is_told_in_every_form(run, release, output):
+    found = run(f"show --emulate {release} -o {output}")
+    assert found.exit_code == 0
+    told = found.stdout if output == "text" else found.stderr
+    assert f"rules of Kubernetes {release} (" in told.splitlines()[0]
+    assert f"--emulate {release})" in told.splitlines()[0]
 
 
 def test_a_policy_is_shown_as_a_configuration(run):

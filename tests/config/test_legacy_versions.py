@@ -358,3 +358,10 @@ def test_of_several_scores_by_resources_one_is_kept():
     found = load("v1beta1", profiles=[{"plugins": {"score": enabled("NodeResourcesMostAllocated")}}])
     converted = convert(found, builtin_registry())
     assert any("NodeResourcesMostAllocated has no equivalent beside NodeResourcesLeastAllocated" in n for n in converted.notes)
+
+
+def test_conversion_tells_of_scores_by_storage():
+    rules = RuleBook("VolumeCapacityPriority=true")
+    converted = convert(load("v1beta1", rules=rules), builtin_registry())
+    assert any(note.startswith("profiles[0]: VolumeBinding scores otherwise today") for note in converted.notes)
+    assert not any("VolumeBinding" in note for note in convert(load("v1beta1"), builtin_registry()).notes)

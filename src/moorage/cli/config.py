@@ -85,7 +85,7 @@ def show(file: str | None, output: str, **given: Any) -> None:
     if any(profile.run_all_filters for profile in loaded.profiles):
         click.echo("note: alwaysCheckAllPredicates can only be said in a Policy", err=True)
     click.echo(f"note: {loaded.heading}", err=True)
-    _print(as_document(loaded.configuration, loaded.profiles, loaded.version), output)
+    _print(as_document(loaded.configuration, loaded.profiles, loaded.version), output, loaded.heading)
 
 
 @config.command(short_help="Write an older configuration or a Policy as v1, and say what has no equivalent.")
@@ -102,14 +102,15 @@ def convert(file: str | None, output: str, **given: Any) -> None:
     click.echo(f"note: from {loaded.heading}", err=True)
     for note in converted.notes:
         click.echo(f"note: {note}", err=True)
-    _print(converted.document, output)
+    _print(converted.document, output, f"from {loaded.heading}")
 
 
-def _print(document: dict[str, Any], output: str) -> None:
+def _print(document: dict[str, Any], output: str, heading: str) -> None:
+    """Print a document. YAML opens with a comment on whose rules these are; JSON has no room for one."""
     if output == "json":
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
-        click.echo(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
+        click.echo(f"# {heading}\n" + yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
 
 
 def _or_refuse(file: str | None, given: _Given) -> Loaded:

@@ -44,6 +44,7 @@ _SAME_NAME: Final[Mapping[str, str]] = {
     "ImageLocality": "counts nodes with an image at any time, and images of init containers and volumes too",
     "NodeResourcesBalancedAllocation": "scores by the standard deviation and what the pod changes",
     "PodTopologySpread": "leaves out nodes that the pod cannot go to, and scores nothing for pods without constraints",
+    "VolumeBinding": "scores only with the gate StorageCapacityScoring, and emptier storage higher unless shape says so",
 }
 
 

@@ -210,6 +210,23 @@ def test_nodes_that_offer_different_things_are_not_taken_for_alike():
     assert sorted(where, key=str) == [None, "large", "large", "large", "small"]
 
 
+def test_room_is_left_for_whoever_is_nominated_at_the_moment():
+    """The same class asks again about the same node, for which other pods have been nominated meanwhile."""
+    profile, cycle = default_profile(), Cycle()
+    cluster = a_cluster([a_node("n", allocatable={"cpu": 2, "memory": "8Gi", "pods": 9})])
+
+    def asking(name, cpu):
+        return a_pod(name, containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}])
+
+    def decided(*rivals):
+        return cycle.decide(profile, asking("asks", "1"), cluster.snapshot, {"n": rivals}).node
+
+    small, large, more = asking("small", "1"), asking("large", "2"), asking("more", "1")
+    assert [decided(), decided(small), decided(large), decided(small, more), decided(small)] == ["n", "n", None, None, "n"]
+    cluster.assume(small, "n")  # it is not counted twice
+    assert decided(small) == "n"
+
+
 @pytest.mark.parametrize("answer", [None, {"x": {}}])
 def test_a_plugin_that_cannot_sign_is_asked_every_time(answer):
     asked = []

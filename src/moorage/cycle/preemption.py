@@ -8,7 +8,7 @@ Source  kube-scheduler 1.36, framework/preemption/preemption.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -141,7 +141,10 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
 
     Source  framework/preemption/preemption.go, pickOneNodeForPreemption
     """
-    left = candidates
+    kinds: dict[Hashable, Candidate] = {}  # victims that cannot be told apart by harm are weighed once
+    for candidate in candidates:
+        kinds.setdefault(_all_that_weighs(candidate.victims), candidate)
+    left = list(kinds.values())
     for harm in _HARMS:
         amounts = [harm(candidate.victims) for candidate in left]
         least = min(amounts)
@@ -149,6 +152,10 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
         if len(left) == 1:
             break
     return left[0]
+
+
+def _all_that_weighs(victims: Victims) -> Hashable:
+    return victims.violations, tuple([(pod.priority, pod.status.start_time) for pod in victims.pods])
 
 
 def _budgets_exceeded(victims: Victims) -> int:

@@ -36,6 +36,8 @@ __all__ = ["ClassCache", "Quick"]
 
 #: Up to so many changed rows are judged one by one; more, as columns.
 FEW = 8
+#: The same where the verdicts of rooms are kept.
+MORE = 32
 #: Rows kept in all classes together, at some 70 bytes each.
 _ROWS_KEPT = 4_000_000
 #: Rooms whose verdict a class keeps.
@@ -166,7 +168,7 @@ class _PodClass:
         self._position = changes.position
         if changed:
             rows = changed if len(changed) == 1 else list(dict.fromkeys(changed))
-            if len(rows) <= FEW:
+            if len(rows) <= (FEW if self._rooms is None else MORE):
                 for row in rows:
                     self._judge_row(row, pod, snapshot)
             else:

@@ -146,6 +146,16 @@ class KeptScores:
 
     def rescore(self, view: NodeView, pod: PodInfo) -> None:
         """Work out some rows again."""
-        for step in self._on_pods:
-            self._raw[step.name][view.row_numbers] = scored(step, self._state(step, pod), view)
-        self._sum_up(pod)
+        rows = view.row_numbers
+        gained = view.zeros()
+        for step, (weight, raw) in zip(self._on_pods, self._weighed, strict=True):
+            scores = scored(step, self._state(step, pod), view)
+            gained += (scores - raw[rows]) * weight
+            raw[rows] = scores
+            if not self._must_sum_up:
+                self._check(scores)
+        if self._must_sum_up:
+            self._sum_up(pod)
+            return
+        self._total[rows] += gained
+        self._in_ring[self._ring.place_of[rows]] = np.where(self._allowed[rows], self._total[rows], REFUSED)

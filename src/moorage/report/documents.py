@@ -6,9 +6,9 @@ runs give equal bytes.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
+import msgspec
 import yaml
 
 from moorage.report.claims import claim_data
@@ -88,7 +88,8 @@ def _pod(pod: PodOutcome) -> dict[str, Any]:
 
 def as_json(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None) -> str:
     """Return the report as indented JSON with sorted keys and a newline at the end."""
-    return json.dumps(as_data(run, events, scores), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    text = msgspec.json.encode(as_data(run, events, scores), order="sorted")
+    return msgspec.json.format(text, indent=2).decode() + "\n"
 
 
 def as_yaml(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None) -> str:

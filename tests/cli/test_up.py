@@ -90,7 +90,7 @@ def test_a_deployment_comes_up_is_scaled_and_rolled_back(up):
 def test_a_pod_lives_on_its_node_until_it_is_deleted(up):
     up("run", "once", "--image=i", "--restart=Never", "--annotations=moorage.dev/run-seconds=1")
     up("wait", "pod/once", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=20s")
-    up("run", "stays", "--image=i", "--annotations=moorage.dev/stop-seconds=1")
+    up("run", "stays", "--image=i", "--annotations=moorage.dev/stop-seconds=2")
     up("wait", "pod/stays", "--for=condition=Ready", "--timeout=20s")
     shown = up("get", "pod", "stays", "-o", "wide", "--no-headers").split()
     assert shown[1:4] == ["1/1", "Running", "0"]

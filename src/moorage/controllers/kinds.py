@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moorage.apiserver.kinds import Kind, find_kind
+from moorage.apiserver.kinds import served
 
 __all__ = [
     "CLAIMS", "CONTROLLERS", "CONTROLLER_REVISIONS", "CRON_JOBS", "DAEMON_SETS", "DEPLOYMENTS", "DISRUPTION_BUDGETS", "EVENTS",
@@ -13,30 +13,23 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _served(resource: str, group: str = "") -> Kind:
-    found = find_kind(resource, group)
-    if found is None:
-        raise LookupError(resource)
-    return found
-
-
-PODS: Final = _served("pods")
-NODES: Final = _served("nodes")
-NAMESPACES: Final = _served("namespaces")
-EVENTS: Final = _served("events")
-SERVICE_ACCOUNTS: Final = _served("serviceaccounts")
-CONTROLLERS: Final = _served("replicationcontrollers")
-VOLUMES: Final = _served("persistentvolumes")
-CLAIMS: Final = _served("persistentvolumeclaims")
-CONTROLLER_REVISIONS: Final = _served("controllerrevisions", "apps")
-DAEMON_SETS: Final = _served("daemonsets", "apps")
-DEPLOYMENTS: Final = _served("deployments", "apps")
-REPLICA_SETS: Final = _served("replicasets", "apps")
-STATEFUL_SETS: Final = _served("statefulsets", "apps")
-JOBS: Final = _served("jobs", "batch")
-CRON_JOBS: Final = _served("cronjobs", "batch")
-LEASES: Final = _served("leases", "coordination.k8s.io")
-DISRUPTION_BUDGETS: Final = _served("poddisruptionbudgets", "policy")
-RESOURCE_CLAIMS: Final = _served("resourceclaims", "resource.k8s.io")
-RESOURCE_CLAIM_TEMPLATES: Final = _served("resourceclaimtemplates", "resource.k8s.io")
-STORAGE_CLASSES: Final = _served("storageclasses", "storage.k8s.io")
+PODS: Final = served("pods")
+NODES: Final = served("nodes")
+NAMESPACES: Final = served("namespaces")
+EVENTS: Final = served("events")
+SERVICE_ACCOUNTS: Final = served("serviceaccounts")
+CONTROLLERS: Final = served("replicationcontrollers")
+VOLUMES: Final = served("persistentvolumes")
+CLAIMS: Final = served("persistentvolumeclaims")
+CONTROLLER_REVISIONS: Final = served("controllerrevisions", "apps")
+DAEMON_SETS: Final = served("daemonsets", "apps")
+DEPLOYMENTS: Final = served("deployments", "apps")
+REPLICA_SETS: Final = served("replicasets", "apps")
+STATEFUL_SETS: Final = served("statefulsets", "apps")
+JOBS: Final = served("jobs", "batch")
+CRON_JOBS: Final = served("cronjobs", "batch")
+LEASES: Final = served("leases", "coordination.k8s.io")
+DISRUPTION_BUDGETS: Final = served("poddisruptionbudgets", "policy")
+RESOURCE_CLAIMS: Final = served("resourceclaims", "resource.k8s.io")
+RESOURCE_CLAIM_TEMPLATES: Final = served("resourceclaimtemplates", "resource.k8s.io")
+STORAGE_CLASSES: Final = served("storageclasses", "storage.k8s.io")

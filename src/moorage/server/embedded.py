@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from moorage.apiserver.authority import ADMIN, Authority
-from moorage.apiserver.guarding import Guard
-from moorage.apiserver.serving import serving, write_kubeconfig
+from moorage.apiserver.authority import SCHEDULER, Authority
+from moorage.apiserver.guarding import guard_for
+from moorage.apiserver.serving import serving
 from moorage.apiserver.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.rest import Rest
@@ -56,10 +56,10 @@ class Embedded:
 
         Raises  whatever ended one of the parts, as the cluster is of no use without it
         """
-        guard = Guard({self.authority.admin_token: ADMIN})
+        guard = guard_for(self.store, self.authority)
         manager = Manager(self.store, self.controllers, self.report)
         async with serving(self.store, guard, port=self.port, tls=self.authority.tls()) as port:
-            write_kubeconfig(self.kubeconfig, port, self.authority.admin_token, self.authority.certificate)
+            self.authority.write_kubeconfig(self.kubeconfig, port)
             synced = asyncio.Event()
             parts = [asyncio.create_task(manager.run(), name="controllers")]
             if self.scheduler is None:
@@ -86,7 +86,8 @@ class Embedded:
 
     async def _schedule(self, scheduler: Scheduler, port: int, synced: asyncio.Event) -> None:
         identity = f"moorage-{uuid.uuid4()}"
-        credentials = Anonymous(Identity(self.authority.admin_token))
+        shown = self.authority.issue(SCHEDULER)
+        credentials = Anonymous(Identity("", shown.certificate, shown.key))
         endpoint = Endpoint(f"https://127.0.0.1:{port}", credentials, self.authority.certificate)
         async with Rest(endpoint, qps=0) as rest:
             live = Live(

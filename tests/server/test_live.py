@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
@@ -57,6 +58,8 @@ class Api:
         body = await request.json() if request.can_read_body else None
         self.requests.append((request.method, request.path, request.content_type, body))
         fault = self.faults.pop((request.method, request.path.rpartition("/")[2]), None)
+        if fault == "hold":
+            await asyncio.sleep(60)
         if request.query.get("watch") == "true":
             return await self._watch(request)
         answer = getattr(self, f"_{request.method.lower()}")(request.path, body)
@@ -232,6 +235,26 @@ def test_without_a_lease_it_acts_at_once_and_its_end_is_no_success():
             return await process.wait(), any("/leases" in path for _, path, _, _ in api.requests)
 
     assert asyncio.run(main()) == (1, False)
+
+
+@pytest.mark.slow
+def test_a_second_signal_ends_it_at_once():
+    async def main():
+        api = Api()
+        api.put("/api/v1/nodes", node("n1"))
+        api.put("/api/v1/pods", pod("p1"))
+        api.faults["POST", "binding"] = "hold"
+        async with serving(api) as server, scheduler(server) as process:
+            await until(lambda: any(path.endswith("/binding") for _, path, _, _ in api.requests))
+            process.send_signal(signal.SIGTERM)
+            await until(lambda: any("work under way is waited for" in line for line in process.said))
+            start = time.monotonic()
+            process.send_signal(signal.SIGTERM)
+            return await process.wait(), time.monotonic() - start
+
+    status, took = asyncio.run(main())
+    assert status == 1
+    assert took < 2
 
 
 @pytest.mark.slow

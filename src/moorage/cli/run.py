@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 import yaml
@@ -23,7 +23,7 @@ from moorage.cli.pflag import FlagCommand, Given
 from moorage.cli.reading import CONFIG_LIMIT, read_file
 from moorage.cli.run_flags import FLAGS, LEADER_FIELDS
 from moorage.cli.run_process import Process, run_process
-from moorage.cli.run_serving import serving_rules
+from moorage.cli.run_serving import check_flags, serving_rules
 from moorage.client.endpoint import Endpoint
 from moorage.client.kubeconfig import Surroundings, in_cluster, read_kubeconfig
 from moorage.config.document import Configuration
@@ -40,6 +40,12 @@ from moorage.simulator.simulate import Options, load_options
 
 __all__ = ["run"]
 
+#: Flags of old → fields of clientConnection. Like --profiling they count only where there is no file.
+_CONNECTION_FIELDS: Final = {
+    "kubeconfig": "kubeconfig", "kube-api-content-type": "content_type", "kube-api-qps": "qps", "kube-api-burst": "burst",
+}  # fmt: skip
+_IGNORED_WITH_CONFIG: Final = frozenset([*_CONNECTION_FIELDS, "profiling", "contention-profiling"])
+
 
 @click.command(cls=FlagCommand)
 def run(given: Given) -> int:
@@ -54,10 +60,13 @@ def run(given: Given) -> int:
         return OK
     log = Klog(verbosity=given["v"], style=given["logging-format"], vmodule=given["vmodule"])
     _check_log_flags(given)
-    hear_others(log)
+    check_flags(given)
     for name, value in given.shown(FLAGS).items() if log.shows(1) else ():
         log.line(1, f'FLAG: --{name}="{value}"')
     loaded = _load(given)
+    ignored = sorted(given.changed & _IGNORED_WITH_CONFIG) if given["config"] else []
+    if ignored:
+        log.warning(f"Ignored, because --config is given: --{', --'.join(ignored)}; say it in {given['config']}")
     document = as_document(loaded.configuration, loaded.profiles, loaded.version)
     if given["write-config-to"]:
         _write(Path(given["write-config-to"]), document)
@@ -73,6 +82,7 @@ def run(given: Given) -> int:
         serving=serving_rules(given, lambda path: _kubeconfig(path, log)),
         log=log,
     )
+    hear_others(log)
     return asyncio.run(run_process(process))
 
 
@@ -133,14 +143,15 @@ def _in_one_line(where: str, faults: Iterable[Fault]) -> InputError:
 
 
 def _with_deprecated(configuration: Configuration, given: Given) -> Configuration:
-    """Return a configuration with what flags of old say; they count only where there is no file."""
-    fields: Mapping[str, str] = {
-        "kubeconfig": "kubeconfig", "kube-api-content-type": "content_type", "kube-api-qps": "qps", "kube-api-burst": "burst",
-    }  # fmt: skip
-    changed: dict[str, Any] = {field: given[flag] for flag, field in fields.items() if flag in given.changed}
-    profiling = given["profiling"] if "profiling" in given.changed else configuration.enable_profiling
+    """Return a configuration with what flags of old say."""
+    changed: dict[str, Any] = {field: given[flag] for flag, field in _CONNECTION_FIELDS.items() if flag in given.changed}
     connection = structs.replace(configuration.client_connection, **changed)
-    return structs.replace(configuration, client_connection=connection, enable_profiling=profiling)
+    profiling = {
+        field: given[flag]
+        for flag, field in (("profiling", "enable_profiling"), ("contention-profiling", "enable_contention_profiling"))
+        if flag in given.changed
+    }
+    return structs.replace(configuration, client_connection=connection, **profiling)
 
 
 def _max_disks(given: Given) -> int | None:

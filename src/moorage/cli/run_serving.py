@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from typing import Any, Final
 
 import yaml
@@ -26,7 +27,7 @@ from moorage.server.metric_kinds import Filter
 from moorage.server.permissions import OpenPaths
 from moorage.server.trusting import TrustRules
 
-__all__ = ["ServingRules", "metric_filter", "serving_rules"]
+__all__ = ["ServingRules", "check_flags", "metric_filter", "serving_rules"]
 
 _MOST_PORT: Final = 65535
 
@@ -47,19 +48,30 @@ class ServingRules:
     shown: Filter = field(default_factory=Filter)
 
 
-def serving_rules(given: Given, kubeconfig: Callable[[str], Endpoint]) -> ServingRules | None:
-    """Return how to serve; None where nothing is served.
+def check_flags(given: Given) -> None:
+    """Make sure that the flags about serving make sense by themselves.
 
-    Raises  InputError for flags that make no sense, files that cannot be used, and a port that is taken
+    Raises  InputError
     """
-    port = given["secure-port"]
+    port, address = given["secure-port"], given["bind-address"]
     if not 0 <= port <= _MOST_PORT:
         raise InputError(f"--secure-port {port} must be between 0 and {_MOST_PORT}, inclusive. 0 for turning off secure port")
-    for flag in ("username", "uid", "group"):
-        _check_texts(given, f"requestheader-{flag}-headers")
-    _check_texts(given, "requestheader-extra-headers-prefix")
-    _check_texts(given, "requestheader-allowed-names")
-    shown = metric_filter(given)
+    try:
+        ip_address(address or "::")
+    except ValueError:
+        raise InputError(f'invalid argument "{address}" for "--bind-address" flag: failed to parse IP: "{address}"') from None
+    for flag in ("username-headers", "uid-headers", "group-headers", "extra-headers-prefix", "allowed-names"):
+        if any(not text.strip() for text in given[f"requestheader-{flag}"]):
+            raise InputError(f'empty value in "requestheader-{flag}"')
+    metric_filter(given)
+
+
+def serving_rules(given: Given, kubeconfig: Callable[[str], Endpoint]) -> ServingRules | None:
+    """Return how to serve; None where nothing is served. Listens from now on, so that a port that is taken is told of at once.
+
+    Raises  InputError for files that cannot be used, and a port that is taken
+    """
+    port = given["secure-port"]
     if port == 0:
         return None
     address = given["bind-address"] or "0.0.0.0"  # noqa: S104
@@ -78,16 +90,11 @@ def serving_rules(given: Given, kubeconfig: Callable[[str], Endpoint]) -> Servin
             given["authentication-token-webhook-cache-ttl"],
             given["authorization-webhook-cache-authorized-ttl"],
             given["authorization-webhook-cache-unauthorized-ttl"],
-            shown,
+            metric_filter(given),
         )
     except MoorageError:
         opened.close()
         raise
-
-
-def _check_texts(given: Given, flag: str) -> None:
-    if any(not text.strip() for text in given[flag]):
-        raise InputError(f'empty value in "{flag}"')
 
 
 def _trust(given: Given) -> TrustRules:

@@ -26,12 +26,9 @@ _MOST_HEADER: Final = 16 << 10
 def listen(address: str, port: int, *, share_port: bool = False) -> socket.socket:
     """Return a socket that listens; an unspecified address stands for all there are, of both families.
 
-    Raises  InputError if the address is none, or taken
+    Raises  InputError if that cannot be, as when it is taken
     """
-    try:
-        where = ip_address(address or "0.0.0.0")  # noqa: S104
-    except ValueError:
-        raise InputError(f'invalid argument "{address}" for "--bind-address" flag: failed to parse IP: "{address}"') from None
+    where = ip_address(address)
     both = where.is_unspecified and socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both or where.version == 6 else socket.AF_INET
     opened = socket.socket(family, socket.SOCK_STREAM)

@@ -1,0 +1,393 @@
+"""``moorage run`` as a user starts it: a process, on the embedded API server, asked over TLS."""
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import random
+import re
+import signal
+import socket
+import ssl
+import sys
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from aiohttp import ClientSession, TCPConnector
+
+from moorage.apiserver.guarding import Guard, User
+from moorage.apiserver.serving import serving, write_kubeconfig
+from moorage.apiserver.store import Store
+from moorage.cli.main import _run
+from moorage.cli.run_flags import FLAGS
+from moorage.client.endpoint import Anonymous, Endpoint, Identity
+from moorage.client.rest import Rest
+
+SOURCES = Path(__file__).resolve().parents[2] / "src"
+USERS = {"admin-token": User("admin", ("system:masters",)), "reader-token": User("reader")}
+
+
+class World:
+    """The API server, a scheduler process, and what it has said."""
+
+    def __init__(self, rest, process, said):
+        self.rest, self.process, self.said = rest, process, said
+
+    async def create(self, path, kind, name, api_version="v1", **fields):
+        body = {"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, **fields}
+        await self.rest.send("POST", path, json.dumps(body).encode())
+
+    async def node(self, name, cpu="2"):
+        amounts = {"cpu": cpu, "memory": "8Gi", "pods": "10"}
+        await self.create("/api/v1/nodes", "Node", name, status={"allocatable": amounts, "capacity": amounts})
+
+    async def pod(self, name, cpu="1"):
+        containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}]
+        await self.create("/api/v1/namespaces/default/pods", "Pod", name, spec={"containers": containers})
+
+    async def until(self, text, count=1):
+        """Wait until a text was said so often; return those lines."""
+        try:
+            async with asyncio.timeout(20):
+                while True:
+                    found = [line for line in self.said if text in line]
+                    if len(found) >= count:
+                        return found
+                    await asyncio.sleep(0.02)
+        except TimeoutError:
+            raise AssertionError(f"{text!r} was not said: {''.join(self.said)}") from None
+
+    async def end(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        async with asyncio.timeout(15):
+            return await self.process.wait()
+
+
+@asynccontextmanager
+async def running(folder, *flags, kubeconfig="--kubeconfig"):
+    store = Store(time.time, random.Random(5), b"k")
+    async with serving(store, Guard(USERS)) as port:
+        config = folder / "kubeconfig"
+        write_kubeconfig(config, port, "admin-token")
+        endpoint = Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity("admin-token")))
+        async with Rest(endpoint, qps=0) as rest:
+            given = [kubeconfig, str(config)] if kubeconfig else []
+            env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCES)}
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "moorage", "run", *given, *flags, env=env, stderr=asyncio.subprocess.PIPE
+            )
+            said = []
+
+            async def read():
+                while line := await process.stderr.readline():
+                    said.append(line.decode())
+
+            reading = asyncio.create_task(read())
+            try:
+                yield World(rest, process, said)
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                await process.wait()
+                await reading
+
+
+class Asking:
+    """Asks the scheduler's own endpoints."""
+
+    def __init__(self, port, ca=None):
+        self.base = f"https://127.0.0.1:{port}"
+        self.tls = ssl.create_default_context(cafile=ca)
+        if ca is None:
+            self.tls.check_hostname, self.tls.verify_mode = False, ssl.CERT_NONE
+
+    async def __call__(self, path, token="admin-token", method="GET", data=None):
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        async with (
+            ClientSession(connector=TCPConnector(ssl=self.tls)) as session,
+            session.request(method, self.base + path, headers=headers, data=data) as answer,
+        ):
+            return answer.status, await answer.text()
+
+
+def free_port():
+    with socket.socket() as opened:
+        opened.bind(("127.0.0.1", 0))
+        return opened.getsockname()[1]
+
+
+def serve_flags(folder, port):
+    config = str(folder / "kubeconfig")
+    return [
+        "--bind-address=127.0.0.1", f"--secure-port={port}", "--authentication-kubeconfig", config,
+        "--authorization_kubeconfig", config,
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_it_schedules_and_tells_of_it(tmp_path):
+    port = free_port()
+
+    async def main():
+        async with running(tmp_path, *serve_flags(tmp_path, port), "--cert-dir", str(tmp_path / "certs"), "-v=3") as world:
+            await world.node("n1")
+            await world.pod("a")
+            await world.pod("large", cpu="9")
+            await world.until("Successfully bound pod to node")
+            await world.until("Unable to schedule pod; no fit; waiting")
+            ask = Asking(port, tmp_path / "certs" / "kube-scheduler.crt")
+            answers = {path: await ask(path, None) for path in ("/healthz", "/livez", "/readyz", "/metrics", "/configz")}
+            for path in ("/metrics", "/metrics/resources", "/metrics/slis", "/configz", "/flagz", "/statusz"):
+                answers[path, "admin"] = await ask(path)
+            answers["reader"] = await ask("/metrics", "reader-token")
+            answers["stranger"] = await ask("/metrics", "no-token")
+            answers["verbosity"] = await ask("/debug/flags/v", method="PUT", data="5")
+            world.process.send_signal(signal.SIGUSR2)
+            await world.until("Dump of scheduling queue")
+            await world.until('"Successfully renewed lease"')
+            status = await world.end()
+            lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
+            return answers, status, json.loads(await world.rest.get(lease)), "".join(world.said)
+
+    answers, status, lease, said = asyncio.run(main())
+    assert [answers[path] for path in ("/healthz", "/livez", "/readyz")] == [(200, "ok")] * 3
+    assert [answers[path][0] for path in ("/metrics", "/configz", "reader", "stranger")] == [403, 403, 403, 401]
+    metrics = answers["/metrics", "admin"][1]
+    for line in (
+        'scheduler_schedule_attempts_total{profile="default-scheduler",result="scheduled"} 1.0',
+        'scheduler_pending_pods{queue="unschedulable"} 1.0',
+        'leader_election_master_status{name="kube-scheduler"} 1.0',
+        "# HELP scheduler_pod_scheduling_attempts [STABLE] Number of attempts to successfully schedule a pod.",
+        'kubernetes_feature_enabled{name="OpportunisticBatching",stage="BETA"} 1.0',
+    ):
+        assert line in metrics
+    assert re.search(r'rest_client_requests_total\{code="201",host="127.0.0.1:\d+",method="POST"\} [1-9]', metrics)
+    assert 'kube_pod_resource_request{namespace="default",node="n1",pod="a"' in answers["/metrics/resources", "admin"][1]
+    assert 'kubernetes_healthcheck{name="leaderElection",type="readyz"} 1.0' in answers["/metrics/slis", "admin"][1]
+    shown = json.loads(answers["/configz", "admin"][1])["componentconfig"]
+    assert (shown["kind"], shown["leaderElection"]["resourceName"]) == ("KubeSchedulerConfiguration", "kube-scheduler")
+    assert f"secure-port={port}\n" in answers["/flagz", "admin"][1]
+    assert "Emulation version: 1.36" in answers["/statusz", "admin"][1]
+    assert answers["verbosity"] == (200, "successfully set klog.logging.verbosity to 5\n")
+    assert "Cache mismatch" not in said
+    assert status == 0
+    assert lease["spec"]["holderIdentity"] == ""
+    assert "admin-token" not in said + str(answers)
+    assert "no-token" not in said
+
+
+@pytest.mark.slow
+def test_a_standby_waits_and_its_log_is_json(tmp_path):
+    port = free_port()
+
+    async def main():
+        async with running(tmp_path, *serve_flags(tmp_path, port), "--logging-format=json", "-v=4") as world:
+            ask = Asking(port)
+            await world.until("Successfully acquired lease")
+            async with second(tmp_path, "--logging-format=json", "-v=4") as standby:
+                await standby.until("Lease is held by and has not yet expired")
+                status = await standby.end()
+            return [json.loads(line) for line in world.said], status, (await ask("/metrics/resources"))[0]
+
+    lines, status, resources = asyncio.run(main())
+    assert {"ts", "caller", "msg", "v"} <= set(lines[0])
+    assert (status, resources) == (0, 200)
+
+
+@asynccontextmanager
+async def second(folder, *flags):
+    """Another scheduler on the same cluster."""
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCES)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "moorage", "run", "--kubeconfig", str(folder / "kubeconfig"), "--secure-port=0", *flags,
+        env=env, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    said = []
+
+    async def read():
+        while line := await process.stderr.readline():
+            said.append(line.decode())
+
+    reading = asyncio.create_task(read())
+    try:
+        yield World(None, process, said)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        await reading
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_not_there_is_waited_for(tmp_path):
+    """As kube-scheduler does: it may be started before its API server is."""
+
+    async def main():
+        write_kubeconfig(tmp_path / "kubeconfig", free_port(), "admin-token")
+        async with second(tmp_path, "--authentication-skip-lookup") as world:
+            await world.until("Error retrieving lease lock", 2)
+            return await world.end(), "".join(world.said)
+
+    status, said = asyncio.run(main())
+    assert status == 0
+    assert "Traceback" not in said
+    assert "admin-token" not in said
+
+
+@pytest.mark.slow
+def test_no_permission_is_told_in_a_line_each(tmp_path):
+    async def main():
+        async with running(tmp_path, "--secure-port=0") as world:
+            config = yaml.safe_load((tmp_path / "kubeconfig").read_text())
+            config["users"][0]["user"]["token"] = "reader-token"
+            (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+            async with second(tmp_path) as other:
+                await other.until("Error retrieving lease lock")
+                await other.until("nodes: ")
+                await world.end()
+                return await other.end(), other.said
+
+    status, said = asyncio.run(main())
+    assert status == 0
+    assert not any("Traceback" in line for line in said)
+    assert any("cannot get resource" in line and "leases" in line for line in said)
+
+
+# -- without a cluster --------------------------------------------------------------------------------------------------
+
+
+def run_here(*flags):
+    """Run the command in this process; return its status and what it said."""
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+        status = _run(["run", "--secure-port=0", *map(str, flags)])
+    return status, said.getvalue()
+
+
+CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection: {leaseDuration: 30s, resourceName: mine}
+clientConnection: {qps: 7, kubeconfig: theirs}
+"""
+WRITTEN = {  # file, flags, what of the configuration that comes to
+    "the defaults": (None, [], {"qps": 50, "burst": 100, "leaseDuration": "15s", "resourceName": "kube-scheduler"}),
+    "flags of old": (
+        None,
+        ["--kube-api-qps=9", "--kube_api_burst=8", "--kubeconfig=mine", "--profiling=false"],
+        {"qps": 9, "burst": 8, "kubeconfig": "mine", "enableProfiling": False},
+    ),
+    "a file": (CONFIG, [], {"qps": 7, "leaseDuration": "30s", "resourceName": "mine", "kubeconfig": "theirs"}),
+    "a file, flags of old do not count": (
+        CONFIG,
+        ["--kube-api-qps=9", "--kubeconfig=mine", "--profiling=false"],
+        {"qps": 7, "kubeconfig": "theirs", "enableProfiling": True},
+    ),
+    "a file, flags of leader election do": (
+        CONFIG,
+        ["--leader-elect-lease-duration=1m", "--leader-elect-resource-namespace=mine", "--leader-elect=true"],
+        {"leaseDuration": "1m0s", "resourceNamespace": "mine", "resourceName": "mine", "leaderElect": True},
+    ),
+}
+
+
+@pytest.mark.parametrize(("file", "flags", "found"), WRITTEN.values(), ids=WRITTEN)
+def test_the_configuration_is_written_as_flags_and_file_make_it(tmp_path, file, flags, found):
+    if file is not None:
+        (tmp_path / "config.yaml").write_text(file)
+        flags = ["--config", tmp_path / "config.yaml", *flags]
+    status, said = run_here(*flags, "--write-config-to", tmp_path / "out.yaml")
+    written = yaml.safe_load((tmp_path / "out.yaml").read_text())
+    flat = {**written, **written["leaderElection"], **written["clientConnection"]}
+    assert status == 0
+    assert {name: flat[name] for name in found} == found
+    assert ("Ignored, because --config is given: --kube-api-qps, --kubeconfig, --profiling" in said) is (
+        file is not None and "--kube-api-qps=9" in flags
+    )
+
+
+def test_what_was_written_is_read_again_as_the_same(tmp_path):
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    assert run_here("--write-config-to", first)[0] == 0
+    assert run_here("--config", first, "--write-config-to", second)[0] == 0
+    assert first.read_text() == second.read_text()
+
+
+VERSIONS = {
+    "plainly": ("--version", r"Moorage v\S+ \(kube-scheduler 1\.36\)\n"),
+    "raw": ("--version=raw", r"moorage .*Python 3.*\n"),
+}
+
+
+@pytest.mark.parametrize(("flag", "text"), VERSIONS.values(), ids=VERSIONS)
+def test_the_version(flag, text):
+    status, said = run_here(flag)
+    assert status == 0
+    assert re.fullmatch(text, said)
+
+
+def test_help_names_every_flag():
+    status, said = run_here("--help")
+    assert status == 0
+    for flag in FLAGS:
+        assert f"--{flag.name}" in said
+
+
+def test_a_port_that_is_taken_is_told_of(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        flags = ["--master=http://127.0.0.1:1", "--bind-address=127.0.0.1", f"--secure-port={port}"]
+        status, said = run_here(*flags)
+    assert status == 1
+    assert f"failed to create listener: listen tcp 127.0.0.1:{port}: Address already in use" in said
+
+
+KUBECONFIG = {"apiVersion": "v1", "kind": "Config"}
+REFUSED = {  # flags, file, what is said
+    "an unknown flag": (["--nope"], None, "unknown flag: --nope"),
+    "a bad truth": (["--leader-elect=maybe"], None, "strconv.ParseBool"),
+    "a bad duration": (["--leader-elect-lease-duration=15"], None, "missing unit"),
+    "words that are no flags": (["now"], None, "does not take any arguments, got"),
+    "a port that is none": (["--secure-port=70000"], None, "--secure-port 70000 must be between 0 and 65535"),
+    "a gate that is none": (["--feature-gates=Nope=true"], None, "unrecognized feature gate: Nope"),
+    "a release that is none": (["--emulated-version=2.0"], None, "--emulated-version: 2.0 cannot be emulated"),
+    "a log format that is none": (["--logging-format=xml"], None, "Unsupported log format"),
+    "a lease shorter than its renewal": (["--leader-elect-lease-duration=5s"], None, "leaderElection.leaseDuration"),
+    "another kind of lock": (["--leader-elect-resource-lock=endpoints"], None, 'resourceLock value must be "leases"'),
+    "an address that is none": (["--bind-address=x", "--secure-port=1"], None, 'failed to parse IP: "x"'),
+    "a file that is not there": (["--config=/nowhere/x.yaml"], None, "/nowhere/x.yaml"),
+    "no kubeconfig there": (["--kubeconfig=/nowhere/kc"], None, "/nowhere/kc: no such file"),
+    "an empty kubeconfig": (["--kubeconfig={}"], "", ""),
+    "no YAML": (["--kubeconfig={}"], "{", ""),
+    "another kind": (["--kubeconfig={}"], "apiVersion: v1\nkind: Pod\n", ""),
+    "no current context": (["--kubeconfig={}"], yaml.safe_dump(KUBECONFIG), ""),
+    "a context of no cluster": (
+        ["--kubeconfig={}"],
+        yaml.safe_dump({**KUBECONFIG, "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "x"}}]}),
+        "",
+    ),
+    "a metric's labels that are none": (["--allow-metric-labels=a=b"], None, "METRIC,LABEL=VALUE,VALUE"),
+    "an older release's hidden metrics": (["--show-hidden-metrics-for-version=1.20"], None, "or have the value '1.35'"),
+    "header names that are none": (["--requestheader-uid-headers= "], None, 'empty value in "requestheader-uid-headers"'),
+    "a split log": (["--log-text-split-stream"], None, "LoggingAlphaOptions"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("flags", "file", "text"), REFUSED.values(), ids=REFUSED)
+def test_what_is_wrong_is_one_line_and_exit_1(tmp_path, flags, file, text):
+    path = tmp_path / "kubeconfig"
+    if file is not None:
+        path.write_text(file)
+        path.chmod(0o600)
+    status, said = run_here(*(flag.replace("{}", str(path)) for flag in flags))
+    lines = said.splitlines()
+    assert status == 1
+    assert len(lines) == 1, lines
+    assert lines[0].startswith("error: ")
+    assert text in lines[0]

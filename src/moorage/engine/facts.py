@@ -70,8 +70,8 @@ class Phase(Enum):
 class Work(Struct, frozen=True):
     """Effects to be carried out in order, for one pod. ``node`` is where the pod is to go ("" clears a nomination).
 
-    All must be answered with ``Done``, and an error in any effect fails the whole; but NOMINATE, which needs no answer: its
-    outcome shows in the pod that the engine is told of.
+    All must be answered with ``Done``, and an error in any effect fails the whole and ends it; but in UNRESERVE the others are
+    carried out nevertheless, and NOMINATE needs no answer: its outcome shows in the pod that the engine is told of.
     """
 
     ticket: int

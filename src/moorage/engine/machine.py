@@ -64,6 +64,8 @@ class Scheduler:
         self._read = pod_reader(gates)
         self.cluster = Cluster()
         self.now = 0.0
+        #: What has to be added to the scheduler's clock to get seconds since 1970, as whoever drives the engine knows it.
+        self.unix_offset_s = 0.0
         self.profiles: Mapping[str, Profile] = {}
         self.queue: SchedulingQueue
         #: Plugins that raised where it ends no attempt (PreEnqueue, hints, Unreserve, PostBind), oldest first; whoever
@@ -92,6 +94,11 @@ class Scheduler:
     @property
     def snapshot(self) -> Snapshot:
         return self.cluster.snapshot
+
+    @property
+    def unix_s(self) -> float:
+        """The time of day at the latest fact or step, in seconds since 1970."""
+        return self.now + self.unix_offset_s
 
     def waiting(self) -> Iterator[WaitingPod]:
         """Yield the pods that Permit holds, in the order they came."""

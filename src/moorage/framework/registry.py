@@ -53,6 +53,10 @@ class Handle(Protocol):
     def now(self) -> float:
         """Seconds on the scheduler's clock, at the start of the current attempt."""
 
+    @property
+    def unix_s(self) -> float:
+        """The time of day then, in seconds since 1970, for what others read; in a simulation, that since it began."""
+
     def waiting(self) -> Iterable[WaitingPod]:
         """Pods that Permit holds now, in the order they came."""
 

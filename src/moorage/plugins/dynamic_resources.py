@@ -22,14 +22,14 @@ import numpy as np
 from moorage.api.devices import DeviceClass, ResourceClaim
 from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector
 from moorage.errors import AttemptError
-from moorage.framework.effects import Delete, Effect, Write
+from moorage.framework.effects import Effect, Write
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Attempt, Depends, PostFilterResult, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Code, Hold, Reject, Skip
 from moorage.plugins.devices.asks import Options
-from moorage.plugins.devices.binding import Binder, without_devices
+from moorage.plugins.devices.binding import Binder, dropped, without_devices
 from moorage.plugins.devices.claims import claims_of, class_faults, is_reserved_for
 from moorage.plugins.devices.extended import SPECIAL_NAME, claim_from_before, is_backed, special_claim
 from moorage.plugins.devices.readiness import BindingFailedError, is_late, is_ready
@@ -104,8 +104,8 @@ class DynamicResources:
         self._budget = int(timeout_s * DEVICES_PER_SECOND) if timeout_s > 0 else MAX_DEVICES
         self._binder = Binder(self.name, self._binding_timeout_s, conditions)
 
-    def _now(self) -> float:
-        return 0.0 if self._handle is None else self._handle.now
+    def _unix_s(self) -> float:
+        return 0.0 if self._handle is None else self._handle.unix_s
 
     # -- before the queue and the cycle -----------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class DynamicResources:
         if claim.status.allocation is None or not self._options.binding_conditions:
             return False
         try:
-            return not is_ready(claim) and is_late(claim, self._now(), self._binding_timeout_s)
+            return not is_ready(claim) and is_late(claim, self._unix_s(), self._binding_timeout_s)
         except BindingFailedError:
             return True
 
@@ -259,10 +259,10 @@ class DynamicResources:
                 break
             users = claim.status.reserved_for
             if not users or (len(users) == 1 and is_reserved_for(claim, pod)):
-                effect: Effect = Write(without_devices(claim), "status")
+                effect: Effect = Write(without_devices(claim), "status", base=claim)
                 return PostFilterResult(Code.UNSCHEDULABLE, (DEALLOCATED,), effects=(effect,))
         if special is not None and left_behind:
-            return PostFilterResult(Code.UNSCHEDULABLE, (DELETED,), effects=(Delete(special),))
+            return PostFilterResult(Code.UNSCHEDULABLE, (DELETED,), effects=dropped(special))
         return PostFilterResult(Code.UNSCHEDULABLE, (STILL_NOT,))
 
     def _kept_away(self, wanted: Wanted, attempt: Attempt) -> list[int]:
@@ -296,19 +296,13 @@ class DynamicResources:
             raise self._error("Reserve", str(error)) from error
         return None
 
-    def unreserve(self, wanted: Wanted | None, pod: PodInfo, node: str) -> None:
+    def unreserve(self, wanted: Wanted | None, pod: PodInfo, node: str) -> tuple[Effect, ...]:
         del node
-        if wanted is not None:
-            self._binder.unreserve(wanted, pod)
+        return () if wanted is None else self._binder.unreserve(wanted, pod)
 
     def pre_bind(self, wanted: Wanted | None, pod: PodInfo, node: str) -> tuple[Effect, ...]:
         del node
-        if wanted is None:
-            return ()
-        try:
-            return self._binder.pre_bind(wanted, pod, self._now())
-        except ValueError as error:
-            raise self._error("PreBind", str(error)) from error
+        return () if wanted is None else self._binder.pre_bind(wanted, pod, self._unix_s())
 
     # -- events -----------------------------------------------------------------------------------------------------------
 

@@ -82,18 +82,29 @@ class Carrier:
             await asyncio.gather(*late, return_exceptions=True)
 
     async def _carry_out(self, work: Work) -> None:
+        """Perform the effects up to the first that fails; when undoing, all of them."""
         error: str | None = "broken off while shutting down"
         try:
+            faults = []
             for effect in work.effects:
-                self._insist(work)
-                await self._perform(effect, work)
-            error = None
-        except MoorageError as failed:
-            error = str(failed)
-        except Exception as failed:  # a plugin's own I/O may raise anything
-            error = f"{type(failed).__name__}: {failed}"
+                fault = await self._attempted(effect, work)
+                if fault is not None:
+                    faults.append(fault)
+                    if work.phase is not Phase.UNRESERVE:
+                        break
+            error = "; ".join(faults) or None
         finally:
             self._inbox.put_now(Done(work.ticket, error))
+
+    async def _attempted(self, effect: Effect, work: Work) -> str | None:
+        try:
+            self._insist(work)
+            await self._perform(effect, work)
+        except MoorageError as failed:
+            return str(failed)
+        except Exception as failed:  # a plugin's own I/O may raise anything
+            return f"{type(failed).__name__}: {failed}"
+        return None
 
     def _insist(self, work: Work) -> None:
         if not self._wanted(work.ticket):

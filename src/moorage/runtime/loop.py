@@ -58,12 +58,13 @@ class Loop:
         limits: Limits = Limits(),
         log: Log = SILENT,
         measures: Measures | None = UNMEASURED,
+        unix: Clock | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.inbox = inbox
         #: Set by whoever fills the inbox, once all that exists was put in: no pod is placed on half a picture.
         self.synced = asyncio.Event()
-        self._clock, self._report, self._limits = clock, report, limits
+        self._clock, self._unix, self._report, self._limits = clock, unix, report, limits
         self._teller = Teller(cluster, clock, wall, report)
         self._carrier = Carrier(
             cluster, inbox, self._teller, clock, wall,
@@ -110,6 +111,8 @@ class Loop:
 
     def _turn(self) -> bool:
         """Take in some facts and make some attempts. Returns whether there is more to do at once."""
+        if self._unix is not None:
+            self.scheduler.unix_offset_s = self._unix() - self._clock()
         for fact in self.inbox.take(self._limits.facts):
             self._observe(fact)
         more = self._attempt() if self._is_free() else False

@@ -25,6 +25,8 @@ from moorage.runtime.ports import Event, StatusChange
 __all__ = ["ApiCluster", "change_between", "merged"]
 
 _PODS = resource_of(Pod)
+#: What the API server gives to an object that is made.
+_GIVEN = frozenset({"uid", "resourceVersion", "creationTimestamp"})
 #: How often a change is tried that others keep getting ahead of, and how long after each (client-go's RetryOnConflict).
 _CONFLICT_TRIES = 5
 _CONFLICT_PAUSE_S = 0.01
@@ -80,6 +82,7 @@ class ApiCluster:
         metadata = _metadata(new)
         if old is None:
             whole = {"apiVersion": resource.api_version, "kind": resource.kind, **msgspec.to_builtins(new)}
+            whole["metadata"] = {key: value for key, value in whole["metadata"].items() if key not in _GIVEN}
             body = await self._rest.send("POST", resource.path_in(metadata.namespace), msgspec.json.encode(whole))
             if subresource:  # what is new is stored without its status
                 made = json.loads(body)

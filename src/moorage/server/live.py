@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from moorage.client.reflector import Reflector
 from moorage.client.resources import WATCHED
@@ -62,7 +63,7 @@ class Live:
         cluster = ApiCluster(rest, reporter, identity.partition("_")[0])
         self.loop = Loop(
             scheduler, inbox, cluster, clock=self._clock, wall=wall, may_act=self._may_act, report=report, log=log,
-            measures=measures,
+            measures=measures, unix=lambda: datetime.fromisoformat(wall()).timestamp(),
         )  # fmt: skip
         self.reflectors = [
             Reflector(resource, rest, inbox.put, clock=self._clock, rng=chance, report=report) for resource in WATCHED

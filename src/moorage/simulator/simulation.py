@@ -274,12 +274,11 @@ class Simulation:
 
     def _go_on(self, work: Work, start: int, deadline_s: float | None = None) -> None:
         """Carry out the effects from ``start`` on, until one has to be waited for. ``deadline_s`` is for that very one."""
-        error: str | None = None
+        faults: list[str] = []
         for at in range(start, len(work.effects)):
             try:
                 if not self.scheduler.is_wanted(work.ticket):
-                    error = NO_LONGER_WANTED
-                    break
+                    raise StateError(NO_LONGER_WANTED)
                 effect = work.effects[at]
                 if not isinstance(effect, Until):
                     self._perform(effect)
@@ -289,13 +288,11 @@ class Simulation:
                     self._parked.append(parked)
                     return
                 deadline_s = None
-            except MoorageError as failed:
-                error = str(failed)
-                break
             except Exception as failed:
-                error = f"{type(failed).__name__}: {failed}"
-                break
-        self.scheduler.observe(Done(work.ticket, error), self.now)
+                faults.append(str(failed) if isinstance(failed, MoorageError) else f"{type(failed).__name__}: {failed}")
+                if work.phase is not Phase.UNRESERVE:
+                    break
+        self.scheduler.observe(Done(work.ticket, "; ".join(faults) or None), self.now)
         self._do_work()
 
     def _perform(self, effect: Effect) -> None:

@@ -44,6 +44,7 @@ class _Bench:
     gates: FeatureGates
     snapshot: Snapshot
     now: float = 0.0
+    unix_s: float = 0.0
     max_disks: int | None = None
 
     def waiting(self) -> Iterable[WaitingPod]:

@@ -8,9 +8,10 @@ Source  kube-scheduler 1.36: plugins/dynamicresources/dynamicresources.go, Reser
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -19,16 +20,16 @@ from msgspec.structs import replace
 from moorage.api.core import ExtendedResourceClaimStatus, Pod
 from moorage.api.devices import ClaimConsumer, ResourceClaim, ResourceClaimStatus
 from moorage.errors import AttemptError
-from moorage.framework.effects import Effect, Until, Write
+from moorage.framework.effects import Amend, Call, Delete, Effect, Until, Write
 from moorage.plugins.devices.claims import is_reserved_for
-from moorage.plugins.devices.extended import Mapped, named
+from moorage.plugins.devices.extended import SPECIAL_NAME, Mapped, named
 from moorage.plugins.devices.readiness import BindingFailedError, has_conditions, is_ready
 from moorage.plugins.devices.results import allocations
 from moorage.plugins.devices.wanted import Wanted
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["FINALIZER", "MAX_USERS", "Binder", "without_devices"]
+__all__ = ["FINALIZER", "MAX_USERS", "Binder", "dropped", "without_devices"]
 
 #: Keeps the API server from dropping a claim while its devices are in use.
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
@@ -47,6 +48,11 @@ class _Reserved:
 def without_devices(claim: ResourceClaim) -> ResourceClaim:
     """Return a claim that has given its devices back."""
     return replace(claim, status=ResourceClaimStatus())
+
+
+def dropped(claim: ResourceClaim) -> tuple[Effect, ...]:
+    """Return what deletes a claim that the scheduler made: nothing protects it, so it goes at once."""
+    return Amend(claim, _unprotected, or_gone=True), Delete(claim)
 
 
 class Binder:
@@ -83,15 +89,47 @@ class Binder:
             wanted.book.ledger.pend(claim.metadata.uid, after, pod.uid)
         self._reserved[pod.uid] = _Reserved(settled, kind.extended.mappings if kind.extended is not None else ())
 
-    def unreserve(self, wanted: Wanted, pod: PodInfo) -> None:
-        """Give up what was reserved and is not written. Does nothing the second time."""
+    def unreserve(self, wanted: Wanted, pod: PodInfo) -> tuple[Effect, ...]:
+        """Give up what was reserved. Does nothing the second time.
+
+        Returns what takes back that which is, or may be, written: the pod is no user of its claims any more, and the claim for
+        its extended resources goes. A claim keeps its devices, for the next attempt or for others, as it does with
+        kube-scheduler. Until that is done they stay held: whether they were written shows only then.
+        """
         self._reserved.pop(pod.uid, None)
+        written = wanted.written
         for claim in wanted.to_allocate:
-            wanted.book.ledger.release(claim.metadata.uid, pod.uid)
+            if claim.metadata.uid not in written.claims:
+                wanted.book.ledger.release(claim.metadata.uid, pod.uid)
+        known = wanted.snapshot.objects(ResourceClaim)
+        effects: list[Effect] = []
+        special = wanted.special
+        for claim in wanted.claims:
+            if claim is not special:
+                latest = known.get(claim.key, claim)
+                if claim.metadata.uid in written.claims or is_reserved_for(latest, pod):
+                    effects.append(Amend(claim, partial(_without_user, pod.uid), "status", or_gone=True))
+        if special is not None and (written.made is not None or special.metadata.name != SPECIAL_NAME):
+            effects += dropped(special if written.made is None else _by_name(written.made))
+        if written.claims:
+            effects.append(self._release(wanted, pod))
+        return tuple(effects)
+
+    def _release(self, wanted: Wanted, pod: PodInfo) -> Call:
+        ledger = wanted.book.ledger
+
+        def release() -> None:
+            for uid in wanted.written.claims:
+                ledger.release(uid, pod.uid)
+
+        async def released() -> None:
+            release()
+
+        return Call(released, release, "devices that were not written are free")
 
     # -- PreBind ----------------------------------------------------------------------------------------------------------
 
-    def pre_bind(self, wanted: Wanted, pod: PodInfo, now: float) -> tuple[Effect, ...]:
+    def pre_bind(self, wanted: Wanted, pod: PodInfo, unix_s: float) -> tuple[Effect, ...]:
         """Return what is to be written, and what is to be waited for."""
         reserved = self._reserved.pop(pod.uid, _Reserved({}, ()))
         effects: list[Effect] = []
@@ -102,51 +140,54 @@ class Binder:
             if claim is wanted.special and claim.status.allocation is None:
                 if settled is None:
                     continue
-                bound = self._create(settled, pod, now)
-                effects += _writes(None, bound)
-                effects.append(Write(_with_extended_claim(pod, bound, reserved.mappings), "status"))
+                bound = wanted.written.made = self._created(settled, pod, unix_s)
+                effects.append(Write(bound, "status"))
+                effects.append(Amend(pod.pod, partial(_with_extended_claim, bound, reserved.mappings), "status"))
             elif is_reserved_for(claim, pod):
                 bound = claim
             else:
                 latest = wanted.snapshot.objects(ResourceClaim).get(claim.key)
-                bound = self._bound(latest, settled, claim, pod, now)
-                effects += _writes(latest, bound)
+                if latest is None or latest.metadata.uid != claim.metadata.uid:
+                    raise self._failed(f"claim {claim.key} got deleted in the meantime")
+                change = partial(self._bound, settled, pod, unix_s)
+                bound = change(latest)
+                effects.append(Amend(latest, change, "status"))
+            wanted.written.claims.add(claim.metadata.uid)
             keys.append(bound.key)
             waits = waits or has_conditions(bound)
         if waits and self._conditions:
             effects.append(Until(self._all_ready(wanted, keys), self._timeout_s, "device binding timeout"))
         return tuple(effects)
 
-    def _create(self, settled: ResourceClaim, pod: PodInfo, now: float) -> ResourceClaim:
+    def _created(self, settled: ResourceClaim, pod: PodInfo, unix_s: float) -> ResourceClaim:
         """Return the claim for extended resources under a name of its own."""
-        metadata = replace(settled.metadata, name=named(settled, pod), generate_name="", uid=settled.metadata.uid)
-        return self._used(replace(settled, metadata=metadata), pod, now)
+        metadata = replace(settled.metadata, name=named(settled, pod), generate_name="")
+        return self._used(replace(settled, metadata=metadata), pod, unix_s)
 
-    def _bound(
-        self, latest: ResourceClaim | None, settled: ResourceClaim | None, claim: ResourceClaim, pod: PodInfo, now: float
-    ) -> ResourceClaim:
-        if latest is None or latest.metadata.uid != claim.metadata.uid or latest.metadata.deletion_timestamp is not None:
-            raise ValueError(f"claim {claim.key} got deleted in the meantime")
+    def _bound(self, settled: ResourceClaim | None, pod: PodInfo, unix_s: float, latest: ResourceClaim) -> ResourceClaim:
+        """Return the newest version of a claim with what was settled for it, and with the pod as its user."""
+        if latest.metadata.deletion_timestamp is not None:
+            raise self._failed(f"claim {latest.key} got deleted in the meantime")
         if settled is not None:
             if latest.status.allocation is not None:
-                raise ValueError(f"claim {claim.key} got allocated elsewhere in the meantime")
+                raise self._failed(f"claim {latest.key} got allocated elsewhere in the meantime")
             latest = replace(_protected(latest), status=replace(latest.status, allocation=settled.status.allocation))
         elif latest.status.allocation is None:
-            raise ValueError(f"claim {claim.key} got deallocated elsewhere in the meantime")
+            raise self._failed(f"claim {latest.key} got deallocated elsewhere in the meantime")
         if len(latest.status.reserved_for) >= MAX_USERS:
-            raise ValueError(
-                f'add reservation to claim {claim.key}: ResourceClaim.resource.k8s.io "{claim.metadata.name}" is invalid: '
+            raise self._failed(
+                f'add reservation to claim {latest.key}: ResourceClaim.resource.k8s.io "{latest.metadata.name}" is invalid: '
                 f"status.reservedFor: Too many: {len(latest.status.reserved_for) + 1}: must have at most {MAX_USERS} items"
             )
-        return self._used(latest, pod, now)
+        return self._used(latest, pod, unix_s)
 
-    def _used(self, claim: ResourceClaim, pod: PodInfo, now: float) -> ResourceClaim:
+    def _used(self, claim: ResourceClaim, pod: PodInfo, unix_s: float) -> ResourceClaim:
         """Return the claim with the pod among its users and, where somebody may have to hurry, the time."""
         user = ClaimConsumer(resource="pods", name=pod.name, uid=pod.uid)
         status = replace(claim.status, reserved_for=(*claim.status.reserved_for, user))
         allocation = status.allocation
         if self._conditions and allocation is not None and allocation.allocation_timestamp is None:
-            stamp = datetime.fromtimestamp(int(now), UTC).isoformat().replace("+00:00", "Z")
+            stamp = datetime.fromtimestamp(int(unix_s), UTC).isoformat().replace("+00:00", "Z")
             status = replace(status, allocation=replace(allocation, allocation_timestamp=stamp))
         return replace(claim, status=status)
 
@@ -176,14 +217,22 @@ def _protected(claim: ResourceClaim) -> ResourceClaim:
     return replace(claim, metadata=replace(claim.metadata, finalizers=(*claim.metadata.finalizers, FINALIZER)))
 
 
-def _writes(before: ResourceClaim | None, after: ResourceClaim) -> Iterator[Write]:
-    """Yield the writes that make one claim of the other: the object itself where it is new or changed, then its status."""
-    if before is None or before.metadata != after.metadata:
-        yield Write(replace(after, status=ResourceClaimStatus() if before is None else before.status))
-    yield Write(after, "status")
+def _without_user(uid: str, claim: ResourceClaim) -> ResourceClaim:
+    users = tuple([user for user in claim.status.reserved_for if user.uid != uid])
+    return claim if users == claim.status.reserved_for else replace(claim, status=replace(claim.status, reserved_for=users))
 
 
-def _with_extended_claim(pod: PodInfo, claim: ResourceClaim, mappings: tuple[Mapped, ...]) -> Pod:
+def _by_name(claim: ResourceClaim) -> ResourceClaim:
+    """Return a claim that the scheduler has made, but not seen yet: the API server gave it another UID."""
+    return replace(claim, metadata=replace(claim.metadata, uid=""))
+
+
+def _unprotected(claim: ResourceClaim) -> ResourceClaim:
+    left = tuple([name for name in claim.metadata.finalizers if name != FINALIZER])
+    return replace(claim, metadata=replace(claim.metadata, finalizers=left))
+
+
+def _with_extended_claim(claim: ResourceClaim, mappings: tuple[Mapped, ...], pod: Pod) -> Pod:
     used = tuple([{"containerName": m.container, "resourceName": m.resource, "requestName": m.request} for m in mappings])
     status = ExtendedResourceClaimStatus(resource_claim_name=claim.metadata.name, request_mappings=used)
-    return replace(pod.pod, status=replace(pod.pod.status, extended_resource_claim_status=status))
+    return replace(pod, status=replace(pod.status, extended_resource_claim_status=status))

@@ -25,7 +25,7 @@ from moorage.state.node_matching import rows_matching
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["MAX_ALTERNATIVES", "Kind", "Wanted"]
+__all__ = ["MAX_ALTERNATIVES", "Kind", "Wanted", "Written"]
 
 #: How many alternatives a request may have (FirstAvailableDeviceRequestMaxSize); the first scores this much.
 MAX_ALTERNATIVES: Final = 8
@@ -40,6 +40,14 @@ class Kind(NamedTuple):
     rows: BoolArray
     extended: ExtendedRequests | None
     shape: Shape | None
+
+
+@dataclass(slots=True)
+class Written:
+    """What PreBind asked to be written: the claims, by UID, and the claim that it made for extended resources."""
+
+    claims: set[str] = field(default_factory=set)
+    made: ResourceClaim | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,6 +67,7 @@ class Wanted:
     reach: Mapping[int, NodeSelectorMatcher] = field(default_factory=dict)
     useless: frozenset[int] = frozenset()
     scalars: Mapping[str, int] = field(default_factory=dict)
+    written: Written = field(default_factory=Written)
 
     @property
     def special(self) -> ResourceClaim | None:

@@ -1,0 +1,164 @@
+"""From a chosen node to claims that are written, and back: what is held, what is waited for, and what is taken back."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from moorage.api.devices import ResourceClaim
+from moorage.errors import AttemptError
+from moorage.framework.effects import Amend, Until
+from moorage.plugins.devices.binding import FINALIZER, MAX_USERS
+from moorage.plugins.devices.shapes import Book
+from moorage.plugins.dynamic_resources import DynamicResources
+from moorage.testing.attempts import failed_attempt
+from tests.plugins.device_claims import (
+    DRIVER,
+    a_claim,
+    a_slice,
+    allocate,
+    allocated,
+    attached,
+    using,
+    why_not,
+    with_devices,
+)
+
+# -- from Reserve to the writes -------------------------------------------------------------------------------------------
+
+
+def test_reserved_devices_are_held_at_once_and_free_again_without_a_trace():
+    cluster = with_devices(a_claim("c"), a_claim("d"), a_slice("a", ["d"]), nodes=("a",))
+    plugin = DynamicResources()
+    first, second = using("p", "c"), using("q", "d")
+    wanted = plugin.pre_filter(first, cluster.snapshot)
+    plugin.reserve(wanted, first, "a")
+    assert why_not(cluster, second, plugin) == {"a": "cannot allocate all claims"}
+    assert why_not(cluster, using("r", "c"), plugin) == {"a": "resource claim default/c is in the process of being allocated"}
+    plugin.unreserve(wanted, first, "a")
+    plugin.unreserve(wanted, first, "a")
+    assert why_not(cluster, second, plugin) == {}
+    assert cluster.objects(ResourceClaim)["default/c"] == a_claim("c")
+    ledger = cluster.snapshot.index(Book).ledger
+    assert not ledger.is_used((DRIVER, "a", "d"))
+
+
+def test_allocation_user_and_finalizer_are_written():
+    cluster = with_devices(a_claim("c"), a_slice("a", ["d", "e"]))
+    plugin = attached(cluster, now=1_700_000_000)
+    effects = allocate(plugin, cluster, using("p", "c"), "a")
+    assert [(type(effect), effect.subresource) for effect in effects] == [(Amend, "status")]
+    claim = cluster.objects(ResourceClaim)["default/c"]
+    assert claim.metadata.finalizers == (FINALIZER,)
+    assert [(user.resource, user.name, user.uid) for user in claim.status.reserved_for] == [("pods", "p", "default/p")]
+    allocation = claim.status.allocation
+    assert [(r.request, r.driver, r.pool, r.device) for r in allocation.devices.results] == [("r0", DRIVER, "a", "d")]
+    assert allocation.allocation_timestamp == "2023-11-14T22:13:20Z"
+    (term,) = allocation.node_selector.node_selector_terms
+    assert msgspec.to_builtins(term.match_fields) == ({"key": "metadata.name", "operator": "In", "values": ("a",)},)
+
+
+def test_a_second_pod_only_joins_the_users():
+    cluster = with_devices(a_claim("c"), a_slice("a", ["d"]))
+    plugin = DynamicResources()
+    allocate(plugin, cluster, using("p", "c"), "a")
+    before = cluster.objects(ResourceClaim)["default/c"]
+    assert why_not(cluster, using("q", "c"), plugin) == {"b": "resourceclaim not available on the node"}
+    effects = allocate(plugin, cluster, using("q", "c"), "a")
+    assert len(effects) == 1
+    after = cluster.objects(ResourceClaim)["default/c"]
+    assert [user.name for user in after.status.reserved_for] == ["p", "q"]
+    assert after.status.allocation == before.status.allocation
+
+
+def test_a_claim_takes_so_many_users_and_no_more():
+    full = a_claim("c", status=allocated(("a", "d"), users=[f"u{n}" for n in range(MAX_USERS)]))
+    cluster = with_devices(full)
+    plugin = DynamicResources()
+    pod = using("p", "c")
+    with pytest.raises(AttemptError, match=r"status\.reservedFor: Too many: 257: must have at most 256 items"):
+        plugin.pre_bind(plugin.pre_filter(pod, cluster.snapshot), pod, "a")
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "why"),
+    [
+        (None, "claim default/c got deleted in the meantime"),
+        (a_claim("c", metadata={"uid": "another"}), "claim default/c got deleted in the meantime"),
+        (a_claim("c", status=allocated(("b", "d"))), "claim default/c got allocated elsewhere in the meantime"),
+    ],
+)
+def test_what_happens_to_a_claim_meanwhile_ends_the_attempt(meanwhile, why):
+    cluster = with_devices(a_claim("c"), a_slice("a", ["d"]))
+    plugin = DynamicResources()
+    pod = using("p", "c")
+    wanted = plugin.pre_filter(pod, cluster.snapshot)
+    plugin.reserve(wanted, pod, "a")
+    cluster.remove_object(a_claim("c"))
+    if meanwhile is not None:
+        cluster.set_object(meanwhile)
+    with pytest.raises(AttemptError, match=why):
+        plugin.pre_bind(wanted, pod, "a")
+
+
+# -- binding conditions ---------------------------------------------------------------------------------------------------
+
+
+CONDITIONS = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+
+
+def with_condition(claim, kind, status="True"):
+    condition = {"type": kind, "status": status, "reason": "Because", "message": "so"}
+    device = {"driver": DRIVER, "pool": "a", "device": "d", "conditions": [condition]}
+    told = msgspec.convert({"devices": [device]}, type(claim.status)).devices
+    return msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, devices=told))
+
+
+def test_binding_waits_for_devices_to_be_ready():
+    cluster = with_devices(a_claim("c"), a_slice("a", [{"name": "d", **CONDITIONS}]))
+    *_, until = allocate(DynamicResources(), cluster, using("p", "c"), "a")
+    assert isinstance(until, Until)
+    assert until.timeout_s == 600
+    claim = cluster.objects(ResourceClaim)["default/c"]
+    assert not until.is_met()
+    cluster.set_object(with_condition(claim, "ready"))
+    assert until.is_met()
+    cluster.set_object(with_condition(claim, "broken"))
+    with pytest.raises(AttemptError, match='device binding failed: claim=c, reason=Because, message="so"'):
+        until.is_met()
+    cluster.remove_object(claim)
+    with pytest.raises(AttemptError, match='could not find ResourceClaim "default/c"'):
+        until.is_met()
+
+
+@pytest.mark.parametrize(
+    ("now", "condition", "refused"), [(100, "", False), (700, "", True), (700, "ready", False), (100, "broken", True)]
+)
+def test_devices_that_fail_or_take_too_long_are_given_up(now, condition, refused):
+    status = allocated(("a", "d"), conditions=CONDITIONS, allocationTimestamp="1970-01-01T00:00:00Z")
+    claim = a_claim("c", status=status)
+    cluster = with_devices(with_condition(claim, condition) if condition else claim, nodes=("a",))
+    told = why_not(cluster, using("p", "c"), attached(cluster, now))
+    assert told == ({"a": "resourceclaim not available on the node"} if refused else {})
+
+
+# -- PostFilter -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("users", "message"),
+    [
+        ((), "deallocation of ResourceClaim completed"),
+        (("default/p",), "deallocation of ResourceClaim completed"),
+        (("default/other",), "still not schedulable"),
+        (("default/p", "default/other"), "still not schedulable"),
+    ],
+)
+def test_a_claim_that_nobody_else_uses_gives_its_devices_back(users, message):
+    cluster = with_devices(a_claim("c", status=allocated(("z", "d"), users=users, selector="z")))
+    pod, plugin = using("p", "c"), DynamicResources()
+    attempt = failed_attempt([plugin], pod, cluster.snapshot)
+    outcome = plugin.post_filter(pod, attempt)
+    assert outcome.reasons == (message,)
+    written = [effect.obj.status.allocation for effect in outcome.effects]
+    assert written == ([None] if "completed" in message else [])

@@ -1,0 +1,125 @@
+"""A pod that is not bound after all: it is no user of its claims any more, wherever on the way it failed."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from moorage.api.devices import ResourceClaim, ResourceClaimStatus
+from moorage.framework.effects import Amend, Call
+from moorage.plugins.devices.binding import FINALIZER
+from moorage.plugins.devices.shapes import Book
+from tests.plugins.device_claims import (
+    DRIVER,
+    GPU,
+    a_claim,
+    a_class,
+    a_slice,
+    allocated,
+    asking,
+    attached,
+    carry_out,
+    using,
+    why_not,
+    with_devices,
+)  # fmt: skip
+
+
+def brought(plugin, cluster, pod, writes):
+    """Bring a pod from PreFilter through so many of PreBind's effects (None: it fails before PreBind), and back."""
+    wanted = plugin.pre_filter(pod, cluster.snapshot)
+    assert plugin.reserve(wanted, pod, "a") is None
+    if writes is not None:
+        carry_out(cluster, plugin.pre_bind(wanted, pod, "a")[:writes])
+    carry_out(cluster, plugin.unreserve(wanted, pod, "a"))
+    return wanted
+
+
+def users(cluster, name):
+    return [user.uid for user in cluster.objects(ResourceClaim)[f"default/{name}"].status.reserved_for]
+
+
+def test_a_claim_loses_the_pod_and_keeps_its_devices():
+    cluster = with_devices(a_claim("c"), a_slice("a", ["d"]))
+    plugin = attached(cluster)
+    brought(plugin, cluster, using("p", "c"), 1)
+    claim = cluster.objects(ResourceClaim)["default/c"]
+    assert claim.status.reserved_for == ()
+    assert [one.device for one in claim.status.allocation.devices.results] == ["d"]
+    assert why_not(cluster, using("p", "c"), plugin) == {"b": "resourceclaim not available on the node"}
+    brought(plugin, cluster, using("p", "c"), 1)
+    assert users(cluster, "c") == []
+
+
+def test_other_users_stay():
+    cluster = with_devices(a_claim("c", status=allocated(("a", "d"), users=["other"])), a_slice("a", ["d"]))
+    brought(attached(cluster), cluster, using("p", "c"), 1)
+    assert users(cluster, "c") == ["other"]
+
+
+def test_the_claim_for_extended_resources_is_gone():
+    cluster = with_devices(a_slice("a", ["d"]))
+    cluster.set_object(a_class(extendedResourceName=GPU))
+    plugin = attached(cluster)
+    brought(plugin, cluster, asking(1), 2)
+    assert not cluster.objects(ResourceClaim)
+    assert not cluster.snapshot.index(Book).ledger.is_used((DRIVER, "a", "d"))
+    assert "a" not in why_not(cluster, asking(1, "q"), plugin)
+
+
+def test_devices_stay_held_until_it_is_known_that_they_were_not_written():
+    cluster = with_devices(a_claim("c"), a_claim("d"), a_slice("a", ["d"]), nodes=("a",))
+    plugin, pod = attached(cluster), using("p", "c")
+    wanted = plugin.pre_filter(pod, cluster.snapshot)
+    plugin.reserve(wanted, pod, "a")
+    plugin.pre_bind(wanted, pod, "a")
+    undo = plugin.unreserve(wanted, pod, "a")
+    assert [type(effect) for effect in undo] == [Amend, Call]
+    assert why_not(cluster, using("q", "d"), plugin) == {"a": "cannot allocate all claims"}
+    carry_out(cluster, undo)
+    assert why_not(cluster, using("q", "d"), plugin) == {}
+
+
+@pytest.mark.parametrize("name", ["gone", "replaced"])
+def test_a_claim_that_is_gone_meanwhile_needs_nothing(name):
+    cluster = with_devices(a_claim("c"), a_slice("a", ["d"]))
+    plugin, pod = attached(cluster), using("p", "c")
+    wanted = plugin.pre_filter(pod, cluster.snapshot)
+    plugin.reserve(wanted, pod, "a")
+    plugin.pre_bind(wanted, pod, "a")
+    cluster.remove_object(cluster.objects(ResourceClaim)["default/c"])
+    (undo, _) = plugin.unreserve(wanted, pod, "a")
+    assert undo.or_gone
+    assert undo.obj.metadata.uid == "uid-c"
+
+
+def as_before(claim):
+    """A claim without what kube-scheduler leaves on it as well: devices for whoever uses it next, and their protection."""
+    finalizers = tuple(name for name in claim.metadata.finalizers if name != FINALIZER)
+    return replace(claim, metadata=replace(claim.metadata, finalizers=finalizers), status=ResourceClaimStatus())
+
+
+@settings(max_examples=60, deadline=None)
+@given(names=st.lists(st.sampled_from("cd"), unique=True), extended=st.integers(0, 2), writes=st.none() | st.integers(0, 5))
+def test_reserve_writes_failure_and_unreserve_leave_no_trace(names, extended, writes):
+    cluster = with_devices(a_claim("c"), a_claim("d"), a_slice("a", ["d1", "d2", "d3", "d4"]), nodes=("a",))
+    cluster.set_object(a_class(extendedResourceName=GPU))
+    before = dict(cluster.objects(ResourceClaim))
+    plugin = attached(cluster)
+    containers = [{"name": "main", "resources": {"requests": {GPU: extended}}}]
+    pod = using("p", *names, containers=containers)
+    if not names and not extended:
+        return
+    brought(plugin, cluster, pod, writes)
+    after = cluster.objects(ResourceClaim)
+    assert {key: as_before(claim) for key, claim in after.items()} == before
+    assert not any(claim.status.reserved_for for claim in after.values())
+    book = cluster.snapshot.index(Book)
+    book.follow()
+    kept = {
+        one.device for claim in after.values() if claim.status.allocation for one in claim.status.allocation.devices.results
+    }
+    assert {name for name in ("d1", "d2", "d3", "d4") if book.ledger.is_used((DRIVER, "a", name))} == kept
+    assert all(book.ledger.pending(claim.metadata.uid) is None for claim in after.values())

@@ -18,15 +18,13 @@ from aiohttp.web_protocol import RequestHandler
 
 from moorage.apiserver.statuses import ApiError
 
-__all__ = ["HEADERS", "MAX_FIELD", "MAX_HEAD", "MAX_LINE", "PATIENCE_S", "Connection", "Door"]
+__all__ = ["HEADERS", "MAX_FIELD", "MAX_HEAD", "MAX_LINE", "Connection", "Door"]
 
 #: Longest request line, longest header field, and all of a request's head, in bytes.
 MAX_LINE: Final = 16 << 10
 MAX_FIELD: Final = 64 << 10
 MAX_HEAD: Final = 128 << 10
 MAX_HEADERS: Final = 128
-#: How long a client may take to send a head or a body, or to read what it is sent, in seconds.
-PATIENCE_S: Final = 10.0
 #: How long a connection may be idle between two requests, in seconds.
 IDLE_S: Final = 75.0
 #: Files and sockets that are left for everything else.
@@ -49,7 +47,7 @@ class Connection(RequestHandler):
 
     def __init__(self, door: Door, manager: web.Server, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
-            manager, loop=loop, access_log=None, keepalive_timeout=IDLE_S, lingering_time=PATIENCE_S,  # type: ignore[arg-type]
+            manager, loop=loop, access_log=None, keepalive_timeout=IDLE_S, lingering_time=door.patience_s,  # type: ignore[arg-type]
             max_line_size=MAX_LINE, max_field_size=MAX_FIELD, max_headers=MAX_HEADERS, auto_decompress=False,
         )  # fmt: skip
         self._door = door
@@ -129,7 +127,7 @@ _REFUSALS: Final = {
 class Door:
     """Makes connections for a server, so many at a time."""
 
-    def __init__(self, manager: web.Server, most: int, patience_s: float = PATIENCE_S) -> None:
+    def __init__(self, manager: web.Server, most: int, patience_s: float) -> None:
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._manager = manager
         self._most = min(most, max(files - _SPARE_FILES, 16))

@@ -19,7 +19,7 @@ from multidict import CIMultiDict
 from moorage.apiserver.asking import attributes_of
 from moorage.apiserver.authorizing import Authorizer
 from moorage.apiserver.bodies import MAX_BODY
-from moorage.apiserver.connections import HEADERS, PATIENCE_S, Connection
+from moorage.apiserver.connections import HEADERS, Connection
 from moorage.apiserver.documents import HEALTH, document, health, is_document
 from moorage.apiserver.escalating import GUARDED, check_escalation
 from moorage.apiserver.guarding import Guard, User, holder_of
@@ -36,10 +36,10 @@ from moorage.apiserver.watching import is_watch, open_stream
 __all__ = ["make_app"]
 
 MAX_PARAMETERS: Final = 1000
-#: How long a client may take to read a long answer, in seconds; and what is long, in bytes.
-_READING_S: Final = 60.0
+#: What answer is long, in bytes.
 _LONG: Final = 64 << 10
 _READ_ONLY: Final = frozenset(["GET", "HEAD"])
+_METHODS: Final = _READ_ONLY | {"DELETE", "PATCH", "POST", "PUT"}
 _APPLY: Final = "application/apply-patch+yaml"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -50,6 +50,7 @@ class _Server:
         self.store = store
         self.guard = guard
         self.authorizer = Authorizer(store)
+        self.limits = limits
         self.seats = Seats(limits)
         self.meter = Meter()
 
@@ -62,7 +63,7 @@ class _Server:
             asked: list[Attributes] = []
             response = await self._answer_or_refuse(request, asked)
             self._count(asked, response.status)
-            return await _sent(request, response)
+            return await self._sent(request, response)
         finally:
             if isinstance(connection, Connection):
                 connection.ended()
@@ -95,6 +96,10 @@ class _Server:
         path = request.path.rstrip("/")
         holder = holder_of(request.get_extra_info("peercert"))
         user = self.guard.admit(path, request.headers, holder)
+        if request.method not in _METHODS:
+            raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        if not request.raw_path.startswith("/"):
+            raise ApiError(403, "Forbidden", "requests name a path; this server is no proxy")
         if len(request.query) > MAX_PARAMETERS:
             raise ApiError(414, "RequestURITooLong", f"more than {MAX_PARAMETERS} parameters")
         if user is None:
@@ -111,7 +116,7 @@ class _Server:
             with self.seats.watching(user.name):
                 return await self._watch(request, user, target)
         async with self.seats.taken(user.name, mutating=request.method not in _READ_ONLY):
-            return await self._serve(await _read(request, user), target)
+            return await self._serve(await _read(request, user, self.limits.client_s), target)
 
     def _target(self, request: web.Request, user: User) -> Target | ReviewTarget:
         """Return what a path is about. What is not served is told only to those who could ask for anything."""
@@ -159,7 +164,7 @@ class _Server:
         check_escalation(self.authorizer, asked.user, target.kind, held.document() if held is not None else None, made)
 
     async def _watch(self, request: web.Request, user: User, target: Target | ReviewTarget) -> web.StreamResponse:
-        asked = await _read(request, user)
+        asked = await _read(request, user, self.limits.client_s)
         if not is_watch(asked, target):
             return _response(serve(self.store, self.guard, self.authorizer, asked, target))
         stream = open_stream(self.store, asked, target)
@@ -167,10 +172,10 @@ class _Server:
         response = web.StreamResponse(headers=headers)
         response.enable_chunked_encoding()
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(self.limits.client_s):
                 await response.prepare(request)
             async for lines in stream:
-                async with asyncio.timeout(PATIENCE_S):
+                async with asyncio.timeout(self.limits.client_s):
                     await response.write(lines)
         except TimeoutError:
             _hang_up(request)  # a client that stopped reading; it lists again when it is back
@@ -180,29 +185,30 @@ class _Server:
             stream.close()
         return response
 
+    async def _sent(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+        """Send a long answer, in so much time; short ones are left to aiohttp, as they never wait."""
+        if "Upgrade" in request.headers or request.method == "CONNECT":
+            response.force_close()  # nothing is spoken here but HTTP/1.1, so what comes next would not be understood
+        if not isinstance(response, web.Response) or len(response.body or b"") <= _LONG:  # type: ignore[arg-type]
+            return response
+        _harden(response)
+        try:
+            async with asyncio.timeout(self.limits.answer_s):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            _hang_up(request)
+        except ConnectionError:
+            pass
+        return response
+
 
 def _hang_up(request: web.Request) -> None:
     if request.transport is not None:
         request.transport.abort()
 
 
-async def _sent(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
-    """Send a long answer, in so much time; short ones are left to aiohttp, as they never wait."""
-    if not isinstance(response, web.Response) or len(response.body or b"") <= _LONG:  # type: ignore[arg-type]
-        return response
-    _harden(response)
-    try:
-        async with asyncio.timeout(_READING_S):
-            await response.prepare(request)
-            await response.write_eof()
-    except TimeoutError:
-        _hang_up(request)
-    except ConnectionError:
-        pass
-    return response
-
-
-async def _read(request: web.Request, user: User) -> Request:
+async def _read(request: web.Request, user: User, client_s: float) -> Request:
     media_type = request.headers.get("Content-Type", "application/json").partition(";")[0].strip().lower()
     body = b""
     if request.method != "GET" and request.body_exists:
@@ -210,7 +216,7 @@ async def _read(request: web.Request, user: User) -> Request:
             raise ApiError(415, "UnsupportedMediaType", "bodies are not read compressed")
         if (request.content_length or 0) > MAX_BODY:
             raise too_large(MAX_BODY)
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(client_s):
             body = await request.read()
     query = {name: request.query[name] for name in request.query}
     accept, agent = request.headers.get("Accept", ""), request.headers.get("User-Agent", "")
@@ -242,20 +248,19 @@ def _harden(response: web.StreamResponse) -> None:
         response.headers.setdefault(name, value)
 
 
-@web.middleware
-async def _protect(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn what aiohttp itself refuses into a Status, and tell browsers to keep their hands off."""
-    try:
-        response = await handler(request)
-    except web.HTTPException as error:
-        response = _refusal(ApiError(error.status, "", error.reason))
-    if not response.prepared:
-        _harden(response)
-    return response
-
-
 def make_app(store: Store, guard: Guard, limits: Limits | None = None) -> web.Application:
     """Return the application that serves a store. ``moorage.apiserver.serving`` runs it, behind connections with limits."""
-    app = web.Application(client_max_size=MAX_BODY, middlewares=[_protect])
-    app.router.add_route("*", "/{path:.*}", _Server(store, guard, limits or Limits()).handle)
-    return app
+    server = _Server(store, guard, limits or Limits())
+
+    @web.middleware
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        # Not by the handler that aiohttp found: whatever it makes of a path, the guard comes first.
+        try:
+            response = await server.handle(request)
+        except web.HTTPException as error:
+            response = _refusal(ApiError(error.status, "", error.reason))
+        if not response.prepared:
+            _harden(response)
+        return response
+
+    return web.Application(client_max_size=MAX_BODY, middlewares=[answer])

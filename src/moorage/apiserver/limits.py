@@ -25,8 +25,10 @@ _RETRY_S: Final = 1
 
 @dataclass(frozen=True)
 class Limits:
-    """What one server takes on at a time. ``waiting`` is how many requests may wait for a seat, ``patience_s`` how long;
-    ``head_s`` is how long a client may take for a handshake or a request's head.
+    """What one server takes on at a time. ``waiting`` is how many requests may wait for a seat, ``seat_s`` how long.
+
+    ``client_s`` is how long a client may take for a handshake, a request's head, its body, or to read part of a watch;
+    ``answer_s`` is how long it may take to read an answer.
     """
 
     reading: int = 400
@@ -36,8 +38,9 @@ class Limits:
     watches: int = 4000
     watches_per_client: int = 1000
     connections: int = 12_000
-    patience_s: float = 1.0
-    head_s: float = 10.0
+    seat_s: float = 1.0
+    client_s: float = 10.0
+    answer_s: float = 60.0
 
 
 class _Waiter(NamedTuple):
@@ -114,7 +117,7 @@ class Seats:
         waiter = _Waiter(mutating, client, asyncio.get_running_loop().create_future())
         self._waiting.append(waiter)
         try:
-            async with asyncio.timeout(self._limits.patience_s):
+            async with asyncio.timeout(self._limits.seat_s):
                 await waiter.turn
         except BaseException as error:
             if waiter.turn.done() and not waiter.turn.cancelled():

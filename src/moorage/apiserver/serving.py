@@ -41,10 +41,10 @@ async def serving(
     await runner.setup()
     if runner.server is None:
         raise ConfigError("the HTTP library did not start")
-    door = Door(runner.server, limits.connections, limits.head_s)
+    door = Door(runner.server, limits.connections, limits.client_s)
     keeping = asyncio.create_task(store.keeper.keep_up()) if store.keeper is not None else None
     try:
-        handshake_s, farewell_s = (limits.head_s, 1.0) if tls is not None else (None, None)
+        handshake_s, farewell_s = (limits.client_s, 1.0) if tls is not None else (None, None)
         try:
             listening = await asyncio.get_running_loop().create_server(
                 door, host, port, ssl=tls, backlog=1024, ssl_handshake_timeout=handshake_s, ssl_shutdown_timeout=farewell_s

@@ -38,7 +38,7 @@ def find_target(path: str) -> Target | ReviewTarget:
 
     Raises  ApiError 404 for anything that is not served
     """
-    match [unquote(part) for part in path.strip("/").split("/")]:
+    match [unquote(part) for part in path.removeprefix("/").removesuffix("/").split("/")]:
         case ["api", version, *rest]:
             return _within("", version, rest)
         case ["apis", group, version, *rest]:

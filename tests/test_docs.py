@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from moorage.plugins import builtin_registry
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
@@ -81,3 +83,21 @@ def test_the_comparison_can_fail(promised, printed, good):
 def test_sessions_are_cut_at_prompts():
     text = "```console\n$ moorage a\none\n\ntwo\n$ moorage b\n```\n"
     assert list(sessions(text)) == [("moorage a", "one\n\ntwo"), ("moorage b", "")]
+
+
+def links(page):
+    """Return the pages, beside or below, that a page leads to."""
+    found = re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", page.read_text("utf-8"))
+    return [(page.parent / name).resolve() for name in found]
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.relative_to(ROOT).as_posix()) for page in PAGES])
+def test_links_lead_somewhere(page):
+    assert [link for link in links(page) if not link.exists()] == []
+
+
+def test_every_plugin_has_a_page_that_the_list_leads_to():
+    registry = builtin_registry()
+    listed = {link.name for link in links(ROOT / "docs" / "reference" / "plugins.md")}
+    pages = {registry[name].__module__.rpartition(".")[2] + ".md" for name in registry}
+    assert pages <= listed

@@ -1,7 +1,9 @@
 """kubectl against the server: what people type, and what they are used to seeing."""
 
+import glob
 import json
 import random
+import shlex
 import shutil
 import ssl
 import subprocess
@@ -65,12 +67,18 @@ def kubectl(certificate, server_in_a_thread, token, tmp_path):
     tls.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(tmp_path), "KUBECONFIG": str(tmp_path / "config")}
 
-    def run(*arguments, fails=False, stdin=None):
+    def run(*arguments, fails=False, stdin=None, program="kubectl", both=False, editor="false"):
         done = subprocess.run(
-            ["kubectl", *arguments], check=False, capture_output=True, text=True, env=environment, input=stdin, timeout=60
+            [program, *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+            input=stdin,
+            timeout=60,
+            env={**environment, "KUBE_EDITOR": editor},
         )
         assert (done.returncode != 0) is fails, done.stdout + done.stderr
-        return done.stderr if fails else done.stdout
+        return done.stdout + done.stderr if both else done.stderr if fails else done.stdout
 
     with server_in_a_thread(Store(time.time, random.Random(2), b"k"), tls) as port:
         write_kubeconfig(tmp_path / "config", port, token, (certificate / "cert.pem").read_bytes())
@@ -159,3 +167,123 @@ def test_drain_evicts_what_it_may(kubectl):
     assert "pod/placed evicted" in kubectl("drain", "n1", "--force", "--timeout=20s")
     assert read(kubectl, "node", "n1")["spec"]["unschedulable"] is True
     assert kubectl("get", "pods", "-o", "name").split() == ["pod/web"]
+
+
+#: What people type, in order, and what they expect to read; a "!" before a command says that it fails.
+COMMANDS = (
+    ("apply --server-side -f {file}", "deployment.apps/shop serverside-applied"),
+    ("apply --server-side -f {file} --dry-run=server", "node/n1 serverside-applied (server dry run)"),
+    ("!apply --server-side --field-manager=other -f {more}", 'failed with 1 conflict: conflict with "kubectl": .spec.replicas'),
+    ("!diff -f {more}", "+  replicas: 4"),
+    ("!diff --server-side --force-conflicts -f {more}", "+  replicas: 4"),
+    ("apply --server-side --field-manager=other --force-conflicts -f {more}", "deployment.apps/shop serverside-applied"),
+    ("get deploy shop -o jsonpath={{.spec.replicas}}", "4"),
+    ("get deploy shop -o yaml --show-managed-fields", "manager: other"),
+    ("apply -f {file}", "deployment.apps/shop configured"),
+    ("get deploy shop -o jsonpath={{.spec.replicas}}", "2"),
+    ("get all", "deployment.apps/shop"),
+    ("get pods -o wide -l app=web", "web"),
+    ("get pods -l app=none", "No resources found"),
+    ("get pods --field-selector=spec.nodeName=,status.phase=Pending -o name", "pod/web"),
+    ("!get pods --field-selector=spec.image=x", "field label not supported: spec.image"),
+    ("get nodes,deploy --sort-by=.metadata.name -o name", "node/n1"),
+    ("get pods -A --chunk-size=1 --no-headers", "web"),
+    ("get pod web -o custom-columns=N:.metadata.name,S:.status.phase", "web   Pending"),
+    ("describe pod web", "Status:           Pending"),
+    ("describe node n1", "Capacity:"),
+    ("describe deploy shop", "Replicas:               2 desired"),
+    ("describe pvc data", "Access Modes:"),
+    ("explain pod.spec.containers", "ports\t<[]ContainerPort>"),
+    ("explain deploy.spec.replicas", "FIELD: replicas <integer>"),
+    ("explain pod --recursive", "topologySpreadConstraints"),
+    ("annotate pod web team=a", "pod/web annotated"),
+    ("annotate pod web team-", "pod/web annotated"),
+    ("label pod web app=db --overwrite", "pod/web labeled"),
+    ("!label pod web app=x", "already has a value (db)"),
+    ("set image deploy/shop c=nginx:9", "deployment.apps/shop image updated"),
+    ("rollout restart deploy/shop", "deployment.apps/shop restarted"),
+    ("rollout pause deploy/shop", "deployment.apps/shop paused"),
+    ("rollout resume deploy/shop", "deployment.apps/shop resumed"),
+    ("rollout history deploy/shop", "deployment.apps/shop"),
+    ("!rollout status deploy/shop --timeout=1s", "timed out waiting for the condition"),
+    ("patch deploy shop -p {{\"spec\":{{\"replicas\":5}}}}", "deployment.apps/shop patched"),
+    ("patch deploy shop --type=merge -p {{\"spec\":{{\"paused\":true}}}}", "deployment.apps/shop patched"),
+    ("patch deploy shop --type=json -p [{{\"op\":\"remove\",\"path\":\"/spec/paused\"}}]", "deployment.apps/shop patched"),
+    ("patch deploy shop --subresource=scale --type=merge -p {{\"spec\":{{\"replicas\":3}}}}", "scale.autoscaling/shop patched"),
+    ("get deploy shop --subresource=scale", "DESIRED"),
+    ("!scale deploy shop --replicas=2 --current-replicas=9", "Expected replicas to be 9, was 3"),
+    ("scale deploy shop --replicas=1", "deployment.apps/shop scaled"),
+    ("wait deploy/shop --for=jsonpath={{.spec.replicas}}=1 --timeout=5s", "deployment.apps/shop condition met"),
+    ("!wait pod/web --for=condition=Ready --timeout=1s", "timed out waiting for the condition"),
+    ("create configmap cm --from-literal=a=b", "configmap/cm created"),
+    ("create job once --image=x", "job.batch/once created"),
+    ("create priorityclass high --value=100", "priorityclass.scheduling.k8s.io/high created"),
+    ("create deployment tmp --image=x --dry-run=server -o name", "deployment.apps/tmp"),
+    ("!create -f {unknown}", 'strict decoding error: unknown field "spec.containers[0].imag"'),
+    ("create -f {unknown} --validate=warn", "pod/odd created"),
+    ("delete cm cm --dry-run=server", "(server dry run)"),
+    ("delete deploy shop --cascade=orphan --wait=false", 'deployment.apps "shop" deleted'),
+    ("delete pod odd --now --wait=false", 'pod "odd" deleted'),
+    ("delete pod web --force --grace-period=0", "force deleted"),
+    ("delete job,cm --all --wait=false", 'configmap "cm" deleted'),
+    ("events", "No events found"),
+    ("auth can-i create pods", "yes"),
+    ("auth whoami", "admin"),
+    ("cluster-info", "control plane"),
+    ("version", "Server Version: v1.36"),
+    ("api-versions", "resource.k8s.io/v1"),
+    ("get --raw /readyz", "ok"),
+    ("!top nodes", "Metrics API not available"),
+    ("!get widgets", "the server doesn't have a resource type"),
+)  # fmt: skip
+UNKNOWN = "apiVersion: v1\nkind: Pod\nmetadata: {name: odd}\nspec: {containers: [{name: c, imag: x, image: i}]}\n"
+CLAIM = """---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+"""
+
+
+@pytest.fixture
+def files(tmp_path):
+    texts = {"file": DEPLOYMENT + CLAIM, "more": DEPLOYMENT.replace("replicas: 2", "replicas: 4"), "unknown": UNKNOWN}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.yaml").write_text(text)
+    return {name: str(tmp_path / f"{name}.yaml") for name in texts}
+
+
+def test_what_people_type_works(kubectl, files):
+    kubectl("delete", "-f", files["file"], "--ignore-not-found", "--wait=false")
+    for command, expected in COMMANDS:
+        words = [word.format(**files) for word in _words(command.removeprefix("!"))]
+        fails = command.startswith("!")
+        printed = kubectl(*words, fails=fails, both=True)
+        assert expected in printed, f"{command}\n{printed}"
+
+
+def _words(command):
+    """Return the words of a command; those in braces hold quotes that are theirs."""
+    return command.split(" ") if '"' in command else shlex.split(command)
+
+
+def test_an_editor_changes_an_object(kubectl):
+    kubectl("edit", "pod", "web", editor="sed -i s/app:.web/app:\\ edited/")
+    assert read(kubectl, "pod", "web")["metadata"]["labels"] == {"app": "edited"}
+
+
+#: Other releases of kubectl, where Google's packages put them.
+RELEASES = sorted(glob.glob("/usr/lib/google-cloud-sdk/bin/kubectl.1.*"))
+
+
+@pytest.mark.skipif(not RELEASES, reason="no other releases of kubectl are installed")
+def test_other_releases_of_kubectl_work(kubectl, files):
+    for program in (RELEASES[0], RELEASES[-1]):
+        for command, expected in (
+            ("apply -f {file}", "shop"), ("apply --server-side --force-conflicts -f {file}", "serverside-applied"),
+            ("get pods,nodes -o wide", "web"), ("describe node n1", "Capacity"), ("explain pod.spec", "nodeName"),
+            ("scale deploy shop --replicas=3", "scaled"), ("auth can-i list nodes", "yes"),
+            ("taint node n1 a=b:NoSchedule", "tainted"),
+            ("taint node n1 a-", "untainted"), ("drain n1 --force", "drained"), ("uncordon n1", "uncordoned"),
+        ):  # fmt: skip
+            assert expected in kubectl(*command.format(**files).split(), program=program, both=True), command

@@ -2,8 +2,9 @@
 
 import pytest
 
+from moorage.apiserver.deleting import options_of
 from moorage.apiserver.kinds import find_kind
-from moorage.apiserver.pods import bind, evict, options_of
+from moorage.apiserver.pods import bind, evict
 from moorage.apiserver.statuses import ApiError
 
 BUDGETS = find_kind("poddisruptionbudgets", "policy")
@@ -173,7 +174,7 @@ def test_two_budgets_are_too_many(store, pods):
 
 def test_delete_options_are_read(store):
     sent = {"gracePeriodSeconds": 0, "preconditions": {"uid": "u", "resourceVersion": "5"}}
-    assert options_of(sent) == (0, "u", "5", "")
-    assert options_of(None) == (None, "", "", "")
-    with pytest.raises(ApiError, match="whole number"):
+    assert options_of({**sent, "dryRun": ["All"]}) == (0, "u", "5", "", True)
+    assert options_of(None) == (None, "", "", "", False)
+    with pytest.raises(ApiError, match="type int64"):
         options_of({"gracePeriodSeconds": "soon"})

@@ -11,10 +11,21 @@ from typing import Any, Final
 
 from moorage.apiserver.kinds import KINDS, REVIEWS, VERBS, Kind, Review
 
-__all__ = ["AGGREGATED", "VERSION", "aggregated", "api_versions", "group_document", "group_list", "resource_list"]
+__all__ = [
+    "AGGREGATED",
+    "VERSION",
+    "aggregated",
+    "aggregated_version",
+    "api_versions",
+    "group_document",
+    "group_list",
+    "resource_list",
+]
 
-#: The media type of discovery in one answer.
-AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+#: The media type of discovery in one answer, with its version.
+AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
+#: Its versions; they differ in name only.
+_AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
 
 VERSION: Final = {
     "major": "1", "minor": "36", "gitVersion": "v1.36.2", "gitCommit": "", "gitTreeState": "clean",
@@ -99,7 +110,22 @@ def _entries(member: Kind | Review) -> Iterator[dict[str, Any]]:
         yield {**more, "group": group, "version": version} if group else more
 
 
-def aggregated(core: bool) -> dict[str, Any]:
+def aggregated_version(accept: str) -> str:
+    """Return which version of discovery in one answer a client prefers, or nothing if it wants many."""
+    for clause in accept.split(","):
+        form, *parameters = (part.strip() for part in clause.split(";"))
+        if form != "application/json":
+            continue
+        asked = dict(parameter.partition("=")[::2] for parameter in parameters)
+        if "as" not in asked:
+            return ""
+        is_known = asked.get("g") == "apidiscovery.k8s.io" and asked["as"] == "APIGroupDiscoveryList"
+        if is_known and asked.get("v") in _AGGREGATED_VERSIONS:
+            return asked["v"]
+    return ""
+
+
+def aggregated(core: bool, served_version: str = "v2") -> dict[str, Any]:
     """Return discovery in one answer, of the core group or of all others."""
     items = []
     for name, members in _groups():
@@ -108,7 +134,12 @@ def aggregated(core: bool) -> dict[str, Any]:
             resources = [_aggregated_resource(member) for member in members]
             versions = [{"version": version, "resources": resources, "freshness": "Current"}]
             items.append({"metadata": {"name": group, "creationTimestamp": None}, "versions": versions})
-    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": f"apidiscovery.k8s.io/{served_version}",
+        "metadata": {},
+        "items": items,
+    }
 
 
 def _aggregated_resource(member: Kind | Review) -> dict[str, Any]:

@@ -5,16 +5,19 @@ Source  apiserver, pkg/server/healthz and pkg/endpoints/discovery
 
 from __future__ import annotations
 
+from functools import cache, lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from moorage.apiserver import discovery, openapi
-from moorage.apiserver.statuses import ApiError, not_found_path
+from moorage.apiserver.statuses import ApiError, not_acceptable, not_found_path
 from moorage.apiserver.store import Store
+from moorage.apiserver.swagger_proto import SWAGGER_PROTOBUF, SWAGGER_SENT, swagger_protobuf
 
 __all__ = ["HEALTH", "document", "health", "is_document"]
 
+_JSON: Final = "application/json"
 HEALTH: Final = frozenset(["/healthz", "/livez", "/readyz"])
 #: How many parts a path has at most that is answered without the store; "/api/v1" has three.
 _DEPTHS: Final = {"api": 3, "apis": 4, "openapi": 99, "version": 2}
@@ -29,16 +32,24 @@ def is_document(path: str) -> bool:
 def document(path: str, accept: str) -> tuple[str, bytes]:
     """Return the media type and the text of a document.
 
-    Raises  ApiError 404 where there is none
+    Raises  ApiError 404 where there is none, 406 for a client that reads it in no form there is
     """
-    found = _document(path, "as=APIGroupDiscoveryList" in accept)
+    found = _swagger(accept) if path == "/openapi/v2" else _encoded(path, discovery.aggregated_version(accept))
     if found is None:
         raise not_found_path()
-    form = discovery.AGGREGATED if found.get("kind") == "APIGroupDiscoveryList" else "application/json"
-    return form, msgspec.json.encode(found)
+    return found
 
 
-def _document(path: str, wants_aggregated: bool) -> dict[str, Any] | None:
+@lru_cache(maxsize=256)
+def _encoded(path: str, aggregated: str) -> tuple[str, bytes] | None:
+    found = _document(path, aggregated)
+    if found is None:
+        return None
+    is_aggregated = found.get("kind") == "APIGroupDiscoveryList"
+    return discovery.AGGREGATED.format(aggregated) if is_aggregated else _JSON, msgspec.json.encode(found)
+
+
+def _document(path: str, aggregated: str) -> dict[str, Any] | None:
     root, *rest = path.split("/")[1:]
     if root == "version":
         return dict(discovery.VERSION)
@@ -46,11 +57,31 @@ def _document(path: str, wants_aggregated: bool) -> dict[str, Any] | None:
         if rest[:1] != ["v3"]:
             return None
         return openapi.document_of("/".join(rest[1:])) if rest[1:] else openapi.index()
-    if wants_aggregated and not rest:
-        return discovery.aggregated(core=root == "api")
+    if aggregated and not rest:
+        return discovery.aggregated(root == "api", aggregated)
     if root == "api":
         return discovery.resource_list("", rest[0]) if rest else discovery.api_versions()
     return discovery.group_document(rest)
+
+
+def _swagger(accept: str) -> tuple[str, bytes]:
+    for clause in accept.split(",") if accept else ["*/*"]:
+        form = clause.partition(";")[0].strip()
+        if form in {SWAGGER_PROTOBUF, SWAGGER_SENT}:
+            return SWAGGER_SENT, _swagger_protobuf()
+        if form in {"*/*", "application/*", _JSON}:
+            return _JSON, _swagger_json()
+    raise not_acceptable([_JSON, SWAGGER_PROTOBUF])
+
+
+@cache
+def _swagger_json() -> bytes:
+    return msgspec.json.encode(openapi.swagger())
+
+
+@cache
+def _swagger_protobuf() -> bytes:
+    return swagger_protobuf(openapi.swagger())
 
 
 def health(path: str, store: Store, *, verbose: bool) -> str:

@@ -14,15 +14,16 @@ from typing import Any, Final
 from moorage.api.meta import LabelSelector
 from moorage.api.selectors import label_selector_matches
 from moorage.api.workloads import PodDisruptionBudget
+from moorage.apiserver.deleting import options_of
 from moorage.apiserver.kinds import Kind, find_kind
 from moorage.apiserver.preparing import read
 from moorage.apiserver.records import Document, Record
 from moorage.apiserver.selecting import Selection
-from moorage.apiserver.statuses import ApiError, Cause, bad_request, conflict, internal, invalid, too_many, unknown
-from moorage.apiserver.store import Deleted, DeleteOptions, Store, timestamp
+from moorage.apiserver.statuses import ApiError, Cause, bad_request, conflict, forbidden, internal, too_many, unknown
+from moorage.apiserver.store import Deleted, Store, timestamp
 from moorage.errors import Fault
 
-__all__ = ["bind", "evict", "options_of"]
+__all__ = ["bind", "evict"]
 
 
 def _served(resource: str, group: str = "") -> Kind:
@@ -108,76 +109,59 @@ def _place(pod: Document, node: str, metadata: Document, now: str) -> None:
     _set_condition(status, {"type": "PodScheduled", "status": "True"}, now)
 
 
-def _set_condition(status: Document, condition: Document, now: str) -> None:
+def _set_condition(status: Document, condition: Document, now: str, *, probed: bool = True) -> None:
     """Set a condition; the time of its last change stays where its status does."""
     conditions: list[Document] = status.setdefault("conditions", [])
+    condition = {**condition, "lastProbeTime": None} if probed else condition
     for i, held in enumerate(conditions):
         if held.get("type") == condition["type"]:
             same = held.get("status") == condition["status"]
             since = held.get("lastTransitionTime", now) if same else now
-            conditions[i] = {**condition, "lastProbeTime": None, "lastTransitionTime": since}
+            conditions[i] = {**condition, "lastTransitionTime": since}
             return
-    conditions.append({**condition, "lastProbeTime": None, "lastTransitionTime": now})
+    conditions.append({**condition, "lastTransitionTime": now})
 
 
 # -- eviction -----------------------------------------------------------------------------------------------------------
 
 _DENIED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 _RETRY_S: Final = 10
-
-
-def options_of(document: Any) -> DeleteOptions:
-    """Return what a ``DeleteOptions`` object asks for; anything but an object asks for nothing."""
-    options = _mapping(document)
-    grace = options.get("gracePeriodSeconds")
-    if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
-        raise bad_request("gracePeriodSeconds: expected a whole number of seconds")
-    preconditions = _mapping(options.get("preconditions"))
-    return DeleteOptions(
-        grace,
-        str(preconditions.get("uid") or ""),
-        str(preconditions.get("resourceVersion") or ""),
-        _propagation(options),
-    )
-
-
-def _propagation(options: Document) -> str:
-    """Return what is to become of what the object owns.
-
-    Raises  ApiError 422 for a policy that is none
-    """
-    policy = options.get("propagationPolicy")
-    if policy is None:
-        return "Orphan" if options.get("orphanDependents") is True else ""
-    if policy not in _POLICIES:
-        supported = ", ".join(f'"{one}"' for one in (*_POLICIES, "nil"))
-        fault = Fault("Unsupported value", "propagationPolicy", f"supported values: {supported}", policy)
-        raise invalid("DeleteOptions", "", "", [fault])
-    return str(policy)
-
-
-_POLICIES: Final = ("Foreground", "Background", "Orphan")
+_MAX_DISRUPTED: Final = 2000
 
 
 def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_run: bool = False) -> Deleted:
     """Delete a pod if its disruption budget has room, and take the room.
 
-    Raises  ApiError 404; 400 for an eviction of another name; 429 where the budget has no room or is not up to date; 500 for
-            a pod that several budgets cover
+    Raises  ApiError 404; 400 for an eviction of another name; 403 for a budget that cannot be right; 429 where the budget has
+            no room or is not up to date; 500 for a pod that several budgets cover
     """
     if _mapping(eviction.get("metadata")).get("name") != name:
         raise bad_request("name in URL does not match name in Eviction object")
     options = options_of(eviction.get("deleteOptions"))
+    dry_run = dry_run or options.dry_run
     record = store.get(_PODS, namespace, name)
     pod = record.document()
     budget = None if _needs_no_budget(pod) else _budget_of(store, namespace, record)
-    if budget is not None:
-        held = budget.document()
-        _check_budget(held, pod)
+    held = budget.document() if budget is not None else None
+    if held is not None and (_is_healthy(pod) or not _spares_unhealthy(held)):
+        _check_budget(held)
+    else:
+        held = None
+    store.check_deletion(_PODS, record, options)
+    if not dry_run:
+        record = store.put(_PODS, record, _told(pod, timestamp(store.clock())))
+        options = options._replace(version="")
     deleted = store.delete(_PODS, namespace, name, options, dry_run=dry_run)
-    if budget is not None and _is_healthy(pod) and not dry_run:
-        _use_budget(store, budget, name)
+    if budget is not None and held is not None and not dry_run:
+        store.put(_BUDGETS, budget, _used(held, name, timestamp(store.clock())))
     return deleted
+
+
+def _told(pod: Document, now: str) -> Document:
+    """Return a pod that says why it goes."""
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    _set_condition(pod.setdefault("status", {}), {**condition, "message": "Eviction API: evicting"}, now)
+    return pod
 
 
 def _needs_no_budget(pod: Document) -> bool:
@@ -203,20 +187,33 @@ def _is_healthy(pod: Document) -> bool:
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
-def _check_budget(budget: Document, pod: Document) -> None:
-    name, spec, status = budget["metadata"]["name"], _mapping(budget.get("spec")), _mapping(budget.get("status"))
-    if not _is_healthy(pod) and _spares_unhealthy(spec, status):
-        return
+def _check_budget(budget: Document) -> None:
+    name, status = budget["metadata"]["name"], _mapping(budget.get("status"))
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
         raise _denied(f"The disruption budget {name} is still being processed by the server.", _RETRY_S)
-    if status.get("disruptionsAllowed", 0) <= 0:
-        needed, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
-        raise _denied(f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently")
+    allowed = int(status.get("disruptionsAllowed", 0))
+    if allowed < 0:
+        raise forbidden("poddisruptionbudget", "policy", name, "pdb disruptions allowed is negative")
+    if len(_mapping(status.get("disruptedPods"))) > _MAX_DISRUPTED:
+        why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        raise forbidden("poddisruptionbudget", "policy", name, why)
+    if allowed == 0:
+        raise _denied(_no_room(name, status))
 
 
-def _spares_unhealthy(spec: Document, status: Document) -> bool:
+def _no_room(name: str, status: Document) -> str:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "DisruptionAllowed" and condition.get("reason") == "SyncFailed":
+            why = condition.get("message", "")
+            return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {why}"
+    needed, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+    return f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"
+
+
+def _spares_unhealthy(budget: Document) -> bool:
     """Return True where a pod that is not ready may go without asking the budget."""
-    if spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+    status = _mapping(budget.get("status"))
+    if _mapping(budget.get("spec")).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     return int(status.get("currentHealthy", 0)) >= int(status.get("desiredHealthy", 0)) > 0
 
@@ -225,12 +222,13 @@ def _denied(message: str, retry_after_s: int = 0) -> ApiError:
     return too_many(_DENIED, retry_after_s, [Cause("DisruptionBudget", message)])
 
 
-def _use_budget(store: Store, budget: Record, pod: str) -> None:
-    store.put(_BUDGETS, budget, _edited(budget.document(), pod, timestamp(store.clock())))
-
-
-def _edited(document: Document, pod: str, now: str) -> Document:
-    status = document["status"]
-    status["disruptionsAllowed"] = int(status.get("disruptionsAllowed", 0)) - 1
+def _used(budget: Document, pod: str, now: str) -> Document:
+    """Return a budget with a disruption less to give."""
+    status = budget["status"]
+    status["disruptionsAllowed"] = int(status["disruptionsAllowed"]) - 1
     status["disruptedPods"] = {**_mapping(status.get("disruptedPods")), pod: now}
-    return document
+    if not status["disruptionsAllowed"]:
+        condition = {"type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": ""}
+        condition["observedGeneration"] = status.get("observedGeneration", 0)
+        _set_condition(status, condition, now, probed=False)
+    return budget

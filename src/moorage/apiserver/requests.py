@@ -8,24 +8,25 @@ Source  apiserver, pkg/endpoints/handlers
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from moorage.apiserver import writing
 from moorage.apiserver.authorizing import Authorizer
 from moorage.apiserver.bodies import JSON, OBJECT_TYPES, Body, read_body
+from moorage.apiserver.deleting import options_of
 from moorage.apiserver.guarding import Guard
 from moorage.apiserver.kinds import Kind
-from moorage.apiserver.pods import bind, evict, options_of
+from moorage.apiserver.pods import bind, evict
 from moorage.apiserver.records import Document, Record
 from moorage.apiserver.requesting import Request, Response
 from moorage.apiserver.reviews import answer
 from moorage.apiserver.scaling import read_scale, write_scale
 from moorage.apiserver.selecting import Selection, selection
 from moorage.apiserver.statuses import bad_request, conflict, not_acceptable, not_allowed, success
-from moorage.apiserver.store import Page, Store
-from moorage.apiserver.tables import table
+from moorage.apiserver.store import DeleteOptions, Page, Store
+from moorage.apiserver.tables import scale_table, table
 from moorage.apiserver.targets import ReviewTarget, Target
 
 __all__ = ["Request", "Response", "chosen_by", "serve", "wants_table"]
@@ -103,21 +104,29 @@ def _patch(store: Store, request: Request, target: Target) -> Response:
 
 def _delete(store: Store, request: Request, target: Target) -> Response:
     kind = target.kind
-    options = options_of(_delete_options(request))
-    deleted = store.delete(kind, target.namespace or "", target.name, options, dry_run=request.dry_run)
+    options = _delete_options(request)
+    deleted = store.delete(kind, target.namespace or "", target.name, options)
     if not deleted.gone or kind.kind == "Pod":
         return _shown(store, request, kind, deleted.record, 200)
     uid = deleted.record.document()["metadata"]["uid"]
     return _encoded(success(kind.group, kind.resource, target.name, uid))
 
 
-def _delete_options(request: Request) -> Any:
-    options = read_body(request.body, request.media_type, OBJECT_TYPES).document if request.body else {}
-    if "gracePeriodSeconds" in request.query:
-        options = {**(options or {}), "gracePeriodSeconds": request.number("gracePeriodSeconds")}
-    if "propagationPolicy" in request.query:
-        options = {**(options or {}), "propagationPolicy": request.query["propagationPolicy"]}
-    return options
+def _delete_options(request: Request) -> DeleteOptions:
+    """Return what the body of a deletion asks for, or its parameters where there is none."""
+    if request.body.strip():
+        media_type = "application/json" if request.media_type == "application/octet-stream" else request.media_type
+        options = options_of(read_body(request.body, media_type, OBJECT_TYPES).document)
+        return options._replace(dry_run=options.dry_run or request.dry_run)
+    query = request.query
+    asked: Document = {name: query[name] for name in ("propagationPolicy",) if name in query}
+    if "gracePeriodSeconds" in query:
+        asked["gracePeriodSeconds"] = request.number("gracePeriodSeconds")
+    if "orphanDependents" in query:
+        asked["orphanDependents"] = request.flag("orphanDependents")
+    if query.get("dryRun"):
+        asked["dryRun"] = [query["dryRun"]]
+    return options_of(asked)
 
 
 _VERBS: Final[Mapping[str, Callable[[Store, Request, Target], Response]]] = {
@@ -192,11 +201,11 @@ def _create(store: Store, request: Request, target: Target) -> Response:
 
 def _delete_all(store: Store, request: Request, target: Target) -> Response:
     kind = target.kind
-    options = options_of(_delete_options(request))
+    options = _delete_options(request)
     page = Page([*store.all(kind, chosen_by(request, target))], store.version)
     for record in page.records:
         if store.find(kind, record.namespace, record.name) is not None:
-            store.delete(kind, record.namespace, record.name, options, dry_run=request.dry_run)
+            store.delete(kind, record.namespace, record.name, options)
     return Response(200, _list_body(kind, page))
 
 
@@ -207,7 +216,12 @@ def _subresource(store: Store, request: Request, target: Target) -> Response:
     kind, namespace = target.kind, target.namespace or ""
     match target.subresource, request.method:
         case "scale", "GET":
-            return _encoded(read_scale(store.get(kind, namespace, target.name)))
+            scale = read_scale(store.get(kind, namespace, target.name))
+            return _encoded(
+                scale_table(scale, store.clock(), request.query.get("includeObject", "Metadata"))
+                if wants_table(request.accept)
+                else scale
+            )
         case "scale", "PUT" | "PATCH":
             return _scale(store, request, target)
         case "binding", "POST":

@@ -70,6 +70,7 @@ class DeleteOptions(NamedTuple):
     uid: str = ""
     version: str = ""
     propagation: str = ""
+    dry_run: bool = False
 
 
 NO_OPTIONS: Final = DeleteOptions()
@@ -432,6 +433,7 @@ class Store:
         record = self.get(kind, namespace, name)
         document = record.document()
         metadata = document["metadata"]
+        dry_run = dry_run or options.dry_run
         self._check_preconditions(kind, metadata, options)
         if kind is _NAMESPACE and name in _IMMORTAL:
             raise forbidden("namespaces", "", name, "this namespace may not be deleted")
@@ -448,6 +450,13 @@ class Store:
             left = self.find(kind, "", name)
             return Deleted(marked, left is None)
         return Deleted(marked, False)
+
+    def check_deletion(self, kind: Kind, record: Record, options: DeleteOptions) -> None:
+        """Check what a deletion is conditional on.
+
+        Raises  ApiError 409 where it does not hold
+        """
+        self._check_preconditions(kind, record.document()["metadata"], options)
 
     @staticmethod
     def _check_preconditions(kind: Kind, metadata: Document, options: DeleteOptions) -> None:

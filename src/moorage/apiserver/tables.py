@@ -12,7 +12,7 @@ from typing import Any, Final
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document, text_at
 
-__all__ = ["age", "human_duration", "table"]
+__all__ = ["age", "human_duration", "scale_table", "table"]
 
 Cell = str | int
 Cells = Callable[[Document, float], list[Cell]]
@@ -21,6 +21,17 @@ Cells = Callable[[Document, float], list[Cell]]
 def table(kind: Kind, documents: Sequence[Document], now: float, include: str, *, heading: bool = True) -> Document:
     """Return objects as a ``Table``. ``include`` is what each row carries of its object: Metadata, Object or None."""
     columns, cells = _LAYOUTS.get((kind.group, kind.kind), (_PLAIN, _plain))
+    return _table(columns, cells, documents, now, include, heading=heading)
+
+
+def scale_table(scale: Document, now: float, include: str = "Metadata") -> Document:
+    """Return a ``Scale`` as a ``Table``."""
+    return _table(("Name", "Desired", "Available", "Age"), _scale, [scale], now, include)
+
+
+def _table(
+    columns: Sequence[str], cells: Cells, documents: Sequence[Document], now: float, include: str, *, heading: bool = True
+) -> Document:
     rows = []
     for document in documents:
         row: Document = {"cells": cells(document, now)}
@@ -281,6 +292,10 @@ def _config_map(found: Document, now: float) -> list[Cell]:
 
 def _secret(found: Document, now: float) -> list[Cell]:
     return [_name(found), text_at(found, "type"), len(found.get("data") or {}), _age(found, now)]
+
+
+def _scale(found: Document, now: float) -> list[Cell]:
+    return [_name(found), _at(found, "spec.replicas", 0), _at(found, "status.replicas", 0), _age(found, now)]
 
 
 def _lease(found: Document, now: float) -> list[Cell]:

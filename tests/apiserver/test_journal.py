@@ -1,29 +1,44 @@
-"""The file that keeps a cluster: what was answered is in it, whatever happens to the process or to the file's tail."""
+"""The file that keeps a cluster: what was answered is in it, whatever happens to the process, the file's tail or the disk."""
 
 import asyncio
+import contextlib
+import itertools
+import os
+import random
+import shutil
+import signal
+import sqlite3
 import stat
+import subprocess
+import sys
 
+import aiohttp
 import pytest
 
-from moorage.apiserver.kinds import find_kind
+from moorage.apiserver.guarding import Guard, User
+from moorage.apiserver.kinds import KINDS, find_kind
 from moorage.apiserver.opening import open_store
 from moorage.apiserver.selecting import ALL
+from moorage.apiserver.serving import serving
 from moorage.apiserver.statuses import ApiError
+from moorage.errors import ConfigError, InputError
 
 CONFIGS = find_kind("configmaps")
 NAMESPACES = find_kind("namespaces")
+HOME = "/api/v1/namespaces/default/configmaps"
+TOKEN = "a-token-for-tests"
 
 
 def config(name, **data):
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
-def names(store):
-    return {record.name for record in store.all(CONFIGS)} - {"extension-apiserver-authentication"}
-
-
 def bodies(store):
-    return {(kind.qualified, record.key): record.body for kind in store._shelves for record in store.all(kind)}
+    return {(kind.qualified, record.key): record.body for kind in KINDS for record in store.all(kind)}
+
+
+def names(store):
+    return [record.name for record in store.all(CONFIGS)]
 
 
 def test_what_was_made_changed_and_deleted_is_found_again(tmp_path):
@@ -42,26 +57,375 @@ def test_what_was_made_changed_and_deleted_is_found_again(tmp_path):
     again.close()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_any_run_of_changes_is_found_again(tmp_path, seed):
+    chance = random.Random(seed)
+    for _ in range(4):
+        store = open_store(tmp_path / "data", seed=seed)
+        for _ in range(chance.randrange(60)):
+            name = f"c{chance.randrange(8)}"
+            with contextlib.suppress(ApiError):
+                match chance.randrange(3):
+                    case 0:
+                        store.create(CONFIGS, "default", config(name, x=str(chance.random())))
+                    case 1:
+                        store.change(CONFIGS, "default", name, lambda held: {**held, "data": {"y": str(chance.random())}})
+                    case 2:
+                        store.delete(CONFIGS, "default", name)
+            if not chance.randrange(5):
+                asyncio.run(store.settle())
+        held = bodies(store)
+        store.close()
+        again = open_store(tmp_path / "data", seed=seed)
+        assert bodies(again) == held
+        again.close()
+
+
 def test_only_the_owner_can_read_the_file(tmp_path):
     store = open_store(tmp_path / "data")
     store.create(CONFIGS, "default", config("a"))
     asyncio.run(store.settle())
     files = sorted(tmp_path.iterdir())
-    assert [stat.S_IMODE(path.stat().st_mode) for path in files] == [0o600] * len(files)
+    assert [path.name for path in files] == ["data", "data-wal"]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in files] == [0o600] * 2
     store.close()
 
 
 def test_versions_of_before_are_gone_and_none_comes_twice(tmp_path):
-    seen = set()
+    seen = []
     for _ in range(3):
         store = open_store(tmp_path / "data")
-        seen.add(old := store.create(CONFIGS, "default", {**config(""), "metadata": {"generateName": "x"}}).version)
-        seen.add(store.version)
+        seen += [store.version, store.create(CONFIGS, "default", {**config(""), "metadata": {"generateName": "x"}}).version]
         store.close()
+        open_store(tmp_path / "data").close()  # a start that changes nothing takes versions, too
     store = open_store(tmp_path / "data")
-    assert len(seen) == 3
-    assert store.version > max(seen)
-    with pytest.raises(ApiError) as caught:
-        store.watch(CONFIGS, ALL, str(old), print)
-    assert (caught.value.code, caught.value.reason) == (410, "Expired")
+    assert seen == sorted(set(seen))
+    assert store.version > seen[-1]
+    for asked in (store.page, store.watch):
+        with pytest.raises(ApiError) as caught:
+            asked(CONFIGS, ALL, version=str(seen[-1]), **({"match": "Exact"} if asked == store.page else {"wake": print}))
+        assert (caught.value.code, caught.value.reason) == (410, "Expired")
     store.close()
+
+
+def test_uids_of_a_seed_do_not_come_twice(tmp_path):
+    uids = set()
+    for i in range(3):
+        store = open_store(tmp_path / "data", seed=7)
+        uids.add(store.create(CONFIGS, "default", config(f"c{i}")).document()["metadata"]["uid"])
+        store.close()
+    assert len(uids) == 3
+
+
+def test_changes_that_come_together_go_to_disk_together(tmp_path):
+    async def run():
+        store = open_store(tmp_path / "data")
+        said = []
+        store.keeper._connection.set_trace_callback(said.append)
+
+        async def write(i):
+            store.create(CONFIGS, "default", config(f"c{i}"))
+            await store.settle()
+
+        await asyncio.gather(*(write(i) for i in range(100)))
+        assert said.count("COMMIT") <= 3
+        assert store.keeper._connection.execute("SELECT count(*) FROM objects WHERE key LIKE 'default/c%'").fetchone() == (100,)
+        store.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_what_nobody_waits_for_is_kept_soon(tmp_path):
+    async def run():
+        store = open_store(tmp_path / "data")
+        async with serving(store, Guard({})):
+            store.create(CONFIGS, "default", config("quiet"))
+            for _ in range(100):
+                await asyncio.sleep(0.02)
+                if not store.keeper._pending and store.keeper._writing is None:
+                    break
+        rows = store.keeper._connection.execute("SELECT key FROM objects WHERE resource = 'configmaps'").fetchall()
+        assert ("default/quiet",) in rows
+        store.close()
+
+    asyncio.run(run())
+
+
+# -- files that cannot be used ------------------------------------------------------------------------------------------
+
+
+def make_file(path, *statements):
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+
+
+def a_later_format(path):
+    open_store(path).close()
+    make_file(path, "PRAGMA user_version = 2")
+
+
+def a_foreign_database(path):
+    make_file(path, "CREATE TABLE t (x)")
+
+
+def a_kind_of_later(path):
+    open_store(path).close()
+    make_file(path, "INSERT INTO objects VALUES ('boats.sea', 'x', 1, 0, x'00')")
+
+
+def a_changed_object(path):
+    open_store(path).close()
+    make_file(path, "UPDATE objects SET body = replace(body, 'default', 'defau1t') WHERE resource = 'namespaces'")
+
+
+UNUSABLE = {
+    "no database": (lambda path: path.write_bytes(b"something else\n" * 100), InputError, "is damaged"),
+    "a database of others": (a_foreign_database, InputError, "not one of moorage's"),
+    "a later format": (a_later_format, InputError, "its format is 2; this release reads 1"),
+    "a kind that is not served": (a_kind_of_later, InputError, "holds boats.sea, which this release does not serve"),
+    "an object that was changed": (a_changed_object, InputError, "namespaces /default is damaged"),
+    "a directory": (lambda path: path.mkdir(), ConfigError, "directory"),
+}
+
+
+@pytest.mark.parametrize(("make", "error", "text"), UNUSABLE.values(), ids=UNUSABLE)
+def test_files_that_are_refused(tmp_path, make, error, text):
+    make(tmp_path / "data")
+    with pytest.raises(error, match=text):
+        open_store(tmp_path / "data")
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="absent/data: No such file"):
+        open_store(tmp_path / "absent" / "data")
+
+
+@pytest.mark.slow
+def test_one_process_at_a_time(tmp_path):
+    path = tmp_path / "data"
+    store = open_store(path)
+    with pytest.raises(ConfigError, match="another process has it open"):
+        open_store(path)
+    opening = (
+        "import sys; from moorage.apiserver.opening import open_store; from pathlib import Path; open_store(Path(sys.argv[1]))"
+    )
+    run = subprocess.run([sys.executable, "-c", opening, path], capture_output=True, text=True, check=False, timeout=60)
+    assert "another process has it open" in run.stderr
+    store.close()
+    open_store(path).close()
+
+
+# -- damage -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Return a file with its log as a process that was killed leaves them: forty objects, each kept on its own."""
+    home = tmp_path_factory.mktemp("written")
+    store = open_store(home / "data", seed=1)
+    store.close()
+    store = open_store(home / "data", seed=1)
+    for i in range(40):
+        store.create(CONFIGS, "default", config(f"c{i:02}", x="x" * 500))
+        asyncio.run(store.settle())
+    for name in ("data", "data-wal"):
+        shutil.copy(home / name, home / f"left-{name}")
+    store.close()
+    return home / "left-data", home / "left-data-wal"
+
+
+def reopened(folder, data, log):
+    """Return the names of what is found in a file and a log, after checking that it can be written."""
+    (folder / "data").write_bytes(data)
+    (folder / "data-wal").write_bytes(log)
+    store = open_store(folder / "data", seed=2)
+    found = names(store)
+    store.create(CONFIGS, "default", config("after"))
+    store.close()
+    again = open_store(folder / "data", seed=2)
+    assert names(again) == sorted([*found, "after"])
+    again.close()
+    return [name for name in found if name.startswith("c")]
+
+
+ALL_NAMES = [f"c{i:02}" for i in range(40)]
+
+
+def test_a_log_that_was_left_is_read(tmp_path, written):
+    data, log = (path.read_bytes() for path in written)
+    assert len(log) > 40 * 4096
+    assert reopened(tmp_path, data, log) == ALL_NAMES
+
+
+@pytest.mark.slow
+def test_a_log_cut_anywhere_leaves_what_came_first(tmp_path, written):
+    data, log = (path.read_bytes() for path in written)
+    frame = 4096 + 24
+    ends = [0, 1, 31, 32, 33, *(32 + frame * i + more for i in (1, 2, 37, 79, 80) for more in (-1, 0, 1, 24, 2000))]
+    ends += random.Random(1).sample(range(len(log)), 15)
+    counts = []
+    for end in sorted(one for one in ends if one <= len(log)):
+        found = reopened(tmp_path, data, log[:end])
+        assert found == ALL_NAMES[: len(found)]
+        counts.append(len(found))
+    assert counts == sorted(counts)
+    assert counts[0] == 0
+
+
+@pytest.mark.slow
+def test_damage_is_told_or_leaves_what_came_first(tmp_path, written):
+    data, log = (path.read_bytes() for path in written)
+    chance = random.Random(3)
+    told = []
+    for _ in range(30):
+        whole = bytearray(log if chance.random() < 0.5 else data)
+        in_log = len(whole) == len(log)
+        at = chance.randrange(len(whole))
+        whole[at : at + 16] = chance.randbytes(len(whole[at : at + 16]))
+        try:
+            found = reopened(tmp_path, data if in_log else bytes(whole), bytes(whole) if in_log else log)
+        except (InputError, ConfigError) as error:
+            told.append(str(error))
+        else:
+            assert found == ALL_NAMES[: len(found)]
+    assert 0 < len(told) < 30
+    assert all(str(tmp_path / "data") in text for text in told)
+
+
+# -- a full disk --------------------------------------------------------------------------------------------------------
+
+
+class Client:
+    """Writes config maps over HTTP, and returns codes."""
+
+    def __init__(self, session, port):
+        self._session, self._base = session, f"http://127.0.0.1:{port}"
+        self._headers = {"Authorization": f"Bearer {TOKEN}"}
+
+    async def send(self, method, path, document=None):
+        async with self._session.request(method, self._base + path, json=document, headers=self._headers) as response:
+            return response.status, await response.json(content_type=None) if path.startswith(HOME) else ""
+
+
+@pytest.mark.slow
+def test_a_full_disk_takes_nothing_in_and_loses_nothing(tmp_path):
+    async def run():
+        store = open_store(tmp_path / "data")
+        execute = store.keeper._connection.execute
+        async with (
+            serving(store, Guard({TOKEN: User("admin", ("system:masters",))})) as port,
+            aiohttp.ClientSession() as session,
+        ):
+            client = Client(session, port)
+            assert (await client.send("POST", HOME, config("first")))[0] == 201
+            assert (await client.send("GET", "/readyz"))[0] == 200
+            execute(f"PRAGMA max_page_count = {execute('PRAGMA page_count').fetchone()[0] + 2}")
+            codes = [(await client.send("POST", HOME, config(f"big{i}", x="x" * 9000)))[0] for i in range(4)]
+            assert codes[-2:] == [507, 507]
+            refused = codes.index(507)
+            code, answer = await client.send("POST", HOME, config("small"))
+            assert (code, answer["reason"]) == (507, "InsufficientStorage")
+            assert (await client.send("GET", f"{HOME}/small"))[0] == 404  # it was not even tried
+            assert (await client.send("GET", f"{HOME}/first"))[0] == 200
+            assert (await client.send("GET", "/readyz"))[0] == 500
+            assert (await client.send("GET", "/livez"))[0] == 200
+            execute("PRAGMA max_page_count = 100000")
+            assert (await client.send("POST", HOME, config("again")))[0] == 201
+            assert (await client.send("GET", "/readyz"))[0] == 200
+        store.close()
+        again = open_store(tmp_path / "data")
+        assert {"first", "again", *(f"big{i}" for i in range(refused + 1))} <= set(names(again))
+        again.close()
+
+    asyncio.run(run())
+
+
+# -- an end without a warning -------------------------------------------------------------------------------------------
+
+SERVER = """
+import asyncio, sys
+from pathlib import Path
+from moorage.apiserver.guarding import Guard, User
+from moorage.apiserver.opening import open_store
+from moorage.apiserver.serving import serving
+
+async def run():
+    async with serving(open_store(Path(sys.argv[1])), Guard({sys.argv[2]: User("admin", ("system:masters",))})) as port:
+        print(port, flush=True)
+        await asyncio.Event().wait()
+
+asyncio.run(run())
+"""
+
+
+class Writer:
+    """Owns one object, changes it again and again, and remembers what it may be: the last answered, or the one under way."""
+
+    def __init__(self, name):
+        self.name = name
+        self.held = None
+        self.under_way = None
+        self.answered = 0
+
+    async def write_until_it_ends(self, client, chance):
+        with contextlib.suppress(aiohttp.ClientError, ConnectionError):
+            while True:
+                await self._write(client, chance)
+
+    async def _write(self, client, chance):
+        value = None if self.held is not None and chance.random() < 0.3 else str(chance.getrandbits(64))
+        self.under_way = (value,)
+        if value is None:
+            code, _ = await client.send("DELETE", f"{HOME}/{self.name}")
+        elif self.held is None:
+            code, _ = await client.send("POST", HOME, config(self.name, value=value))
+        else:
+            code, _ = await client.send("PUT", f"{HOME}/{self.name}", config(self.name, value=value))
+        assert code in {200, 201}
+        self.held, self.under_way = value, None
+        self.answered += 1
+
+    def check(self, store):
+        found = store.find(CONFIGS, "default", self.name)
+        value = found.document()["data"]["value"] if found is not None else None
+        assert value in {self.held, *(self.under_way or ())}
+        self.held, self.under_way = value, None
+
+
+async def write_and_kill(path, writers, chance):
+    server = subprocess.Popen([sys.executable, "-c", SERVER, path, TOKEN], stdout=subprocess.PIPE, text=True)
+    try:
+        port = int(await asyncio.to_thread(server.stdout.readline))
+        async with aiohttp.ClientSession() as session:
+            client = Client(session, port)
+            tasks = [asyncio.create_task(writer.write_until_it_ends(client, chance)) for writer in writers]
+            await asyncio.sleep(0.05 + 0.2 * chance.random())
+            os.kill(server.pid, signal.SIGKILL)
+            await asyncio.gather(*tasks)
+    finally:
+        server.kill()
+        server.wait()
+        server.stdout.close()
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_while_it_writes_has_kept_all_it_answered(tmp_path):
+    """More rounds: MOORAGE_KILLS=200."""
+    path, chance = tmp_path / "data", random.Random(11)
+    writers = [Writer(f"w{i}") for i in range(8)]
+    versions = [0]
+    for _ in range(int(os.environ.get("MOORAGE_KILLS", "3"))):
+        before = sum(writer.answered for writer in writers)
+        asyncio.run(write_and_kill(path, writers, chance))
+        assert sum(writer.answered for writer in writers) > before
+        store = open_store(path)
+        for writer in writers:
+            writer.check(store)
+        versions.append(store.version)
+        store.close()
+    assert all(earlier < later for earlier, later in itertools.pairwise(versions))

@@ -14,6 +14,7 @@ Source  sqlite.org/wal.html and /pragma.html for what is promised
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import sqlite3
 import zlib
@@ -67,7 +68,12 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._connection = _open(path)
+        self._lock = _locked(path)
+        try:
+            self._connection = _open(path)
+        except BaseException:
+            os.close(self._lock)
+            raise
         self._pending: list[Entry] = []
         self._writing: asyncio.Task[None] | None = None
         self._appended = self._kept = 0
@@ -87,7 +93,7 @@ class Journal:
             for resource, key, version, crc, body in rows:
                 if resource not in kinds:
                     raise InputError(f"{self._path}: it holds {resource}, which this release does not serve")
-                if zlib.crc32(body) != crc:
+                if not isinstance(body, bytes) or _sum(resource, key, version, body) != crc:
                     raise InputError(f"{self._path}: {resource} {key} is damaged; start from a copy of the file, or without it")
                 yield kinds[resource], Record.read(kinds[resource], body, version)
         except sqlite3.DatabaseError as error:
@@ -180,15 +186,16 @@ class Journal:
             self.failure = str(error)
         self._thread.shutdown()
         self._connection.close()
+        os.close(self._lock)
 
     def _write(self, batch: list[Entry]) -> None:
         if not batch:
             return
         last = {(entry.resource, entry.key): entry for entry in batch}
         kept = [
-            (one.resource, one.key, one.version, zlib.crc32(one.record.body), one.record.body)
-            for one in last.values()
-            if one.record is not None
+            (*entry[:3], _sum(*entry[:3], entry.record.body), entry.record.body)
+            for entry in last.values()
+            if entry.record is not None
         ]
         execute = self._connection.execute
         execute("BEGIN IMMEDIATE")
@@ -203,6 +210,11 @@ class Journal:
             raise
 
 
+def _sum(resource: str, key: str, version: int, body: bytes) -> int:
+    """Return the checksum of a row."""
+    return zlib.crc32(body, zlib.crc32(f"{resource} {key} {version}".encode()))
+
+
 def _not_kept(path: Path, error: sqlite3.Error) -> ApiError:
     return ApiError(507, "InsufficientStorage", f"the change could not be stored: {path.name}: {error}", retry_after_s=1)
 
@@ -211,40 +223,45 @@ def _damaged(path: Path, error: Exception) -> InputError:
     return InputError(f"{path}: it is damaged ({error}); start from a copy of the file, or without it")
 
 
-def _open(path: Path) -> sqlite3.Connection:
+def _locked(path: Path) -> int:
+    """Return a descriptor that holds the file's lock, after making the file for its owner only.
+
+    SQLite's own lock would be lost as soon as anything in this process closes the file; this one is not.
+    """
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-        # Used from the thread that opens it and then from the writing thread, never at once.
-        connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise ConfigError(f"--data: {path}: {error.strerror}") from None
-    except sqlite3.Error as error:
-        raise ConfigError(f"--data: {path}: {error}") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise ConfigError(f"--data: {path}: another process has it open; end that one, or name another file") from None
+    return descriptor
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    # Used from the thread that opens it and then from the writing thread, never at once.
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
         _prepare(path, connection)
-    except sqlite3.OperationalError as error:
-        connection.close()
-        raise _unusable(path, error) from None
-    except sqlite3.DatabaseError as error:
-        connection.close()
-        raise _damaged(path, error) from None
     except MoorageError:
         connection.close()
         raise
+    except sqlite3.OperationalError as error:
+        connection.close()
+        raise ConfigError(f"--data: {path}: {error}") from None
+    except sqlite3.DatabaseError as error:
+        connection.close()
+        raise _damaged(path, error) from None
     return connection
 
 
-def _unusable(path: Path, error: sqlite3.OperationalError) -> ConfigError:
-    if "locked" in str(error):
-        return ConfigError(f"--data: {path}: another process has it open; end that one, or name another file")
-    return ConfigError(f"--data: {path}: {error}")
-
-
 def _prepare(path: Path, connection: sqlite3.Connection) -> None:
-    """Lock the file, check that it is ours, and make its tables where it is new."""
+    """Check that the file is ours, and make its tables where it is new."""
     execute = connection.execute
-    # In this order: the lock is held from the first look at the file to the end of the process, which also keeps the log's
-    # index in memory; and a transaction counts as kept when the disk has it, not the system.
+    # Nobody else reads the file meanwhile, which keeps the log's index in memory; and a transaction counts as kept when the
+    # disk has it, not the system.
     execute("PRAGMA locking_mode = EXCLUSIVE")
     execute("PRAGMA journal_mode = WAL")
     execute("PRAGMA synchronous = FULL")

@@ -28,12 +28,12 @@ from moorage.testing.virtual_time import run_virtually
 CONFIG = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 
-def a_scheduler(plugins=()):
+def a_scheduler(plugins=(), asked=()):
     gates, registry = FeatureGates(), registry_with(plugins)
     names = ", ".join(f"{{name: {plugin.name}}}" for plugin in plugins)
     profiles = f"profiles: [{{plugins: {{multiPoint: {{enabled: [{names}]}}}}}}]\n"
     configuration = load(CONFIG + profiles.encode(), "config", registry, gates)
-    scheduler = Scheduler(Cycle(seed=1, percentage_of_nodes_to_score=0), gates)
+    scheduler = Scheduler(Cycle(seed=1, percentage_of_nodes_to_score=0, extenders=asked), gates)
     scheduler.use(build_profiles(configuration, registry, gates, scheduler).profiles)
     return scheduler
 
@@ -49,12 +49,11 @@ def pod(name, cpu="1", **more):
 
 
 @asynccontextmanager
-async def running(cluster, plugins=(), **options):
+async def running(cluster, plugins=(), asked=(), **options):
     clock = asyncio.get_running_loop().time
     reports, inbox = [], Inbox()
-    loop = Loop(
-        a_scheduler(plugins), inbox, cluster, clock=clock, wall=lambda: f"{clock():.3f}", report=reports.append, **options
-    )
+    scheduler = a_scheduler(plugins, asked)
+    loop = Loop(scheduler, inbox, cluster, clock=clock, wall=lambda: f"{clock():.3f}", report=reports.append, **options)
     loop.reports = reports
     cluster.watch(inbox)
     loop.synced.set()

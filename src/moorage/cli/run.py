@@ -25,6 +25,7 @@ from moorage.cli.run_flags import FLAGS, LEADER_FIELDS
 from moorage.cli.run_process import Process, run_process
 from moorage.cli.run_serving import check_flags, serving_rules
 from moorage.client.endpoint import Endpoint
+from moorage.client.extenders import ExtenderClient
 from moorage.client.kubeconfig import Surroundings, in_cluster, read_kubeconfig
 from moorage.config.document import Configuration
 from moorage.config.scheduler_document import EMULATED, Loaded
@@ -78,6 +79,7 @@ def run(given: Given) -> int:
         given=given,
         leader=_leader(loaded.configuration),
         endpoint=_endpoint(loaded.configuration.client_connection.kubeconfig, given["master"], log),
+        extenders=ExtenderClient(loaded.configuration.extenders),
         max_disks=_max_disks(given),
         serving=serving_rules(given, lambda path: _kubeconfig(path, log)),
         log=log,
@@ -126,8 +128,6 @@ def _load(given: Given) -> Loaded:
         if not error.faults:
             raise
         raise _in_one_line(options.where, error.faults) from None
-    if loaded.configuration.extenders:
-        raise InputError(f"{options.where}: extenders are configured, and `moorage run` cannot call any yet")
     configuration = loaded.configuration if path else _with_deprecated(loaded.configuration, given)
     changed = {field: given[flag] for flag, field in LEADER_FIELDS.items() if flag in given.changed}
     configuration = structs.replace(configuration, leader_election=structs.replace(configuration.leader_election, **changed))

@@ -25,10 +25,12 @@ from moorage.cli.pflag import Given
 from moorage.cli.run_flags import FLAGS
 from moorage.cli.run_serving import ServingRules
 from moorage.client.endpoint import Endpoint
+from moorage.client.extenders import ExtenderClient
 from moorage.client.reflector import Reflector
 from moorage.client.rest import Rest, user_agent
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.cycle import Cycle
+from moorage.engine.extenders import extenders_of
 from moorage.engine.machine import Scheduler
 from moorage.engine.profiles import build_resolved
 from moorage.errors import InputError
@@ -64,6 +66,7 @@ class Process:
     given: Given
     leader: LeaderSettings | None
     endpoint: Endpoint
+    extenders: ExtenderClient
     max_disks: int | None
     serving: ServingRules | None
     log: Klog
@@ -92,6 +95,7 @@ async def run_process(process: Process) -> int:
         live = Live(
             scheduler, rest, identity=identity, wall=_wall, leader=process.leader, chance=random.Random(identity),  # noqa: S311
             report=log.warning, reporter=next(iter(scheduler.profiles)), log=log, measures=meter,
+            extenders=await stack.enter_async_context(process.extenders),
         )  # fmt: skip
         if process.serving is not None:
             await _serve(stack, process, process.serving, live, meter, ending)
@@ -127,7 +131,11 @@ def build_scheduler(process: Process, meter: Meter) -> Scheduler:
     """
     loaded, given = process.loaded, process.given
     configuration = loaded.configuration
-    cycle = Cycle(seed=given["seed"], percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0)
+    cycle = Cycle(
+        seed=given["seed"],
+        percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0,
+        extenders=extenders_of(configuration.extenders),
+    )
     scheduler = Scheduler(cycle, loaded.gates, process.max_disks)
     built = build_resolved(loaded.profiles, loaded.registry, scheduler)
     if built.missing:

@@ -349,6 +349,11 @@ class Scheduler:
             self._failed(queued, Decision(queued.pod, error=AttemptError("", why)))
             self._catch_up()
 
+    @property
+    def asks(self) -> bool:
+        """True while an attempt waits for extenders."""
+        return self._asking.queued is not None
+
     def take_queries(self) -> list[Query]:
         """Hand over what extenders are to be asked now, all of it at the same time."""
         queries, self._asking.queries = self._asking.queries, []

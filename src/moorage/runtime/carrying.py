@@ -7,16 +7,17 @@ wanted, the bind went well, whatever its reply said.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
-from moorage.engine.facts import Done, Gone, Phase, Seen, Work
+from moorage.cycle.extender_wire import ExtenderError, check_bind_reply
+from moorage.engine.facts import Answered, Done, Gone, Phase, Query, Seen, Work
 from moorage.engine.machine import NO_LONGER_WANTED
 from moorage.errors import ClusterError, MoorageError
-from moorage.framework.effects import Amend, BindPod, Call, Delete, Effect, Evict, Until, Write
+from moorage.framework.effects import Amend, BindPod, BindThrough, Call, Delete, Effect, Evict, Question, Until, Write
 from moorage.runtime.inbox import Inbox
-from moorage.runtime.ports import Clock, Cluster, Note, StatusChange, WallClock
+from moorage.runtime.ports import Clock, Cluster, Extenders, Note, StatusChange, WallClock
 from moorage.runtime.telling import Teller
 from moorage.state.pod_info import PodInfo
 
@@ -41,6 +42,7 @@ class Carrier:
 
     ``may_act`` is asked right before each bind. ``known`` returns an object as the engine knows it, for writes. ``wanted`` says
     whether work is still of use, by ticket; ``assumed``, whether the engine still waits to hear what became of a pod, by UID.
+    ``extenders`` are asked what the engine wants to know of them.
     """
 
     def __init__(
@@ -55,10 +57,13 @@ class Carrier:
         known: Callable[[Value], Value | None],
         wanted: Callable[[int], bool],
         assumed: Callable[[str], bool],
+        extenders: Extenders | None = None,
     ) -> None:
         self._cluster, self._inbox, self._teller, self._clock, self._wall = cluster, inbox, teller, clock, wall
         self._may_act, self._known, self._wanted, self._assumed = may_act, known, wanted, assumed
+        self._extenders = extenders
         self._tasks: set[asyncio.Task[None]] = set()
+        self._questions: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
         """Pieces of work under way."""
@@ -73,8 +78,30 @@ class Carrier:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    def put(self, query: Query) -> None:
+        """Put a question to an extender; its answer goes to the inbox."""
+        task = asyncio.get_running_loop().create_task(self._put(query), name=f"{query.question.verb} {query.question.url}")
+        self._questions.add(task)
+        task.add_done_callback(self._questions.discard)
+
+    async def _put(self, query: Query) -> None:
+        try:
+            fact = Answered(query.ticket, await self._ask(query.question))
+        except MoorageError as failed:
+            fact = Answered(query.ticket, error=str(failed))
+        except Exception as failed:
+            fact = Answered(query.ticket, error=f"{type(failed).__name__}: {failed}")
+        self._inbox.put_now(fact)
+
+    async def _ask(self, question: Question) -> bytes:
+        if self._extenders is None:
+            raise ClusterError(f'Post "{question.url}": nobody here can ask extenders')
+        return await self._extenders.ask(question)
+
     async def drain(self, patience_s: float) -> None:
-        """Wait for work under way to end; what takes longer is broken off."""
+        """Wait for work under way to end; what takes longer is broken off, and questions are at once."""
+        for question in self._questions:
+            question.cancel()
         if self._tasks:
             _, late = await asyncio.wait(self._tasks, timeout=patience_s)
             for task in late:
@@ -113,7 +140,9 @@ class Carrier:
     async def _perform(self, effect: Effect, work: Work) -> None:
         match effect:
             case BindPod(pod, node):
-                await self._bind(pod, node)
+                await self._bind(pod, node, lambda: self._cluster.bind(pod.pod, node, self._check))
+            case BindThrough(pod, node, question):
+                await self._bind(pod, node, lambda: self._bind_through(question))
             case Evict():
                 await self._evict(effect)
             case Write(obj, subresource, base):
@@ -133,18 +162,21 @@ class Carrier:
         if not self._may_act(self._clock()):
             raise NotLeadingError("not sent: the lease was not renewed in time")
 
-    async def _bind(self, pod: PodInfo, node: str) -> None:
+    async def _bind_through(self, question: Question) -> None:
+        check_bind_reply(await self._ask(question))
+
+    async def _bind(self, pod: PodInfo, node: str, send: Callable[[], Awaitable[None]]) -> None:
         self._teller.forget(pod.uid)
         self._check()
         try:
-            await self._cluster.bind(pod.pod, node, self._check)
-        except ClusterError as error:
+            await send()
+        except (ClusterError, ExtenderError) as error:
             # Whatever the answer was, and whoever between us and the API server gave it, only the pod itself tells.
             await self._read_back(pod, node, error)
         text = f"Successfully assigned {pod.key} to {node}"
         self._teller.note(Note(pod.pod, "Normal", "Scheduled", "Binding", text, reporter=pod.spec.scheduler_name))
 
-    async def _read_back(self, pod: PodInfo, node: str, error: ClusterError) -> None:
+    async def _read_back(self, pod: PodInfo, node: str, error: ClusterError | ExtenderError) -> None:
         """Return if the pod is on the node after all, or if the engine has learned meanwhile what became of it.
 
         Raises  ClusterError saying what was found instead
@@ -162,7 +194,7 @@ class Carrier:
         if found.spec.node_name:
             self._inbox.put_now(Seen(found))
             where = f"it is already on {found.spec.node_name}"
-        raise ClusterError(f"bind {pod.key} to {node}: {error}; {where}", error.status, error.reason) from error
+        raise ClusterError(f"bind {pod.key} to {node}: {error}; {where}") from error
 
     async def _surely_read(self, pod: Pod) -> tuple[Pod | None] | None:
         """Read a pod, however often it takes; None once the engine does not need to know any more.

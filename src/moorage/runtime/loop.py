@@ -22,7 +22,7 @@ from moorage.runtime.carrying import Carrier
 from moorage.runtime.following import Follower
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.observing import SILENT, UNMEASURED, Log, Measures
-from moorage.runtime.ports import Clock, Cluster, WallClock
+from moorage.runtime.ports import Clock, Cluster, Extenders, WallClock
 from moorage.runtime.telling import Teller
 from moorage.state.pod_info import PodInfo
 
@@ -59,6 +59,7 @@ class Loop:
         log: Log = SILENT,
         measures: Measures | None = UNMEASURED,
         unix: Clock | None = None,
+        extenders: Extenders | None = None,
     ) -> None:
         self.scheduler = scheduler
         self.inbox = inbox
@@ -69,12 +70,15 @@ class Loop:
         self._carrier = Carrier(
             cluster, inbox, self._teller, clock, wall,
             may_act=may_act, known=self._known, wanted=scheduler.is_wanted, assumed=scheduler.cluster.is_assumed,
+            extenders=extenders,
         )  # fmt: skip
         self._measures = measures
         self.follower = Follower(scheduler, log, measures)
         self._preempting: dict[int, PodInfo] = {}
         self._may_act = may_act
         self._acting = False
+        #: When the attempt began that waits for extenders.
+        self._began: float | None = None
         #: Attempts begun, and facts or attempts that raised.
         self.attempts = 0
         self.faults = 0
@@ -105,6 +109,7 @@ class Loop:
             await asyncio.get_running_loop().create_future()
         finally:
             self._acting = False
+            self.scheduler.break_off(self._clock(), "broken off while shutting down")
             await self._carrier.drain(self._limits.drain_s)
 
     # -- one turn ----------------------------------------------------------------------------------------------------------
@@ -156,15 +161,17 @@ class Loop:
     def _attempt(self) -> bool:
         """Make a few attempts. Returns whether the last one found a pod to try."""
         for _ in range(self._limits.attempts):
-            began = self._clock()
-            if self._measures is not None:
+            now = self._clock()
+            began, self._began = now if self._began is None else self._began, None
+            if self._measures is not None and began == now:
                 self._measures.began()
             try:
-                decision = self.scheduler.step(began)
+                decision = self.scheduler.step(now)
             except Exception as error:
                 self._survived(f"an attempt: {_words(error)}")
                 return True
             if decision is None:
+                self._began = began if self.scheduler.asks else None
                 return False
             self.attempts += 1
             self.follower.attempted(decision, began, self._clock())
@@ -177,6 +184,8 @@ class Loop:
         for decision in self.scheduler.take_revoked():
             self.follower.revoked(decision, now)
             self._teller.failed(decision)
+        for query in self.scheduler.take_queries():
+            self._carrier.put(query)
         for work in self.scheduler.take_work():
             if self._acting:
                 if work.phase is Phase.PREEMPT:

@@ -12,8 +12,9 @@ from typing import Any, Protocol
 
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
+from moorage.framework.effects import Question
 
-__all__ = ["Clock", "Cluster", "Event", "Note", "StatusChange", "WallClock"]
+__all__ = ["Clock", "Cluster", "Event", "Extenders", "Note", "StatusChange", "WallClock"]
 
 #: Seconds on a clock that never goes back.
 Clock = Callable[[], float]
@@ -54,6 +55,16 @@ class Event:
     at: str
     count: int = 1
     last: str = ""
+
+
+class Extenders(Protocol):
+    """Those who are asked beside the plugins."""
+
+    async def ask(self, question: Question) -> bytes:
+        """Put a question, and return the body of the reply once it is there; in any case when its time is over.
+
+        Raises  MoorageError that says why there is none
+        """
 
 
 class Cluster(Protocol):

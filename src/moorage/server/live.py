@@ -17,7 +17,7 @@ from moorage.runtime.inbox import Inbox
 from moorage.runtime.leader import Election, Timing, lead
 from moorage.runtime.loop import Loop
 from moorage.runtime.observing import SILENT, UNMEASURED, Log, Measures
-from moorage.runtime.ports import WallClock
+from moorage.runtime.ports import Extenders, WallClock
 from moorage.server.api_cluster import ApiCluster
 from moorage.server.api_lease import ApiLease
 
@@ -53,6 +53,7 @@ class Live:
         reporter: str = "default-scheduler",
         log: Log = SILENT,
         measures: Measures | None = UNMEASURED,
+        extenders: Extenders | None = None,
     ) -> None:
         self._rest, self._wall, self._chance, self._log = rest, wall, chance, log
         self._leader = leader
@@ -63,7 +64,7 @@ class Live:
         cluster = ApiCluster(rest, reporter, identity.partition("_")[0])
         self.loop = Loop(
             scheduler, inbox, cluster, clock=self._clock, wall=wall, may_act=self._may_act, report=report, log=log,
-            measures=measures, unix=lambda: datetime.fromisoformat(wall()).timestamp(),
+            measures=measures, unix=lambda: datetime.fromisoformat(wall()).timestamp(), extenders=extenders,
         )  # fmt: skip
         self.reflectors = [
             Reflector(resource, rest, inbox.put, clock=self._clock, rng=chance, report=report) for resource in WATCHED

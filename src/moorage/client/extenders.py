@@ -1,0 +1,159 @@
+"""Asking extenders over HTTP: one POST a question, bounded in size and in total time, and never sent elsewhere by a redirect.
+
+A reply is bytes; what they say is for the engine to judge. Whatever goes wrong becomes an ``ExtenderError``, in Go's words
+where it has some, because people search for them.
+
+Source  kube-scheduler 1.36, extender.go, makeTransport and send; client-go/transport/transport.go, TLSConfigFor
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Self
+from urllib.parse import urlsplit
+
+import aiohttp
+
+from moorage.client.endpoint import Endpoint, Identity, proxy_for, tls_context
+from moorage.config.document import Extender, ExtenderTLSConfig
+from moorage.cycle.extender_wire import ExtenderError
+from moorage.errors import ConfigError, Fault, InputError
+from moorage.framework.effects import Question
+
+__all__ = ["ExtenderClient"]
+
+#: A longer reply is not read.
+MOST_BYTES: Final = 16 << 20
+_LATE_HEADERS: Final = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
+_LATE_BODY: Final = "context deadline exceeded (Client.Timeout or context cancellation while reading body)"
+
+
+class ExtenderClient:
+    """Connections to the extenders of a configuration; use it as an async context manager.
+
+    Raises  ConfigError where it is not said how to be sure of an extender, or what is said cannot be used
+    """
+
+    def __init__(self, extenders: Sequence[Extender], env: Mapping[str, str] = os.environ) -> None:
+        faults: list[Fault] = []
+        self._endpoints = [_endpoint(one, f"extenders[{at}]", env, faults) for at, one in enumerate(extenders)]
+        if faults:
+            raise ConfigError("these extenders cannot be asked:", faults)
+        self._sessions: list[aiohttp.ClientSession] = []
+
+    async def __aenter__(self) -> Self:
+        for endpoint, tls in self._endpoints:
+            connector = aiohttp.TCPConnector(limit=100, ssl=tls if tls is not None else True)
+            self._sessions.append(
+                aiohttp.ClientSession(
+                    connector=connector,
+                    cookie_jar=aiohttp.DummyCookieJar(),
+                    headers={"Content-Type": "application/json", "Accept-Encoding": "identity", "User-Agent": "moorage"},
+                    proxy=endpoint.proxy or None,
+                    auto_decompress=False,
+                )
+            )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for session in self._sessions:
+            await session.close()
+        self._sessions.clear()
+
+    async def ask(self, question: Question) -> bytes:
+        """Put a question and return the body of the reply.
+
+        Raises  ExtenderError
+        """
+        endpoint, _ = self._endpoints[question.extender]
+        how: dict[str, Any] = {"server_hostname": endpoint.server_name} if endpoint.server_name else {}
+        late = _LATE_HEADERS
+        try:
+            async with self._sessions[question.extender].post(
+                question.url, data=question.body, allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=question.timeout_s), **how,
+            ) as response:  # fmt: skip
+                if response.status != 200:
+                    told = f"failed {question.verb} with extender at URL {question.url}, code {response.status}"
+                    raise ExtenderError(told)
+                late = _LATE_BODY
+                return await _bounded(response)
+        except TimeoutError:
+            raise ExtenderError(f'Post "{question.url}": {late}') from None
+        except aiohttp.ClientPayloadError:
+            raise ExtenderError("unexpected EOF") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise ExtenderError(f'Post "{question.url}": {str(error) or type(error).__name__}') from None
+
+
+async def _bounded(response: aiohttp.ClientResponse) -> bytes:
+    parts, size = [], 0
+    async for chunk in response.content.iter_any():
+        size += len(chunk)
+        if size > MOST_BYTES:
+            response.close()
+            raise ExtenderError(f"the reply is longer than {MOST_BYTES} bytes")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+# -- how to be sure of them ----------------------------------------------------------------------------------------------
+
+
+def _endpoint(
+    extender: Extender, path: str, env: Mapping[str, str], faults: list[Fault]
+) -> tuple[Endpoint, ssl.SSLContext | None]:
+    """Return where an extender is and how to be sure that it is the one; what is wrong goes to ``faults``."""
+    url = extender.url_prefix
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        usable = False
+    if not usable:
+        faults.append(
+            Fault("Invalid value", f"{path}.urlPrefix", "must be an address that starts with http:// or https://", url)
+        )
+        return Endpoint(url), None
+    tls = extender.tls_config or ExtenderTLSConfig()
+    found = _TLSFiles(tls, f"{path}.tlsConfig", faults)
+    ca, certificate, key = found.of("ca"), found.of("cert"), found.of("key")
+    if extender.enable_https and parts.scheme == "https" and ca is None and not tls.insecure:
+        detail = (
+            "is not set, so nothing would be known of who answers; name the authority in caFile or caData,"
+            " or write tlsConfig.insecure: true for what kube-scheduler does"
+        )
+        faults.append(Fault("Invalid value", f"{path}.tlsConfig.caFile", detail, ""))
+    if tls.insecure and ca is not None:
+        detail = "specifying a root certificates file with the insecure flag is not allowed"
+        faults.append(Fault("Invalid value", f"{path}.tlsConfig.insecure", detail, True))
+    if (certificate is None) != (key is None):
+        faults.append(Fault("Invalid value", f"{path}.tlsConfig", "a certificate needs its key, and a key its certificate", ""))
+    endpoint = Endpoint(url, ca=ca, insecure=tls.insecure, server_name=tls.server_name, proxy=proxy_for(url, env))
+    try:
+        return endpoint, tls_context(endpoint, Identity(certificate=certificate, key=key) if key else Identity())
+    except InputError as error:
+        faults.append(Fault("Invalid value", f"{path}.tlsConfig", str(error), ""))
+        return endpoint, None
+
+
+class _TLSFiles:
+    """PEM that stands in the configuration, or in a file that it names."""
+
+    def __init__(self, tls: ExtenderTLSConfig, path: str, faults: list[Fault]) -> None:
+        self._tls, self._path, self._faults = tls, path, faults
+
+    def of(self, what: str) -> bytes | None:
+        """Return the PEM of ``ca``, ``cert`` or ``key``; None if there is none."""
+        data: bytes = getattr(self._tls, f"{what}_data")
+        file: str = getattr(self._tls, f"{what}_file")
+        if data or not file:
+            return data or None
+        try:
+            return Path(file).read_bytes()
+        except OSError as error:
+            self._faults.append(Fault("Invalid value", f"{self._path}.{what}File", f"{error.strerror}", file))
+            return None

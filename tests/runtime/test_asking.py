@@ -1,0 +1,164 @@
+"""Extenders on a living cluster, in virtual time: attempts wait for them, everything else goes on, and nothing is lost."""
+
+import asyncio
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from moorage.api.core import Pod
+from moorage.cycle.extender_wire import ExtenderError
+from moorage.cycle.extenders import Extender
+from moorage.testing.memory_cluster import MemoryCluster, Trouble
+from moorage.testing.virtual_time import run_virtually
+from tests.runtime.test_loop import binds, node, placed, pod, running
+
+FILTER = (Extender(0, "http://e/", filter_verb="f", node_cache_capable=True),)
+BINDER = Extender(0, "http://e/", bind_verb="bind")
+
+
+class Scripted:
+    """Answers after ``takes_s`` with what ``reply`` makes of the question, or raises it."""
+
+    def __init__(self, reply, takes_s=0.0):
+        self.reply, self.takes_s = reply, takes_s
+        self.asked = []
+
+    async def ask(self, question):
+        body = json.loads(question.body)
+        self.asked.append((asyncio.get_running_loop().time(), question.verb, body))
+        await asyncio.sleep(self.takes_s)
+        said = self.reply(body)
+        if isinstance(said, Exception):
+            raise said
+        return json.dumps(said).encode()
+
+
+def everything(body):
+    return {"NodeNames": body["NodeNames"]}
+
+
+def test_pods_wait_for_an_extender_one_after_the_other_while_binds_and_news_go_on():
+    async def main():
+        cluster = MemoryCluster([node("n1"), *(pod(f"p{at}") for at in range(2))])
+        asker = Scripted(everything, takes_s=2)
+        cluster.faults.append(Trouble("bind", None, hold_s=1.0, times=2))
+        async with running(cluster, asked=FILTER, extenders=asker) as loop:
+            await asyncio.sleep(1)
+            cluster.put(node("n2"))
+            await asyncio.sleep(1.5)
+            first = [entry.at_s for entry in cluster.history if entry.verb == "bind"], len(asker.asked)
+            await asyncio.sleep(10)
+            return first, asker, cluster, loop
+
+    first, asker, cluster, loop = run_virtually(main())
+    assert first == ([], 2)  # the second pod is asked about while the first is being bound
+    assert [body["NodeNames"] for _, _, body in asker.asked] == [["n1"], ["n1", "n2"]]
+    assert [at for at, _, _ in asker.asked] == pytest.approx([0, 2], abs=0.1)
+    assert [entry.at_s for entry in cluster.history if entry.verb == "bind"] == pytest.approx([3, 5], abs=0.1)
+    assert loop.faults == 0
+
+
+def test_what_an_extender_takes_counts_as_time_of_the_attempt():
+    took = []
+
+    class Measures:
+        def attempted(self, decision, seconds):
+            took.append(seconds)
+
+        def __getattr__(self, name):
+            return lambda *given: None
+
+    async def main():
+        cluster = MemoryCluster([node("n1"), pod("p1")])
+        async with running(cluster, asked=FILTER, extenders=Scripted(everything, takes_s=2), measures=Measures()):
+            await asyncio.sleep(5)
+
+    run_virtually(main())
+    assert took == pytest.approx([2], abs=0.1)
+
+
+@pytest.mark.parametrize("error", [ExtenderError("connection refused"), KeyError("oops")], ids=["down", "a bug"])
+def test_a_pod_is_tried_again_once_the_extender_is_back(error):
+    async def main():
+        cluster = MemoryCluster([node("n1"), pod("p1")])
+        asker = Scripted(lambda body: error if len(asker.asked) < 3 else everything(body))
+        async with running(cluster, asked=FILTER, extenders=asker):
+            await asyncio.sleep(20)
+            return cluster, len(asker.asked)
+
+    cluster, times = run_virtually(main())
+    assert (placed(cluster), times) == ({"p1": "n1"}, 3)
+    texts = [note.text for note in cluster.notes if note.reason == "FailedScheduling"]
+    assert texts[0] in {"connection refused", "KeyError: 'oops'"}
+
+
+def test_an_attempt_that_waits_is_broken_off_when_this_scheduler_ends():
+    async def main():
+        cluster = MemoryCluster([node("n1"), pod("p1")])
+        async with running(cluster, asked=FILTER, extenders=Scripted(everything, takes_s=4)) as loop:
+            await asyncio.sleep(1)
+        return cluster, loop, asyncio.get_running_loop().time()
+
+    cluster, loop, end = run_virtually(main())
+    assert (placed(cluster), end) == ({"p1": ""}, 1)
+    assert not loop.scheduler.asks
+    assert loop.scheduler.queue.get("default/p1") is not None
+
+
+# -- an extender that binds ---------------------------------------------------------------------------------------------------
+
+
+def binding_to(cluster, answer=None):
+    def bind(body):
+        held = cluster.get(Pod, f"{body['PodNamespace']}/{body['PodName']}")
+        cluster.put(replace(held, spec=replace(held.spec, node_name=body["Node"])), "bind")
+        return {"Error": ""} if answer is None else answer
+
+    return bind
+
+
+ANSWERS = {"well": None, "with an error": {"Error": "too slow"}, "and its reply is lost": ExtenderError("unexpected EOF")}
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+@pytest.mark.parametrize("ignorable", [True, False])
+def test_what_an_extender_bound_is_bound_whatever_it_says(answer, ignorable):
+    async def main():
+        cluster = MemoryCluster([node("n1"), pod("p1")], lag_s=60)
+        asker = Scripted(binding_to(cluster, answer))
+        async with running(cluster, asked=(replace(BINDER, ignorable=ignorable),), extenders=asker):
+            await asyncio.sleep(30)
+            return cluster, asker
+
+    cluster, asker = run_virtually(main())
+    assert (binds(cluster), len(asker.asked), cluster.requests.get("bind", 0)) == (["default/p1"], 1, 0)
+    assert [note.reason for note in cluster.notes] == ["Scheduled"]
+
+
+@pytest.mark.parametrize("ignorable", [True, False])
+def test_where_an_extender_does_not_bind_the_pod_is_bound_otherwise_or_tried_again(ignorable):
+    async def main():
+        cluster = MemoryCluster([node("n1"), pod("p1")])
+        asker = Scripted(lambda body: {"Error": "no"} if len(asker.asked) < 2 else binding_to(cluster)(body))
+        async with running(cluster, asked=(replace(BINDER, ignorable=ignorable),), extenders=asker):
+            await asyncio.sleep(30)
+            return cluster, asker
+
+    cluster, asker = run_virtually(main())
+    assert placed(cluster) == {"p1": "n1"}
+    assert (len(asker.asked), cluster.requests.get("bind", 0)) == ((1, 1) if ignorable else (2, 0))
+
+
+def test_an_extender_is_not_asked_to_bind_after_the_deadline():
+    async def main():
+        cluster = MemoryCluster([node("n1")])
+        asker = Scripted(binding_to(cluster))
+        deadlines = iter([True])  # the attempt may still begin, and then the lease is gone
+        async with running(cluster, asked=(BINDER,), extenders=asker, may_act=lambda now: next(deadlines, False) or now < 1):
+            await asyncio.sleep(2)
+            cluster.put(pod("p1"))
+            await asyncio.sleep(30)
+            return asker.asked
+
+    assert run_virtually(main()) == []

@@ -8,14 +8,18 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 import pytest
+from aiohttp import web
 
 from moorage.apiserver.guarding import Guard, User
 from moorage.apiserver.serving import serving
 from moorage.apiserver.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
+from moorage.client.extenders import ExtenderClient
 from moorage.client.rest import Rest
+from moorage.config.document import Extender
 from moorage.config.scheduler_document import load_default
 from moorage.cycle.cycle import Cycle
+from moorage.engine.extenders import extenders_of
 from moorage.engine.machine import Scheduler
 from moorage.engine.profiles import build_resolved
 from moorage.errors import ClusterError
@@ -34,9 +38,9 @@ class Rules:
         return FeatureGates()
 
 
-def a_scheduler():
+def a_scheduler(extenders=()):
     loaded = load_default(Rules())
-    scheduler = Scheduler(Cycle(seed=1, percentage_of_nodes_to_score=0), loaded.gates)
+    scheduler = Scheduler(Cycle(seed=1, percentage_of_nodes_to_score=0, extenders=extenders_of(extenders)), loaded.gates)
     scheduler.use(build_resolved(loaded.profiles, loaded.registry, scheduler).profiles)
     return scheduler
 
@@ -46,15 +50,15 @@ def wall():
 
 
 @asynccontextmanager
-async def live_on(store, name="me", reports=None):
+async def live_on(store, name="me", reports=None, extenders=()):
     """A scheduler that stands for the lease, and a client to look at what it does."""
     reports = [] if reports is None else reports
     async with serving(store, Guard({TOKEN: User("admin", ("system:masters",))})) as port:
         endpoint = Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity(TOKEN)))
-        async with Rest(endpoint, qps=0) as mine, Rest(endpoint, qps=0) as outside:
+        async with Rest(endpoint, qps=0) as mine, Rest(endpoint, qps=0) as outside, ExtenderClient(extenders, {}) as asked:
             live = Live(
-                a_scheduler(), mine, identity=name, wall=wall, leader=LeaderSettings(),
-                chance=random.Random(1), report=reports.append,
+                a_scheduler(extenders), mine, identity=name, wall=wall, leader=LeaderSettings(),
+                chance=random.Random(1), report=reports.append, extenders=asked,
             )  # fmt: skip
             task = asyncio.create_task(live.run())
             outside.reports = reports
@@ -161,3 +165,60 @@ def test_the_next_scheduler_takes_over_at_once_after_a_release():
 
 async def _node(rest, name):
     return (await get(rest, name))["spec"].get("nodeName")
+
+
+# -- extenders ------------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def an_extender(bind):
+    """An extender that lets pass what ends in an even number, prefers n4, and binds with ``bind(pod, node)``."""
+
+    async def handler(request):
+        said = await request.json()
+        if request.path == "/filter":
+            names = [item["metadata"]["name"] for item in said["Nodes"]["items"]]
+            kept = [item for item in said["Nodes"]["items"] if int(item["metadata"]["name"][1:]) % 2 == 0]
+            failed = {name: "odd" for name in names if int(name[1:]) % 2}
+            return web.json_response({"nodes": {"items": kept}, "failedNodes": failed})
+        if request.path == "/prioritize":
+            return web.json_response([{"host": item["metadata"]["name"], "score": 9} for item in said["Nodes"]["items"][-1:]])
+        await bind(said["PodName"], said["Node"])
+        return web.json_response({})
+
+    app = web.Application()
+    app.router.add_post("/{tail:.*}", handler)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}/"
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.slow
+def test_an_extender_filters_prioritizes_and_binds_over_the_wire():
+    async def main():
+        client = []
+
+        async def bind(pod, node):
+            body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod}, "target": {"kind": "Node", "name": node}}
+            await client[0].send("POST", f"/api/v1/namespaces/default/pods/{pod}/binding", json.dumps(body).encode())
+
+        async with an_extender(bind) as url:
+            verbs = {"filter_verb": "filter", "prioritize_verb": "prioritize", "bind_verb": "bind"}
+            extender = Extender(url_prefix=url, weight=10, **verbs)
+            async with live_on(Store(time.time, random.Random(5), b"k"), extenders=(extender,)) as outside:
+                client.append(outside)
+                for number in range(1, 5):
+                    await make_node(outside, f"n{number}")
+                await make_pod(outside, "p1")
+
+                async def placed():
+                    return (await get(outside, "p1"))["spec"].get("nodeName")
+
+                return await until(placed, outside.reports)
+
+    assert asyncio.run(main()) == "n4"

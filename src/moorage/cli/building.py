@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.cycle import Cycle
+from moorage.engine.extenders import extenders_of
 from moorage.engine.machine import Scheduler
 from moorage.engine.profiles import build_resolved
 from moorage.errors import InputError
@@ -17,7 +18,11 @@ def build_scheduler(loaded: Loaded, seed: int, max_unschedulable_s: float) -> Sc
     Raises  InputError where a plugin is enabled that does not exist
     """
     configuration = loaded.configuration
-    cycle = Cycle(seed=seed, percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0)
+    cycle = Cycle(
+        seed=seed,
+        percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0,
+        extenders=extenders_of(configuration.extenders),
+    )
     scheduler = Scheduler(cycle, loaded.gates)
     built = build_resolved(loaded.profiles, loaded.registry, scheduler)
     if built.missing:

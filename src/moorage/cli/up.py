@@ -20,11 +20,11 @@ from moorage.cli.building import build_scheduler
 from moorage.cli.filling import fill
 from moorage.cli.main import ERROR, OK
 from moorage.cli.reading import CONFIG_LIMIT, read_file
+from moorage.client.extenders import ExtenderClient
 from moorage.controllers.everything import all_controllers
 from moorage.controllers.hollow_nodes import NodeShape, make_nodes
 from moorage.controllers.kinds import NODES
 from moorage.engine.machine import Scheduler
-from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.server.embedded import Embedded, Ready
 from moorage.simulator.simulate import Options, load_options
@@ -83,7 +83,7 @@ def up(**given: Any) -> int:
     run and end as their annotations say. Ends on Ctrl-C; with --data, the next start goes on where this one ended.
     """
     began = time.monotonic()
-    scheduler = None if given["no_scheduler"] else _scheduler(given)
+    scheduler, extenders = (None, ExtenderClient(())) if given["no_scheduler"] else _scheduler(given)
     home: Path = given["home"].expanduser()
     authority = make_authority(home / "pki")
     store = open_store(given["data"], clock=_steady_clock())
@@ -98,6 +98,7 @@ def up(**given: Any) -> int:
             given["port"],
             _report,
             lambda ready: _tell(ready, given, time.monotonic() - began),
+            extenders,
         )
         return asyncio.run(_run(cluster, given["lasts_s"]))
     finally:
@@ -107,7 +108,7 @@ def up(**given: Any) -> int:
 # -- setting up ---------------------------------------------------------------------------------------------------------
 
 
-def _scheduler(given: dict[str, Any]) -> Scheduler:
+def _scheduler(given: dict[str, Any]) -> tuple[Scheduler, ExtenderClient]:
     if given["plugins"]:
         # A module that lies here is found, as with `python -m`, but never takes the place of an installed one.
         sys.path.append(os.getcwd())
@@ -118,9 +119,7 @@ def _scheduler(given: dict[str, Any]) -> Scheduler:
         plugins=tuple(load(name) for name in given["plugins"]),
     )
     loaded = load_options(options)
-    if loaded.configuration.extenders:
-        raise InputError(f"{options.where}: extenders are configured, and `moorage up` cannot call any yet")
-    return build_scheduler(loaded, given["seed"], _RETRIED_S)
+    return build_scheduler(loaded, given["seed"], _RETRIED_S), ExtenderClient(loaded.configuration.extenders)
 
 
 def _steady_clock() -> Any:

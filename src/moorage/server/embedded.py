@@ -19,6 +19,7 @@ from moorage.apiserver.guarding import guard_for
 from moorage.apiserver.serving import serving
 from moorage.apiserver.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
+from moorage.client.extenders import ExtenderClient
 from moorage.client.rest import Rest
 from moorage.controllers.controller import Controller
 from moorage.controllers.kinds import NODES
@@ -40,7 +41,10 @@ class Ready:
 
 @dataclass(slots=True)
 class Embedded:
-    """What a cluster is made of. ``scheduler`` None leaves scheduling to others. ``report`` is told what is amiss."""
+    """What a cluster is made of. ``scheduler`` None leaves scheduling to others; ``extenders`` are those it asks.
+
+    ``report`` is told what is amiss.
+    """
 
     store: Store
     authority: Authority
@@ -50,6 +54,7 @@ class Embedded:
     port: int
     report: Callable[[str], None]
     on_ready: Callable[[Ready], None] = field(default=lambda ready: None)
+    extenders: ExtenderClient = field(default_factory=lambda: ExtenderClient(()))
 
     async def run(self) -> None:
         """Serve until cancelled.
@@ -89,10 +94,10 @@ class Embedded:
         shown = self.authority.issue(SCHEDULER)
         credentials = Anonymous(Identity("", shown.certificate, shown.key))
         endpoint = Endpoint(f"https://127.0.0.1:{port}", credentials, self.authority.certificate)
-        async with Rest(endpoint, qps=0) as rest:
+        async with Rest(endpoint, qps=0) as rest, self.extenders as extenders:
             live = Live(
                 scheduler, rest, identity=identity, wall=_wall, leader=None, chance=random.Random(identity),  # noqa: S311
-                report=lambda line: None, reporter=next(iter(scheduler.profiles)),
+                report=lambda line: None, reporter=next(iter(scheduler.profiles)), extenders=extenders,
             )  # fmt: skip
             telling = asyncio.create_task(_pass_on(live.loop.synced, synced))
             try:

@@ -10,7 +10,7 @@ from typing import Final
 
 from moorage.cycle.decision import Decision
 from moorage.cycle.extenders import Answer, Asking
-from moorage.engine.facts import Answered, Fact, Gone, Query, Seen
+from moorage.engine.facts import Answered, Gone, Query, Seen
 from moorage.framework.effects import Question
 from moorage.queue.queued import QueuedPod
 
@@ -40,16 +40,12 @@ class Conversation:
     def begin(self, queued: QueuedPod, attempt: Asking[Decision]) -> None:
         self.queued, self._attempt, self._begun = queued, attempt, False
 
-    def takes(self, fact: Fact) -> bool:
-        """Take in an answer, or keep back what happened to an object; False for facts that others have to hear of now."""
-        if isinstance(fact, Answered):
-            if fact.ticket in self._out:
-                self._answers[fact.ticket] = Answer(fact.body, fact.error)
-            return True
-        if self.queued is None or not isinstance(fact, Seen | Gone):
-            return False
-        self._kept_back.append(fact)
-        return True
+    def take(self, fact: Seen | Gone | Answered) -> None:
+        """Take in an answer, or keep back what happened to an object."""
+        if not isinstance(fact, Answered):
+            self._kept_back.append(fact)
+        elif fact.ticket in self._out:
+            self._answers[fact.ticket] = Answer(fact.body, fact.error)
 
     def go_on(self, now: float) -> Decision | None:
         """Go on as far as possible; None if the attempt has to wait."""

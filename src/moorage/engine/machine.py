@@ -10,20 +10,17 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from moorage.api.core import Namespace, Node, Pod
 from moorage.api.durations import format_duration
-from moorage.api.meta import Value
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.cycle.extender_wire import EXTENDER
 from moorage.engine.asking import Conversation
+from moorage.engine.believing import Believer
 from moorage.engine.binding import Binding, bind_effects, permit, post_bind, pre_bind_effects, reserve, unreserve
-from moorage.engine.facts import Answered, Done, Fact, Gone, Phase, Query, Work
-from moorage.engine.pod_reading import pod_reader
+from moorage.engine.facts import Answered, Done, Fact, Phase, Query, Work
 from moorage.engine.queueing import queue_profile, sort_key
 from moorage.errors import AttemptError, MoorageError
 from moorage.framework.effects import Effect, Evict
-from moorage.framework.events import ClusterEvent
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import Profile
@@ -34,22 +31,16 @@ from moorage.queue import (
     Place,
     QueuedPod,
     SchedulingQueue,
-    assigned_pod_events,
-    node_events,
-    object_events,
 )
-from moorage.state.cluster import Cluster, Snapshot
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["NO_LONGER_WANTED", "Scheduler"]
 
 #: Why work for a pod ended that was deleted, preempted or placed by another before it was done.
 NO_LONGER_WANTED = "the pod was deleted, preempted or placed meanwhile"
-#: Phases of pods that have run their course.
-_ENDED = frozenset({"Succeeded", "Failed"})
 
 
-class Scheduler:
+class Scheduler(Believer):
     """Queue, cluster and cycle for a set of profiles.
 
     ``profiles`` may be given after construction, because plugins want the scheduler as their handle. Times are seconds on
@@ -58,31 +49,17 @@ class Scheduler:
     """
 
     def __init__(self, cycle: Cycle, gates: FeatureGates, max_disks: int | None = None) -> None:
+        super().__init__(gates)
         self.cycle = cycle
-        self.gates = gates
         self.max_disks = max_disks
-        self._read = pod_reader(gates)
-        self.cluster = Cluster()
-        self.now = 0.0
         #: What has to be added to the scheduler's clock to get seconds since 1970, as whoever drives the engine knows it.
         self.unix_offset_s = 0.0
-        self.profiles: Mapping[str, Profile] = {}
-        self.queue: SchedulingQueue
         #: Plugins that raised where it ends no attempt (PreEnqueue, hints, Unreserve, PostBind), oldest first; whoever
         #: drives the engine may empty it.
         self.faults: list[MoorageError] = []
         #: Pods whose turn came while they were being deleted; whoever drives the engine may empty it.
         self.skipped: list[PodInfo] = []
-        #: Grows with every change of the state: two attempts at the same revision come to the same decision.
-        self.revision = 0
-        #: Grows with every fact: unlike ``revision``, not with what the scheduler assumes and takes back.
-        self.facts = 0
-        #: Every pod on its way from decision to binding, and of these the ones that no work is under way for.
-        self._bindings: dict[str, Binding] = {}
-        self._held: dict[str, Binding] = {}
         self._by_ticket: dict[int, tuple[Phase, str]] = {}
-        #: ``namespace/name`` → UID of the pod that has the name now.
-        self._named: dict[str, str] = {}
         self._work: list[Work] = []
         self._revoked: list[Decision] = []
         self._evicting: dict[int, str] = {}
@@ -90,10 +67,6 @@ class Scheduler:
         self._asking = Conversation()
 
     # -- what plugins may reach (framework.registry.Handle) --------------------------------------------------------------
-
-    @property
-    def snapshot(self) -> Snapshot:
-        return self.cluster.snapshot
 
     @property
     def unix_s(self) -> float:
@@ -152,123 +125,10 @@ class Scheduler:
         if isinstance(fact, Done):
             self._done(fact)
             return
-        if self._asking.takes(fact) or isinstance(fact, Answered):
-            return
-        self.revision += 1
-        self.facts += 1
-        obj = fact.obj
-        if isinstance(obj, Pod):
-            if isinstance(fact, Gone) or obj.status.phase in _ENDED:
-                self._pod_gone(obj)
-            else:
-                self._pod_seen(self._readable(PodInfo(self._read(obj))))
-        elif isinstance(obj, Node):
-            self._node(obj, gone=isinstance(fact, Gone))
-        elif isinstance(fact, Gone):
-            self._tell(object_events(old := self._drop(obj), None), old, None)
+        if self._asking.queued is not None or isinstance(fact, Answered):
+            self._asking.take(fact)
         else:
-            self._tell(object_events(old := self._keep(obj), obj), old, obj)
-
-    def _readable(self, pod: PodInfo) -> PodInfo:
-        """Return the pod, having read what it takes of its node: a fact that makes no sense must not be half taken in."""
-        if pod.spec.node_name and pod.uid not in self.cluster.assumed:  # what is assumed was read before
-            pod.needs  # noqa: B018 (worked out here, and kept)
-        return pod
-
-    def _keep(self, obj: Value) -> Value | None:
-        if isinstance(obj, Namespace):
-            return self.cluster.set_namespace(obj)
-        return self.cluster.set_object(obj)
-
-    def _drop(self, obj: Value) -> Value | None:
-        if isinstance(obj, Namespace):
-            return self.cluster.remove_namespace(obj.metadata.name)
-        return self.cluster.remove_object(obj)
-
-    def _tell(self, events: Iterable[ClusterEvent], old: object, new: object) -> None:
-        for event in events:
-            self.queue.event(event, old, new, self.now)
-
-    def _node(self, node: Node, *, gone: bool) -> None:
-        old = self.cluster.remove_node(node.name) if gone else self.cluster.set_node(node)
-        new = None if gone else node
-        if old is not None or new is not None:
-            self._tell(node_events(old, new, self.gates), old, new)
-
-    def _pod_seen(self, pod: PodInfo) -> None:
-        holder = self._named.get(pod.key)
-        if holder != pod.uid:
-            if holder is not None:
-                self._uid_gone(holder, self._last_known(holder) or pod)
-            self._named[pod.key] = pod.uid
-        if pod.spec.node_name:
-            self._placed(pod)
-        elif pod.spec.scheduler_name in self.profiles:
-            self._pending(pod)
-
-    def _placed(self, pod: PodInfo) -> None:
-        """A pod is on a node: ours confirmed, somebody else's, or one that changed where it is."""
-        node = pod.spec.node_name
-        binding = self._bindings.get(pod.uid)
-        if binding is not None:
-            binding.bound_to = node
-        self.queue.delete(pod, self.now, bound=True)
-        assumed_on = self.cluster.assumed.get(pod.uid)
-        before = self.cluster.place(pod, node)
-        if assumed_on is not None:
-            if assumed_on != node and before is not None:
-                self.queue.event(ASSIGNED_POD_DELETE, before.on(assumed_on), None, self.now)
-            before = None
-        self._tell(assigned_pod_events(before, pod, self.gates), before, pod)
-        if pod.uid in self._held:
-            self._end_held(self._held[pod.uid])
-
-    def _pending(self, pod: PodInfo) -> None:
-        binding = self._bindings.get(pod.uid)
-        if binding is not None:
-            binding.latest = pod
-            if pod.terminating:
-                self._withdraw(binding)
-        elif self.cluster.node_of(pod.uid) is None:  # else an older version came late: a bound pod stays bound
-            known = self.queue.get(pod.uid)
-            if known is None:
-                self.queue.add(pod, self.now)
-            else:
-                self.queue.update(known.pod, pod, self.now)
-
-    def _pod_gone(self, pod: Pod) -> None:
-        info = PodInfo(pod)
-        if self._named.get(info.key) == info.uid:
-            del self._named[info.key]
-        self._uid_gone(info.uid, info)
-
-    def _uid_gone(self, uid: str, last: PodInfo) -> None:
-        binding = self._bindings.get(uid)
-        if binding is not None:
-            self._withdraw(binding)
-        placed = self.cluster.remove_pod(uid)
-        if placed is not None:
-            self._tell([ASSIGNED_POD_DELETE], placed, None)
-        if last.uid == uid:
-            self.queue.delete(last, self.now)
-
-    def _last_known(self, uid: str) -> PodInfo | None:
-        queued = self.queue.get(uid)
-        return self.cluster.pod(uid) if queued is None else queued.pod
-
-    def _withdraw(self, binding: Binding) -> None:
-        """A pod was deleted on its way to its node: free the room at once. What is under way ends in its own time."""
-        binding.withdrawn = True
-        self._free(binding)
-        if binding.pod.uid in self._held:
-            self._end_held(binding)
-
-    def _free(self, binding: Binding) -> None:
-        """Take back the assumption, if it is still one, and wake those who may use the room."""
-        pod = self.cluster.forget(binding.pod.uid)
-        if pod is not None:
-            self.revision += 1
-            self.queue.event(ASSIGNED_POD_DELETE, pod.on(binding.node), None, self.now)
+            self._changed(fact)
 
     def _end_held(self, binding: Binding) -> None:
         """End an attempt that nothing is under way for, because the pod needs no node any more."""

@@ -7,6 +7,7 @@ import pytest
 from moorage.api.old_pods import OldFields, as_kept_by_1_21
 from moorage.engine.pod_reading import pod_reader
 from moorage.framework.features import FeatureGates
+from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_pod
 
 SAME = {"labelSelector": {"matchLabels": {"a": "b"}}}
@@ -46,6 +47,25 @@ NEWER = {  # what is written for today, what 1.21 makes of it
 @pytest.mark.parametrize(("written", "kept"), NEWER.values(), ids=NEWER)
 def test_what_came_later_is_dropped(written, kept):
     assert as_kept_by_1_21(a_pod(**written).pod, OldFields()) == a_pod(**kept).pod
+
+
+ROUNDED = {  # requests of the containers, what the pod asks for in all
+    "of whole units": ([{"cpu": "100m"}, {"cpu": "0.2"}], ("cpu", 300)),
+    "of parts of a thousandth": ([{"cpu": "100u"}, {"cpu": "100u"}], ("cpu", 2)),
+    "of parts of a byte": ([{"memory": "100m"}, {"memory": "1.5"}], ("memory", 3)),
+}
+
+
+@pytest.mark.parametrize(("requests", "asked"), ROUNDED.values(), ids=ROUNDED)
+def test_requests_are_rounded_one_by_one(requests, asked):
+    pod = a_pod(containers=[{"name": f"c{at}", "resources": {"requests": one}} for at, one in enumerate(requests)])
+    name, amount = asked
+    assert PodInfo(as_kept_by_1_21(pod.pod, OldFields())).needs.requests[name] == amount
+
+
+def test_requests_that_make_no_sense_stay():
+    pod = a_pod(containers=requesting(cpu="lots")).pod
+    assert as_kept_by_1_21(pod, OldFields()) is pod
 
 
 def test_a_pod_that_was_always_good_is_the_same_one():

@@ -1,7 +1,8 @@
 """Pods as an API server of Kubernetes 1.21 would have kept them: fields that came later are dropped.
 
 A pod that was written for today is scheduled by an old release as if it had never said what that release does not know: its
-sidecars are plain init containers, its scheduling gates hold nothing. Gates of that release close some fields more.
+sidecars are plain init containers, its scheduling gates hold nothing. Gates of that release close some fields more. And because
+it rounds what each container requests before it adds up, and not the sum, requests are rounded here.
 
 Source  api 0.21, core/v1/types.go; kubernetes 1.21, pkg/api/pod/util.go, dropDisabledFields
 """
@@ -24,7 +25,8 @@ from moorage.api.core import (
     TopologySpreadConstraint,
     Volume,
 )
-from moorage.api.meta import ResourceList
+from moorage.api.meta import Quantity, ResourceList
+from moorage.api.quantity import NANO_PER_MILLI, NANO_PER_UNIT, QuantityError, milli_value, parse, value
 
 __all__ = ["OldFields", "as_kept_by_1_21"]
 
@@ -51,7 +53,7 @@ def _spec(spec: PodSpec, fields: OldFields) -> PodSpec:
         spec,
         containers=tuple(_container(container, fields) for container in spec.containers),
         init_containers=tuple(_container(container, fields) for container in spec.init_containers),
-        overhead=_counted(spec.overhead, fields) if fields.overhead else {},
+        overhead=_rounded(_counted(spec.overhead, fields)) if fields.overhead else {},
         resources=None,
         host_users=None,
         scheduling_gates=(),
@@ -68,10 +70,27 @@ def _volume(volume: Volume, fields: OldFields) -> Volume:
 
 
 def _container(container: Container, fields: OldFields) -> Container:
-    resources = container.resources
-    if not fields.local_storage:
-        resources = replace(resources, requests=_counted(resources.requests, fields))
+    requests = container.resources.requests
+    kept = _rounded(_counted(requests, fields))
+    resources = container.resources if kept is requests else replace(container.resources, requests=kept)
     return replace(container, restart_policy=None, restart_policy_rules=(), resources=resources)
+
+
+def _rounded(requests: ResourceList) -> ResourceList:
+    """Return requests in whole units, rounded up; the very ones given if they are."""
+    parts = {name: whole for name, quantity in requests.items() if (whole := _whole(name, quantity)) is not None}
+    return {**requests, **parts} if parts else requests
+
+
+def _whole(name: str, quantity: Quantity) -> Quantity | None:
+    """Return a request in whole units if it is not; None for one that is, or that makes no sense."""
+    try:
+        nano = parse(quantity)
+        if nano % (NANO_PER_MILLI if name == "cpu" else NANO_PER_UNIT) == 0:
+            return None
+        return f"{milli_value(quantity)}m" if name == "cpu" else value(quantity)
+    except QuantityError:
+        return None
 
 
 def _counted(requests: ResourceList, fields: OldFields) -> ResourceList:

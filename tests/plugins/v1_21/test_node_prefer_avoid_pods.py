@@ -35,10 +35,22 @@ CASES = {  # the annotation, the pod, its score
     "a kind that never counts": (avoiding("StatefulSet", "1"), owned("StatefulSet", "1"), 100),
     "an owner that does not control": (avoiding("ReplicaSet", "1"), owned("ReplicaSet", "1", controller=False), 100),
     "no owner": (avoiding("ReplicaSet", "1"), a_pod(), 100),
+    "in any case": (avoiding("ReplicaSet", "1").replace("podSignature", "PODSIGNATURE").replace("uid", "UID"),
+                    owned("ReplicaSet", "1"), 0),
+    "with nothing where there might be more": (
+        '{"preferAvoidPods": [null, {"podSignature": null, "evictionTime": null}]}', owned("ReplicaSet", "1"), 100,
+    ),
+    "with fields that nobody knows": (
+        avoiding("ReplicaSet", "1").replace('"reason"', '"more"'), owned("ReplicaSet", "1"), 0,
+    ),
+    "with a field of another kind": (
+        avoiding("ReplicaSet", "1").replace('"reason": "r"', '"reason": 1'), owned("ReplicaSet", "1"), 100,
+    ),
+    "no object": ("[]", owned("ReplicaSet", "1"), 100),
     "no JSON": ("{", owned("ReplicaSet", "1"), 100),
     "no signature": ('{"preferAvoidPods": [{}]}', owned("ReplicaSet", "1"), 100),
     "null": ('{"preferAvoidPods": null}', owned("ReplicaSet", "1"), 100),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("text", "pod", "score"), CASES.values(), ids=CASES)

@@ -1,7 +1,7 @@
 """NodePreferAvoidPods: prefer nodes that do not ask, in an annotation, to be spared the pods of this controller.
 
-The annotation names controllers by kind and UID; only replication controllers and replica sets can be named. An annotation
-that cannot be read asks for nothing.
+The annotation names controllers by kind and UID; only replication controllers and replica sets can be named. Its fields may
+be written in any case, as Go reads them. An annotation that cannot be read asks for nothing.
 
 Reads     the controller among the pod's owners; the annotation scheduler.alpha.kubernetes.io/preferAvoidPods of nodes
 Scores    0 on nodes that would rather not have the pod, 100 on all others
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -35,28 +36,32 @@ _CONTROLLERS = frozenset(["ReplicationController", "ReplicaSet"])
 Controller = tuple[str, str]
 
 
-class _Wire(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of what the annotation is made of."""
+class _Wire(msgspec.Struct, frozen=True):
+    """Base of what the annotation is made of: its fields, in lower case. What is null is left out."""
 
 
 class _Owner(_Wire, frozen=True):
-    kind: str = ""
-    uid: str = ""
+    kind: str | None = None
+    uid: str | None = None
+    name: str | None = None
+    apiversion: str | None = None
+    controller: bool | None = None
+    blockownerdeletion: bool | None = None
 
 
 class _Signature(_Wire, frozen=True):
-    pod_controller: _Owner | None = None
+    podcontroller: _Owner | None = None
 
 
 class _Entry(_Wire, frozen=True):
-    pod_signature: _Signature = _Signature()
-    eviction_time: datetime | None = None
-    reason: str = ""
-    message: str = ""
+    podsignature: _Signature | None = None
+    evictiontime: datetime | None = None
+    reason: str | None = None
+    message: str | None = None
 
 
 class _AvoidPods(_Wire, frozen=True):
-    prefer_avoid_pods: tuple[_Entry, ...] | None = ()
+    preferavoidpods: tuple[_Entry | None, ...] | None = None
 
 
 def avoided(annotations: Mapping[str, str]) -> frozenset[Controller]:
@@ -65,11 +70,20 @@ def avoided(annotations: Mapping[str, str]) -> frozenset[Controller]:
     if not text:
         return frozenset()
     try:
-        read = msgspec.json.decode(text, type=_AvoidPods)
-    except (msgspec.MsgspecError, UnicodeError):
+        read = msgspec.convert(_in_lower_case(msgspec.json.decode(text)), _AvoidPods | None)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return frozenset()
-    owners = (entry.pod_signature.pod_controller for entry in read.prefer_avoid_pods or ())
-    return frozenset((owner.kind, owner.uid) for owner in owners if owner is not None)
+    entries = (read.preferavoidpods if read is not None else None) or ()
+    signatures = (entry.podsignature for entry in entries if entry is not None)
+    owners = (signature.podcontroller for signature in signatures if signature is not None)
+    return frozenset((owner.kind or "", owner.uid or "") for owner in owners if owner is not None)
+
+
+def _in_lower_case(tree: Any) -> Any:
+    """Return decoded JSON with the names of all fields in lower case; of equal ones the last counts."""
+    if isinstance(tree, list):
+        return [_in_lower_case(one) for one in tree]
+    return {name.lower(): _in_lower_case(one) for name, one in tree.items()} if isinstance(tree, dict) else tree
 
 
 @dataclass(slots=True)

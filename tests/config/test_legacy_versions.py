@@ -365,3 +365,19 @@ def test_conversion_tells_of_scores_by_storage():
     converted = convert(load("v1beta1", rules=rules), builtin_registry())
     assert any(note.startswith("profiles[0]: VolumeBinding scores otherwise today") for note in converted.notes)
     assert not any("VolumeBinding" in note for note in convert(load("v1beta1"), builtin_registry()).notes)
+
+
+@pytest.mark.parametrize("version", ["v1beta3", "v1"])
+def test_a_strategy_that_is_there_is_kept(version):
+    named = {"score": enabled("NodeResourcesMostAllocated", "RequestedToCapacityRatio")}
+    config = [{"name": "RequestedToCapacityRatio", "args": {"shape": SHAPE}}]
+    found = load(version, profiles=[{"plugins": named, "pluginConfig": config}])
+    converted = convert(found, builtin_registry())
+    again = load_any(msgspec.json.encode(converted.document), "again", RULES, "1.36").profiles[0]
+    assert again.weights["NodeResourcesFit"] == 1
+    assert again.args["NodeResourcesFit"].scoring_strategy.type == "LeastAllocated"
+    told = [note for note in converted.notes if "scores by one strategy" in note]
+    assert told == [
+        f"profiles[0]: {name} has no equivalent beside NodeResourcesFit: NodeResourcesFit scores by one strategy"
+        for name in ("NodeResourcesMostAllocated", "RequestedToCapacityRatio")
+    ]

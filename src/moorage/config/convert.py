@@ -114,14 +114,15 @@ class _Profile:
     # -- rules that are said otherwise --------------------------------------------------------------------------------
 
     def _scores_by_resources(self) -> None:
-        """Make the first score by resources the strategy of NodeResourcesFit; there can be only one."""
-        scorers = [name for name in self._points.get("score", ()) if name in _STRATEGIES]
-        for name in scorers[1:]:
-            self.notes.append(f"{name} has no equivalent beside {scorers[0]}: NodeResourcesFit scores by one strategy")
-            self._drop(name)
-        if not scorers:
+        """Make the first score by resources the strategy of NodeResourcesFit, unless it has one; there can be only one."""
+        scorers = [name for name in self._points.get("score", ()) if name in _STRATEGIES or name == _FIT]
+        name = _FIT if _FIT in scorers else next(iter(scorers), "")
+        for other in scorers:
+            if other != name:
+                self.notes.append(f"{other} has no equivalent beside {name}: {_FIT} scores by one strategy")
+                self._drop(other)
+        if name not in _STRATEGIES:
             return
-        name = scorers[0]
         given = self._args.pop(name, {})
         strategy: dict[str, Any] = {"type": _STRATEGIES[name], "resources": given.get("resources", [])}
         if name == "RequestedToCapacityRatio":

@@ -28,10 +28,11 @@ def emulate_options(command: _Command) -> _Command:
     return emulate(provider(command))
 
 
-def max_disks_option() -> Callable[[_Command], _Command]:
-    """Add ``--max-pd-vols`` to a command."""
-    return click.option(
+def max_disks_option(command: _Command) -> _Command:
+    """Add ``--max-pd-vols`` to a command. What the environment says is not heeded: equal commands give equal answers."""
+    option = click.option(
         "--max-pd-vols", "max_disks", type=click.IntRange(min=1), metavar="N",
         help="Disks of a built-in kind on a node that does not limit them itself: kube-scheduler's KUBE_MAX_PD_VOLS. "
         "For rules of 1.19 to 1.21.",
     )  # fmt: skip
+    return option(command)

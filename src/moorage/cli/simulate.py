@@ -42,7 +42,7 @@ __all__ = ["simulate"]
 )
 @emulate_options
 @click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, as kube-scheduler takes them.")
-@max_disks_option()
+@max_disks_option
 @click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own, here or on the Python path.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws ties between equal nodes otherwise.")
 @click.option(

@@ -1,0 +1,100 @@
+"""Earlier releases through the program: the same cluster, and what each of them makes of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+CLUSTER = """\
+apiVersion: v1
+kind: Node
+metadata: {name: n1, labels: {topology.kubernetes.io/zone: a}}
+status: {allocatable: {cpu: "4", memory: 8Gi, pods: "110"}}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: local}
+provisioner: kubernetes.io/no-provisioner
+volumeBindingMode: WaitForFirstConsumer
+---
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: pv, labels: {failure-domain.beta.kubernetes.io/zone: a}}
+spec:
+  capacity: {storage: 1Gi}
+  accessModes: [ReadWriteOncePod]
+  storageClassName: local
+  csi: {driver: csi.example.com, volumeHandle: one}
+  claimRef: {kind: PersistentVolumeClaim, name: data, namespace: default, uid: u}
+status: {phase: Bound}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data, namespace: default, uid: u, annotations: {pv.kubernetes.io/bind-completed: "yes"}}
+spec:
+  accessModes: [ReadWriteOncePod]
+  storageClassName: local
+  volumeName: pv
+  resources: {requests: {storage: 1Gi}}
+status: {phase: Bound}
+"""
+
+
+def a_pod(name, node="", **spec):
+    body = {"containers": [{"name": "c", "image": "i"}], **({"nodeName": node} if node else {}), **spec}
+    return "---\n" + json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": body}) + "\n"
+
+
+def messages(moorage, folder, cluster, *options):
+    """Return what is told of each pending pod; the empty text for one that was placed."""
+    (folder / "cluster.yaml").write_text(cluster)
+    ran = moorage("simulate", "-f", folder / "cluster.yaml", "-o", "json", *options)
+    return {pod["name"]: pod.get("message", "") for pod in json.loads(ran.out)["pods"]}
+
+
+OLD_ZONE = "0/1 nodes are available: 1 node(s) had no available volume zone."
+TAKEN = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+
+
+def test_rules_about_volumes_are_each_release_s_own(moorage, tmp_path):
+    uses = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}
+    cluster = CLUSTER + a_pod("held", "n1", **uses) + a_pod("new", **uses)
+    assert messages(moorage, tmp_path, cluster, "--emulate", "1.21")["new"] == OLD_ZONE
+    assert TAKEN in messages(moorage, tmp_path, cluster, "--emulate", "1.36")["new"]
+    same = cluster.replace("failure-domain.beta.kubernetes.io/zone", "topology.kubernetes.io/zone")
+    assert messages(moorage, tmp_path, same, "--emulate", "1.21")["new"] == "", "the claim is shared"
+
+
+def disks(*names):
+    return {"volumes": [{"name": name, "gcePersistentDisk": {"pdName": name}} for name in names]}
+
+
+LIMITED = {  # options, is the pod with three disks placed?
+    "what is usual": ([], True),
+    "as many": (["--max-pd-vols", "3"], True),
+    "fewer": (["--max-pd-vols", "2"], False),
+}
+
+
+@pytest.mark.parametrize(("options", "placed"), LIMITED.values(), ids=LIMITED)
+def test_how_many_disks_a_node_takes_can_be_said(moorage, tmp_path, monkeypatch, options, placed):
+    monkeypatch.setenv("KUBE_MAX_PD_VOLS", "1")  # which is for moorage run
+    found = messages(moorage, tmp_path, CLUSTER + a_pod("new", **disks("a", "b", "c")), "--emulate", "1.21", *options)
+    assert found["new"] == ("" if placed else "0/1 nodes are available: 1 node(s) exceed max volume count.")
+
+
+def test_a_number_of_disks_is_above_0(moorage, tmp_path):
+    ran = moorage("simulate", "-f", tmp_path, "--max-pd-vols", "0")
+    assert ran.status == 1
+    assert "Invalid value for '--max-pd-vols': 0 is not in the range x>=1." in ran.err
+
+
+@pytest.mark.parametrize(("release", "kept"), [("1.20", False), ("1.21", True)])
+def test_ephemeral_volumes_are_known_since_1_21(moorage, tmp_path, release, kept):
+    claim = {
+        "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "local", "resources": {"requests": {"storage": "1Gi"}}}
+    }
+    pod = a_pod("new", volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": claim}}])
+    told = messages(moorage, tmp_path, CLUSTER + pod, "--emulate", release)["new"]
+    assert bool(told) is kept, told

@@ -1,0 +1,186 @@
+"""Seats for requests and watches: bursts wait, one client cannot take them all, and who comes too late is told so."""
+
+import asyncio
+import random
+
+import aiohttp
+import pytest
+
+from moorage.apiserver.guarding import Guard, User
+from moorage.apiserver.limits import Limits, Seats
+from moorage.apiserver.opening import open_store
+from moorage.apiserver.serving import serving
+from moorage.apiserver.statuses import ApiError
+
+SMALL = Limits(reading=3, mutating=2, per_client=2, waiting=2, watches=3, watches_per_client=2, seat_s=0.05)
+
+
+async def sit(seats, client, mutating, leave, log):
+    async with seats.taken(client, mutating=mutating):
+        log.append(client)
+        await leave.wait()
+
+
+def test_seats_are_few_and_clients_have_fewer():
+    async def run():
+        seats, leave, log = Seats(SMALL), asyncio.Event(), []
+        tasks = [asyncio.create_task(sit(seats, client, False, leave, log)) for client in "aab"]
+        await asyncio.sleep(0)
+        assert (log, seats.reading, seats.mutating) == (["a", "a", "b"], 3, 0)
+        for client, mutating in (("a", True), ("c", False)):
+            with pytest.raises(ApiError) as caught:
+                await sit(seats, client, mutating, leave, log)
+            assert (caught.value.code, caught.value.retry_after_s) == (429, 1)
+            assert caught.value.message == "too many requests, please try again later"
+        leave.set()
+        await asyncio.gather(*tasks)
+        await sit(seats, "a", True, leave, log)
+        assert (seats.reading, seats.mutating) == (0, 0)
+
+    asyncio.run(run())
+
+
+def test_a_burst_waits_for_its_turn():
+    async def run():
+        seats, leave, log = Seats(SMALL), asyncio.Event(), []
+        tasks = [asyncio.create_task(sit(seats, "a", False, leave, log)) for _ in range(4)]
+        await asyncio.sleep(0)
+        assert len(log) == 2
+        with pytest.raises(ApiError):  # two wait already, and no more may
+            await sit(seats, "a", False, leave, log)
+        leave.set()
+        await asyncio.gather(*tasks)
+        assert (log, seats.reading) == (["a"] * 4, 0)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_seat_is_lost_or_taken_twice(seed):
+    """Requests come, wait, are cancelled and end in any order; the counts never go beyond their limits and end at nothing."""
+    chance, refused = random.Random(seed), set()
+
+    async def request(seats, client, mutating):
+        try:
+            async with seats.taken(client, mutating=mutating):
+                assert seats.reading <= 3
+                assert seats.mutating <= 2
+                await asyncio.sleep(chance.choice([0, 0, 0.001, 0.01]))
+        except ApiError as error:
+            refused.add(error.code)
+
+    async def run():
+        seats = Seats(Limits(reading=3, mutating=2, per_client=2, waiting=10, seat_s=0.005))
+        tasks = []
+        for _ in range(150):
+            tasks.append(asyncio.create_task(request(seats, chance.choice("abc"), chance.random() < 0.4)))
+            if chance.random() < 0.3:
+                chance.choice(tasks).cancel()
+            if chance.random() < 0.5:
+                await asyncio.sleep(0)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert [one.exception() for one in tasks if not one.cancelled() and one.exception()] == []
+        assert refused <= {429}
+        assert (seats.reading, seats.mutating, len(seats._waiting), len(seats._clients)) == (0, 0, 0, 0)
+
+    asyncio.run(run())
+
+
+def test_watches_are_counted():
+    seats = Seats(SMALL)
+    with seats.watching("a"), seats.watching("a"):
+        with pytest.raises(ApiError) as caught, seats.watching("a"):
+            pass
+        assert (caught.value.code, caught.value.retry_after_s) == (429, 1)
+        with seats.watching("b"):
+            with pytest.raises(ApiError), seats.watching("c"):
+                pass
+            assert seats.watches == 3
+    assert seats.watches == 0
+
+
+# -- over the wire ------------------------------------------------------------------------------------------------------
+
+HOME = "/api/v1/namespaces/default/configmaps"
+
+
+async def ask(session, port, path, token="t", method="GET", body=None):
+    headers = {"Authorization": f"Bearer {token}"}
+    async with session.request(method, f"http://127.0.0.1:{port}{path}", data=body, headers=headers) as response:
+        return response.status, response.headers.get("Retry-After"), await response.text()
+
+
+async def slow_body():
+    yield b"{"
+    await asyncio.sleep(0.3)
+    yield b"}"
+
+
+@pytest.mark.slow
+def test_one_client_that_is_slow_does_not_keep_others_waiting():
+    async def run():
+        guard = Guard({"t": User("a", ("system:masters",)), "u": User("b", ("system:masters",))})
+        limits = Limits(per_client=2, seat_s=0.02)
+        async with serving(open_store(seed=1), guard, limits=limits) as port, aiohttp.ClientSession() as session:
+            slow = [asyncio.create_task(ask(session, port, HOME, "t", "POST", slow_body())) for _ in range(2)]
+            await asyncio.sleep(0.1)
+            assert (await ask(session, port, HOME))[:2] == (429, "1")
+            assert (await ask(session, port, HOME, "u"))[0] == 200
+            assert (await ask(session, port, "/healthz"))[0] == 200
+            await asyncio.gather(*slow)
+            assert (await ask(session, port, HOME))[0] == 200
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_watches_beyond_the_limit_are_told_to_come_again_and_end_with_their_client():
+    async def run():
+        guard = Guard({"t": User("a", ("system:masters",))})
+        limits = Limits(watches_per_client=2)
+        async with serving(open_store(seed=1), guard, limits=limits) as port, aiohttp.ClientSession() as session:
+            path, headers = f"http://127.0.0.1:{port}{HOME}?watch=1&timeoutSeconds=1", {"Authorization": "Bearer t"}
+            held = [await session.get(path, headers=headers) for _ in range(2)]
+            assert (await ask(session, port, f"{HOME}?watch=1"))[:2] == (429, "1")
+            assert 'apiserver_longrunning_requests{verb="WATCH"} 2' in (await ask(session, port, "/metrics"))[2]
+            await asyncio.gather(*(one.read() for one in held))
+            assert 'apiserver_longrunning_requests{verb="WATCH"} 0' in (await ask(session, port, "/metrics"))[2]
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_metrics_count_what_was_asked():
+    async def run():
+        guard = Guard({"t": User("a", ("system:masters",)), "weak": User("b")})
+        async with serving(open_store(seed=1), guard) as port, aiohttp.ClientSession() as session:
+            await ask(session, port, HOME)
+            await ask(session, port, f"{HOME}/absent")
+            await ask(session, port, HOME, "weak")
+            await ask(session, port, HOME, "wrong")
+            code, _, text = await ask(session, port, "/metrics")
+            assert code == 200
+            for line in (
+                'apiserver_request_total{verb="LIST",group="",resource="configmaps",code="200"} 1',
+                'apiserver_request_total{verb="GET",group="",resource="configmaps",code="404"} 1',
+                'apiserver_request_total{verb="LIST",group="",resource="configmaps",code="403"} 1',
+                'moorage_apiserver_other_requests_total{code="401"} 1',
+                'apiserver_storage_objects{resource="namespaces"} 4',
+            ):
+                assert line in text.splitlines()
+            assert (await ask(session, port, "/metrics", "weak"))[0] == 403
+            assert (await ask(session, port, "/metrics", ""))[0] == 401
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_health_says_more_when_asked():
+    async def run():
+        async with serving(open_store(seed=1), Guard({})) as port, aiohttp.ClientSession() as session:
+            for name in ("healthz", "livez", "readyz"):
+                assert (await ask(session, port, f"/{name}", ""))[::2] == (200, "ok")
+                assert (await ask(session, port, f"/{name}?verbose", ""))[2] == f"[+]ping ok\n{name} check passed\n"
+                assert (await ask(session, port, f"/{name}", "", "POST"))[0] == 405
+
+    asyncio.run(run())

@@ -15,6 +15,7 @@ from benchmarks.checking import CheckFailedError
 from benchmarks.comparing import compare as compared
 from benchmarks.running import run as run_one
 from benchmarks.workloads import WORKLOADS, Sizes
+from benchmarks.writes import measure_writes
 
 __all__ = ["main"]
 
@@ -81,6 +82,23 @@ def _in_a_process_of_its_own(name: str, sizes: Sizes, seed: int, check_every: in
     """Run a workload where no other has been: what one leaves behind in memory slows the next, and is not its peak."""
     with ProcessPoolExecutor(max_workers=1, mp_context=get_context("spawn")) as pool:
         return pool.submit(run_one, name, sizes, seed, check_every).result()
+
+
+@main.command()
+@click.option(
+    "--folder", type=click.Path(exists=True, path_type=Path), help="On the disk that is meant."
+)
+@click.option("--count", default=4000, help="Pods made in each run.")
+@click.option("--writers", default=[1, 8, 64], multiple=True, help="Writers side by side; may be given several times.")
+@click.option("--rounds", default=5, help="Runs of each kind, in turn.")
+def writes(folder: Path | None, count: int, writers: tuple[int, ...], rounds: int) -> None:
+    """Measure how many writes a second the API server's store takes, in memory and in a file."""
+    click.echo(f"{'writers':>8} {'memory/s':>10} {'file/s':>10} {'ratio':>6} {'memory/cpu s':>13} {'file/cpu s':>11}")
+    for many in writers:
+        memory, kept = measure_writes(folder, count, many, rounds)
+        ratio = kept.per_s / memory.per_s
+        shown = f"{many:8} {memory.per_s:10.0f} {kept.per_s:10.0f} {ratio:6.2f} {memory.per_cpu_s:13.0f} {kept.per_cpu_s:11.0f}"
+        click.echo(shown)
 
 
 @main.command()

@@ -64,3 +64,16 @@ def test_comparison_prints_ratios_and_spread(tmp_path):
     result = CliRunner().invoke(main, ["compare", str(tmp_path / "old"), str(tmp_path / "new")])
     assert "2.00" in result.output
     assert "90-120; 180-230" in result.output
+
+
+@pytest.mark.slow
+def test_writes_are_measured_in_memory_and_in_a_file(tmp_path):
+    result = CliRunner().invoke(
+        main, ["writes", "--folder", str(tmp_path), "--count", "50", "--writers", "5", "--rounds", "1"]
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    writers, memory, kept, *_ = (float(word) for word in result.output.splitlines()[1].split())
+    assert writers == 5
+    assert memory > 0
+    assert kept > 0
+    assert list(tmp_path.iterdir()) == []

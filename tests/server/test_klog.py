@@ -3,7 +3,7 @@
 import io
 import json
 import logging
-from datetime import UTC, datetime
+import time
 
 import pytest
 
@@ -11,7 +11,8 @@ from moorage.errors import InputError
 from moorage.runtime.observing import Ref
 from moorage.server.klog import Klog, hear_others, read_vmodule
 
-NOON = datetime(2026, 11, 21, 12, 3, 4, 56, tzinfo=UTC)
+#: A moment of 2026-11-21, in whatever zone this machine is in.
+NOON = time.mktime((2026, 11, 21, 12, 3, 4, 0, 0, -1)) + 0.0000565
 
 
 def a_log(**how):
@@ -61,7 +62,8 @@ def test_a_json_line_has_klogs_fields():
     info, error = map(json.loads, said().splitlines())
     assert info.pop("caller").startswith("server/test_klog.py:")
     assert info == {
-        "ts": 1795262584000.056, "msg": "About to try and schedule pod", "v": 4, "pod": {"name": "b", "namespace": "a"},
+        "ts": pytest.approx(NOON * 1000, abs=0.001),
+        "msg": "About to try and schedule pod", "v": 4, "pod": {"name": "b", "namespace": "a"},
     }  # fmt: skip
     assert (error["err"], "v" in error) == ("broken", False)
 

@@ -15,9 +15,9 @@ import json
 import logging
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import PurePath
 from types import FrameType
@@ -30,7 +30,7 @@ __all__ = ["FORMATS", "Klog", "hear_others", "read_vmodule"]
 
 FORMATS: Final = ("json", "text")
 _MOST_LEVEL: Final = 2**31 - 1
-_Now = Callable[[], datetime]
+_names: Final[dict[str, str]] = {}
 
 
 class Klog:
@@ -43,16 +43,18 @@ class Klog:
         style: str = "text",
         vmodule: str = "",
         stream: TextIO | None = None,
-        now: _Now | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         if style not in FORMATS:
             raise InputError(f'--logging-format: format: Invalid value: "{style}": Unsupported log format')
         if vmodule and style != "text":
             raise InputError("--vmodule: vmodule: Forbidden: Only supported for text log format")
-        self._style, self._stream, self._now = style, stream, now or _local_time
+        self._style, self._stream, self._now = style, stream, now
         self._patterns = read_vmodule(vmodule)
         self.verbosity = verbosity
-        self._pid = os.getpid()
+        self._pid = f"{os.getpid():>7}"
+        #: The second that was written last, and how: lines come many a second.
+        self._second = (-1, "")
 
     @property
     def verbosity(self) -> int:
@@ -92,7 +94,7 @@ class Klog:
     # -- how it is written ---------------------------------------------------------------------------------------------------
 
     def _level_for(self, caller: FrameType) -> int:
-        name = PurePath(caller.f_code.co_filename).stem
+        name = _name(caller.f_code.co_filename).removesuffix(".py")
         return next((level for pattern, level in self._patterns if fnmatchcase(name, pattern)), -1)
 
     def _write(
@@ -109,7 +111,7 @@ class Klog:
         if self._style == "json":
             text = _as_json(now, message, facts, path, number, level)
         else:
-            head = f"{kind}{now:%m%d %H:%M:%S.%f} {self._pid:>7} {PurePath(path).name}:{number}]"
+            head = f"{kind}{self._moment(now)} {self._pid} {_name(path)}:{number}]"
             said = message if plain and message.isprintable() else _quoted(message)
             text = f"{head} {said}{_as_text(facts)}"
         stream = self._stream or sys.stderr
@@ -119,9 +121,19 @@ class Klog:
         except (OSError, ValueError):
             return  # nobody reads the log any more, and there is nowhere to say so
 
+    def _moment(self, now: float) -> str:
+        second = int(now)
+        if second != self._second[0]:
+            self._second = (second, time.strftime("%m%d %H:%M:%S", time.localtime(second)))
+        return f"{self._second[1]}.{int((now - second) * 1e6):06d}"
 
-def _local_time() -> datetime:
-    return datetime.now().astimezone()
+
+def _name(path: str) -> str:
+    """Return the last part of a path; there are few, and many lines of each."""
+    found = _names.get(path)
+    if found is None:
+        found = _names[path] = PurePath(path).name
+    return found
 
 
 def read_vmodule(text: str) -> tuple[tuple[str, int], ...]:
@@ -179,9 +191,9 @@ def _escaped(character: str) -> str:
 # -- JSON ---------------------------------------------------------------------------------------------------------------
 
 
-def _as_json(now: datetime, message: str, facts: Mapping[str, object], path: str, number: int, level: int | None) -> str:
-    where = PurePath(path)
-    line: dict[str, Any] = {"ts": round(now.timestamp() * 1000, 4), "caller": f"{where.parent.name}/{where.name}:{number}"}
+def _as_json(now: float, message: str, facts: Mapping[str, object], path: str, number: int, level: int | None) -> str:
+    folder = path.rpartition("/")[0].rpartition("/")[2]
+    line: dict[str, Any] = {"ts": round(now * 1000, 4), "caller": f"{folder}/{_name(path)}:{number}"}
     line["msg"] = message
     if level is not None:
         line["v"] = level

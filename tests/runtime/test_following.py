@@ -187,6 +187,26 @@ def test_a_quiet_log_is_told_nothing_it_does_not_show():
     assert run_virtually(main()).lines == []
 
 
+def test_scores_are_told_to_those_who_look_closely():
+    cluster = MemoryCluster([node("n1"), node("n2", cpu="8")])
+
+    async def act(loop):
+        loop.scheduler.cycle.by_class = False
+        cluster.put(pod("a"))
+
+    loop, _ = run(cluster, 1, act)
+    final = loop.log.said("Calculated node's final score for pod")
+    assert [(facts["pod"], facts["node"]) for facts in final] == [("default/a", "n1"), ("default/a", "n2")]
+    by_plugin = [facts for facts in loop.log.said("Plugin scored node for pod") if facts["node"] == "n1"]
+    assert sum(int(facts["score"]) for facts in by_plugin) == int(final[0]["score"])
+
+
+def test_what_came_of_preemption_is_told():
+    loop, _ = run(MemoryCluster([node("n1"), pod("a", cpu="9")]), 1)
+    (facts,) = loop.log.said("Status after running PostFilter plugins for pod")
+    assert "preemption: 0/1 nodes are available" in facts["status"]
+
+
 def test_an_empty_cluster_is_told_of():
     loop, _ = run(MemoryCluster([pod("a")]), 2)
     text = "Unable to schedule pod; no nodes are registered to the cluster; waiting"

@@ -71,12 +71,32 @@ class Follower:
             self._log.info(3, "Attempting to schedule pod", pod=ref(pod))
         if self._measures is not None:
             self._measures.attempted(decision, now - began)
+        if self._log.shows(5):
+            self._tell_more(decision)
         if decision.node is None:
             self._failed(decision, began, now)
             return
         binding = self._scheduler.binding_of(pod.uid)
         if binding is not None:
             self._trips[pod.uid] = _Trip(decision, binding.queued, began, now if binding.waits else None)
+
+    def _tell_more(self, decision: Decision) -> None:
+        """Tell what only those who look closely want to know."""
+        pod, outcome, scores = ref(decision.pod), decision.post_filter, decision.scores
+        if outcome is not None:
+            status = ", ".join(outcome.reasons) or outcome.code.value
+            self._log.info(5, "Status after running PostFilter plugins for pod", pod=pod, status=status)
+        if scores is None or not self._log.shows(10):
+            return
+        nodes = self._scheduler.cluster.snapshot.table.nodes
+        for at, row in enumerate(scores.rows.tolist()):
+            for plugin, points in scores.final.items():
+                self._log.info(
+                    10, "Plugin scored node for pod", pod=pod, plugin=plugin, node=nodes[row].name, score=int(points[at])
+                )
+            self._log.info(
+                10, "Calculated node's final score for pod", pod=pod, node=nodes[row].name, score=int(scores.total[at])
+            )
 
     def skipped(self, pod: PodInfo) -> None:
         """Take note of a pod that is not tried, because it is being deleted."""

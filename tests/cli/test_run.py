@@ -26,6 +26,7 @@ from moorage.cli.main import _run
 from moorage.cli.run_flags import FLAGS
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.rest import Rest
+from moorage.server.metric_specs import NEVER_MOVED, SPECS
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 USERS = {"admin-token": User("admin", ("system:masters",)), "reader-token": User("reader")}
@@ -346,6 +347,28 @@ def test_a_port_that_is_taken_is_told_of(tmp_path):
         status, said = run_here(*flags)
     assert status == 1
     assert f"failed to create listener: listen tcp 127.0.0.1:{port}: Address already in use" in said
+
+
+PAGE = SOURCES.parent / "docs" / "reference" / "run.md"
+
+
+def test_the_reference_page_has_every_flag_and_what_it_is_without():
+    page = PAGE.read_text("utf-8")
+    for flag in FLAGS:
+        (row,) = re.findall(rf"^\| (?:`-\w`, )?`--{flag.name}(?: [^`]*)?` \|(.*)\|.*\|$", page, re.MULTILINE)
+        plain = flag.default in ("", False, (), None, {}) or flag.name in {"version", "max-pd-vols"}
+        assert row.strip() in {"", "`0`"} if plain or flag.default == 0 else row.strip() == f"`{flag.shown(flag.default)}`"
+        assert flag.help in page
+
+
+def test_the_reference_page_has_every_metric_with_labels_and_stability():
+    page = PAGE.read_text("utf-8")
+    for name, spec in SPECS.items():
+        if name in NEVER_MOVED:
+            assert f"`{name.removeprefix('scheduler_')}`" in page
+            continue
+        labels = ", ".join(f"`{label}`" for label in spec.labels)
+        assert re.search(rf"^\| `{name}` \| {labels}\s*\| {spec.stability or 'our own'} \|", page, re.MULTILINE), name
 
 
 KUBECONFIG = {"apiVersion": "v1", "kind": "Config"}

@@ -87,7 +87,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Review:
-    """A question that is answered and not stored."""
+    """Something that is created and not stored: a question that is answered, or a pod's binding under its own name."""
 
     group: str
     kind: str
@@ -312,6 +312,7 @@ KINDS: Final[tuple[Kind, ...]] = (
 )
 
 REVIEWS: Final[tuple[Review, ...]] = (
+    Review("", "Binding", "bindings", namespaced=True),
     Review("authentication.k8s.io", "SelfSubjectReview", "selfsubjectreviews"),
     Review("authentication.k8s.io", "TokenReview", "tokenreviews"),
     Review("authorization.k8s.io", "LocalSubjectAccessReview", "localsubjectaccessreviews", namespaced=True),

@@ -41,6 +41,8 @@ def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, 
     if isinstance(target, ReviewTarget):
         if request.method != "POST":
             raise not_allowed(target.review.resource, target.review.group, request.method.lower())
+        if target.review.kind == "Binding":
+            return _bind(store, request, target.namespace or "", "")
         document = read_body(request.body, request.media_type, OBJECT_TYPES).document
         sent = document if isinstance(document, dict) else {}
         return _encoded(answer(target.review, sent, request.user, guard, authorizer, target.namespace or ""), 201)
@@ -225,9 +227,7 @@ def _subresource(store: Store, request: Request, target: Target) -> Response:
         case "scale", "PUT" | "PATCH":
             return _scale(store, request, target)
         case "binding", "POST":
-            sent = _object(read_body(request.body, request.media_type, OBJECT_TYPES))
-            bind(store, namespace, target.name, sent, dry_run=request.dry_run)
-            return _encoded(success(code=201), 201)
+            return _bind(store, request, namespace, target.name)
         case "eviction", "POST":
             sent = _object(read_body(request.body, request.media_type, OBJECT_TYPES))
             evict(store, namespace, target.name, sent, dry_run=request.dry_run)
@@ -243,6 +243,16 @@ def _token(guard: Guard, request: Request, target: Target) -> Response:
     body = read_body(request.body, request.media_type, OBJECT_TYPES)
     sent = _object(body) if request.body.strip() else {}
     return _encoded(guard.accounts.issue(target.namespace or "", target.name, sent), 201)
+
+
+def _bind(store: Store, request: Request, namespace: str, name: str) -> Response:
+    """Bind a pod; where the path does not name it, the binding does."""
+    writing.check_options(request, "CreateOptions")
+    sent = _object(read_body(request.body, request.media_type, OBJECT_TYPES))
+    metadata = sent.get("metadata")
+    own_name = (metadata if isinstance(metadata, dict) else {}).get("name")
+    bind(store, namespace, name or str(own_name or ""), sent, dry_run=request.dry_run)
+    return _encoded(success(code=201), 201)
 
 
 def _object(body: Body) -> Document:

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import click
@@ -44,6 +45,9 @@ __all__ = ["simulate"]
 @click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, as kube-scheduler takes them.")
 @max_disks_option
 @click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own, here or on the Python path.")
+@click.option(
+    "--extenders", type=click.Choice(["ask", "skip"]), help="Ask the extenders of the configuration, or do without them."
+)
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws ties between equal nodes otherwise.")
 @click.option(
     "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table", show_default=True,
@@ -68,7 +72,8 @@ def simulate(**given: Any) -> int:
     events = EventLog() if given["events"] else None
     with Progress(quiet=given["quiet"]) as progress:
         progress.say("reading the input …")
-        run = _run(given, options, _on_attempt(progress, events, given["output"]))
+        with _asking(options) if given["extenders"] == "ask" else nullcontext(options) as options:
+            run = _run(given, options, _on_attempt(progress, events, given["output"]))
     if took is not None:
         click.echo(took.table(), err=True)
     _print(run, given["output"], events, options.scores)
@@ -91,10 +96,17 @@ def _options(given: dict[str, Any], took: _Took | None) -> Options:
         feature_gates=given["feature_gates"],
         max_disks=given["max_disks"],
         seed=given["seed"],
+        skip_extenders=given["extenders"] == "skip",
         scores=ScoreLog(given["scored"]) if given["scored"] else None,
         clock=None if took is None else time.perf_counter,
         timer=None if took is None else took,
     )
+
+
+def _asking(options: Options) -> AbstractContextManager[Options]:
+    from moorage.cli.asking import asking  # it takes an HTTP client, which few need
+
+    return asking(options)
 
 
 def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Attempt], None]) -> Run:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 
 from moorage.api.core import Pod
+from moorage.cycle.extender_wire import ExtenderError
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, Run
 from moorage.simulator.claim_outcomes import devices_allocated, volumes_bound
 from moorage.simulator.simulation import PodRecord, Simulation, State
+from moorage.simulator.words import counted
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
@@ -31,7 +34,7 @@ def collect(
     return Run(
         pods=tuple(pods),
         nodes=tuple(_node(table, row, new) for row in sorted(range(len(table)), key=lambda r: table.nodes[r].name)),
-        notes=(*notes, *(InputNote("Overslept", _overslept(key)) for key in simulation.overslept)),
+        notes=(*notes, *(InputNote("Overslept", _overslept(key)) for key in simulation.overslept), *_done_without(simulation)),
         seed=simulation.scheduler.cycle.seed,
         release=release,
         ended_s=simulation.now,
@@ -39,6 +42,13 @@ def collect(
         volumes=tuple(volumes_bound(simulation)),
         devices=tuple(devices_allocated(simulation)),
     )
+
+
+def _done_without(simulation: Simulation) -> Iterator[InputNote]:
+    """Yield notes on extenders that failed and were passed over, the same failure once."""
+    times = Counter(str(fault) for fault in simulation.scheduler.faults if isinstance(fault, ExtenderError))
+    for text, number in times.items():
+        yield InputNote("Extenders", f"{text} ({counted(number, 'time')})")
 
 
 def _overslept(key: str) -> str:

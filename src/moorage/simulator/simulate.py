@@ -13,9 +13,11 @@ from moorage.api.meta import Value
 from moorage.config.document import Configuration
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.cycle.cycle import Cycle
+from moorage.engine.extenders import extenders_of
 from moorage.engine.machine import Scheduler
 from moorage.engine.profiles import build_resolved
 from moorage.errors import InputError
+from moorage.framework.effects import Question
 from moorage.framework.features import TODAY, FeatureGates
 from moorage.framework.profile import Timer
 from moorage.framework.registry import Registry
@@ -44,6 +46,8 @@ class Options:
     ``plugins`` are classes beside the built-in ones; a profile runs them where the configuration enables them.
     ``scores`` keeps how nodes were picked for the pods it asks about; then every feasible node is scored, one alone too.
     ``clock`` and ``timer`` measure every plugin call at every extension point, if both are given.
+    ``ask`` puts a question to an extender and returns the body of the reply; ``skip_extenders`` does without those that are
+    configured. One of the two is needed where there are any.
     """
 
     config: bytes | None = None
@@ -58,6 +62,8 @@ class Options:
     scores: ScoreLog | None = None
     clock: Callable[[], float] | None = None
     timer: Timer | None = None
+    ask: Callable[[Question], bytes] | None = None
+    skip_extenders: bool = False
 
 
 def registry_with(plugins: Iterable[Any], config: bytes = b"", release: str = TODAY) -> Registry:
@@ -123,18 +129,24 @@ def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = Non
     notes = [
         InputNote("MissingPlugin", f"plugin {name} is enabled but not available; it was left out") for name in built.missing
     ]
-    if configuration.extenders:
-        notes.append(
-            InputNote("Extenders", f"{len(configuration.extenders)} extenders are configured; a simulation calls none")
-        )
+    if configuration.extenders and not scheduler.cycle.extenders:
+        notes.append(InputNote("Extenders", f"{counted(len(configuration.extenders), 'extender')} left out, as asked for"))
     idle = sorted(cls.name for cls in options.plugins if not any(cls.name in p.plugins for p in built.profiles.values()))
     notes += [InputNote("IdlePlugin", f"plugin {name} was loaded, but no profile enables it") for name in idle]
-    return Simulation(scheduler, _told(on_attempt, options.scores, scheduler)), notes
+    return Simulation(scheduler, _told(on_attempt, options.scores, scheduler), ask=options.ask), notes
 
 
 def _cycle(configuration: Configuration, options: Options) -> Cycle:
     percentage = configuration.percentage_of_nodes_to_score or 0
-    return Cycle(options.seed, percentage, always_score=options.scores is not None)
+    extenders = () if options.skip_extenders else extenders_of(configuration.extenders)
+    if extenders and options.ask is None:
+        urls = ", ".join(one.url for one in extenders)
+        raise InputError(
+            f"{options.where}: {counted(len(extenders), 'extender')} configured ({urls}), and a simulation asks nobody over"
+            " the network by itself; choose --extenders=ask (in a program: Options(ask=...)) or --extenders=skip"
+            " (Options(skip_extenders=True))"
+        )
+    return Cycle(options.seed, percentage, always_score=options.scores is not None, extenders=extenders)
 
 
 def _told(

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
 from moorage.cycle.decision import Decision
-from moorage.engine.facts import Done, Gone, News, Phase, Seen, Work
+from moorage.engine.facts import Answered, Done, Gone, News, Phase, Seen, Work
 from moorage.engine.machine import NO_LONGER_WANTED, Scheduler
 from moorage.errors import MoorageError, StateError
-from moorage.framework.effects import Amend, BindPod, Call, Delete, Effect, Evict, Until, Write
+from moorage.framework.effects import Amend, BindPod, BindThrough, Call, Delete, Effect, Evict, Question, Until, Write
 from moorage.simulator.device_driver import DeviceDrivers
 from moorage.simulator.storage_controller import StorageController
 from moorage.state.pod_info import PodInfo
@@ -104,7 +104,7 @@ class Simulation:
     """Events in time order, and the pods they are about.
 
     ``on_attempt`` is told of every decision as it is made. ``durations`` maps a pod's UID to the seconds it runs once bound;
-    pods without one run for ever.
+    pods without one run for ever. ``ask`` puts a question to an extender; it takes no simulated time.
     """
 
     scheduler: Scheduler
@@ -115,6 +115,7 @@ class Simulation:
     victims: dict[str, PodRecord] = field(default_factory=dict)
     #: Pods that found a place only in a last retry: some plugin's hint missed the event that helped them.
     overslept: list[str] = field(default_factory=list)
+    ask: Callable[[Question], bytes] | None = None
 
     def __post_init__(self) -> None:
         self._events: list[tuple[float, int, News]] = []
@@ -180,8 +181,20 @@ class Simulation:
                 yield decision
                 if decision.node is None and not self._events and self._is_settled():
                     return
-            elif not self._do_work() and not self._advance():
+            elif not self._ask_extenders() and not self._do_work() and not self._advance():
                 return
+
+    def _ask_extenders(self) -> bool:
+        """Put the questions that the engine has; False if it has none."""
+        queries = self.scheduler.take_queries() if self.ask is not None else []
+        for query in queries:
+            assert self.ask is not None
+            try:
+                fact = Answered(query.ticket, self.ask(query.question))
+            except MoorageError as error:
+                fact = Answered(query.ticket, error=str(error))
+            self.scheduler.observe(fact, self.now)
+        return bool(queries)
 
     # -- one moment to the next ---------------------------------------------------------------------------------------
 
@@ -298,6 +311,8 @@ class Simulation:
     def _perform(self, effect: Effect) -> None:
         if isinstance(effect, BindPod):
             self._bind(effect)
+        elif isinstance(effect, BindThrough):  # the extender is not told: it would bind a pod of the real cluster
+            self._bind(BindPod(effect.pod, effect.node))
         elif isinstance(effect, Evict):
             self._evict(effect)
         elif isinstance(effect, Write):

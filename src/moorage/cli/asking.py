@@ -1,0 +1,33 @@
+"""Extenders for a simulation: asked over HTTP, one question at a time, by a program that waits for the reply."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from moorage.client.extenders import ExtenderClient
+from moorage.framework.effects import Question
+from moorage.simulator.simulate import Options, load_options
+
+__all__ = ["asking"]
+
+
+@contextmanager
+def asking(options: Options) -> Iterator[Options]:
+    """Return the options with the means to ask the extenders that are configured, until the block ends.
+
+    Raises  ConfigError, InputError
+    """
+    client = ExtenderClient(load_options(options).configuration.extenders)
+    with asyncio.Runner() as runner:
+        runner.run(client.__aenter__())
+
+        def ask(question: Question) -> bytes:
+            return runner.run(client.ask(question))
+
+        try:
+            yield replace(options, ask=ask)
+        finally:
+            runner.run(client.__aexit__())

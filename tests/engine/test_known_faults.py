@@ -529,6 +529,23 @@ def test_an_answer_that_makes_no_sense_ends_the_attempt_and_names_the_plugin(met
     assert not driven.engine.cluster.assumed
 
 
+@pytest.mark.parametrize("answer", ["no", {}, [], 3.7, True])
+def test_a_gate_whose_answer_makes_no_sense_stays_shut_and_is_told_of(answer):
+    class Odd:
+        name = "Odd"
+
+        def pre_enqueue(self, pod):
+            return answer
+
+    driven = Driven(Odd)
+    driven.see(node("n"), pod("p"))
+    assert driven.step() is None
+    (line,) = driven.engine.queue.pending()
+    assert (line.place, line.plugins) == (Place.GATED, ("Odd",))
+    assert "in preEnqueue; answer None or Hold" in line.reasons[0]
+    assert "plugin Odd answered" in str(driven.engine.faults[0])
+
+
 @pytest.mark.parametrize("seconds", [float("nan"), -1.0, float("inf")])
 def test_a_wait_of_no_sensible_length_ends(seconds):
     class Odd:

@@ -69,8 +69,13 @@ class Gates:
 
     def _ask(self, name: str, pre_enqueue: PreEnqueue, pod: PodInfo) -> Hold | None:
         try:
-            return pre_enqueue(pod)
+            answer: object = pre_enqueue(pod)
         except Exception as error:
             found = f"{type(error).__name__}: {error}"
             self._on_fault(PluginError(name, f"failed in preEnqueue for pod {pod.key}: {found}; the pod stays gated"))
             return Hold.because(found)
+        if answer is None or isinstance(answer, Hold):
+            return answer
+        found = f"answered {answer!r} in preEnqueue; answer None or Hold"
+        self._on_fault(PluginError(name, f"{found}; pod {pod.key} stays gated"))
+        return Hold.because(found)

@@ -509,3 +509,20 @@ def test_what_a_read_back_found_is_known_before_the_watch_tells(found):
     assert sent == 2
     assert scheduler.queue.get("default/p2") is None
     assert scheduler.cluster.node_of("default/p2") == ("n9" if found == "elsewhere" else None)
+
+
+def test_an_engine_that_fails_every_time_does_not_keep_the_processor_busy():
+    async def main():
+        cluster = MemoryCluster([node("n1"), pod("p1")])
+        async with running(cluster) as loop:
+            step = loop.scheduler.step
+            loop.scheduler.step = lambda now: 1 / 0
+            await asyncio.sleep(60)
+            failed = loop.faults
+            loop.scheduler.step = step
+            await asyncio.sleep(2)
+            return failed, placed(cluster)
+
+    failed, after = run_virtually(main())
+    assert 60 <= failed <= 80
+    assert after == {"p1": "n1"}

@@ -29,6 +29,10 @@ from moorage.state.pod_info import PodInfo
 __all__ = ["Limits", "Loop"]
 
 
+#: After an attempt that raised; twice as long after each further one.
+_PAUSE_S = 0.001
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How much is done at once. Facts and attempts between two looks at the network; pieces of work under way; seconds."""
@@ -82,6 +86,7 @@ class Loop:
         #: Attempts begun, and facts or attempts that raised.
         self.attempts = 0
         self.faults = 0
+        self._failing = 0
 
     @property
     def dropped_events(self) -> int:
@@ -95,9 +100,12 @@ class Loop:
             tasks.create_task(self._teller.run())
             while True:
                 busy = self._turn()
+                if self._failing:
+                    # What fails at once again and again must not keep the network from being read, nor fill the log.
+                    await self.inbox.wait(min(1.0, _PAUSE_S * 2 ** min(self._failing, 10)))
                 if busy:
                     await asyncio.sleep(0)
-                else:
+                elif not self._failing:
                     await self.inbox.wait(self._pause())
 
     async def act(self) -> None:
@@ -168,8 +176,10 @@ class Loop:
             try:
                 decision = self.scheduler.step(now)
             except Exception as error:
+                self._failing += 1
                 self._survived(f"an attempt: {_words(error)}")
                 return True
+            self._failing = 0
             if decision is None:
                 self._began = began if self.scheduler.asks else None
                 return False

@@ -27,6 +27,11 @@ demo: $(VENV)/.ready-to-run  ## schedule the pods of examples/demo in virtual ti
 test: $(VENV)/.ready-to-test  ## run all tests; ARGS='-k ports' narrows them, WORKERS=1 runs them in one process
 	@$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
 
+SEEDS ?= 200
+.PHONY: simtest
+simtest: $(VENV)/.ready-to-test  ## whole schedulers under faults in virtual time; SEEDS=10000 for more, ARGS='--seed N' for one again
+	@$(BIN)/python -m moorage.testing.simtest --seeds $(SEEDS) $(ARGS)
+
 .PHONY: lint
 lint: $(VENV)/.ready-to-test  ## formatting, lint, types and import layers
 	@scripts/check lint

@@ -1,0 +1,59 @@
+"""``python -m moorage.testing.simtest``: many seeds, or one of them again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from moorage.framework.registry import load
+from moorage.testing.simtest.nemesis import FAULTS
+from moorage.testing.simtest.running import Run, run
+
+
+def _told(result: Run, folder: Path, flags: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"seed-{result.seed}.jsonl"
+    result.recording.save(path)
+    sys.stdout.write(f"seed {result.seed}: {', '.join(result.faults)}\n")
+    for line in result.broken:
+        sys.stdout.write(f"    {line}\n")
+    sys.stdout.write(f"    history: {path}\n")
+    sys.stdout.write(f"    again:   python -m moorage.testing.simtest --seed {result.seed}{flags}\n")
+
+
+def main() -> int:
+    """Run seeds; exits with 1 when a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m moorage.testing.simtest", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20, help="how many runs [20]")
+    parser.add_argument("--first", type=int, default=0, help="the seed to begin with [0]")
+    parser.add_argument("--seed", type=int, help="only this seed, and save its history")
+    parser.add_argument("--fault", action="append", choices=sorted(FAULTS), help="these faults instead of drawn ones")
+    parser.add_argument(
+        "--plugins", action="append", default=[], metavar="MODULE:CLASS", help="a plugin of your own to run along"
+    )
+    parser.add_argument("--history", type=Path, default=Path("simtest-failures"), help="where histories of failures go")
+    given = parser.parse_args()
+    plugins = [load(name) for name in given.plugins]
+    seeds = range(given.first, given.first + given.seeds) if given.seed is None else [given.seed]
+    flags = "".join(f" --fault '{name}'" for name in given.fault or ()) + "".join(
+        f" --plugins {name}" for name in given.plugins
+    )
+    start, failed, bound = time.process_time(), [], 0
+    for seed in seeds:
+        result = run(seed, given.fault, plugins)
+        bound += result.bound
+        if result.broken or given.seed is not None:
+            _told(result, given.history, flags)
+        if result.broken:
+            failed.append(seed)
+    spent = time.process_time() - start
+    sys.stdout.write(
+        f"{len(seeds)} runs, {len(failed)} with broken promises, {bound} pods placed at the end, {spent:.1f} s CPU\n"
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,381 @@
+"""The oracle: reads what happened and says which promises were broken.
+
+    S1  a pod is bound once, and stays where it was bound
+    S2  no node is overfull, unless by somebody else's doing
+    S3  each of our binds was right by what the scheduler had been told
+    S4  no bind is sent after the lease ran out
+    S5  what may not be bound is not: ending, ended, of another scheduler
+    S6  victims are less important, are marked before they are deleted, and are asked to go but once, in their own time
+    S7  who was asked to reserve is told in the end: bound, or not
+    L2  when all is well again, no pod waits that would fit somewhere
+
+It reads a ``Recording`` and nothing else: not the scheduler's memory, and none of its code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from moorage.testing.simtest import rules
+from moorage.testing.simtest.recording import Asked, Called, Entry, Told, Tried, Written
+
+__all__ = ["Terms", "judge"]
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a run has to be measured by.
+
+    ``settled``   the run ended in peace, so that what should have happened by then has
+    ``calm``      requests were never carried out after their sender had given them up
+    ``schedulers``  scheduler names that are ours
+    ``renew_s``   for how long a renewed lease lets its holder act
+    """
+
+    settled: bool = True
+    calm: bool = True
+    schedulers: tuple[str, ...] = ("default-scheduler",)
+    renew_s: float = 10.0
+
+
+@dataclass
+class _View:
+    """What one scheduler has been told, and what it assumed."""
+
+    nodes: dict[str, Document] = field(default_factory=dict)
+    pods: dict[str, Document] = field(default_factory=dict)
+    #: Choices that came true, and all that were not taken back yet.
+    assumed: dict[str, str] = field(default_factory=dict)
+    hoped: dict[str, str] = field(default_factory=dict)
+
+    def placed(self, assumed: dict[str, str]) -> list[tuple[Document, str]]:
+        held = []
+        for uid, pod in self.pods.items():
+            node = pod["spec"].get("nodeName") or assumed.get(uid)
+            if node and not rules.is_over(pod):
+                held.append((pod, node))
+        return held
+
+
+def judge(entries: Iterable[Entry], terms: Terms = Terms()) -> list[str]:
+    """Return every promise that was broken, with where."""
+    entries = list(entries)
+    judgement = _Judgement(entries, terms)
+    for number, entry in enumerate(entries):
+        judgement.read(number, entry)
+    return judgement.close()
+
+
+class _Judgement:
+    def __init__(self, entries: list[Entry], terms: Terms) -> None:
+        self.terms = terms
+        self.broken: list[str] = []
+        self._nodes: dict[str, Document] = {}
+        self._pods: dict[str, Document] = {}
+        self._versions: dict[tuple[str, str, int], Document] = {}
+        self._bound: dict[str, str] = {}
+        self._views: dict[str, _View] = {}
+        self._unseen: dict[str, list[Written]] = {}
+        self._choices: dict[tuple[str, str, str], tuple[int, str, frozenset[int]]] = {}
+        self._leases: dict[str, list[float]] = {}
+        self._reserved: dict[tuple[str, str], list[Called]] = {}
+        self._wanted_gone: dict[str, list[tuple[str, str]]] = {}
+        self._marked: set[str] = set()
+        self._deletes: dict[tuple[str, str], int] = {}
+        self._writers = {entry.actor for entry in entries if isinstance(entry, Told)}
+        self._told: dict[str, set[tuple[str, int]]] = {}
+        self._bound_by = _who_bound(entries)
+        self._came_true = _choices_that_came_true(entries)
+        self._plugins = _reserving_plugins(entries)
+        self._last_renewals(entries)
+
+    def _last_renewals(self, entries: list[Entry]) -> None:
+        for entry in entries:
+            if (
+                isinstance(entry, Asked)
+                and "/leases" in entry.path
+                and entry.code in {200, 201}
+                and entry.holder == entry.actor
+            ):
+                self._leases.setdefault(entry.actor, []).append(entry.at_s)
+
+    def _say(self, rule: str, at_s: float, text: str) -> None:
+        self.broken.append(f"{rule}: at {at_s:.3f}: {text}")
+
+    def read(self, number: int, entry: Entry) -> None:
+        match entry:
+            case Written():
+                self._written(entry)
+            case Asked():
+                self._asked(entry)
+            case Told():
+                self._took_in(entry)
+            case Tried():
+                self._tried(number, entry)
+            case Called():
+                self._called(entry)
+
+    # -- the API ------------------------------------------------------------------------------------------------------------
+
+    def _written(self, entry: Written) -> None:
+        if entry.kind not in {"Pod", "Node"}:
+            return
+        self._versions[entry.kind, entry.uid, entry.version] = entry.document
+        if entry.kind == "Node":
+            if entry.change == "DELETED":
+                self._nodes.pop(entry.key, None)
+            else:
+                self._nodes[entry.key] = entry.document
+            return
+        before = self._pods.get(entry.uid)
+        if entry.change == "DELETED":
+            self._pods.pop(entry.uid, None)
+            return
+        self._pods[entry.uid] = entry.document
+        if entry.actor in self._writers and "DisruptionTarget" in str(entry.document["status"].get("conditions")):
+            self._marked.add(entry.uid)
+        self._check_place(entry, before)
+
+    def _check_place(self, entry: Written, before: Document | None) -> None:
+        """S1, and for our binds S2, S3 and S5."""
+        node = entry.document["spec"].get("nodeName", "")
+        was = self._bound.get(entry.uid, "")
+        if was and node != was:
+            self._say("S1", entry.at_s, f"{entry.key} moved from {was} to {node or 'no node'}")
+        if not node or was:
+            return
+        self._bound[entry.uid] = node
+        if entry.actor in self._writers and before is not None:
+            self._check_bind(entry, before, node)
+
+    def _check_bind(self, entry: Written, before: Document, node: str) -> None:
+        choice = self._choices.get((entry.actor, entry.uid, node))
+        if before["spec"]["schedulerName"] not in self.terms.schedulers:
+            self._say("S5", entry.at_s, f"{entry.key} is another scheduler's")
+        if before["metadata"].get("deletionTimestamp") or before["spec"].get("schedulingGates"):
+            self._say("S5", entry.at_s, f"{entry.key} was ending or gated when it was bound")
+        if choice is None:
+            self._say("S3", entry.at_s, f"{entry.key} was bound to {node}, which {entry.actor} never chose for it")
+            return
+        _, reason, told = choice
+        if reason and self.terms.calm:
+            self._say("S3", entry.at_s, f"{entry.key} was bound to {node} against what {entry.actor} knew: {reason}")
+        self._check_room(entry, node, told)
+
+    def _check_room(self, entry: Written, node: str, told: frozenset[int]) -> None:
+        """S2: the node is not overfull now, or something about it happened that the scheduler could not know."""
+        held = self._nodes.get(node)
+        if held is None:
+            return
+        here = [pod for pod in self._pods.values() if pod["spec"].get("nodeName") == node and not rules.is_over(pod)]
+        what = rules.crowds(entry.document, held, [pod for pod in here if pod["metadata"]["uid"] != entry.uid])
+        if not what or not self.terms.calm:
+            return
+        strange = int(held["metadata"]["resourceVersion"]) not in told
+        for pod in here:
+            version = int(pod["metadata"]["resourceVersion"])
+            strange = strange or (version not in told and self._bound_by.get(pod["metadata"]["uid"]) != entry.actor)
+        if not strange:
+            self._say("S2", entry.at_s, f"{node} has {what} since {entry.key} was bound to it")
+
+    # -- requests ------------------------------------------------------------------------------------------------------------
+
+    def _asked(self, entry: Asked) -> None:
+        if entry.actor not in self._writers:
+            return
+        if entry.path.endswith("/binding") and self._leases.get(entry.actor) is not None:
+            renewals = [at for at in self._leases[entry.actor] if at <= entry.at_s]
+            if not renewals or entry.at_s > max(renewals) + self.terms.renew_s:
+                self._say("S4", entry.at_s, f"{entry.actor} sent {entry.path} after its lease had run out")
+        if entry.method == "DELETE" and "/pods/" in entry.path and entry.code == 200:
+            self._check_victim(entry)
+
+    def _check_victim(self, entry: Asked) -> None:
+        """S6."""
+        if entry.uid not in self._marked:
+            self._say("S6", entry.at_s, f"{entry.path} was deleted before it was marked")
+        if entry.grace_given:
+            self._say("S6", entry.at_s, f"{entry.path} was not given its own time to end")
+        if not self._wanted_gone.get(entry.uid):
+            self._say("S6", entry.at_s, f"{entry.path} was deleted, and nobody asked for it")
+        for preemptor, _ in set(self._wanted_gone.get(entry.uid, ())):
+            self._deletes[entry.uid, preemptor] = self._deletes.get((entry.uid, preemptor), 0) + 1
+        asked_for = len(self._wanted_gone.get(entry.uid, ()))
+        if max((count for (uid, _), count in self._deletes.items() if uid == entry.uid), default=0) > asked_for:
+            self._say("S6", entry.at_s, f"{entry.path} was deleted more often than anybody asked for")
+
+    # -- the schedulers --------------------------------------------------------------------------------------------------------
+
+    def _view(self, actor: str) -> _View:
+        return self._views.setdefault(actor, _View())
+
+    def _took_in(self, entry: Told) -> None:
+        view = self._view(entry.actor)
+        if entry.kind not in {"Pod", "Node"}:
+            return
+        self._told.setdefault(entry.actor, set()).add((entry.kind, entry.version))
+        document = self._versions.get((entry.kind, entry.uid, entry.version))
+        if entry.kind == "Node":
+            if entry.gone:
+                view.nodes.pop(entry.key, None)
+            elif document is not None:
+                view.nodes[entry.key] = document
+            return
+        for uid in [uid for uid, pod in view.pods.items() if _key(pod) == entry.key and uid != entry.uid and not entry.gone]:
+            del view.pods[uid]
+        if entry.gone:
+            view.pods.pop(entry.uid, None)
+            view.assumed.pop(entry.uid, None)
+            view.hoped.pop(entry.uid, None)
+        elif document is not None:
+            view.pods[entry.uid] = document
+
+    def _tried(self, number: int, entry: Tried) -> None:
+        view = self._view(entry.actor)
+        for victim in entry.victims:
+            self._check_choice_of_victim(entry, victim, view)
+        if not entry.node:
+            if not entry.victims:
+                view.assumed.pop(entry.uid, None)
+            return
+        pod = view.pods.get(entry.uid)
+        node = view.nodes.get(entry.node)
+        if pod is None or node is None:
+            reason = "it knew no such pod or node"
+        else:
+            # A pod that later came to nothing may have made this choice possible, and cannot have made it wrong.
+            reason = rules.fits_beside(pod, node, view.nodes, view.placed(view.assumed))
+            reason = reason and rules.fits_beside(pod, node, view.nodes, view.placed(view.hoped))
+        told = frozenset(version for _, version in self._told.get(entry.actor, ()))
+        self._choices[entry.actor, entry.uid, entry.node] = number, reason, told
+        # Only what came true is held against later choices.
+        view.hoped[entry.uid] = entry.node
+        if number in self._came_true:
+            view.assumed[entry.uid] = entry.node
+
+    def _check_choice_of_victim(self, entry: Tried, victim: str, view: _View) -> None:
+        mine, its = view.pods.get(entry.uid), view.pods.get(victim)
+        if mine is None or its is None:
+            return
+        self._wanted_gone.setdefault(victim, []).append((entry.uid, entry.actor))
+        if rules.priority_of(its) >= rules.priority_of(mine):
+            self._say("S6", entry.at_s, f"{_key(mine)} would push out {_key(its)}, which is as important")
+        if mine["spec"].get("preemptionPolicy") == "Never":
+            self._say("S6", entry.at_s, f"{_key(mine)} would push out {_key(its)}, and never preempts")
+
+    def _called(self, entry: Called) -> None:
+        """S7: Reserve opens an attempt; PostBind or all of Unreserve closes it."""
+        calls = self._reserved.setdefault((entry.actor, entry.uid), [])
+        if entry.point == "unreserve":
+            self._view(entry.actor).hoped.pop(entry.uid, None)
+        if entry.point == "reserve" and (any(one.point != "reserve" for one in calls) or _has(calls, entry)):
+            self._close_attempt(calls)
+            calls.clear()
+        calls.append(entry)
+
+    def _close_attempt(self, calls: list[Called]) -> None:
+        undone = tuple(one.plugin for one in calls if one.point == "unreserve")
+        bound = tuple(one.plugin for one in calls if one.point == "post_bind")
+        if (undone, bound) not in {(tuple(reversed(self._plugins)), ()), ((), self._plugins)}:
+            reserved = [one.plugin for one in calls if one.point == "reserve"]
+            text = f"{calls[-1].uid}: reserved by {reserved}, undone by {undone}, told of its binding {bound}"
+            self._say("S7", calls[-1].at_s, text)
+
+    # -- the end -----------------------------------------------------------------------------------------------------------
+
+    def close(self) -> list[str]:
+        for calls in self._reserved.values():
+            if any(one.point != "reserve" for one in calls):  # else the scheduler ended in the middle of it
+                self._close_attempt(calls)
+        if self.terms.settled:
+            self._check_waiting()
+        return self.broken
+
+    def _check_waiting(self) -> None:
+        """L2: nobody waits who would fit, or who could push out others."""
+        alive = [pod for pod in self._pods.values() if not rules.is_over(pod)]
+        waiting = [pod for pod in alive if self._is_ours_to_place(pod)]
+        placed = [(pod, pod["spec"]["nodeName"]) for pod in alive if pod["spec"].get("nodeName")]
+        for pod in waiting:
+            promised = [
+                (other, other["status"]["nominatedNodeName"])
+                for other in waiting
+                if other["status"].get("nominatedNodeName") and rules.priority_of(other) >= rules.priority_of(pod)
+            ]
+            for name, node in self._nodes.items():
+                if not rules.fits_beside(pod, node, self._nodes, [*placed, *promised]):
+                    self._say("L2", float("inf"), f"{_key(pod)} waits, and would fit on {name}")
+                    break
+                if self._could_preempt(pod, node, placed, promised):
+                    self._say("L2", float("inf"), f"{_key(pod)} waits, and could take the place of others on {name}")
+                    break
+
+    def _could_preempt(
+        self, pod: Document, node: Document, placed: list[tuple[Document, str]], promised: list[tuple[Document, str]]
+    ) -> bool:
+        if pod["spec"].get("preemptionPolicy") == "Never" or rules.fits_alone(pod, node):
+            return False
+        mine, name = rules.priority_of(pod), node["metadata"]["name"]
+        staying = [(other, on) for other, on in placed if on != name or rules.priority_of(other) >= mine]
+        if any(other["metadata"].get("deletionTimestamp") for other, on in placed if on == name):
+            return False
+        return not rules.fits_beside(pod, node, self._nodes, [*staying, *promised])
+
+    def _is_ours_to_place(self, pod: Document) -> bool:
+        spec, metadata = pod["spec"], pod["metadata"]
+        free = not spec.get("nodeName") and not spec.get("schedulingGates") and not metadata.get("deletionTimestamp")
+        return free and spec["schedulerName"] in self.terms.schedulers
+
+
+def _who_bound(entries: Iterable[Entry]) -> dict[str, str]:
+    """Return whose bind each pod's node came from."""
+    found: dict[str, str] = {}
+    for entry in entries:
+        if isinstance(entry, Written) and entry.kind == "Pod" and entry.document["spec"].get("nodeName"):
+            found.setdefault(entry.uid, entry.actor)
+    return found
+
+
+def _choices_that_came_true(entries: Iterable[Entry]) -> set[int]:
+    """Return where in the recording each attempt stands that ended in the pod being bound."""
+    last: dict[tuple[str, str, str], int] = {}
+    bound: set[str] = set()
+    found: set[int] = set()
+    for number, entry in enumerate(entries):
+        if isinstance(entry, Tried) and entry.node:
+            last[entry.actor, entry.uid, entry.node] = number
+        elif isinstance(entry, Written) and entry.kind == "Pod" and entry.uid not in bound:
+            node = entry.document["spec"].get("nodeName")
+            if node:
+                bound.add(entry.uid)
+                choice = last.get((entry.actor, entry.uid, node))
+                if choice is not None:
+                    found.add(choice)
+    return found
+
+
+def _reserving_plugins(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Return the plugins that take part in Reserve, in running order: those of the longest row of calls."""
+    longest: tuple[str, ...] = ()
+    row: list[str] = []
+    last = ""
+    for entry in entries:
+        if isinstance(entry, Called):
+            row = [*row, entry.plugin] if entry.point == "reserve" and entry.uid == last and entry.plugin not in row else []
+            if entry.point == "reserve" and not row:
+                row = [entry.plugin]
+            last = entry.uid
+            longest = max(longest, tuple(row), key=len)
+    return longest
+
+
+def _has(calls: Iterable[Called], entry: Called) -> bool:
+    return any((one.point, one.plugin) == (entry.point, entry.plugin) for one in calls)
+
+
+def _key(pod: Document) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"

@@ -1,0 +1,363 @@
+"""What can be done to a run: each fault is a coroutine that acts for a while, chosen and timed by the seed."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from moorage.errors import ClusterError
+from moorage.testing.simtest.network import Rule, Sent
+
+if TYPE_CHECKING:
+    from moorage.testing.simtest.running import Simulation
+
+__all__ = ["FAULTS"]
+
+Fault = Callable[["Simulation", random.Random, float], Awaitable[None]]
+_RESET = ClusterError("connection reset")
+_REFUSALS = (
+    _RESET,
+    ClusterError("500 Internal Server Error", 500, "InternalError"),
+    ClusterError("503 Service Unavailable", 503, "ServiceUnavailable", 2.0),
+    ClusterError("429 Too Many Requests", 429, "TooManyRequests", 1.0),
+    ClusterError("504 Gateway Timeout", 504, "Timeout"),
+    ClusterError("403 Forbidden", 403, "Forbidden"),
+)
+_POINTS = (
+    "hint", "pre_enqueue", "pre_filter", "filter", "score", "reserve", "unreserve", "permit", "pre_bind", "post_bind",
+)  # fmt: skip
+
+
+def _is(*whats: str) -> Callable[[Sent], bool]:
+    return lambda sent: sent.what in whats and "/leases" not in sent.path
+
+
+def _requests(*whats: str, **how: object) -> Fault:
+    """Return a fault that spoils a share of some requests."""
+
+    async def spoil(sim: Simulation, rng: random.Random, seconds: float) -> None:
+        share = rng.choice([0.2, 0.5, 0.9])
+        rule = Rule(_is(*whats), share=share, **{"error": rng.choice(_REFUSALS), **how})  # type: ignore[arg-type]
+        sim.api.network.rules.append(rule)
+        await asyncio.sleep(seconds)
+        if rule in sim.api.network.rules:
+            sim.api.network.rules.remove(rule)
+
+    return spoil
+
+
+async def _bind_held(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    await _requests("POST binding", error=None, hold_s=rng.choice([0.5, 4.0, 60.0]))(sim, rng, seconds)
+
+
+async def _bind_late(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    await _requests("POST binding", error=_RESET, late_s=rng.choice([0.2, 2.0, 8.0]))(sim, rng, seconds)
+
+
+async def _everything_slow(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    rule = Rule(lambda sent: True, share=0.7, hold_s=rng.choice([0.3, 1.5]))
+    sim.api.network.rules.append(rule)
+    await asyncio.sleep(seconds)
+    if rule in sim.api.network.rules:
+        sim.api.network.rules.remove(rule)
+
+
+async def _outage(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    """Nobody reaches the API server, and every watch breaks."""
+    for member in sim.members:
+        sim.api.network.cut_off(member.actor)
+    await asyncio.sleep(rng.choice([1.0, 5.0, 30.0]))
+    sim.api.network.down.clear()
+
+
+async def _partition(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    member = rng.choice(sim.members)
+    actor = member.actor
+    sim.api.network.cut_off(actor)
+    await asyncio.sleep(rng.choice([3.0, 12.0, 25.0]))
+    sim.api.network.down.discard(actor)
+
+
+# -- watches ------------------------------------------------------------------------------------------------------------
+
+
+def _cuts(how: str) -> Fault:
+    async def cut(sim: Simulation, rng: random.Random, seconds: float) -> None:
+        end = sim.now + seconds
+        while sim.now < end:
+            await asyncio.sleep(rng.uniform(0.1, 5.0))
+            for link in sim.api.network.links():
+                if rng.random() < 0.3:
+                    link.cut(how)
+
+    return cut
+
+
+async def _swizzle(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    """Watches fall silent one by one, and are heard again in another order."""
+    links = sim.api.network.links()
+    rng.shuffle(links)
+    for link in links:
+        link.stalled = True
+        await asyncio.sleep(rng.uniform(0, 1))
+    rng.shuffle(links)
+    for link in links:
+        await asyncio.sleep(rng.uniform(0, 1))
+        link.heal()
+
+
+async def _silence(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    for link in sim.api.network.links(rng.choice(["pods", "nodes"])):
+        link.stalled = True
+    await asyncio.sleep(rng.choice([5.0, 45.0]))
+    for link in sim.api.network.links():
+        link.heal()
+
+
+async def _lost_events(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    """Nothing is heard for a while, and then that history is gone: only a list tells."""
+    links = sim.api.network.links(rng.choice(["pods", "nodes", ""]))
+    for link in links:
+        link.stalled = True
+    await asyncio.sleep(rng.uniform(1, 15))
+    for link in links:
+        link.stalled = False
+        link.cut("expired")
+
+
+async def _twice(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    for link in sim.api.network.links():
+        link.twice = 0.5
+    await asyncio.sleep(seconds)
+    for link in sim.api.network.links():
+        link.twice = 0.0
+
+
+def _late(plural: str, *, collapses: bool = False) -> Fault:
+    async def late(sim: Simulation, rng: random.Random, seconds: float) -> None:
+        for link in sim.api.network.links(plural):
+            link.delay_s, link.collapses = rng.choice([0.3, 2.0, 10.0]), collapses
+        await asyncio.sleep(seconds)
+        for link in sim.api.network.links(plural):
+            link.heal()
+
+    return late
+
+
+async def _lagging_lists(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    plural = rng.choice(["pods", "nodes"])
+    end = sim.now + min(seconds, 20.0)
+    while sim.now < end:
+        sim.api.network.lagging[plural] = rng.randrange(1, 40)
+        for link in sim.api.network.links(plural):
+            link.cut("expired")
+            link.delay_s = 3.0
+        await asyncio.sleep(rng.uniform(1, 6))
+    sim.api.network.lagging.pop(plural, None)
+    for link in sim.api.network.links(plural):
+        link.heal()
+
+
+# -- the cluster --------------------------------------------------------------------------------------------------------
+
+
+def _often(act: Callable[[Simulation, random.Random], None], least_s: float = 0.05, most_s: float = 2.0) -> Fault:
+    """Return a fault that does something now and then."""
+
+    async def keep_on(sim: Simulation, rng: random.Random, seconds: float) -> None:
+        end = sim.now + seconds
+        while sim.now < end:
+            await asyncio.sleep(rng.uniform(least_s, most_s))
+            act(sim, rng)
+
+    return keep_on
+
+
+def _a_pod(sim: Simulation, rng: random.Random) -> str:
+    pods = sim.world.pods()
+    return str(rng.choice(pods)["metadata"]["name"]) if pods else "nobody"
+
+
+def _a_node(sim: Simulation, rng: random.Random) -> str:
+    return f"n{rng.randrange(sim.size)}"
+
+
+def _recreate(sim: Simulation, rng: random.Random) -> None:
+    sim.world.recreate_pod(_a_pod(sim, rng))
+
+
+def _delete(sim: Simulation, rng: random.Random) -> None:
+    sim.world.delete_pod(_a_pod(sim, rng), grace=rng.choice([None, 0]))
+
+
+def _finish(sim: Simulation, rng: random.Random) -> None:
+    placed = [pod for pod in sim.world.pods() if pod["spec"].get("nodeName")]
+    if placed:
+        sim.world.finish(rng.choice(placed)["metadata"]["name"])
+
+
+def _relabel(sim: Simulation, rng: random.Random) -> None:
+    sim.world.change_pod(_a_pod(sim, rng), labels={"app": rng.choice(["web", "db", "batch"])})
+
+
+def _ungate(sim: Simulation, rng: random.Random) -> None:
+    sim.world.ungate(_a_pod(sim, rng))
+
+
+def _node_goes(sim: Simulation, rng: random.Random) -> None:
+    name = _a_node(sim, rng)
+    sim.world.delete_node(name)
+    if rng.random() < 0.7:
+        sim.world.node(name, rng.choice([1, 2, 4]), rng.choice(["a", "b"]))
+
+
+def _node_resized(sim: Simulation, rng: random.Random) -> None:
+    sim.world.node(_a_node(sim, rng), rng.choice([1, 2, 4, 6]))
+
+
+def _cordon(sim: Simulation, rng: random.Random) -> None:
+    sim.world.node(_a_node(sim, rng), 4, unschedulable=rng.random() < 0.4)
+
+
+def _taint(sim: Simulation, rng: random.Random) -> None:
+    taint = {"key": "broken", "effect": rng.choice(["NoSchedule", "NoExecute"])}
+    sim.world.node(_a_node(sim, rng), 4, taints=[taint] if rng.random() < 0.5 else [])
+
+
+def _foreign_pod(sim: Simulation, rng: random.Random) -> None:
+    spec = {"nodeName": _a_node(sim, rng), "schedulerName": "somebody-else"}
+    sim.world.pod("", rng.choice(["500m", "1", "2"]), actor="other", **spec)
+
+
+def _foreign_bind(sim: Simulation, rng: random.Random) -> None:
+    waiting = [pod["metadata"]["name"] for pod in sim.world.pods() if not pod["spec"].get("nodeName")]
+    if waiting:
+        sim.world.bind(rng.choice(waiting), _a_node(sim, rng))
+
+
+def _important(sim: Simulation, rng: random.Random) -> None:
+    sim.world.pod("", rng.choice(["1", "2", "3"]), priorityClassName=rng.choice(["middle", "high"]))
+
+
+async def _storm(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    """Many updates in a moment, that mean nothing."""
+    for _ in range(300):
+        sim.world.touch_node(_a_node(sim, rng))
+        if rng.random() < 0.05:
+            await asyncio.sleep(0.01)
+
+
+# -- plugins and processes ----------------------------------------------------------------------------------------------
+
+
+async def _raises(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    for mood in sim.moods:
+        mood.raises = {point: rng.choice([0.0, 0.1, 0.4]) for point in _POINTS}
+    await asyncio.sleep(seconds)
+
+
+async def _nonsense(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    for mood in sim.moods:
+        mood.nonsense = {point: rng.choice([0.0, 0.1, 0.4]) for point in _POINTS}
+    await asyncio.sleep(seconds)
+
+
+async def _waits(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    for mood in sim.moods:
+        mood.waits, mood.refuses = 0.5, 0.1
+    end = sim.now + seconds
+    while sim.now < end:
+        await asyncio.sleep(rng.uniform(0.1, 4.0))
+        for member in sim.members:
+            for waiting in list(member.scheduler.waiting()) if member.scheduler is not None else ():
+                for plugin in waiting.pending if rng.random() < 0.5 else ():
+                    waiting.allow(plugin)
+                if rng.random() < 0.3:
+                    waiting.reject("Unruly", "changed its mind")
+
+
+async def _slow_pre_bind(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    for mood in sim.moods:
+        mood.calls, mood.calls_fail = 0.5, rng.choice([0.0, 0.3])
+    await asyncio.sleep(seconds)
+
+
+async def _killed(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    for _ in range(rng.randrange(1, 4)):
+        await asyncio.sleep(rng.uniform(0.5, 8.0))
+        await rng.choice(sim.members).kill()
+
+
+async def _terminated(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    await asyncio.sleep(rng.uniform(0.5, 8.0))
+    await rng.choice(sim.members).terminate()
+
+
+async def _lease_stolen(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
+    if rng.random() < 0.4:
+        sim.api.do("DELETE", path)
+        return
+    patch = {"spec": {"holderIdentity": rng.choice(["thief", "", "\U0001f980"]), "leaseDurationSeconds": rng.choice([1, 15])}}
+    sim.api.do("PATCH", path, patch, media_type="application/merge-patch+json")
+
+
+async def _clock_jumps(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    end = sim.now + seconds
+    while sim.now < end:
+        await asyncio.sleep(rng.uniform(0.5, 5.0))
+        sim.wall_offset_s = rng.choice([-3600.0, 3600.0, -60.0, 0.0, 86400.0])
+
+
+FAULTS: dict[str, Fault] = {
+    "bind refused": _requests("POST binding"),
+    "bind's reply lost": _requests("POST binding", error=_RESET, after=True),
+    "bind answered 504 but done": _requests("POST binding", error=ClusterError("504", 504, "Timeout"), after=True),
+    "bind held": _bind_held,
+    "bind done late": _bind_late,
+    "reading pods fails": _requests("GET pods"),
+    "lists fail": _requests("GET nodes", "GET pods", "WATCH pods", "WATCH nodes"),
+    "status patches fail": _requests("PATCH status"),
+    "status patches slow": _requests("PATCH status", error=None, hold_s=8.0),
+    "deletes fail": _requests("DELETE pods"),
+    "events fail": _requests("POST events", "PATCH events"),
+    "events slow": _requests("POST events", "PATCH events", error=None, hold_s=10.0),
+    "everything slow": _everything_slow,
+    "outage": _outage,
+    "partition": _partition,
+    "watches closed": _cuts(""),
+    "watches broken": _cuts("connection reset"),
+    "watches garbled": _cuts("garbled"),
+    "watches expired": _cuts("expired"),
+    "watches swizzled": _swizzle,
+    "watches silent": _silence,
+    "events lost": _lost_events,
+    "events twice": _twice,
+    "pods late": _late("pods"),
+    "nodes late": _late("nodes"),
+    "namesakes collapsed": _late("pods", collapses=True),
+    "lists lag": _lagging_lists,
+    "pods made anew": _often(_recreate),
+    "pods deleted": _often(_delete),
+    "pods end": _often(_finish),
+    "pods relabelled": _often(_relabel),
+    "gates lifted": _often(_ungate),
+    "nodes go": _often(_node_goes, 1.0, 8.0),
+    "nodes resized": _often(_node_resized, 0.5, 5.0),
+    "nodes cordoned": _often(_cordon, 0.2, 3.0),
+    "nodes tainted": _often(_taint, 0.2, 3.0),
+    "foreign pods": _often(_foreign_pod, 0.5, 5.0),
+    "foreign binds": _often(_foreign_bind, 0.2, 3.0),
+    "important pods": _often(_important, 0.5, 4.0),
+    "event storm": _storm,
+    "plugins raise": _raises,
+    "plugins talk nonsense": _nonsense,
+    "permit waits": _waits,
+    "pre-bind slow": _slow_pre_bind,
+    "schedulers killed": _killed,
+    "schedulers terminated": _terminated,
+    "lease stolen": _lease_stolen,
+    "clock jumps": _clock_jumps,
+}

@@ -1,0 +1,273 @@
+"""The way between programs and the API server, and all that can go wrong on it.
+
+A ``Rule`` spoils requests; a ``Link`` is one watched resource of one program, whose events can be cut off, held up, repeated,
+or told as if a delete and a new object of the same name were one change. Nothing happens unless asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from moorage.errors import ClusterError
+
+__all__ = ["Link", "Network", "Rule", "Sent"]
+
+_EXPIRED = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 1 (2)"}
+_OPENING = ("WATCH",)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request on its way. ``plural`` is the resource it is about."""
+
+    actor: str
+    method: str
+    path: str
+    query: dict[str, str]
+    body: bytes
+    media_type: str
+
+    @property
+    def plural(self) -> str:
+        parts = self.path.strip("/").split("/")
+        rest = parts[2:] if parts[0] == "api" else parts[3:]
+        if rest[0] == "namespaces" and len(rest) > 2:
+            rest = rest[2:]
+        return rest[0]
+
+    @property
+    def what(self) -> str:
+        """``METHOD resource`` or ``METHOD subresource``, as ``POST binding`` or ``GET pods``."""
+        last = self.path.rpartition("/")[2]
+        return f"{self.method} {last if last in {'binding', 'status'} else self.plural}"
+
+
+@dataclass
+class Rule:
+    """What goes wrong with requests that ``takes`` says yes to, for ``share`` of them, and ``times`` at most.
+
+    ``hold_s``: kept that long on the way there. ``error``: the answer, given instead of carrying out the request, or ``after``
+    it was carried out. ``late_s``: the connection breaks, and so much later the request is carried out all the same.
+    """
+
+    takes: Callable[[Sent], bool]
+    error: ClusterError | None = None
+    after: bool = False
+    hold_s: float = 0.0
+    late_s: float | None = None
+    share: float = 1.0
+    times: int = 1_000_000
+
+
+@dataclass
+class Network:
+    """Every link and rule. ``down`` are the actors that reach nobody."""
+
+    rng: random.Random
+    clock: Callable[[], float]
+    latency_s: float = 0.002
+    rules: list[Rule] = field(default_factory=list)
+    down: set[str] = field(default_factory=set)
+    #: Lists of these resources are answered as they were so many versions ago.
+    lagging: dict[str, int] = field(default_factory=dict)
+    #: When the last rule was at work, for people.
+    spoiled: int = 0
+    _links: dict[tuple[str, str], Link] = field(default_factory=dict)
+    _late: set[asyncio.Task[None]] = field(default_factory=set)
+
+    def link(self, actor: str, plural: str) -> Link:
+        """Return how a program hears of a resource; the same one for each of its watches."""
+        key = actor, plural
+        if key not in self._links:
+            self._links[key] = Link(self.rng, self.clock)
+        return self._links[key]
+
+    def links(self, plural: str = "") -> list[Link]:
+        return [link for (_, of), link in self._links.items() if plural in {"", of}]
+
+    def heal(self) -> None:
+        """Let everything go through from now on."""
+        self.rules.clear()
+        self.down.clear()
+        self.lagging.clear()
+        for link in self._links.values():
+            link.heal()
+
+    def cut_off(self, actor: str) -> None:
+        """Let a program reach nobody, and break its watches."""
+        self.down.add(actor)
+        for (whose, _), link in self._links.items():
+            if whose == actor:
+                link.cut("connection reset")
+
+    async def open(self, sent: Sent) -> None:
+        """Let a watch begin, or not."""
+        await self.carry(sent, lambda: b"", 0)
+
+    async def carry(self, sent: Sent, carry_out: Callable[[], bytes], version: int) -> bytes:
+        """Take a request there and its answer back.
+
+        Raises  ClusterError
+        """
+        await asyncio.sleep(self.latency_s)
+        self._check_up(sent)
+        rule = self._rule(sent)
+        if rule is not None and rule.hold_s:
+            await asyncio.sleep(rule.hold_s)
+            self._check_up(sent)
+        if rule is not None and rule.late_s is not None:
+            task = asyncio.ensure_future(_carry_out_later(rule.late_s, carry_out))
+            self._late.add(task)
+            task.add_done_callback(self._late.discard)
+        if rule is not None and rule.error is not None and not rule.after:
+            raise rule.error
+        back = self.lagging.get(sent.plural, 0)
+        if back and sent.method == "GET" and sent.path.endswith(sent.plural) and "continue" not in sent.query:
+            sent.query["resourceVersion"], sent.query["resourceVersionMatch"] = str(max(1, version - back)), "Exact"
+        body = carry_out()
+        if rule is not None and rule.error is not None:
+            raise rule.error
+        self._check_up(sent)
+        return body
+
+    def _check_up(self, sent: Sent) -> None:
+        if sent.actor in self.down:
+            raise ClusterError(f"{sent.method} {sent.path}: connection refused")
+
+    def _rule(self, sent: Sent) -> Rule | None:
+        for rule in self.rules:
+            if rule.times > 0 and rule.takes(sent) and (rule.share >= 1.0 or self.rng.random() < rule.share):
+                rule.times -= 1
+                self.spoiled += 1
+                return rule
+        return None
+
+
+async def _carry_out_later(late_s: float, carry_out: Callable[[], bytes]) -> None:
+    await asyncio.sleep(late_s)
+    try:
+        carry_out()
+    except ClusterError:
+        return
+
+
+class Link:
+    """The watch of one program on one resource, whichever stream it runs over at the moment."""
+
+    def __init__(self, rng: random.Random, clock: Callable[[], float]) -> None:
+        self._rng, self._clock = rng, clock
+        self._lines: deque[tuple[float, bytes | None]] = deque()
+        self._news = asyncio.Event()
+        self._cut: str | None = None
+        #: Events come so much later, but in order.
+        self.delay_s = 0.0
+        #: Nothing comes, though the connection stays open.
+        self.stalled = False
+        #: The share of events that come twice.
+        self.twice = 0.0
+        #: A delete and a new object of the same name within the delay are told as one change.
+        self.collapses = False
+
+    def heal(self) -> None:
+        """Let events through from now on. What was held up comes with the next stream, as on a new connection."""
+        if self.stalled:
+            self.cut("")
+        self.delay_s, self.stalled, self.twice, self.collapses = 0.0, False, 0.0, False
+        self._news.set()
+
+    def cut(self, how: str) -> None:
+        """End the stream: "" cleanly, "expired" with a 410 in it, "garbled" in the middle of a line, else as a broken one."""
+        self._cut = how
+        self._news.set()
+
+    def begin(self) -> Link:
+        """Begin a new stream; nothing is left of the one before."""
+        self._lines.clear()
+        self._cut = None
+        return self
+
+    def put(self, line: bytes | None) -> None:
+        self._lines.append((self._clock(), line))
+        self._news.set()
+
+    async def lines(self, idle_s: float) -> AsyncIterator[bytes]:
+        """Yield lines as they arrive; the stream ends after ``idle_s`` without one."""
+        silent_since = self._clock()
+        while True:
+            if self._cut is not None:
+                line = self._end()
+                if line is None:
+                    return
+                yield line
+            ready = self._ready()
+            for line in ready:
+                if line is None:
+                    return
+                yield line
+                if self._rng.random() < self.twice:
+                    yield line
+            if ready:
+                silent_since = self._clock()
+                continue
+            left_s = silent_since + idle_s - self._clock()
+            if left_s <= 0:
+                return
+            await self._wait(left_s)
+
+    def _end(self) -> bytes | None:
+        how, self._cut = self._cut, None
+        if how == "expired":
+            return json.dumps({"type": "ERROR", "object": _EXPIRED}).encode()
+        if how == "garbled":
+            return b'{"type":"MODIFIED","object":{"metadata":{"name":"x","na'
+        if how:
+            raise ClusterError(f"watch: {how}")
+        return None
+
+    async def _wait(self, left_s: float) -> None:
+        self._news.clear()
+        due = self._lines[0][0] + self.delay_s if self._lines and not self.stalled else float("inf")
+        try:
+            async with asyncio.timeout(max(0.001, min(left_s, due - self._clock()))):
+                await self._news.wait()
+        except TimeoutError:
+            return
+
+    def _ready(self) -> list[bytes | None]:
+        """Return the lines that have arrived by now."""
+        ready: list[bytes | None] = []
+        while not self.stalled and self._lines and self._lines[0][0] + self.delay_s <= self._clock() + 1e-9:
+            ready.append(self._lines.popleft()[1])
+        if not (self.collapses and ready):
+            return ready
+        ready += [line for _, line in self._lines]
+        self._lines.clear()
+        return _collapsed(ready)
+
+
+def _collapsed(lines: list[bytes | None]) -> list[bytes | None]:
+    """Tell a delete and the next object of the same name as one change, as only a list could."""
+    told: list[bytes | None] = []
+    gone: dict[str, int] = {}
+    for line in lines:
+        event: Any = json.loads(line) if line is not None else {}
+        key = _name_of(event)
+        if event.get("type") == "DELETED":
+            gone[key] = len(told)
+        elif event.get("type") == "ADDED" and key in gone:
+            told[gone.pop(key)] = b""
+            told.append(json.dumps({**event, "type": "MODIFIED"}).encode())
+            continue
+        told.append(line)
+    return [line for line in told if line != b""]
+
+
+def _name_of(event: Any) -> str:
+    metadata = event.get("object", {}).get("metadata", {})
+    return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"

@@ -1,0 +1,113 @@
+"""What happened in a run, in order: every write that the API accepted, every request, what schedulers were told and tried.
+
+Plain values that go to a file as JSON and know nothing of the scheduler. An oracle needs nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Asked", "Called", "Entry", "Recording", "Told", "Tried", "Written"]
+
+Document = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Written:
+    """The API accepted a write: ``change`` is ADDED, MODIFIED or DELETED, ``document`` the object after it."""
+
+    at_s: float
+    actor: str
+    verb: str
+    change: str
+    kind: str
+    key: str
+    uid: str
+    version: int
+    document: Document
+
+
+@dataclass(slots=True)
+class Asked:
+    """A request was sent. ``code`` is what the API answered, 0 where it never got there; the client may not have heard."""
+
+    at_s: float
+    actor: str
+    method: str
+    path: str
+    code: int = 0
+    node: str = ""
+    uid: str = ""
+    holder: str = ""
+    grace_given: bool = False
+
+
+@dataclass(slots=True)
+class Told:
+    """A scheduler took in an object as it was at ``version``, or that it is gone."""
+
+    at_s: float
+    actor: str
+    gone: bool
+    kind: str
+    key: str
+    uid: str
+    version: int
+
+
+@dataclass(slots=True)
+class Tried:
+    """A scheduler made an attempt. ``node`` is "" where it found none; ``victims`` are who it wants evicted."""
+
+    at_s: float
+    actor: str
+    uid: str
+    node: str
+    victims: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class Called:
+    """A plugin was called for a pod at Reserve, Unreserve or PostBind."""
+
+    at_s: float
+    actor: str
+    plugin: str
+    point: str
+    uid: str
+
+
+Entry = Written | Asked | Told | Tried | Called
+
+
+@dataclass
+class Recording:
+    """``broken`` are promises that were seen broken while it ran; ``faults`` what was done to the run, for people."""
+
+    clock: Callable[[], float]
+    entries: list[Entry] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    reports: list[str] = field(default_factory=list)
+    exits: list[tuple[float, str, str]] = field(default_factory=list)
+
+    def add(self, entry: Entry) -> None:
+        self.entries.append(entry)
+
+    def report(self, actor: str, line: str) -> None:
+        self.reports.append(f"{self.clock():9.3f} {actor} {line}")
+
+    def fault(self, line: str) -> None:
+        self.faults.append(f"{self.clock():9.3f} {line}")
+
+    def save(self, path: Path) -> None:
+        """Write everything as one JSON object a line."""
+        with path.open("w", encoding="utf-8") as file:
+            for entry in self.entries:
+                file.write(json.dumps({"what": type(entry).__name__, **asdict(entry)}, sort_keys=True) + "\n")
+            for name in ("faults", "reports", "exits", "broken"):
+                file.write(json.dumps({"what": name, "lines": getattr(self, name)}) + "\n")

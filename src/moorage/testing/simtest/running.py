@@ -1,0 +1,143 @@
+"""One run: a world, a few faults at once, then peace; and what the oracle makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from moorage.runtime.leader import Timing
+from moorage.server.live import LeaderSettings
+from moorage.testing.simtest.comparing import differences
+from moorage.testing.simtest.judging import Terms, judge
+from moorage.testing.simtest.member import Member, WatchedScheduler, watched_scheduler
+from moorage.testing.simtest.nemesis import FAULTS
+from moorage.testing.simtest.recording import Recording
+from moorage.testing.simtest.unruly import Mood, unruly
+from moorage.testing.simtest.virtual_api import VirtualApi, wall_time
+from moorage.testing.simtest.world import World
+from moorage.testing.virtual_time import run_virtually
+
+__all__ = ["Run", "Simulation", "run"]
+
+CHAOS_S, HEAL_S = 60.0, 150.0
+_PROCESSES = ("schedulers killed", "schedulers terminated", "lease stolen", "partition", "clock jumps")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that is over. ``broken`` says which promises were; empty is good."""
+
+    seed: int
+    faults: tuple[str, ...]
+    recording: Recording
+    broken: tuple[str, ...]
+    bound: int
+
+
+class Simulation:
+    """The parts of a run, for faults to act on."""
+
+    def __init__(self, seed: int, faults: Iterable[str], plugins: Iterable[type[Any]] = (), chaos_s: float = CHAOS_S) -> None:
+        self.faults, self.chaos_s = list(faults), chaos_s
+        rng = random.Random(f"{seed}/world")  # noqa: S311
+        self.api = VirtualApi(seed)
+        self.world = World(self.api, rng, end_after_s=rng.choice([0.5, 3.0]))
+        self.wall_offset_s = 0.0
+        self.size = rng.choice([2, 3, 5])
+        self.moods: list[Mood] = []
+        self._seed, self._rng = seed, rng
+        self._plugins = list(plugins)
+        standby = any(fault in _PROCESSES for fault in self.faults) and rng.random() < 0.7
+        self.members = [self._member(name) for name in (["a", "b"] if standby else ["a"])]
+
+    @property
+    def now(self) -> float:
+        return self.api.clock()
+
+    def _member(self, name: str) -> Member:
+        mood = Mood(random.Random(f"{self._seed}/{name}"), self.api.recording)  # noqa: S311
+        self.moods.append(mood)
+
+        def make(actor: str) -> WatchedScheduler:
+            plugins = [unruly("Unruly", actor, mood), unruly("Unrulier", actor, mood), *self._plugins]
+            return watched_scheduler(actor, self.api.recording, plugins, seed=self._seed)
+
+        return Member(
+            self.api, name, make, leader=LeaderSettings(timing=Timing()), rng=random.Random(f"{self._seed}/{name}/wait"),  # noqa: S311
+            wall=lambda: wall_time(self.now + self.wall_offset_s),
+        )  # fmt: skip
+
+    async def play(self) -> None:
+        """Begin, suffer, heal."""
+        for number in range(self.size):
+            self.world.node(f"n{number}", self._rng.choice([2, 4]), "ab"[number % 2])
+        for _ in range(self._rng.randrange(4)):
+            self.world.any_pod()
+        for member in self.members:
+            member.start()
+        await asyncio.sleep(self._rng.choice([0.0, 0.05, 3.0]))
+        await self._suffer()
+        await self._heal()
+
+    async def _suffer(self) -> None:
+        suffering = [asyncio.ensure_future(self._afflict(name)) for name in self.faults]
+        end = self.now + self.chaos_s
+        while self.now < end:
+            pods = self.world.pods()
+            if len(pods) < 6 * self.size:
+                self.world.any_pod()
+            elif self._rng.random() < 0.3:
+                self.world.delete_pod(self._rng.choice(pods)["metadata"]["name"])
+            await asyncio.sleep(self._rng.uniform(0.05, 3.0))
+        for task in suffering:
+            task.cancel()
+        for failed in await asyncio.gather(*suffering, return_exceptions=True):
+            if isinstance(failed, Exception):
+                raise failed
+
+    async def _afflict(self, name: str) -> None:
+        rng = random.Random(f"{self._seed}/{name}")  # noqa: S311
+        await asyncio.sleep(rng.uniform(0, self.chaos_s / 2))
+        self.api.recording.fault(f"{name}: begins")
+        await FAULTS[name](self, rng, rng.uniform(5, self.chaos_s / 2))
+        self.api.recording.fault(f"{name}: ends")
+
+    async def _heal(self) -> None:
+        """End every fault, and see that things are well again before any pod is tried only because it waited so long."""
+        self.api.recording.fault("all is well")
+        self.api.network.heal()
+        for mood in self.moods:
+            mood.calm()
+        await asyncio.sleep(25)
+        for number in range(self.size):
+            self.world.touch_node(f"n{number}")
+        await asyncio.sleep(HEAL_S - 25)
+
+
+async def _play(seed: int, faults: list[str], plugins: Iterable[type[Any]], chaos_s: float) -> Run:
+    simulation = Simulation(seed, faults, plugins, chaos_s)
+    recording = simulation.api.recording
+    await simulation.play()
+    broken = list(recording.broken)
+    if not any(member.live is not None and member.live.leads for member in simulation.members):
+        broken.append("L4: nobody leads")
+    for member in simulation.members:
+        broken += differences(member, simulation.world)
+    alone = not ({"bind done late"} & set(faults))
+    broken += judge(recording.entries, Terms(settled=True, calm=alone))
+    broken += [f"S10: {who} {how}" for _, who, how in recording.exits if how.startswith(("crashed", "returned"))]
+    for member in simulation.members:
+        await member.stop()
+    bound = sum(1 for pod in simulation.world.pods() if pod["spec"].get("nodeName"))
+    return Run(seed, tuple(faults), recording, tuple(broken), bound)
+
+
+def run(seed: int, faults: Iterable[str] | None = None, plugins: Iterable[type[Any]] = (), chaos_s: float = CHAOS_S) -> Run:
+    """Play a run in virtual time: ``chaos_s`` seconds of faults, three to six by the seed where none are given, then peace."""
+    if faults is None:
+        rng = random.Random(f"{seed}/faults")  # noqa: S311
+        faults = rng.sample(sorted(FAULTS), rng.randrange(3, 7))
+    return run_virtually(_play(seed, list(faults), plugins, chaos_s))

@@ -1,0 +1,203 @@
+"""An API server without sockets: the embedded one's code, a network that misbehaves on demand, and an unsuspecting client.
+
+``VirtualApi`` carries requests to the store and writes down what came of them. ``VirtualRest`` is the real client from its
+public face down to where a socket would be: throttle, retries, lanes and time limits are its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, cast
+from urllib.parse import unquote
+
+import aiohttp
+
+from moorage.apiserver.authorizing import Authorizer
+from moorage.apiserver.guarding import Guard, User
+from moorage.apiserver.history import Change
+from moorage.apiserver.kinds import Kind
+from moorage.apiserver.requesting import Request, Response
+from moorage.apiserver.requests import serve
+from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.store import Store
+from moorage.apiserver.targets import find_target
+from moorage.apiserver.watching import open_stream
+from moorage.client.endpoint import Endpoint
+from moorage.client.rest import Rest
+from moorage.client.throttle import BINDING, OTHER
+from moorage.errors import ClusterError
+from moorage.testing.simtest.network import Link, Network, Sent
+from moorage.testing.simtest.recording import Asked, Recording, Written
+
+__all__ = ["EPOCH", "Network", "VirtualApi", "VirtualRest", "wall_time"]
+
+#: What the time of day is when virtual time begins, in seconds since 1970.
+EPOCH = 1_790_000_000.0
+_ADMIN = User("admin", ("system:masters",))
+_LIMITS_S = {BINDING: 5.0, OTHER: 30.0}
+_UNRECORDED = frozenset(["Event"])
+
+
+def wall_time(at_s: float) -> str:
+    """Return the time of day at a virtual time, as the API writes it."""
+    return datetime.fromtimestamp(EPOCH + at_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+class VirtualApi:
+    """A store that is asked by path, and what came of it. Construct it inside a running loop."""
+
+    def __init__(self, seed: int = 0, *, capacity: int = 16_384) -> None:
+        self.clock = asyncio.get_running_loop().time
+        self.recording = Recording(self.clock)
+        self.store = Store(lambda: EPOCH + self.clock(), random.Random(seed), b"simtest", capacity)  # noqa: S311
+        self.network = Network(random.Random(seed + 1), self.clock)  # noqa: S311
+        self._guard, self._authorizer = Guard({}), Authorizer(self.store)
+        self._who = ("server", "start")
+        self.store.follow(self._write_down)
+
+    def _write_down(self, kind: Kind, change: Change) -> None:
+        if kind.kind in _UNRECORDED:
+            return
+        actor, verb = self._who
+        document = change.after.document()
+        how = "DELETED" if change.gone else "MODIFIED" if change.before is not None else "ADDED"
+        key = change.after.key.removeprefix("/")
+        uid = str(document["metadata"]["uid"])
+        self.recording.add(
+            Written(self.clock(), actor, verb, how, kind.kind, key, uid, change.version, document)
+        )  # fmt: skip
+
+    def serve(
+        self, actor: str, method: str, path: str, body: Any = None, query: Mapping[str, str] = {},
+        media_type: str = "application/json",
+    ) -> Response:  # fmt: skip
+        """Carry out a request at once, past the network.
+
+        Raises  ApiError
+        """
+        raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        held, self._who = self._who, (actor, f"{method} {path.rpartition('/')[2]}" if "/binding" in path else method)
+        try:
+            request = Request(method, path, query, "application/json", media_type, raw, _ADMIN)
+            return serve(self.store, self._guard, self._authorizer, request, find_target(path))
+        finally:
+            self._who = held
+
+    def do(
+        self, method: str, path: str, body: Any = None, *, actor: str = "world", media_type: str = "application/json"
+    ) -> Any:
+        """Carry out a request of the world outside and return the object of the answer; None where the API refuses."""
+        try:
+            response = self.serve(actor, method, path, body, media_type=media_type)
+        except ApiError:
+            return None
+        return json.loads(response.body)
+
+    def items(self, path: str) -> list[dict[str, Any]]:
+        """Return all objects that are listed at a path."""
+        items: list[dict[str, Any]] = self.do("GET", path)["items"]
+        return items
+
+    # -- what clients of the network see -----------------------------------------------------------------------------------
+
+    async def ask(self, sent: Sent) -> bytes:
+        """Carry a request over the network and back.
+
+        Raises  ClusterError, as a client would see it
+        """
+        asked = _asked(self.clock(), sent)
+        self.recording.add(asked)
+
+        def carry_out() -> bytes:
+            try:
+                response = self.serve(sent.actor, sent.method, sent.path, sent.body, sent.query, sent.media_type)
+            except ApiError as error:
+                asked.code = error.code
+                text = f"{sent.method} {sent.path}: {error}"
+                retry_s = float(error.retry_after_s) if error.retry_after_s else None
+                raise ClusterError(text, error.code, error.reason, retry_s) from None
+            asked.code = response.code
+            return response.body
+
+        return await self.network.carry(sent, carry_out, self.store.version)
+
+    @asynccontextmanager
+    async def follow(self, sent: Sent, idle_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a watch over the network."""
+        link = self.network.link(sent.actor, sent.plural)
+        await self.network.open(sent)
+        try:
+            request = Request("GET", sent.path, sent.query, "application/json", "application/json", b"", _ADMIN)
+            stream = open_stream(self.store, request, find_target(sent.path))
+        except ApiError as error:
+            raise ClusterError(f"watch {sent.path}: {error}", error.code, error.reason) from None
+        pump = asyncio.ensure_future(_pump(stream, link.begin()))
+        try:
+            yield link.lines(idle_s)
+        finally:
+            pump.cancel()
+            with suppress(asyncio.CancelledError):
+                await pump
+            stream.close()
+
+
+async def _pump(stream: AsyncIterator[bytes] | Any, link: Link) -> None:
+    async for chunk in stream:
+        for line in chunk.splitlines():
+            link.put(line)
+    link.put(None)
+
+
+def _asked(at_s: float, sent: Sent) -> Asked:
+    body: Any = None
+    with suppress(ValueError):
+        body = json.loads(sent.body or b"null")
+    body = body if isinstance(body, dict) else {}
+    metadata = body.get("metadata") or {}
+    head, events, _ = sent.path.partition("/events/")  # whose names are drawn by real chance
+    return Asked(
+        at_s, sent.actor, sent.method, head + events,
+        node=(body.get("target") or {}).get("name", ""),
+        uid=metadata.get("uid") or (body.get("preconditions") or {}).get("uid", ""),
+        holder=(body.get("spec") or {}).get("holderIdentity", "") if "/leases" in sent.path else "",
+        grace_given="gracePeriodSeconds" in body,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Session:
+    lane: int
+
+
+class VirtualRest(Rest):
+    """The client of one program on the virtual network."""
+
+    def __init__(self, api: VirtualApi, actor: str, *, qps: float = 50.0, burst: int = 100) -> None:
+        super().__init__(Endpoint("http://virtual"), qps=qps, burst=burst)
+        self._api, self.actor = api, actor
+
+    async def _session(self, lane: int) -> tuple[aiohttp.ClientSession, dict[str, str]]:
+        return cast(aiohttp.ClientSession, _Session(lane)), {}
+
+    async def _once(
+        self, session: aiohttp.ClientSession, method: str, path: str, params: Mapping[str, str], body: bytes | None,
+        headers: Mapping[str, str], most: int,
+    ) -> bytes:  # fmt: skip
+        sent = Sent(self.actor, method, unquote(path), dict(params), body or b"", headers.get("Content-Type", ""))
+        try:
+            async with asyncio.timeout(_LIMITS_S[cast(Any, session).lane]):
+                return await self._api.ask(sent)
+        except TimeoutError as error:
+            raise ClusterError(f"{method} {path}: timed out") from error
+
+    @asynccontextmanager
+    async def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
+        await self._throttle.take(OTHER)
+        async with self._api.follow(Sent(self.actor, "WATCH", path, dict(params), b"", ""), idle_s) as lines:
+            yield lines

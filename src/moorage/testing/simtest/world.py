@@ -1,0 +1,184 @@
+"""The cluster around the schedulers: nodes, what makes and deletes pods, and kubelets that end them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from moorage.testing.simtest.virtual_api import VirtualApi
+
+__all__ = ["World"]
+
+Document = dict[str, Any]
+
+PODS, NODES = "/api/v1/namespaces/default/pods", "/api/v1/nodes"
+_CLASSES = {"low": 0, "middle": 100, "high": 1000, "polite": 500}
+_APPS = ("web", "db", "batch")
+
+
+class World:
+    """Acts on the API as everybody but the schedulers. ``end_after_s``: how long pods take to end."""
+
+    def __init__(self, api: VirtualApi, rng: random.Random, *, end_after_s: float = 3.0) -> None:
+        self.api, self.rng, self.end_after_s = api, rng, end_after_s
+        self._serial = 0
+        self._ending: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        for name, value in _CLASSES.items():
+            policy = {"preemptionPolicy": "Never"} if name == "polite" else {}
+            body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+            api.do("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", {**body, **policy})
+        api.store.follow(lambda kind, change: self._kubelet(kind.kind, change))
+
+    # -- kubelets -----------------------------------------------------------------------------------------------------------
+
+    def _kubelet(self, kind: str, change: Any) -> None:
+        if kind != "Pod" or change.gone:
+            return
+        pod = change.after.document()
+        uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+        if pod["metadata"].get("deletionTimestamp") and uid not in self._ending:
+            self._ending.add(uid)
+            self._soon(self._end(name, uid))
+
+    async def _end(self, name: str, uid: str) -> None:
+        await asyncio.sleep(self.end_after_s)
+        self.delete_pod(name, uid=uid, grace=0)
+
+    def _soon(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- nodes --------------------------------------------------------------------------------------------------------------
+
+    def node(self, name: str, cpu: int = 4, zone: str = "a", *, pods: int = 8, **spec: Any) -> Document | None:
+        """Make a node, or change its size."""
+        amounts = {"cpu": str(cpu), "memory": f"{cpu * 2}Gi", "pods": str(pods)}
+        labels = {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone}
+        held = self.api.do("GET", f"{NODES}/{name}")
+        status = {"allocatable": amounts, "capacity": amounts}
+        if held is not None:
+            return self.write_node({**held, "spec": {**held.get("spec", {}), **spec}}, status)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels},
+            "spec": spec,
+            "status": status,
+        }
+        made: Document | None = self.api.do("POST", NODES, body)
+        return made
+
+    def write_node(self, node: Document, status: Document | None = None) -> Document | None:
+        path = f"{NODES}/{node['metadata']['name']}"
+        written: Document | None = self.api.do("PUT", path, {key: value for key, value in node.items() if key != "status"})
+        if status is not None and written is not None:
+            written = self.api.do("PUT", f"{path}/status", {**written, "status": status})
+        return written
+
+    def touch_node(self, name: str) -> None:
+        """Change something about a node that no rule reads."""
+        held = self.api.do("GET", f"{NODES}/{name}")
+        if held is not None:
+            labels = {**held["metadata"].get("labels", {}), "beat": str(self.rng.randrange(10**6))}
+            self.write_node({**held, "metadata": {**held["metadata"], "labels": labels}})
+
+    def delete_node(self, name: str) -> None:
+        """Delete a node; its pods are collected some time later."""
+        self.api.do("DELETE", f"{NODES}/{name}")
+        self._soon(self._collect(name))
+
+    async def _collect(self, node: str) -> None:
+        await asyncio.sleep(10)
+        if self.api.do("GET", f"{NODES}/{node}") is None:
+            for pod in self.pods():
+                if pod["spec"].get("nodeName") == node:
+                    self.delete_pod(pod["metadata"]["name"], grace=0)
+
+    def nodes(self) -> list[Document]:
+        return self.api.items(NODES)
+
+    # -- pods ---------------------------------------------------------------------------------------------------------------
+
+    def pods(self) -> list[Document]:
+        return self.api.items("/api/v1/pods")
+
+    def pod(self, name: str = "", cpu: str = "1", *, actor: str = "world", **spec: Any) -> Document | None:
+        """Make a pod; a name is drawn where none is given."""
+        if not name:
+            self._serial += 1
+            name = f"p{self._serial}"
+        labels = {"app": spec.pop("app", "web")}
+        requests = {"requests": {"cpu": cpu, "memory": spec.pop("memory", "256Mi")}}
+        container = {"name": "c", "image": "i", "resources": requests, **spec.pop("container", {})}
+        body = {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default", "labels": labels},
+            "spec": {"containers": [container], **spec},
+        }  # fmt: skip
+        made: Document | None = self.api.do("POST", PODS, body, actor=actor)
+        return made
+
+    def any_pod(self) -> Document | None:
+        """Make a pod of a random kind."""
+        rng = self.rng
+        spec: Document = {"app": rng.choice(_APPS), "priorityClassName": rng.choice(["low", "low", "middle", "high", "polite"])}
+        app = {"labelSelector": {"matchLabels": {"app": spec["app"]}}}
+        kind = rng.randrange(12)
+        if kind == 0:
+            spec["container"] = {"ports": [{"containerPort": 80, "hostPort": rng.choice([80, 81])}]}
+        elif kind == 1:
+            near = {"topologyKey": "kubernetes.io/hostname", **app}
+            spec["affinity"] = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
+        elif kind == 2:
+            spec["nodeSelector"] = {"topology.kubernetes.io/zone": rng.choice(["a", "b"])}
+        elif kind == 3:
+            key = {"topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule", "maxSkew": 2}
+            spec["topologySpreadConstraints"] = [{**key, **app}]
+        elif kind == 4:
+            spec["tolerations"] = [{"key": "broken", "operator": "Exists"}]
+        elif kind == 5:
+            spec["schedulingGates"] = [{"name": "wait"}]
+        elif kind == 6:
+            near = {"topologyKey": "topology.kubernetes.io/zone", **app}
+            spec["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
+        return self.pod("", rng.choice(["250m", "500m", "1", "1", "2", "3"]), **spec)
+
+    def delete_pod(self, name: str, *, uid: str = "", grace: int | None = None) -> None:
+        options: Document = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace is not None:
+            options["gracePeriodSeconds"] = grace
+        self.api.do("DELETE", f"{PODS}/{name}", options)
+
+    def recreate_pod(self, name: str) -> None:
+        """Delete a pod at once and make another of its name."""
+        held = self.api.do("GET", f"{PODS}/{name}")
+        if held is None:
+            return
+        self.delete_pod(name, grace=0)
+        spec = {key: value for key, value in held["spec"].items() if key not in {"nodeName", "priority", "preemptionPolicy"}}
+        metadata = {"name": name, "namespace": "default", "labels": held["metadata"].get("labels", {})}
+        self.api.do("POST", PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+    def change_pod(self, name: str, **metadata: Any) -> None:
+        """Change labels or annotations of a pod."""
+        patch = {"metadata": metadata}
+        self.api.do("PATCH", f"{PODS}/{name}", patch, media_type="application/merge-patch+json")
+
+    def ungate(self, name: str) -> None:
+        held = self.api.do("GET", f"{PODS}/{name}")
+        if held is not None and held["spec"].pop("schedulingGates", None):
+            self.api.do("PUT", f"{PODS}/{name}", held)
+
+    def bind(self, name: str, node: str) -> None:
+        """Bind a pod, as another scheduler would."""
+        body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+        self.api.do("POST", f"{PODS}/{name}/binding", body, actor="other")
+
+    def finish(self, name: str) -> None:
+        """Let a pod end by itself."""
+        patch = {"status": {"phase": "Succeeded"}}
+        self.api.do("PATCH", f"{PODS}/{name}/status", patch, media_type="application/merge-patch+json")

@@ -1,0 +1,166 @@
+"""The oracle on histories written by hand: each promise broken in the smallest way is told, and a good history is not."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from moorage.testing.simtest import judging, rules
+from moorage.testing.simtest.judging import Terms, judge
+from moorage.testing.simtest.recording import Asked, Called, Told, Tried, Written
+
+ME, PATH = "me", "/api/v1/namespaces/default/pods/p"
+
+
+def node(version=1, cpu="2", **spec):
+    status = {"allocatable": {"cpu": cpu, "pods": "10"}}
+    document = {"metadata": {"name": "n", "resourceVersion": str(version), "labels": {}}, "spec": spec, "status": status}
+    return Written(0, "world", "PUT", "MODIFIED", "Node", "n", "n", version, document)
+
+
+def pod(version, name="p", cpu="1", by="world", at=0.0, change="MODIFIED", status=None, meta=None, **spec):
+    asks = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+    metadata = {"name": name, "namespace": "default", "uid": name, "resourceVersion": str(version), **(meta or {})}
+    spec = {"schedulerName": "default-scheduler", "containers": asks, **spec}
+    document = {"metadata": metadata, "spec": spec, "status": status or {}}
+    return Written(at, by, "", change, "Pod", f"default/{name}", name, version, document)
+
+
+def told(entry):
+    return Told(entry.at_s, ME, False, entry.kind, entry.key, entry.uid, entry.version)
+
+
+def tried(uid="p", node="n", victims=()):
+    return Tried(0, ME, uid, node, victims)
+
+
+MARK = {"conditions": [{"type": "DisruptionTarget"}]}
+N, P = node(), pod(2)
+SEEN = [N, P, told(N), told(P)]
+BOUND = [*SEEN, tried(), pod(3, by=ME, nodeName="n")]
+LOW = pod(4, "low", priority=1, nodeName="n")
+PREEMPTOR = pod(5, "high", cpu="8", priority=9)
+WANTED = [*SEEN, LOW, PREEMPTOR, told(LOW), told(PREEMPTOR), tried("high", "", ("low",))]
+DELETE = Asked(0, ME, "DELETE", "/api/v1/namespaces/default/pods/low", 200, uid="low")
+LEASE = Asked(0, ME, "PUT", "/apis/x/leases/kube-scheduler", 200, holder=ME)
+
+
+def binding(at):
+    return Asked(at, ME, "POST", f"{PATH}/binding", 201, node="n", uid="p")
+
+
+def calls(*points):
+    return [*SEEN, *(Called(0, ME, plugin, point, "p") for plugin, point in points)]
+
+
+RESERVED = [("a", "reserve"), ("b", "reserve")]
+UNDONE = [("b", "unreserve"), ("a", "unreserve")]
+
+GOOD = {
+    "a pod is bound": [*BOUND, told(N)],
+    "a bind within the lease": [*SEEN, LEASE, tried(), binding(9.9), pod(3, by=ME, nodeName="n")],
+    "a victim that is marked first": [*WANTED, pod(6, "low", by=ME, priority=1, nodeName="n", status=MARK), DELETE],
+    "another one's doing": [*SEEN, tried(), pod(4, "x", cpu="2", by="other", nodeName="n"), pod(5, by=ME, nodeName="n")],
+    "reserved and bound": calls(*RESERVED, ("a", "post_bind"), ("b", "post_bind")),
+    "reserved in vain": calls(*RESERVED, *UNDONE),
+    "reserved in part and undone": calls(*RESERVED, *UNDONE, ("a", "reserve"), *UNDONE),
+}  # fmt: skip
+
+BAD = {
+    "S1": [*BOUND, pod(4, by="world", nodeName="m")],
+    "S2": [
+        *SEEN, tried(), pod(3, by=ME, nodeName="n"), told(pod(3)), (big := pod(4, "q", cpu="2")), told(big),
+        tried("q"), pod(5, "q", cpu="2", by=ME, nodeName="n"),
+    ],
+    "S3": [(tainted := node(7, taints=[{"key": "k", "effect": "NoSchedule"}])), P, told(tainted), told(P), tried(),
+           pod(8, by=ME, nodeName="n")],
+    "S4": [*SEEN, LEASE, tried(), binding(10.1), pod(3, by=ME, nodeName="n")],
+    "S5": [N, (foreign := pod(2, schedulerName="x")), told(N), told(foreign), tried(),
+           pod(3, by=ME, nodeName="n", schedulerName="x")],
+    "S6": [*WANTED, DELETE],
+    "S7": calls(*RESERVED, ("a", "unreserve"), ("b", "unreserve")),
+    "L2": SEEN,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("history", GOOD.values(), ids=GOOD)
+def test_what_is_well_is_not_told(history):
+    assert judge(history, Terms(settled=False)) == []
+
+
+@pytest.mark.parametrize(("promise", "history"), BAD.items(), ids=BAD)
+def test_each_broken_promise_is_told(promise, history):
+    found = judge(history, Terms(settled=promise == "L2"))
+    assert promise in {line.partition(":")[0] for line in found}
+
+
+@pytest.mark.parametrize(
+    ("victim", "why"),
+    [(pod(4, "low", priority=9, nodeName="n"), "as important"), (pod(4, "low", priority=1, nodeName="n"), "never preempts")],
+    ids=["as important", "polite"],
+)
+def test_victims_are_less_important_and_asked_for_by_those_who_may(victim, why):
+    polite = {"preemptionPolicy": "Never"} if why == "never preempts" else {}
+    high = pod(5, "high", priority=9, **polite)
+    history = [*SEEN, victim, high, told(victim), told(high), tried("high", "", ("low",))]
+    assert any(why in line for line in judge(history, Terms(settled=False)))
+
+
+def test_the_oracle_shares_no_code_with_the_scheduler():
+    for module in (judging, rules):
+        tree = ast.parse(Path(module.__file__).read_text())
+        imported = {one.module or "" for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)}
+        ours = {name for name in imported if name.startswith("moorage")}
+        assert ours <= {"moorage.testing.simtest", "moorage.testing.simtest.recording"}
+
+
+def near(app, key="kubernetes.io/hostname"):
+    return [{"topologyKey": key, "labelSelector": {"matchLabels": {"app": app}}}]
+
+
+def a_node(name, **spec):
+    labels = {"kubernetes.io/hostname": name, "zone": spec.pop("zone", "a")}
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {"allocatable": {"cpu": "2", "pods": "3"}}}
+
+
+def a_pod(name, app="web", cpu="500m", **spec):
+    port = spec.pop("port", None)
+    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}, "ports": [{"hostPort": port}] if port else []}
+    metadata = {"name": name, "namespace": "default", "uid": name, "labels": {"app": app}}
+    return {"metadata": metadata, "spec": {"containers": [container], **spec}, "status": {}}
+
+
+def required(kind, terms):
+    return {"affinity": {kind: {"requiredDuringSchedulingIgnoredDuringExecution": terms}}}
+
+
+WEB = {"labelSelector": {"matchLabels": {"app": "web"}}}
+SPREAD = {"topologySpreadConstraints": [{"topologyKey": "zone", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **WEB}]}
+NODE_TERM = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}]}
+FITS = {  # the pod, the node's spec, who is on n1 and n2 already, whether it fits on n1
+    "enough room": (a_pod("p"), {}, [("n1", a_pod("x", cpu="1500m"))], True),
+    "not enough cpu": (a_pod("p"), {}, [("n1", a_pod("x", cpu="1501m"))], False),
+    "too many pods": (a_pod("p", cpu="1m"), {}, [("n1", a_pod(name, cpu="1m")) for name in "xyz"], False),
+    "a port that is held": (a_pod("p", port=80), {}, [("n1", a_pod("x", port=80))], False),
+    "a port held elsewhere": (a_pod("p", port=80), {}, [("n2", a_pod("x", port=80))], True),
+    "cordoned": (a_pod("p"), {"unschedulable": True}, [], False),
+    "tainted and tolerated": (
+        a_pod("p", tolerations=[{"key": "k", "operator": "Exists"}]),
+        {"taints": [{"key": "k", "effect": "NoSchedule"}]}, [], True,
+    ),
+    "a zone that is not chosen": (a_pod("p", **required("nodeAffinity", NODE_TERM)), {}, [], False),
+    "a zone that is chosen": (a_pod("p", **required("nodeAffinity", NODE_TERM)), {"zone": "b"}, [], True),
+    "another that it avoids": (a_pod("p", **required("podAntiAffinity", near("db"))), {}, [("n1", a_pod("x", "db"))], False),
+    "another that avoids it": (a_pod("p", "db"), {}, [("n1", a_pod("x", **required("podAntiAffinity", near("db"))))], False),
+    "nobody it wants": (a_pod("p", **required("podAffinity", near("db"))), {}, [("n2", a_pod("x", "db"))], False),
+    "the first of its kind": (a_pod("p", "db", **required("podAffinity", near("db"))), {}, [], True),
+    "evenly spread": (a_pod("p", **SPREAD), {}, [("n2", a_pod("x"))], True),
+    "not evenly spread": (a_pod("p", **SPREAD), {}, [("n1", a_pod("x"))], False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("asking", "spec", "others", "fits"), FITS.values(), ids=FITS)
+def test_the_oracles_own_rules(asking, spec, others, fits):
+    nodes = {"n1": a_node("n1", **spec), "n2": a_node("n2", zone="b")}
+    placed = [(other, on) for on, other in others]
+    assert (rules.fits_beside(asking, nodes["n1"], nodes, placed) == "") is fits

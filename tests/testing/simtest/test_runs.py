@@ -1,0 +1,111 @@
+"""Runs of whole schedulers under faults: they hold, they repeat, and a scheduler that is broken on purpose is found out."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from moorage.engine import machine
+from moorage.engine.machine import Scheduler
+from moorage.plugins.node_resources_fit import NodeResourcesFit
+from moorage.plugins.taint_toleration import TaintToleration
+from moorage.queue import SchedulingQueue
+from moorage.runtime.carrying import Carrier
+from moorage.testing.simtest import run
+from moorage.testing.simtest.nemesis import FAULTS
+
+SOURCES = Path(__file__).resolve().parents[3] / "src"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10_000, 10_003))
+def test_promises_are_kept(seed):
+    assert run(seed).broken == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_each_fault_alone_is_survived(fault):
+    result = run(hash_of(fault), [fault], chaos_s=20.0)
+    assert result.broken == ()
+    assert any(line.endswith(f"{fault}: begins") for line in result.recording.faults)
+
+
+def hash_of(text):
+    return int(hashlib.sha256(text.encode()).hexdigest()[:6], 16)
+
+
+DIGEST = """
+import hashlib, json, sys
+from dataclasses import asdict
+from moorage.testing.simtest import run
+recording = run(int(sys.argv[1])).recording
+entries = [asdict(entry) for entry in recording.entries]
+print(len(entries), hashlib.sha256(json.dumps(entries, sort_keys=True).encode()).hexdigest())
+"""
+
+
+@pytest.mark.slow
+def test_the_same_seed_is_the_same_run_under_any_hash_seed():
+    def digest(hash_seed):
+        env = {**os.environ, "PYTHONPATH": str(SOURCES), "PYTHONHASHSEED": hash_seed}
+        return subprocess.run([sys.executable, "-c", DIGEST, "35"], env=env, capture_output=True, text=True, check=True).stdout
+
+    assert digest("1") == digest("2")
+
+
+async def no_read_back(self, pod, node, error):
+    raise error
+
+
+def forgets_early(bind):
+    def changed(self, binding):
+        bind(self, binding)
+        self.cluster.forget(binding.pod.uid)
+
+    return changed
+
+
+def loses_failures(requeue):
+    def changed(self, queued, now, **how):
+        if not how.get("rejected_by"):
+            self.done(queued.pod.uid)
+            return None
+        return requeue(self, queued, now, **how)
+
+    return changed
+
+
+MUTANTS = {  # what is broken on purpose, under which faults it shows, and the promise that is then broken
+    "resources are not looked at": (NodeResourcesFit, "filter", lambda *_: (), ["important pods"], "S3"),
+    "taints are not looked at": (TaintToleration, "filter", lambda *_: (), ["nodes tainted"], "S3"),
+    "a lost reply counts as no": (Carrier, "_read_back", no_read_back, ["bind's reply lost"], "S2"),
+    "an assumed pod is forgotten": (Scheduler, "_bind", forgets_early(Scheduler._bind), ["pods late"], "S2"),
+    "nobody is told to unreserve": (machine, "unreserve", lambda *_: (), ["bind refused"], "S7"),
+    "events wake nobody": (SchedulingQueue, "event", lambda *_, **__: 0, ["pods deleted"], "L2"),
+    "failures are lost": (SchedulingQueue, "requeue", loses_failures(SchedulingQueue.requeue), ["plugins raise"], "L1"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("where", "what", "broken", "faults", "promise"), MUTANTS.values(), ids=MUTANTS)
+def test_a_scheduler_broken_on_purpose_is_found_out(where, what, broken, faults, promise):
+    with mock.patch.object(where, what, broken):
+        assert any(promise in line for seed in range(6) for line in run(seed, faults).broken)
+
+
+@pytest.mark.slow
+def test_a_failure_names_its_seed_and_how_to_see_it_again(tmp_path, monkeypatch, capsys):
+    from moorage.testing.simtest.__main__ import main
+
+    arguments = ["simtest", "--first", "1", "--seeds", "2", "--fault", "important pods", "--history", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with mock.patch.object(NodeResourcesFit, "filter", return_value=()):
+        assert main() == 1
+    said = capsys.readouterr().out
+    assert "python -m moorage.testing.simtest --seed 1 --fault 'important pods'" in said
+    assert (tmp_path / "seed-1.jsonl").exists()

@@ -150,6 +150,27 @@ def test_watches_beyond_the_limit_are_told_to_come_again_and_end_with_their_clie
 
 
 @pytest.mark.slow
+def test_a_watch_ends_when_its_client_goes_away_though_nothing_happens():
+    async def run():
+        async with serving(open_store(seed=1), Guard({"t": User("a", ("system:masters",))})) as port:
+            request = f"GET {HOME}?watch=1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer t\r\n\r\n"
+            lost = []
+            for _ in range(5):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(request.encode())
+                await reader.readuntil(b"\r\n\r\n")
+                lost.append(writer)
+            async with aiohttp.ClientSession() as session:
+                assert 'apiserver_longrunning_requests{verb="WATCH"} 5' in (await ask(session, port, "/metrics"))[2]
+                for writer in lost:
+                    writer.transport.abort()
+                await asyncio.sleep(0.1)
+                assert 'apiserver_longrunning_requests{verb="WATCH"} 0' in (await ask(session, port, "/metrics"))[2]
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
 def test_metrics_count_what_was_asked():
     async def run():
         guard = Guard({"t": User("a", ("system:masters",)), "weak": User("b")})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -41,9 +42,12 @@ HEADERS: Final = {
 
 
 class Connection(RequestHandler):
-    """One connection. ``began`` and ``ended`` are called by whoever handles its requests."""
+    """One connection. ``began`` and ``ended`` are called by whoever handles its requests.
 
-    __slots__ = ("_door", "_head", "_late", "_serving")
+    ``when_lost`` is called if the client goes away while a request is served.
+    """
+
+    __slots__ = ("_door", "_head", "_late", "_serving", "when_lost")
 
     def __init__(self, door: Door, manager: web.Server, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -54,6 +58,7 @@ class Connection(RequestHandler):
         self._late: asyncio.TimerHandle | None = None
         self._serving = False
         self._head = 0
+        self.when_lost: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -65,6 +70,8 @@ class Connection(RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_waiting()
         self._door.let_out()
+        if self.when_lost is not None:
+            self.when_lost()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -84,6 +91,7 @@ class Connection(RequestHandler):
     def ended(self) -> None:
         """Note that the request was answered."""
         self._serving = False
+        self.when_lost = None
 
     def _wait_for_head(self) -> None:
         self._late = self._loop.call_later(self._door.patience_s, self._hang_up)

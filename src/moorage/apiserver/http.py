@@ -31,7 +31,7 @@ from moorage.apiserver.rules import Attributes
 from moorage.apiserver.statuses import ApiError, bad_request, internal, too_large
 from moorage.apiserver.store import Store
 from moorage.apiserver.targets import ReviewTarget, Target, find_target
-from moorage.apiserver.watching import is_watch, open_stream
+from moorage.apiserver.watching import Stream, is_watch, open_stream
 
 __all__ = ["make_app"]
 
@@ -53,6 +53,12 @@ class _Server:
         self.limits = limits
         self.seats = Seats(limits)
         self.meter = Meter()
+        self._streams: set[Stream] = set()
+
+    async def end_watches(self, _: web.Application) -> None:
+        """Let every watch end, so that a server that stops need not wait for them."""
+        for stream in self._streams:
+            stream.end()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer any request; nothing gets out of here but responses."""
@@ -171,6 +177,9 @@ class _Server:
         headers = {"Content-Type": "application/json", **HEADERS}
         response = web.StreamResponse(headers=headers)
         response.enable_chunked_encoding()
+        self._streams.add(stream)
+        if isinstance(request.protocol, Connection):
+            request.protocol.when_lost = stream.end
         try:
             async with asyncio.timeout(self.limits.client_s):
                 await response.prepare(request)
@@ -183,6 +192,7 @@ class _Server:
             pass  # a client that went away
         finally:
             stream.close()
+            self._streams.discard(stream)
         return response
 
     async def _sent(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
@@ -263,4 +273,6 @@ def make_app(store: Store, guard: Guard, limits: Limits | None = None) -> web.Ap
             _harden(response)
         return response
 
-    return web.Application(client_max_size=MAX_BODY, middlewares=[answer])
+    app = web.Application(client_max_size=MAX_BODY, middlewares=[answer])
+    app.on_shutdown.append(server.end_watches)
+    return app

@@ -63,6 +63,12 @@ class Stream:
         if self._watch is not None:
             self._store.unwatch(self._kind, self._watch)
 
+    def end(self) -> None:
+        """Let the stream end where it is, as if its time were up."""
+        if self._watch is not None:
+            self._watch.closed = True
+        self._changed.set()
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         if self._watch is None:
             if self._refusal is not None:

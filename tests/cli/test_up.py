@@ -100,6 +100,60 @@ def test_a_pod_lives_on_its_node_until_it_is_deleted(up):
     assert time.monotonic() - began > 0.5
 
 
+def test_a_job_runs_to_its_end(up):
+    up("create", "job", "sum", "--image=sum:1")
+    up("wait", "job/sum", "--for=condition=Complete", "--timeout=20s")
+    assert up("get", "job", "sum", "--no-headers").split()[:3] == ["sum", "Complete", "1/1"]
+    up("delete", "job", "sum", "--timeout=20s")
+
+
+DATABASE = """
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  replicas: 2
+  serviceName: db
+  selector: {matchLabels: {app: db}}
+  template: {metadata: {labels: {app: db}}, spec: {containers: [{name: c, image: "db:1"}]}}
+  volumeClaimTemplates:
+  - {metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent}
+spec:
+  selector: {matchLabels: {app: agent}}
+  template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: c, image: "agent:1"}]}}
+"""
+
+
+def test_a_namespace_goes_with_all_that_is_in_it(up):
+    up("create", "namespace", "data")
+    up("apply", "-n", "data", "-f", "-", stdin=DATABASE)
+    assert "rolling update complete" in up("rollout", "status", "sts/db", "-n", "data", "--timeout=30s")
+    assert "successfully rolled out" in up("rollout", "status", "ds/agent", "-n", "data", "--timeout=30s")
+    claims = up("get", "pvc", "-n", "data", "--no-headers").splitlines()
+    assert [line.split()[:2] for line in claims] == [["data-db-0", "Bound"], ["data-db-1", "Bound"]]
+    nodes = up("get", "pods", "-n", "data", "-l", "app=agent", "-o", "jsonpath={.items[*].spec.nodeName}").split()
+    assert sorted(nodes) == [f"node-{i:02}" for i in range(1, 11)]
+    up("delete", "namespace", "data", "--timeout=30s")
+    assert up("get", "pv") == ""
+
+
+def test_a_node_is_drained_and_its_pods_go_elsewhere(up):
+    up("create", "deployment", "many", "--image=i", "--replicas=20")
+    up("rollout", "status", "deploy/many", "--timeout=20s")
+    busy = up("get", "pods", "-l", "app=many", "-o", "jsonpath={.items[*].spec.nodeName}").split()
+    up("create", "pdb", "many", "--selector=app=many", "--min-available=18")
+    up("drain", busy[0], "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=40s")
+    up("rollout", "status", "deploy/many", "--timeout=20s")
+    assert busy[0] not in up("get", "pods", "-l", "app=many", "-o", "jsonpath={.items[*].spec.nodeName}").split()
+    up("uncordon", busy[0])
+    up("delete", "deploy", "many", "--timeout=20s")
+    up.until(lambda: up("get", "pods", "-l", "app=many") == "")
+
+
 def test_an_end_on_request_is_no_error(tmp_path):
     cluster = Up(tmp_path, "--nodes", "1", "--no-scheduler")
     assert "with no scheduler" in cluster.said[0]

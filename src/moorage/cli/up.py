@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from moorage.cli.main import ERROR, OK
 from moorage.cli.reading import CONFIG_LIMIT, read_file
 from moorage.client.extenders import ExtenderClient
 from moorage.controllers.everything import all_controllers
-from moorage.controllers.hollow_nodes import NodeShape, make_nodes
-from moorage.controllers.kinds import NODES
+from moorage.controllers.hollow_nodes import STANDARD_CLASS, NodeShape, make_nodes
+from moorage.controllers.kinds import NODES, STORAGE_CLASSES
 from moorage.engine.machine import Scheduler
 from moorage.framework.registry import load
 from moorage.server.embedded import Embedded, Ready
@@ -135,6 +136,8 @@ def _fill(store: Store, given: dict[str, Any]) -> None:
     count = given["nodes"]
     if count is None:
         count = 0 if given["paths"] or next(store.all(NODES), None) is not None else 10
+    if not given["paths"] and next(store.all(STORAGE_CLASSES), None) is None:
+        store.create(STORAGE_CLASSES, "", deepcopy(STANDARD_CLASS))
     shape = NodeShape(given["node_cpu"], given["node_memory"], given["node_pods"], given["zones"])
     for node in make_nodes(count, shape):
         if store.find(NODES, "", node["metadata"]["name"]) is None:

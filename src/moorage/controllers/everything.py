@@ -14,6 +14,7 @@ from moorage.controllers.pod_collector import PodCollector
 from moorage.controllers.replica_set import ReplicaSets
 from moorage.controllers.stateful_set import StatefulSets
 from moorage.controllers.taint_eviction import TaintEviction
+from moorage.controllers.volumes import Volumes
 
 __all__ = ["all_controllers"]
 
@@ -30,6 +31,7 @@ def all_controllers(job_s: float = 5.0) -> list[Controller]:
         StatefulSets(),
         DaemonSets(),
         Jobs(),
+        Volumes(),
         PodCollector(),
         GarbageCollector(),
     ]

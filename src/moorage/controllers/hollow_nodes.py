@@ -1,19 +1,30 @@
-"""Nodes of one's own making: as many as asked for, all alike, spread over zones."""
+"""Nodes of one's own making, as many as asked for, all alike, spread over zones; and a class of storage."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from moorage.api.names import check_dns1123_subdomain
 from moorage.api.quantity import QuantityError, sign
 from moorage.apiserver.records import Document
 from moorage.errors import InputError
 
-__all__ = ["NodeShape", "make_nodes"]
+__all__ = ["STANDARD_CLASS", "NodeShape", "make_nodes"]
+
+#: The class of storage that claims get which name none.
+STANDARD_CLASS: Final[Document] = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+    "provisioner": "moorage.dev/pretended",
+    "reclaimPolicy": "Delete",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
 
 #: Several times what Kubernetes is built for.
-MOST: int = 50_000
+MOST: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True)

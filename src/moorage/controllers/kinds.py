@@ -7,9 +7,27 @@ from typing import Final
 from moorage.apiserver.kinds import served
 
 __all__ = [
-    "CLAIMS", "CONTROLLERS", "CONTROLLER_REVISIONS", "CRON_JOBS", "DAEMON_SETS", "DEPLOYMENTS", "DISRUPTION_BUDGETS", "EVENTS",
-    "JOBS", "LEASES", "NAMESPACES", "NODES", "PODS", "REPLICA_SETS", "RESOURCE_CLAIMS", "RESOURCE_CLAIM_TEMPLATES",
-    "SERVICE_ACCOUNTS", "STATEFUL_SETS", "STORAGE_CLASSES", "VOLUMES",
+    "CLAIMS",
+    "CONTROLLERS",
+    "CONTROLLER_REVISIONS",
+    "CRON_JOBS",
+    "CSI_NODES",
+    "DAEMON_SETS",
+    "DEPLOYMENTS",
+    "DISRUPTION_BUDGETS",
+    "EVENTS",
+    "JOBS",
+    "LEASES",
+    "NAMESPACES",
+    "NODES",
+    "PODS",
+    "REPLICA_SETS",
+    "RESOURCE_CLAIMS",
+    "RESOURCE_CLAIM_TEMPLATES",
+    "SERVICE_ACCOUNTS",
+    "STATEFUL_SETS",
+    "STORAGE_CLASSES",
+    "VOLUMES",
 ]  # fmt: skip
 
 
@@ -32,4 +50,5 @@ LEASES: Final = served("leases", "coordination.k8s.io")
 DISRUPTION_BUDGETS: Final = served("poddisruptionbudgets", "policy")
 RESOURCE_CLAIMS: Final = served("resourceclaims", "resource.k8s.io")
 RESOURCE_CLAIM_TEMPLATES: Final = served("resourceclaimtemplates", "resource.k8s.io")
+CSI_NODES: Final = served("csinodes", "storage.k8s.io")
 STORAGE_CLASSES: Final = served("storageclasses", "storage.k8s.io")

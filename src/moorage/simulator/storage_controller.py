@@ -9,19 +9,19 @@ Source  kubernetes, pkg/controller/volume/persistentvolume: pv_controller.go, sy
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
 
 from moorage.api.meta import ObjectMeta, Value
-from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.controllers.provisioner import made_for, makes_volumes
 from moorage.engine.facts import Gone, News, Seen
 from moorage.plugins.volumes.claims import BIND_COMPLETED, SELECTED_NODE, class_of_claim, is_fully_bound
 from moorage.plugins.volumes.matching import MatchingError, VolumeShelf, is_bound_to, suits
 from moorage.plugins.volumes.promises import BOUND_BY_CONTROLLER, pointed_at
-from moorage.simulator.provisioner import made_for, makes_volumes
 from moorage.state.cluster import Snapshot
 
 __all__ = ["BoundClaim", "StorageController"]
@@ -142,11 +142,15 @@ class StorageController:
         storage_class = self._class(claim)
         if storage_class is None or self._waits_for_pod(claim) or not makes_volumes(storage_class):
             return False
-        volume = made_for(claim, storage_class, self._snapshot)
+        volume = made_for(claim, storage_class, self._labels_of, self._snapshot.objects(CSINode).get)
         if volume is None or volume.name in self._snapshot.objects(PersistentVolume):
             return False
         self._bind(claim, volume, made=True)
         return True
+
+    def _labels_of(self, node: str) -> Mapping[str, str] | None:
+        info = self._snapshot.node(node)
+        return None if info is None else info.labels
 
     def _bind(self, claim: PersistentVolumeClaim, volume: PersistentVolume, *, made: bool) -> None:
         """Write down on both sides that they belong together."""

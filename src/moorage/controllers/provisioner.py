@@ -10,7 +10,7 @@ Source  sig-storage-lib-external-provisioner, controller.go; external-provisione
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from moorage.api.core import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
@@ -29,7 +29,6 @@ from moorage.controllers.naming import stable_uid
 from moorage.plugins.volumes.claims import SELECTED_NODE
 from moorage.plugins.volumes.csi_migration import driver_of
 from moorage.plugins.volumes.provisioning import NOT_SUPPORTED
-from moorage.state.cluster import Snapshot
 
 __all__ = ["made_for", "makes_volumes"]
 
@@ -42,18 +41,26 @@ def makes_volumes(storage_class: StorageClass) -> bool:
     return storage_class.provisioner not in {"", NOT_SUPPORTED}
 
 
-def made_for(claim: PersistentVolumeClaim, storage_class: StorageClass, snapshot: Snapshot) -> PersistentVolume | None:
-    """Return the new volume; None if the node that was selected for it is gone."""
+def made_for(
+    claim: PersistentVolumeClaim,
+    storage_class: StorageClass,
+    labels_of: Callable[[str], Mapping[str, str] | None],
+    csi_node_of: Callable[[str], CSINode | None],
+) -> PersistentVolume | None:
+    """Return the new volume; None if the node that was selected for it is gone.
+
+    ``labels_of`` and ``csi_node_of`` tell of nodes by name, None where there is no such node.
+    """
     driver = driver_of(storage_class.provisioner) or storage_class.provisioner
     selected = claim.metadata.annotations.get(SELECTED_NODE)
     if selected is None:
         affinity = _affinity(_terms(storage_class.allowed_topologies))
     else:
-        info = snapshot.node(selected)
-        if info is None:
+        labels = labels_of(selected)
+        if labels is None:
             return None
-        keys = _driver_keys(snapshot.objects(CSINode).get(selected), driver) or _class_keys(storage_class.allowed_topologies)
-        affinity = _affinity([[(key, (info.labels[key],)) for key in keys if key in info.labels]])
+        keys = _driver_keys(csi_node_of(selected), driver) or _class_keys(storage_class.allowed_topologies)
+        affinity = _affinity([[(key, (labels[key],)) for key in keys if key in labels]])
     meta, spec = claim.metadata, claim.spec
     name = f"pvc-{meta.uid or stable_uid('PersistentVolumeClaim', meta.namespace, meta.name)}"
     return PersistentVolume(

@@ -131,7 +131,7 @@ spec:
 def test_a_namespace_goes_with_all_that_is_in_it(up):
     up("create", "namespace", "data")
     up("apply", "-n", "data", "-f", "-", stdin=DATABASE)
-    assert "rolling update complete" in up("rollout", "status", "sts/db", "-n", "data", "--timeout=30s")
+    assert "complete" in up("rollout", "status", "sts/db", "-n", "data", "--timeout=30s")
     assert "successfully rolled out" in up("rollout", "status", "ds/agent", "-n", "data", "--timeout=30s")
     claims = up("get", "pvc", "-n", "data", "--no-headers").splitlines()
     assert [line.split()[:2] for line in claims] == [["data-db-0", "Bound"], ["data-db-1", "Bound"]]

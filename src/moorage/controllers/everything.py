@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from moorage.controllers.controller import Controller
+from moorage.controllers.cron_job import CronJobs
 from moorage.controllers.daemon_set import DaemonSets
 from moorage.controllers.deployment import Deployments
+from moorage.controllers.disruption import Disruption
 from moorage.controllers.garbage_collector import GarbageCollector
 from moorage.controllers.job import Jobs
 from moorage.controllers.kinds import CONTROLLERS, REPLICA_SETS
@@ -31,6 +33,8 @@ def all_controllers(job_s: float = 5.0) -> list[Controller]:
         StatefulSets(),
         DaemonSets(),
         Jobs(),
+        CronJobs(),
+        Disruption(),
         Volumes(),
         PodCollector(),
         GarbageCollector(),

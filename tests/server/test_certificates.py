@@ -2,16 +2,20 @@
 
 import asyncio
 import os
+import socket
 import ssl
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from aiohttp import ClientSession, TCPConnector
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from moorage.errors import InputError
+from moorage.runtime.observing import SILENT
+from moorage.server.callers import Identifier
 from moorage.server.certificates import (
     NamedPair,
     Pair,
@@ -22,6 +26,12 @@ from moorage.server.certificates import (
     named_pair,
     self_signed,
 )
+from moorage.server.endpoints import Served, make_app
+from moorage.server.health import Health
+from moorage.server.listening import listen, serving
+from moorage.server.metric_kinds import Registry
+from moorage.server.pages import Program
+from moorage.server.permissions import Judge, OpenPaths
 
 NOW = datetime.now(UTC)
 PEM = serialization.Encoding.PEM
@@ -226,6 +236,119 @@ def test_certificates_for_names(text, found):
             named_pair(text)
     else:
         assert named_pair(text) == found
+
+
+# -- served -------------------------------------------------------------------------------------------------------------
+
+
+def served(tls, identifier=None, **limits):
+    """Return a context of the port where a server with one page, for administrators, listens."""
+    registry = Registry().with_others()
+    page = Served(
+        health=Health({"healthz": [], "livez": [], "readyz": []}, SILENT), metrics=registry, counted=Registry(), slis=registry,
+        pod_metrics=lambda: None, configuration=dict, flags={}, program=Program("", "", "", NOW, ()), set_verbosity=print,
+    )  # fmt: skip
+    judge = Judge(None, lambda: 0.0, OpenPaths(("/healthz",)))
+    app = make_app(page, identifier or Identifier(None, lambda: 0.0), judge, SILENT)
+    return serving(app, listen("127.0.0.1", 0), tls.context, **limits)
+
+
+def test_a_client_certificate_opens_what_needs_permission(tmp_path):
+    authority = issued("clients", ca=True)
+    tls = ServingTls(TlsRules(), pair(*issued("server")))
+    tls.trust(authority[0].public_bytes(PEM).decode())
+    identifier = Identifier(None, lambda: 0.0, authorities=(authority[0],))
+    files = {name: written(tmp_path, name, pair(*issued(name, authority, groups=(group,))))
+             for name, group in (("admin", "system:masters"), ("reader", "readers"))}  # fmt: skip
+
+    async def ask(port, who):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        if who is not None:
+            context.load_cert_chain(files[who].certificate, files[who].key)
+        async with (
+            ClientSession(connector=TCPConnector(ssl=context)) as session,
+            session.get(f"https://127.0.0.1:{port}/flagz") as answer,
+        ):
+            return answer.status, await answer.text()
+
+    async def main():
+        async with served(tls, identifier) as port:
+            return [await ask(port, who) for who in ("admin", "reader", None)]
+
+    admin, reader, nobody = asyncio.run(main())
+    assert admin[0] == 200
+    assert (reader[0], 'User \\"reader\\" cannot get path' in reader[1]) == (403, True)
+    assert (nobody[0], "system:anonymous" in nobody[1]) == (403, True)
+
+
+async def _gone_after(port, tls, send):
+    """Connect, send something, and say whether the server then closes the connection within two seconds."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
+    writer.write(send)
+    try:
+        async with asyncio.timeout(2):
+            return await reader.read() == b""
+    except (ConnectionError, ssl.SSLError):
+        return True
+    except TimeoutError:
+        return False
+    finally:
+        writer.close()
+
+
+SLOW = {
+    "says nothing in TLS": (True, b""),
+    "never ends its head": (True, b"GET / HTTP/1.1\r\nA: b"),
+    "shakes no hands": (False, b""),
+}
+
+
+@pytest.mark.parametrize(("shakes_hands", "send"), SLOW.values(), ids=SLOW)
+def test_who_is_slow_is_cut_off(shakes_hands, send):
+    async def main():
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+        async with served(ServingTls(TlsRules(), pair(*issued("server"))), patience_s=0.1) as port:
+            return await _gone_after(port, client if shakes_hands else None, send)
+
+    assert asyncio.run(main())
+
+
+def test_there_are_only_so_many_connections():
+    async def main():
+        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+        async with served(ServingTls(TlsRules(), pair(*issued("server"))), most=2) as port:
+            kept = [await asyncio.open_connection("127.0.0.1", port, ssl=client) for _ in range(2)]
+            one_too_many = await _gone_after(port, client, b"")
+            for _, writer in kept:
+                writer.close()
+            return one_too_many
+
+    assert asyncio.run(main())
+
+
+def test_an_address_of_both_families_is_listened_on():
+    opened = listen("0.0.0.0", 0)
+    try:
+        port = opened.getsockname()[1]
+        socket.create_connection(("127.0.0.1", port), timeout=2).close()
+        if socket.has_dualstack_ipv6():
+            socket.create_connection(("::1", port), timeout=2).close()
+    finally:
+        opened.close()
+
+
+def test_a_port_can_be_shared():
+    first = listen("127.0.0.1", 0, share_port=True)
+    try:
+        port = first.getsockname()[1]
+        listen("127.0.0.1", port, share_port=True).close()
+        with pytest.raises(InputError, match="Address already in use"):
+            listen("127.0.0.1", port)
+    finally:
+        first.close()
 
 
 def test_a_bundle_without_certificates_is_told_of():

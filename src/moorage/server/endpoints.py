@@ -8,6 +8,7 @@ Source  cmd/kube-scheduler/app/server.go, newEndpointsHandler and buildHandlerCh
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,6 +20,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from moorage.apiserver.connections import HEADERS, Connection
 from moorage.errors import ClusterError, InputError
 from moorage.runtime.observing import Log
 from moorage.server.callers import Caller, Identifier, UnauthorizedError
@@ -38,6 +40,8 @@ from moorage.server.permissions import Judge
 __all__ = ["Served", "make_app"]
 
 _MOST_BODY: Final = 4096
+#: Longer than whoever is asked about callers may take.
+_PATIENCE_S: Final = 30.0
 _PROBES: Final = ("healthz", "livez", "readyz")
 _TEXT: Final = "text/plain"
 
@@ -80,15 +84,21 @@ def _chain(log: Log) -> Any:
     @web.middleware
     async def chain(request: web.Request, handler: _Handler) -> web.StreamResponse:
         """Turn what goes wrong into an answer, and write each request to the log."""
+        connection = request.protocol
+        if isinstance(connection, Connection):
+            connection.began()
         try:
-            response = await handler(request)
+            response = await _in_time(request, handler)
         except web.HTTPException as refusal:
             response = _plain(refusal.text or refusal.reason, refusal.status)
         except Exception as error:  # a page must not take the connection's other requests with it
             log.error(f"{type(error).__name__}: {error}", "Observed a panic", verb=request.method, path=request.path)
             response = _status(500, "InternalError", "This request caused apiserver to panic. Look in the logs for details.")
-        response.headers.setdefault("Cache-Control", "no-cache, private")
-        response.headers.setdefault("X-Content-Type-Options", "nosniff")
+        finally:
+            if isinstance(connection, Connection):
+                connection.ended()
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
         if log.shows(3):
             agent = request.headers.get("User-Agent", "")
             log.info(
@@ -97,6 +107,15 @@ def _chain(log: Log) -> Any:
         return response
 
     return chain
+
+
+async def _in_time(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Answer a request whose body, if it has one, comes in time."""
+    try:
+        async with asyncio.timeout(_PATIENCE_S):
+            return await handler(request)
+    except TimeoutError:
+        raise web.HTTPRequestTimeout from None
 
 
 async def _admit(request: web.Request, identifier: Identifier, judge: Judge, log: Log) -> web.Response | None:

@@ -5,6 +5,7 @@ Source  apiserver/pkg/server/options/serving.go, ApplyTo; secure_serving.go
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -14,13 +15,15 @@ from typing import Final
 
 from aiohttp import web
 
+from moorage.apiserver.connections import Door
 from moorage.errors import InputError
 
 __all__ = ["listen", "serving"]
 
 _BACKLOG: Final = 128
-_IDLE_S: Final = 60.0
-_MOST_HEADER: Final = 16 << 10
+#: Probes, scrapers and people are few; and whoever is slow is cut off.
+MOST_CONNECTIONS: Final = 500
+PATIENCE_S: Final = 10.0
 
 
 def listen(address: str, port: int, *, share_port: bool = False) -> socket.socket:
@@ -48,16 +51,27 @@ def listen(address: str, port: int, *, share_port: bool = False) -> socket.socke
 
 
 @asynccontextmanager
-async def serving(app: web.Application, opened: socket.socket, tls: ssl.SSLContext) -> AsyncIterator[int]:
-    """Serve while the context lasts; yields the port."""
-    runner = web.AppRunner(
-        app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=_IDLE_S, max_line_size=_MOST_HEADER,
-        max_field_size=_MOST_HEADER,
-    )  # fmt: skip
+async def serving(
+    app: web.Application,
+    opened: socket.socket,
+    tls: ssl.SSLContext,
+    *,
+    most: int = MOST_CONNECTIONS,
+    patience_s: float = PATIENCE_S,
+) -> AsyncIterator[int]:
+    """Serve while the context lasts; yields the port. Callers have ``patience_s`` for a handshake and for a request's head."""
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
-        await web.SockSite(runner, opened, ssl_context=tls).start()
-        yield int(opened.getsockname()[1])
+        door = Door(runner.server, most, patience_s) if runner.server is not None else None
+        assert door is not None, "an application that was set up has a server"
+        listening = await asyncio.get_running_loop().create_server(
+            door, sock=opened, ssl=tls, ssl_handshake_timeout=patience_s, ssl_shutdown_timeout=1.0
+        )
+        try:
+            yield int(opened.getsockname()[1])
+        finally:
+            listening.close()
     finally:
         await runner.cleanup()
         opened.close()

@@ -10,7 +10,7 @@ import signal
 import socket
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -95,6 +95,7 @@ async def run_process(process: Process) -> int:
         live = Live(
             scheduler, rest, identity=identity, wall=_wall, leader=process.leader, chance=random.Random(identity),  # noqa: S311
             report=log.warning, reporter=next(iter(scheduler.profiles)), log=log, measures=meter,
+            delayed=process.loaded.configuration.delay_cache_until_active,
             extenders=await stack.enter_async_context(process.extenders),
         )  # fmt: skip
         if process.serving is not None:
@@ -201,7 +202,18 @@ def _served(process: Process, rules: ServingRules, live: Live, meter: Meter, end
         program=Program(f"moorage v{__version__}", process.loaded.release, platform.python_version(), started, _PATHS),
         set_verbosity=lambda level: setattr(process.log, "verbosity", level),
         profiling=process.loaded.configuration.enable_profiling,
+        hidden=closed_pages(given["feature-gates"]),
     )
+
+
+def closed_pages(gates: Sequence[str]) -> frozenset[str]:
+    """Return the pages whose gate is closed; that the gates make sense was made sure of before."""
+    said = {
+        name.strip(): word.strip().lower() in {"1", "t", "true"} for name, _, word in (gate.partition("=") for gate in gates)
+    }
+    betas = said.get("AllBeta", True)
+    names = {"/flagz": "ComponentFlagz", "/statusz": "ComponentStatusz"}
+    return frozenset(path for path, name in names.items() if not said.get(name, said.get(f"kube:{name}", betas)))
 
 
 def _checks(live: Live, lease: str, ending: _Ending) -> dict[str, list[Check]]:

@@ -52,7 +52,8 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Served:
     """What the pages are made of. ``pod_metrics`` is None in answer while this replica does not lead.
 
-    ``profiling``: whether the pages below /debug are served; ``set_verbosity`` raises InputError.
+    ``profiling``: whether the pages below /debug are served; ``hidden``: paths that are not served.
+    ``set_verbosity`` raises InputError.
     """
 
     health: Health
@@ -65,6 +66,7 @@ class Served:
     program: Program
     set_verbosity: Callable[[int], None]
     profiling: bool = True
+    hidden: frozenset[str] = frozenset()
 
 
 def make_app(served: Served, identifier: Identifier, judge: Judge, log: Log) -> web.Application:
@@ -165,6 +167,8 @@ class _Pages:
             "/flagz": self._flagz,
             "/statusz": self._statusz,
         }
+        for path in served.hidden:
+            self._at.pop(path, None)
         if served.profiling:
             self._at |= {
                 "/debug/pprof": lambda request: web.Response(status=302, headers={"Location": "/debug/pprof/"}),

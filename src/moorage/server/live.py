@@ -7,6 +7,7 @@ import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from moorage.client.reflector import Reflector
 from moorage.client.resources import WATCHED
@@ -37,7 +38,8 @@ class Live:
     """A scheduler on an API server. ``run`` it; cancelling that drains and releases the lease.
 
     ``leader`` None means to act at once, without a lease. ``chance`` spreads retries; no decision depends on it. ``report`` is
-    told what went wrong and was survived, ``log`` and ``measures`` what is done.
+    told what went wrong and was survived, ``log`` and ``measures`` what is done. ``delayed``: nothing is watched before it
+    leads.
     """
 
     def __init__(
@@ -53,10 +55,14 @@ class Live:
         reporter: str = "default-scheduler",
         log: Log = SILENT,
         measures: Measures | None = UNMEASURED,
+        delayed: bool = False,
         extenders: Extenders | None = None,
     ) -> None:
         self._rest, self._wall, self._chance, self._log = rest, wall, chance, log
         self._leader = leader
+        self._wanted = asyncio.Event()
+        if not delayed:
+            self._wanted.set()
         self._identity, self._reporter = identity, reporter
         self.election = None if leader is None else Election(identity, leader.timing)
         self._clock = asyncio.get_running_loop().time
@@ -87,7 +93,7 @@ class Live:
 
         Raises  LeadershipLostError; whatever ended one of the parts, as the scheduler is of no use without it
         """
-        watching = [asyncio.create_task(one.run(), name=f"watch {one.resource.plural}") for one in self.reflectors]
+        watching = [asyncio.create_task(self._follow(one), name=f"watch {one.resource.plural}") for one in self.reflectors]
         looping = asyncio.create_task(self.loop.run(), name="loop")
         syncing = asyncio.create_task(self._sync(), name="sync")
         acting = asyncio.create_task(self._act(), name="act")
@@ -100,6 +106,10 @@ class Live:
         for task in done:
             await task
 
+    async def _follow(self, reflector: Reflector[Any]) -> None:
+        await self._wanted.wait()
+        await reflector.run()
+
     async def _sync(self) -> None:
         for reflector in self.reflectors:
             await reflector.synced.wait()
@@ -108,6 +118,7 @@ class Live:
 
     async def _act(self) -> None:
         if self._leader is None or self.election is None:
+            self._wanted.set()
             await self.loop.act()
             return
         lock = ApiLease(self._rest, self._leader.namespace, self._leader.name)
@@ -120,6 +131,7 @@ class Live:
         """What to do once this replica leads: say so where people look, without waiting for that, and schedule."""
 
         async def act() -> None:
+            self._wanted.set()
             telling = asyncio.create_task(self._tell_of_leading(lock), name="tell of leading")
             try:
                 await self.loop.act()

@@ -1,0 +1,87 @@
+"""What the flags say about serving, worked out before anything is started."""
+
+import asyncio
+import random
+
+import pytest
+
+from moorage.api.core import Node
+from moorage.cli.pflag import read_flags
+from moorage.cli.run_flags import FLAGS
+from moorage.cli.run_process import closed_pages
+from moorage.cli.run_serving import metric_filter
+from moorage.client.endpoint import Endpoint
+from moorage.client.rest import Rest
+from moorage.config.scheduler_document import load_default
+from moorage.cycle.cycle import Cycle
+from moorage.engine.machine import Scheduler
+from moorage.engine.profiles import build_resolved
+from moorage.engine.rule_book import RuleBook
+from moorage.errors import InputError
+from moorage.server.live import LeaderSettings, Live
+
+
+def given(*words):
+    return read_flags(FLAGS, words)[0]
+
+
+def test_metrics_are_left_out_and_labels_kept_small(tmp_path):
+    manifest = tmp_path / "allow.yaml"
+    manifest.write_text('allowListMapping:\n  "m,a": "x,y"\n  "m,b": "z"\n')
+    found = metric_filter(
+        given("--disabled-metrics=one,two", "--allow-metric-labels-manifest", str(manifest), "--allow-metric-labels", '"m,b=q"')
+    )
+    assert found.disabled == {"one", "two"}
+    assert found.allowed == {("m", "a"): frozenset("xy"), ("m", "b"): frozenset("q")}
+
+
+@pytest.mark.parametrize("text", ["", "- a", "allowListMapping: 7", "{"])
+def test_a_manifest_that_is_none_is_refused(tmp_path, text):
+    manifest = tmp_path / "allow.yaml"
+    manifest.write_text(text)
+    with pytest.raises(InputError, match="no allowListMapping"):
+        metric_filter(given("--allow-metric-labels-manifest", str(manifest)))
+
+
+GATES = {  # what --feature-gates says, the pages that are not served
+    "nothing": ([], set()),
+    "one closed": (["ComponentFlagz=false"], {"/flagz"}),
+    "one closed for kube": (["kube:ComponentStatusz=false", "OpportunisticBatching=false"], {"/statusz"}),
+    "all of the stage": (["AllBeta=false"], {"/flagz", "/statusz"}),
+    "all of the stage but one": (["AllBeta=false", "ComponentFlagz=true"], {"/statusz"}),
+}
+
+
+@pytest.mark.parametrize(("gates", "closed"), GATES.values(), ids=GATES)
+def test_pages_have_gates(gates, closed):
+    assert closed_pages(gates) == closed
+
+
+@pytest.mark.parametrize(("delayed", "watched"), [(False, True), (True, False)])
+def test_a_standby_watches_unless_it_is_told_to_wait(delayed, watched):
+    """With delayCacheUntilActive nothing is listed until this replica leads."""
+
+    async def main():
+        loaded = load_default(RuleBook("", lambda registry: registry))
+        scheduler = Scheduler(Cycle(), loaded.gates)
+        scheduler.use(build_resolved(loaded.profiles, loaded.registry, scheduler).profiles)
+        async with Rest(Endpoint("http://127.0.0.1:1"), qps=0) as rest:
+            live = Live(
+                scheduler, rest, identity="me_1", wall=lambda: "2026-01-01T00:00:00.000000Z", leader=LeaderSettings(),
+                chance=random.Random(1), report=lambda line: None, delayed=delayed,
+            )  # fmt: skip
+            asked = []
+            for reflector in live.reflectors:
+                reflector.run = lambda kind=reflector.resource.type: _follow(asked, kind)
+            task = asyncio.create_task(live.run())
+            await asyncio.sleep(0.05)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            return asked
+
+    assert (Node in asyncio.run(main())) is watched
+
+
+async def _follow(asked, kind):
+    asked.append(kind)
+    await asyncio.Event().wait()

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from aiohttp import web
 
+from moorage.apiserver.founding import found_cluster
 from moorage.apiserver.guarding import Guard, User
 from moorage.apiserver.serving import serving
 from moorage.apiserver.store import Store
@@ -28,6 +29,7 @@ from moorage.plugins import builtin_registry
 from moorage.server.live import LeaderSettings, Live
 
 TOKEN = "t"
+ROLE = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:kube-scheduler"
 
 
 class Rules:
@@ -51,11 +53,13 @@ def wall():
 
 @asynccontextmanager
 async def live_on(store, name="me", reports=None, extenders=()):
-    """A scheduler that stands for the lease, and a client to look at what it does."""
+    """A scheduler that stands for the lease, with the rights of kube-scheduler, and a client that looks at what it does."""
     reports = [] if reports is None else reports
-    async with serving(store, Guard({TOKEN: User("admin", ("system:masters",))})) as port:
-        endpoint = Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity(TOKEN)))
-        async with Rest(endpoint, qps=0) as mine, Rest(endpoint, qps=0) as outside, ExtenderClient(extenders, {}) as asked:
+    found_cluster(store)
+    users = {TOKEN: User("admin", ("system:masters",)), "mine": User("system:kube-scheduler")}
+    async with serving(store, Guard(users)) as port:
+        own, endpoint = (Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity(token))) for token in ("mine", TOKEN))
+        async with Rest(own, qps=0) as mine, Rest(endpoint, qps=0) as outside, ExtenderClient(extenders, {}) as asked:
             live = Live(
                 a_scheduler(extenders), mine, identity=name, wall=wall, leader=LeaderSettings(),
                 chance=random.Random(1), report=reports.append, extenders=asked,
@@ -134,9 +138,12 @@ def test_pods_are_placed_explained_and_preempted():
                 await get(rest, "low")
             listing = json.loads(await rest.get("/apis/events.k8s.io/v1/namespaces/default/events"))
             lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
-            return conditions, victim, nominated, listing["items"], json.loads(await rest.get(lease))
+            metrics = (await rest.get("/metrics")).decode()
+            return conditions, victim, nominated, listing["items"], json.loads(await rest.get(lease)), metrics
 
-    conditions, victim, nominated, events, lease = asyncio.run(main())
+    conditions, victim, nominated, events, lease, metrics = asyncio.run(main())
+    assert 'verb="CREATE",group="",resource="pods/binding",code="201"' in metrics
+    assert [line for line in metrics.splitlines() if 'code="403"' in line] == []
     (unscheduled,) = [one for one in conditions if one["type"] == "PodScheduled"]
     assert unscheduled["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
     (mark,) = [one for one in victim["status"]["conditions"] if one["type"] == "DisruptionTarget"]
@@ -144,6 +151,30 @@ def test_pods_are_placed_explained_and_preempted():
     assert nominated == "n1"
     assert {event["reason"] for event in events} == {"Scheduled", "FailedScheduling", "Preempted"}
     assert lease["spec"]["holderIdentity"] == "me"
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_may_not_bind_says_so_and_goes_on():
+    async def main():
+        store = Store(time.time, random.Random(5), b"k")
+        async with live_on(store) as rest:
+            await make_node(rest, "n1")
+            role = json.loads(await rest.get(ROLE))
+            without = [rule for rule in role["rules"] if "pods/binding" not in rule["resources"]]
+            await rest.send("PUT", ROLE, json.dumps({**role, "rules": without}).encode())
+            await make_pod(rest, "a")
+
+            async def refused():
+                listing = json.loads(await rest.get("/apis/events.k8s.io/v1/namespaces/default/events"))
+                return [event["note"] for event in listing["items"] if event["reason"] == "FailedScheduling"]
+
+            said = await until(refused, rest.reports)
+            await rest.send("PUT", ROLE, json.dumps({**json.loads(await rest.get(ROLE)), "rules": role["rules"]}).encode())
+            return said, await until(lambda: _node(rest, "a"), rest.reports)
+
+    said, node = asyncio.run(main())
+    assert 'User "system:kube-scheduler" cannot create resource "pods/binding" in API group ""' in said[0]
+    assert node == "n1"
 
 
 @pytest.mark.slow

@@ -24,6 +24,7 @@ _COLUMNS = (
     "pods_per_s_samples",
     "p50_us",
     "p99_us",
+    "growth",
     "cpu_s_per_1000",
     "peak_mib",
     "startup_s",

@@ -88,8 +88,15 @@ def _measure(simulation: Simulation, cycle: CheckedCycle, workload: Workload) ->
         "pods_per_s_samples": round(_mean_of_seconds(times[1:]), 1),
         "p50_us": round(float(p50), 1),
         "p99_us": round(float(p99), 1),
+        "growth": round(_growth(latencies), 2),
         "cpu_s_per_1000": round(1000 * busy / max(bound, 1), 4),
     }
+
+
+def _growth(latencies: list[float]) -> float:
+    """Return the median decision of the last tenth as a multiple of the first tenth's: 1 if what came before costs nothing."""
+    tenth = max(len(latencies) // 10, 1)
+    return float(np.median(latencies[-tenth:]) / np.median(latencies[:tenth]))
 
 
 def _decisions(simulation: Simulation, workload: Workload) -> Iterator[object]:

@@ -13,7 +13,7 @@ from benchmarks.shapes import HOSTNAME, ZONE, namespace, node, pod, requests, te
 from moorage.api.core import Pod
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from moorage.api.meta import Value
-from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
+from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 
 __all__ = ["WORKLOADS", "Sizes", "Workload"]
 
@@ -234,6 +234,31 @@ def _bound_claim(name: str) -> Iterator[Value]:
     )  # fmt: skip
 
 
+def local_volumes(sizes: Sizes, random: Random) -> Workload:
+    """Pods that each need one of the local volumes, of which every node has five and of which nobody makes any more."""
+
+    def mounting(name: str) -> Pod:
+        return pod(name, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": name}}])
+
+    base = _workload(sizes, mounting, mounting)
+    common = {"accessModes": ["ReadWriteOnce"], "storageClassName": "local"}
+    none = "kubernetes.io/no-provisioner"
+    base.objects.append(
+        msgspec.convert(
+            {"metadata": {"name": "local"}, "provisioner": none, "volumeBindingMode": "WaitForFirstConsumer"}, StorageClass
+        )
+    )
+    for at in range(5 * sizes.nodes):
+        host = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [f"node-{at % sizes.nodes}"]}]}
+        where = {"required": {"nodeSelectorTerms": [host]}}
+        spec = {**common, "capacity": {"storage": f"{random.randrange(1, 4)}00Gi"}, "nodeAffinity": where}
+        base.objects.append(_convert(PersistentVolume, f"pv-{at}", spec=spec, status={"phase": "Available"}))
+    for one in (*base.init, *base.measured):
+        asked = {**common, "resources": {"requests": {"storage": f"{random.randrange(10, 250)}Gi"}}}
+        base.objects.append(_convert(PersistentVolumeClaim, one.metadata.name, "default", spec=asked))
+    return base
+
+
 def dra_claims(sizes: Sizes, random: Random) -> Workload:
     """Pods that each claim one of the ten devices that every node has."""
 
@@ -278,6 +303,7 @@ WORKLOADS: Final[Mapping[str, tuple[Callable[[Sizes, Random], Workload], Sizes]]
     "preemption-churn": (preemption_churn, Sizes(5000, 20000, 5000)),
     "unschedulable-churn": (unschedulable_churn, Sizes(5000, 20000, 10000)),
     "csi-volumes": (csi_volumes, Sizes(5000, 5000, 5000)),
+    "local-volumes": (local_volumes, Sizes(1000, 500, 1000)),
     "dra-claims": (dra_claims, Sizes(500, 2500, 2500)),
     "gated-noise": (gated_noise, Sizes(1, 10000, 20000)),
 }

@@ -16,7 +16,7 @@ from benchmarks.workloads import WORKLOADS, Sizes
 
 #: Sizes at which every pod finds a place.
 SIZES = ["--nodes", "20", "--init", "10", "--pods", "10", "--check-every", "1"]
-RUNNABLE = [name for name in WORKLOADS if name != "dra-claims"]
+RUNNABLE = list(WORKLOADS)
 
 
 @pytest.mark.parametrize("name", RUNNABLE)

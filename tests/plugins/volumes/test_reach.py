@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from moorage.api.core import NodeSelector
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
-from moorage.plugins.volumes.reach import Nearest, Reach, first_taking, rows_reaching
+from moorage.plugins.volumes.line_up import LineUp
+from moorage.plugins.volumes.reach import Reach, first_taking, rows_reaching
 from moorage.testing.builders import a_cluster, a_node
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
@@ -45,14 +46,26 @@ selectors = st.one_of(
 @settings(max_examples=100)
 @given(st.lists(selectors, max_size=30), st.sampled_from([1, 7, 40]), st.integers(1, 3), st.data())
 def test_the_first_volumes_that_each_row_reaches(affinities, count, depth, data):
+    """Volumes that came and went before, and line-ups that were asked before, make no difference."""
     nodes = some_nodes(count)
+    line_up = LineUp()
+    numbered = [(((index // 3, f"pv-{index:02}"), index), Reach.of(affinity)) for index, affinity in enumerate(affinities)]
+    for volume, reach in data.draw(st.permutations(numbered)):
+        line_up.add(volume, reach)
+        if data.draw(st.booleans()):
+            line_up.nearest(nodes, data.draw(st.integers(1, 3)))
+    gone = {index for index in range(len(affinities)) if data.draw(st.booleans())}
+    for volume, reach in numbered:
+        if volume[1] in gone:
+            line_up.remove(volume, reach)
     if data.draw(st.booleans()):
         nodes = nodes.only(np.array([data.draw(st.booleans()) for _ in range(count)]))
-    masks = [rows_reaching(affinity, nodes) for affinity in affinities]
-    expected = [[index for index, mask in enumerate(masks) if mask[at]][:depth] for at in range(len(nodes))]
-    found = Nearest(map(Reach.of, affinities), depth).over(nodes)
+    left = [(index, rows_reaching(affinity, nodes)) for index, affinity in enumerate(affinities) if index not in gone]
+    expected = [[index for index, mask in left if mask[at]][:depth] for at in range(len(nodes))]
+    found = line_up.nearest(nodes, depth)
     assert found.shape == (depth, len(nodes))
     assert found.T.tolist() == [(of_row + [-1] * depth)[:depth] for of_row in expected]
+    assert len(line_up) == len(left)
 
 
 labels = st.dictionaries(st.sampled_from([HOST, ZONE]), st.sampled_from(["n0", "n1", "n5", "a", "b", "x"]), max_size=2)

@@ -76,9 +76,10 @@ class _Total:
 
 def _add_found(chosen: Chosen, total: _Total) -> None:
     """Add up what claims ask for and the sizes of the volumes they found, by the volumes' classes."""
-    names = np.array([*(volume.spec.storage_class_name for volume in chosen.volumes), ""], dtype=object)
-    sizes = np.array([*(value(volume.spec.capacity.get("storage", 0)) for volume in chosen.volumes), 0], dtype=np.int64)
-    for claim, which in zip(chosen.claims, chosen.which, strict=True):
+    for turn, claim in enumerate(chosen.claims):
+        volumes, which = chosen.volumes_of(turn)
+        names = np.array([*(volume.spec.storage_class_name for volume in volumes), ""], dtype=object)
+        sizes = np.array([*(value(volume.spec.capacity.get("storage", 0)) for volume in volumes), 0], dtype=np.int64)
         for name in sorted(set(names[np.unique(which[which >= 0])].tolist())):
             here = (which >= 0) & (names[which] == name)
             use = total.of(name)

@@ -8,7 +8,7 @@ Source  component-helpers, storage/volume/helpers.go, CheckNodeAffinity
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -22,10 +22,7 @@ from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import rows_matching, rows_matching_term
 from moorage.state.view import NodeView
 
-__all__ = ["Nearest", "Reach", "first_taking", "label_affinity", "rows_reaching"]
-
-#: Comes after every index.
-_NONE = 2**62
+__all__ = ["Reach", "first_taking", "label_affinity", "rows_reaching"]
 
 
 @lru_cache(maxsize=16384)
@@ -53,54 +50,6 @@ class Reach(NamedTuple):
             return cls(affinity, None)
         asked = terms[0].requirements[0]
         return cls(affinity, asked if asked.operator == "In" else None)
-
-
-class Nearest:
-    """Volumes in an order of preference, sorted by how they are reached: the first few for each row are then looked up."""
-
-    def __init__(self, volumes: Iterable[Reach], depth: int) -> None:
-        """Take volumes, best first. ``depth``: how many of the first are told for each row."""
-        self._depth = depth
-        self._everywhere: list[int] = []
-        self._by_label: dict[str, dict[str, list[int]]] = {}
-        self._otherwise: dict[NodeSelector, list[int]] = {}
-        for index, (affinity, asked) in enumerate(volumes):
-            if asked is not None:
-                by_value = self._by_label.setdefault(asked.key, {})
-                for value in asked.values:
-                    by_value.setdefault(value, []).append(index)
-            elif affinity is None:
-                self._everywhere.append(index)
-            else:
-                self._otherwise.setdefault(affinity, []).append(index)
-
-    def over(self, nodes: NodeView) -> IntArray:
-        """Return the indices of the first volumes that each row reaches, in order; shape (depth, rows), -1 for none."""
-        found = np.full((self._depth, len(nodes)), _NONE, dtype=np.int64)
-        found[: len(self._everywhere)] = np.array(self._everywhere[: self._depth], dtype=np.int64)[:, None]
-        for key, by_value in self._by_label.items():
-            column = nodes.label(key)
-            held, ids = np.unique(nodes.ids(column), return_inverse=True)
-            values = (column.values[value_id] for value_id in held.tolist())
-            firsts = self._firsts([() if value is None else by_value.get(value, ()) for value in values])
-            found = self._merged(found, firsts[:, ids.reshape(-1)])
-        for affinity, indices in self._otherwise.items():
-            mask = rows_reaching(affinity, nodes)
-            found = self._merged(found, np.where(mask, np.array(indices[: self._depth], dtype=np.int64)[:, None], _NONE))
-        found[found == _NONE] = -1
-        return found
-
-    def _firsts(self, lists: Sequence[Sequence[int]]) -> IntArray:
-        """Return the first of each list, shape (depth, lists)."""
-        return np.array(
-            [[indices[at] if at < len(indices) else _NONE for indices in lists] for at in range(self._depth)], dtype=np.int64
-        ).reshape(self._depth, len(lists))
-
-    def _merged(self, one: IntArray, other: IntArray) -> IntArray:
-        if self._depth == 1 and len(other) == 1:
-            return np.minimum(one, other)
-        merged: IntArray = np.sort(np.concatenate([one, other]), axis=0)[: self._depth]
-        return merged
 
 
 def first_taking(selectors: Sequence[Selector], nodes: NodeView) -> IntArray:

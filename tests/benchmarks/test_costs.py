@@ -1,0 +1,51 @@
+"""What a pod costs does not grow with what was given away before: counted in calls, which no busy machine makes slower."""
+
+from __future__ import annotations
+
+import sys
+from random import Random
+
+import pytest
+
+from benchmarks.workloads import WORKLOADS, Sizes
+from moorage.simulator.simulate import Options, prepare
+
+
+def calls_of_each(name, sizes):
+    """How many functions were called for each decision, in order."""
+    workload = WORKLOADS[name][0](sizes, Random(0))
+    simulation, _ = prepare(Options(seed=0))
+    simulation.load(workload.objects)
+    simulation.load(workload.measured)
+    calls, counts = 0, []
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+
+    decisions = simulation.steps()
+    sys.setprofile(count)
+    try:
+        for decision in decisions:
+            assert decision.node is not None
+            counts.append(calls)
+            calls = 0
+    finally:
+        sys.setprofile(None)
+    return counts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("dra-claims", Sizes(40, 0, 400)),  # every device is taken in the end
+        ("local-volumes", Sizes(60, 0, 90)),
+    ],
+)
+def test_the_last_tenth_costs_as_much_as_the_first(name, sizes):
+    counts = calls_of_each(name, sizes)
+    tenth = sizes.pods // 10
+    early, late = sum(counts[1 : 1 + tenth]), sum(counts[-tenth:])
+    assert len(counts) == sizes.pods
+    assert late < 1.5 * early, (early, late)

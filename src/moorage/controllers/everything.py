@@ -12,6 +12,7 @@ from moorage.controllers.job import Jobs
 from moorage.controllers.kinds import CONTROLLERS, REPLICA_SETS
 from moorage.controllers.kubelets import Kubelets
 from moorage.controllers.node_lifecycle import NodeLifecycle
+from moorage.controllers.pod_claims import EphemeralVolumes, ResourceClaims
 from moorage.controllers.pod_collector import PodCollector
 from moorage.controllers.replica_set import ReplicaSets
 from moorage.controllers.stateful_set import StatefulSets
@@ -35,7 +36,9 @@ def all_controllers(job_s: float = 5.0) -> list[Controller]:
         Jobs(),
         CronJobs(),
         Disruption(),
+        EphemeralVolumes(),
         Volumes(),
+        ResourceClaims(),
         PodCollector(),
         GarbageCollector(),
     ]

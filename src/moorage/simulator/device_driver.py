@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from msgspec.structs import replace
-
-from moorage.api.devices import AllocatedDeviceStatus, DeviceAllocation, DeviceCondition, ResourceClaim
+from moorage.api.devices import ResourceClaim
+from moorage.controllers.device_conditions import made_ready
 from moorage.engine.facts import Done, Gone, News, Seen
 from moorage.state.cluster import Snapshot
 
@@ -51,22 +50,6 @@ class DeviceDrivers:
         fresh, self._fresh = self._fresh, {}
         for key in fresh:
             claim = self._snapshot.objects(ResourceClaim)[key]
-            ready = _made_ready(claim)
+            ready = made_ready(claim)
             if ready is not claim:
                 self._tell(Seen(ready))
-
-
-def _made_ready(claim: ResourceClaim) -> ResourceClaim:
-    """Return the claim with the conditions that its drivers would report; the same claim if nothing waits for any."""
-    allocation = claim.status.allocation
-    results = allocation.devices.results if allocation is not None else ()
-    told = {(status.driver, status.pool, status.device) for status in claim.status.devices}
-    fresh = tuple([_ready(one) for one in results if one.binding_conditions and (one.driver, one.pool, one.device) not in told])
-    return replace(claim, status=replace(claim.status, devices=(*claim.status.devices, *fresh))) if fresh else claim
-
-
-def _ready(device: DeviceAllocation) -> AllocatedDeviceStatus:
-    conditions = tuple([DeviceCondition(type=name, status="True", reason="Simulated") for name in device.binding_conditions])
-    return AllocatedDeviceStatus(
-        driver=device.driver, pool=device.pool, device=device.device, share_id=device.share_id, conditions=conditions
-    )

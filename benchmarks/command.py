@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -13,7 +14,9 @@ import click
 
 from benchmarks.checking import CheckFailedError
 from benchmarks.comparing import compare as compared
+from benchmarks.program import help_text, library_import, reading, whole_run
 from benchmarks.running import run as run_one
+from benchmarks.single import first_of_class, preemption_attempt
 from benchmarks.workloads import WORKLOADS, Sizes
 from benchmarks.writes import measure_writes
 
@@ -77,6 +80,25 @@ def run(
             with out.open("a") as file:
                 file.write(json.dumps(result) + "\n")
     sys.exit(1 if failed else 0)
+
+
+@main.command()
+@click.argument("names", nargs=-1)
+@click.option("--pods", default=100_000, help="Pods of the file that is read and simulated.")
+def once(names: tuple[str, ...], pods: int) -> None:
+    """Measure what happens once: a hard decision, the start of the program, a whole run. All of them without NAMES."""
+    measured: dict[str, Callable[[], dict[str, Any]]] = {
+        "first-of-class": first_of_class,
+        "preemption-attempt": preemption_attempt,
+        "help": help_text,
+        "library-import": library_import,
+        "reading": lambda: reading(pods),
+        "simulate": lambda: whole_run(pods),
+    }
+    for name in names or tuple(measured):
+        if name not in measured:
+            raise click.UsageError(f"nothing is named {name}; one of {', '.join(measured)}")
+        click.echo(json.dumps(measured[name]()))
 
 
 def _in_a_process_of_its_own(name: str, sizes: Sizes, seed: int, check_every: int) -> dict[str, Any]:

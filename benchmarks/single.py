@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.workloads import WORKLOADS, Sizes
 from moorage.api.core import Pod
+from moorage.cli.memory import keep_freed_memory
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import Simulation
 from moorage.state.pod_info import PodInfo
@@ -38,6 +39,7 @@ def preemption_attempt(nodes: int = 5000, init: int = 20000, times: int = 60) ->
 
 
 def _at_rest(objects: Iterable[Any], init: Iterable[Pod]) -> Simulation:
+    keep_freed_memory()
     simulation, _ = prepare(Options())
     simulation.load(objects)
     simulation.load(init)

@@ -42,6 +42,7 @@ class _Commands(Group):
         del ctx
         if cmd_name not in COMMANDS:
             return None
+        importlib.import_module("moorage.cli.memory").keep_freed_memory()
         module, _, name = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command

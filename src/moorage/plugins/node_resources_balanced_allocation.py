@@ -36,6 +36,8 @@ __all__ = ["NodeResourcesBalancedAllocation", "balance"]
 UNCHANGED = 75
 
 Floats = npt.NDArray[np.float64]
+#: Says for all rows at once that a resource counts.
+_EVERYWHERE: BoolArray = np.ones(1, dtype=bool)
 
 
 class NodeResourcesBalancedAllocationArgs(PluginArgs, frozen=True):
@@ -98,15 +100,17 @@ class NodeResourcesBalancedAllocation:
     def score(self, counted: tuple[Demand, ...], nodes: NodeView) -> IntArray:
         if len(counted) < 2:
             return np.full(len(nodes), UNCHANGED, dtype=np.int64)
-        shares, shares_with_pod, counts = [], [], []
+        shares: list[Floats] = []
+        counts: list[BoolArray] = []
         for resource, amount, _ in counted:
-            capacity, requested = nodes.allocatable(resource), nodes.requested(resource)
-            divisor = np.maximum(capacity, 1).astype(np.float64)
-            shares.append(np.minimum(requested / divisor, 1.0))
-            shares_with_pod.append(np.minimum((requested + amount) / divisor, 1.0))
-            counts.append(capacity != 0)
-        gain = balance(shares_with_pod, counts) - balance(shares, counts)
-        scores: IntArray = 50 + (50 + gain) // 2
+            requested, divisor = nodes.requested(resource), nodes.divisors(resource)
+            share = np.empty((2, len(nodes)))  # without the pod and with it
+            np.divide(requested, divisor, out=share[0])
+            np.divide(requested + amount, divisor, out=share[1])
+            shares.append(np.minimum(share, 1.0, out=share))
+            counts.append(_EVERYWHERE if nodes.is_offered_everywhere(resource) else nodes.allocatable(resource) != 0)
+        without, with_pod = balance(shares, counts)
+        scores: IntArray = 50 + ((50 + with_pod - without) >> 1)
         return scores
 
     def score_node(self, counted: tuple[Demand, ...], node: NodeInfo) -> int:
@@ -126,8 +130,8 @@ class NodeResourcesBalancedAllocation:
 def balance(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> IntArray:
     """Score nodes higher the closer their resources' requested shares are to each other.
 
-    Shapes  for each of two or more resources, (n,) of shares, at most 1, and of whether the resource counts there; returns (n,)
-            int64, 50-100
+    Shapes  for each of two or more resources, (..., n) of shares, at most 1, and (n,) or (1,) of whether the resource counts
+            there; returns (..., n) int64, 50-100
     Rounds  down, after (1 - standard deviation) x 100 in float64, in kube-scheduler's order of operations. Go may fuse a
             multiplication and an addition on machines other than amd64, where there are more than two resources; this does not
     """
@@ -137,13 +141,14 @@ def balance(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> IntArray:
 
 def _of_two(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> Floats:
     """Half the distance where both resources count; a single one deviates from nothing."""
-    deviation: Floats = np.abs((shares[0] - shares[1]) / 2) * (counts[0] & counts[1])
-    return deviation
+    deviation: Floats = np.abs((shares[0] - shares[1]) / 2)
+    both = counts[0] & counts[1]
+    return deviation if both.all() else deviation * both
 
 
 def _of_many(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> Floats:
     """The standard deviation of the resources that count, or half the distance where that are two."""
-    number: IntArray = np.sum(counts, axis=0)
+    number: IntArray = np.sum(np.broadcast_arrays(*counts), axis=0)
     shares = [share * there for share, there in zip(shares, counts, strict=True)]
     mean = reduce(np.add, shares) / np.maximum(number, 1)
     squares = [(share - mean) * (share - mean) * there for share, there in zip(shares, counts, strict=True)]

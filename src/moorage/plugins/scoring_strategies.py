@@ -216,20 +216,23 @@ def weighted_mean(
     Rounds  down, or to the nearest with ``half_up``
     ``used_only``  leaves out resources that score 0
     """
-    total: IntArray = nodes.zeros()
+    total: IntArray | None = None
     weights: IntArray | int = 0
     for resource, amount, weight in demands:
         capacity = nodes.allocatable(resource)
         requested = _requested(nodes, resource) + amount
         counts: BoolArray | None = None
-        if not capacity.all():
+        if not nodes.is_offered_everywhere(resource):
             counts, capacity = capacity != 0, np.maximum(capacity, 1)
         scores = score(requested, capacity)
         if used_only:
             counts = scores > 0 if counts is None else counts & (scores > 0)
         share = weight if counts is None else counts * weight
-        total += scores * share
+        weighed = scores if isinstance(share, int) and share == 1 else scores * share
+        total = weighed if total is None else total + weighed
         weights = weights + share
+    if total is None:
+        return nodes.zeros()
     weights = np.maximum(weights, 1)
     mean: IntArray = (2 * total + weights) // (2 * weights) if half_up else total // weights
     return mean

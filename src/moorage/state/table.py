@@ -26,7 +26,7 @@ from moorage.state.pod_requests import amount
 from moorage.state.ring import Ring
 from moorage.state.volume_use import VolumeUse
 
-__all__ = ["ChangeLog", "ImageHolders", "NodeTable"]
+__all__ = ["ChangeLog", "Divisors", "ImageHolders", "NodeTable"]
 
 #: Different offers of nodes that have a number; more than kinds of machines in any cluster.
 _OFFERS_REMEMBERED = 4096
@@ -78,6 +78,13 @@ class ImageHolders(NamedTuple):
     rows: set[int]
 
 
+class Divisors(NamedTuple):
+    """What each row offers of a resource, as float64, at least 1; and whether every row offers any."""
+
+    amounts: npt.NDArray[np.float64]
+    is_offered_everywhere: bool
+
+
 class NodeTable:
     """All nodes. Arrays have shape (rows,); see ``NodeView`` for how rules read them."""
 
@@ -118,6 +125,8 @@ class NodeTable:
         self._ring: tuple[int, Ring] | None = None
         self._ring_domains: dict[str, npt.NDArray[np.intp]] = {}
         self._ring_version = -1
+        self._divisors: dict[str, Divisors] = {}
+        self._divisors_version = -1
         self._allocatable: dict[str, Column] = {}
         self._requested: dict[str, Column] = {}
         #: for each row a number for what its node offers: equal offers have equal numbers
@@ -135,6 +144,18 @@ class NodeTable:
         if column is None:
             column = self._allocatable[resource] = self.space.column()
         return column
+
+    def divisors(self, resource: str) -> Divisors:
+        """Return what requests of a resource are divided by for their share; good until a node changes."""
+        if self._divisors_version != self.changes.nodes:
+            self._divisors.clear()
+            self._divisors_version = self.changes.nodes
+        found = self._divisors.get(resource)
+        if found is None:
+            offered = self.allocatable(resource).view
+            found = Divisors(np.maximum(offered, 1).astype(np.float64), bool(offered.all()))
+            self._divisors[resource] = found
+        return found
 
     def requested(self, resource: str) -> Column:
         """What the pods on each row request, in the same units."""

@@ -87,6 +87,14 @@ class NodeView:
         """What each node offers: cpu in millicores, memory and storage in bytes, others in counts."""
         return self.take(self.table.allocatable(resource))
 
+    def divisors(self, resource: str) -> npt.NDArray[np.float64]:
+        """What requests of a resource are divided by for their share of a node: what it offers, or 1 if that is nothing."""
+        return self.take(self.table.divisors(resource).amounts)
+
+    def is_offered_everywhere(self, resource: str) -> bool:
+        """True if every node of the table offers some of a resource."""
+        return self.table.divisors(resource).is_offered_everywhere
+
     def requested(self, resource: str) -> IntArray:
         """What the pods on each node request, in the same units."""
         return self.take(self.table.requested(resource))

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from moorage.client import rest as rest_module
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.rest import Rest, user_agent
 from moorage.client.throttle import BINDING, OTHER, Throttle
@@ -177,9 +176,7 @@ def test_answers_are_bounded():
     asyncio.run(main())
 
 
-def test_no_answer_is_an_error_that_leaves_open_what_happened(monkeypatch):
-    monkeypatch.setattr(rest_module, "_BIND_S", 0.1)
-
+def test_no_answer_is_an_error_that_leaves_open_what_happened():
     async def handler(request):
         if request.path == "/cut":
             request.transport.close()
@@ -188,7 +185,7 @@ def test_no_answer_is_an_error_that_leaves_open_what_happened(monkeypatch):
 
     async def main():
         errors = []
-        async with serving(handler) as rest:
+        async with serving(handler) as other, Rest(other.endpoint, qps=0, bind_s=0.1) as rest:
             for path in ("/cut", "/slow"):
                 with pytest.raises(ClusterError) as refusal:
                     await rest.send("POST", path, b"", lane=BINDING)

@@ -291,7 +291,7 @@ class World(RuleBasedStateMachine):
     def answer(self, which, fails, late, order):
         work = self.work.pop(sorted(self.work)[which % len(self.work)])
         error = "no answer" if fails else None
-        if work.phase is Phase.NOMINATE:
+        if not work.phase.is_answered:
             self.nominate(work)
             return
         if work.phase is Phase.PREEMPT:

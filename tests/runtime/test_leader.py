@@ -240,3 +240,8 @@ def test_what_the_leader_raised_is_raised_and_the_lease_released():
         return server.lease
 
     assert run_virtually(main()).holder == ""
+
+
+def test_a_bind_may_take_what_is_left_of_the_lease_after_the_deadline():
+    assert Timing().spare_s == 5.0
+    assert Timing(lease_s=8.0, renew_s=6.5, retry_s=1.0).spare_s == 1.5

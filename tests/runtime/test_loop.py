@@ -526,3 +526,74 @@ def test_an_engine_that_fails_every_time_does_not_keep_the_processor_busy():
     failed, after = run_virtually(main())
     assert 60 <= failed <= 80
     assert after == {"p1": "n1"}
+
+
+# -- what others are told meanwhile -------------------------------------------------------------------------------------------
+
+
+def test_where_a_pod_is_going_to_be_is_written_while_it_is_prepared_for_and_cleared_when_that_fails():
+    async def main():
+        async def slow():
+            await asyncio.sleep(2)
+            raise ClusterError("no such luck")
+
+        cluster = MemoryCluster([node("n1"), pod("p1")])
+        async with running(cluster, plugins=[preparing(Call(slow, lambda: None))]):
+            nominated = []
+            for _ in range(3):
+                await asyncio.sleep(1)
+                nominated.append(cluster.get(Pod, "default/p1").status.nominated_node_name)
+            return nominated
+
+    assert run_virtually(main()) == ["n1", "n1", ""]
+
+
+def test_victims_are_evicted_at_the_same_time_but_the_last():
+    async def main():
+        victims = [pod(f"low{at}", cpu="500m", nodeName="n1", terminationGracePeriodSeconds=60) for at in range(4)]
+        cluster = MemoryCluster([node("n1"), *victims], latency_s=1.0)
+        async with running(cluster):
+            cluster.put(pod("high", cpu="2", priority=100))
+            await asyncio.sleep(20)
+            return [round(entry.at_s) for entry in cluster.history if entry.verb == "delete_pod"]
+
+    assert run_virtually(main()) == [2, 2, 2, 4]
+
+
+def test_where_an_eviction_fails_the_last_victim_is_spared():
+    async def main():
+        victims = [pod(f"low{at}", cpu="1", nodeName="n1", terminationGracePeriodSeconds=60) for at in range(2)]
+        cluster = MemoryCluster([node("n1"), *victims])
+        cluster.faults.append(Trouble("patch_status", ClusterError("500", 500), when=lambda it: it.name.startswith("low")))
+        async with running(cluster):
+            cluster.put(pod("high", cpu="2", priority=100))
+            await asyncio.sleep(0.1)
+            return [entry.verb for entry in cluster.history if entry.verb == "delete_pod"], cluster.requests["patch_status"]
+
+    deleted, patches = run_virtually(main())
+    assert patches >= 3  # it is tried again at once, with both
+    assert len(deleted) == 2
+
+
+def test_a_victim_that_is_not_bound_yet_is_told_of_and_not_deleted():
+    async def main():
+        async def slow():
+            await asyncio.sleep(60)
+
+        cluster = MemoryCluster([node("n1", cpu="1"), pod("low")])
+        plugin = preparing()
+        plugin.pre_bind = lambda self, state, pod, node: (Call(slow, lambda: None),) if pod.name == "low" else ()
+        async with running(cluster, plugins=[plugin]):
+            await asyncio.sleep(1)
+            cluster.put(pod("high", priority=100))
+            await asyncio.sleep(5)
+            return cluster
+
+    cluster = run_virtually(main())
+    assert placed(cluster) == {"low": "", "high": "n1"}
+    assert cluster.requests.get("delete_pod", 0) == 0
+    (note,) = [note for note in cluster.notes if note.reason == "Preempted"]
+    assert (note.regarding.name, note.text) == (
+        "low",
+        "Preempted by pod default/high on node n1 (in kube-scheduler memory).",
+    )

@@ -27,7 +27,7 @@ from moorage.cli.run_serving import ServingRules
 from moorage.client.endpoint import Endpoint
 from moorage.client.extenders import ExtenderClient
 from moorage.client.reflector import Reflector
-from moorage.client.rest import Rest, user_agent
+from moorage.client.rest import BIND_S, Rest, user_agent
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.cycle import Cycle
 from moorage.engine.extenders import extenders_of
@@ -88,6 +88,7 @@ async def run_process(process: Process) -> int:
                 qps=float(connection.qps),
                 burst=int(connection.burst),
                 agent=user_agent(__version__),
+                bind_s=BIND_S if process.leader is None else process.leader.timing.spare_s,
                 told=lambda method, status, seconds: meter.requested(method, host, status, seconds),
             )
         )

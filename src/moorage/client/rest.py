@@ -20,15 +20,15 @@ from moorage.client.endpoint import Endpoint, Identity, tls_context
 from moorage.client.throttle import BINDING, OTHER, Throttle
 from moorage.errors import ClusterError, InputError
 
-__all__ = ["MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "Rest", "user_agent"]
+__all__ = ["BIND_S", "MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "Rest", "user_agent"]
 
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
 _TRIES = 10
 _REQUEST_S = 30.0
-#: A bind that took longer could be done when another scheduler leads already.
-_BIND_S = 5.0
+#: Seconds between kube-scheduler's renewDeadline and its leaseDuration, where nothing else is configured.
+BIND_S = 5.0
 _CONNECT_S = 10.0
 _MOST_OBJECT = 16 << 20
 _MOST_LIST = 2 << 30
@@ -44,6 +44,7 @@ def user_agent(version: str, program: str = "moorage") -> str:
 class Rest:
     """A session with one API server; use it as an async context manager.
 
+    ``bind_s`` is how long a bind may take: one that took longer could be done when another scheduler leads already.
     ``told`` hears of every request that was sent: its method, the status of its answer (0 for none), and how long that took.
     """
 
@@ -54,10 +55,12 @@ class Rest:
         qps: float = 50.0,
         burst: int = 100,
         agent: str = "moorage",
+        bind_s: float = BIND_S,
         told: Callable[[str, int, float], None] = lambda method, status, seconds: None,
     ) -> None:
         self.endpoint = endpoint
         self._told = told
+        self._bind_s = bind_s
         self._qps, self._burst = qps, burst
         self._agent = agent
         self._throttle: Throttle
@@ -187,7 +190,7 @@ class Rest:
             connector=aiohttp.TCPConnector(limit=0, ssl=tls if tls is not None else True),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=[("User-Agent", self._agent), ("Accept", "application/json"), *self.endpoint.headers],
-            timeout=aiohttp.ClientTimeout(total=_BIND_S if lane == BINDING else _REQUEST_S, sock_connect=_CONNECT_S),
+            timeout=aiohttp.ClientTimeout(total=self._bind_s if lane == BINDING else _REQUEST_S, sock_connect=_CONNECT_S),
         )
 
 

@@ -38,6 +38,7 @@ class Binding(Struct, eq=False):
     ``withdrawn`` the pod was deleted, or another took its name
     ``failed``    what came of it, once it is being undone
     ``bound_to``  the node that the API says the pod is on, by our doing or somebody else's
+    ``expected``  others were told that it is going to be on the node
     ``may_do_without_extender``  the extender that was asked to bind it may fail; ``extender_failed``: it did
     """
 
@@ -53,6 +54,7 @@ class Binding(Struct, eq=False):
     withdrawn: bool = False
     bound_to: str = ""
     failed: Decision | None = None
+    expected: bool = False
     may_do_without_extender: bool = False
     extender_failed: bool = False
 

@@ -64,6 +64,13 @@ class Phase(Enum):
     BIND = "Bind"
     PREEMPT = "Preempt"
     NOMINATE = "Nominate"
+    EXPECT = "Expect"
+
+    @property
+    def is_answered(self) -> bool:
+        """True if whoever does the work has to say what came of it."""
+        return self is not Phase.NOMINATE and self is not Phase.EXPECT
+
     UNRESERVE = "Unreserve"
 
 
@@ -71,7 +78,8 @@ class Work(Struct, frozen=True):
     """Effects to be carried out in order, for one pod. ``node`` is where the pod is to go ("" clears a nomination).
 
     All must be answered with ``Done``, and an error in any effect fails the whole and ends it; but in UNRESERVE the others are
-    carried out nevertheless, and NOMINATE needs no answer: its outcome shows in the pod that the engine is told of.
+    carried out nevertheless, and NOMINATE and EXPECT need no answer: their outcome shows in the pod that the engine is told of.
+    EXPECT is for others to see, before a binding that takes its time; a simulation has nobody to tell.
     """
 
     ticket: int

@@ -63,6 +63,9 @@ class Scheduler(Believer):
         self._work: list[Work] = []
         self._revoked: list[Decision] = []
         self._evicting: dict[int, str] = {}
+        #: Pods that gave up their nodes for others before they were bound, each with the other; whoever drives the engine may
+        #: empty it.
+        self.preempted: list[tuple[PodInfo, PodInfo]] = []
         self._tickets = 0
         self._asking = Conversation()
 
@@ -285,7 +288,9 @@ class Scheduler(Believer):
         if status is not None:
             return self._back_out(binding, status)
         self._bindings[queued.pod.uid] = self._held[queued.pod.uid] = binding
-        if not binding.waits:
+        if binding.waits:
+            self._expect(binding)
+        else:
             self._pre_bind(binding)
         return decision
 
@@ -318,6 +323,7 @@ class Scheduler(Believer):
         if isinstance(effects, Status):
             self._give_up(binding, effects)
         elif effects:
+            self._expect(binding)
             self._ask_for(Phase.PRE_BIND, binding, effects)
         else:
             self._bind(binding)
@@ -328,6 +334,16 @@ class Scheduler(Believer):
             self._give_up(binding, effects)
         else:
             self._ask_for(Phase.BIND, binding, effects)
+
+    def _expect(self, binding: Binding) -> None:
+        """Let others (a cluster autoscaler, say) know where a pod is going to be whose binding takes its time.
+
+        Source  schedule_one.go, bindingCycle
+        """
+        if self.gates["NominatedNodeNameForExpectation"] and not binding.expected:
+            binding.expected = True
+            if binding.pod.status.nominated_node_name != binding.node:
+                self._order(Phase.EXPECT, binding.pod, binding.node)
 
     def _ask_for(self, phase: Phase, binding: Binding, effects: tuple[Effect, ...]) -> None:
         binding.ticket = self._order(phase, binding.pod, binding.node, effects)
@@ -411,12 +427,12 @@ class Scheduler(Believer):
             self.queue.done(binding.pod.uid)
             return
         binding.queued.pod = binding.latest or binding.queued.pod
-        self._failed(binding.queued, failed)
+        self._failed(binding.queued, failed, expected=binding.expected)
 
     # -- failure ------------------------------------------------------------------------------------------------------
 
-    def _failed(self, queued: QueuedPod, decision: Decision) -> None:
-        """Put the pod back where it belongs, and see to nomination and victims."""
+    def _failed(self, queued: QueuedPod, decision: Decision, *, expected: bool = False) -> None:
+        """Put the pod back where it belongs, and see to nomination and victims. ``expected``: others took it for placed."""
         if self.queue.requeue(queued, self.now, rejected_by=decision.rejected_by, pending_on=decision.pending_on) is None:
             return
         outcome = decision.post_filter
@@ -424,17 +440,17 @@ class Scheduler(Believer):
             self._nominate(other, "")
         nominated = outcome.nominated if outcome is not None else "" if self._clears_nomination(decision) else None
         if nominated is not None:
-            self._nominate(queued.pod, nominated)
+            self._nominate(queued.pod, nominated, was_told=expected)
         if outcome is not None and (outcome.victims or outcome.effects):
             self._preempt(queued.pod, outcome)
 
-    def _nominate(self, pod: PodInfo, node: str) -> None:
+    def _nominate(self, pod: PodInfo, node: str, *, was_told: bool = False) -> None:
         """Keep room for a pod that is waiting on a node, or ("") no longer; and let the API know."""
         if self.queue.get(pod.uid) is None:
             return
         had = self.queue.nomination(pod.uid) or pod.status.nominated_node_name
         self.queue.nominate(pod, node)
-        if node or had:
+        if node or had or was_told:
             self._order(Phase.NOMINATE, pod, node)
 
     def _preempt(self, pod: PodInfo, outcome: PostFilterResult) -> None:
@@ -445,7 +461,9 @@ class Scheduler(Believer):
             held = self._bindings.get(victim.uid)
             phase = self._phase_of(held) if held is not None else Phase.BIND
             if held is not None and phase is not Phase.BIND:
-                held.preempt("DefaultPreemption", "preempted")
+                text = "preempted" if phase is None else "preempted by DefaultPreemption"
+                held.preempt("DefaultPreemption", text)
+                self.preempted.append((held.pod.on(held.node), pod))
                 if phase is Phase.PRE_BIND:
                     self._free(held)
             else:

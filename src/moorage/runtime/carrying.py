@@ -7,7 +7,7 @@ wanted, the bind went well, whatever its reply said.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
@@ -25,6 +25,7 @@ __all__ = ["Carrier", "NotLeadingError"]
 
 _GONE = {404, 409}
 _READ_BACK_S = (0.1, 5.0)
+_EVICTIONS_AT_ONCE = 16
 #: How often it is looked whether something that others bring about has come.
 _LOOK_S = 1.0
 
@@ -71,7 +72,7 @@ class Carrier:
 
     def start(self, work: Work) -> None:
         """Begin a piece of work. A nomination is only told of, and needs no answer."""
-        if work.phase is Phase.NOMINATE:
+        if not work.phase.is_answered:
             self._teller.change(work.pod.pod, StatusChange(nominated=work.node))
             return
         task = asyncio.get_running_loop().create_task(self._carry_out(work), name=f"{work.phase.value} {work.pod.key}")
@@ -113,12 +114,14 @@ class Carrier:
         error: str | None = "broken off while shutting down"
         try:
             faults = []
-            for effect in work.effects:
-                fault = await self._attempted(effect, work)
-                if fault is not None:
-                    faults.append(fault)
-                    if work.phase is not Phase.UNRESERVE:
-                        break
+            for effects in _at_once(work):
+                if len(effects) == 1:
+                    outcomes = [await self._attempted(effects[0], work)]
+                else:
+                    outcomes = await asyncio.gather(*(self._attempted(effect, work) for effect in effects))
+                faults += [fault for fault in outcomes if fault is not None]
+                if faults and work.phase is not Phase.UNRESERVE:
+                    break
             error = "; ".join(faults) or None
         finally:
             self._inbox.put_now(Done(work.ticket, error))
@@ -227,9 +230,7 @@ class Carrier:
             if error.status not in _GONE:
                 raise
             return
-        text = f"Preempted by pod {effect.preemptor.uid} on node {victim.spec.node_name}"
-        reporter = effect.preemptor.spec.scheduler_name
-        self._teller.note(Note(victim, "Normal", "Preempted", "Preempting", text, effect.preemptor.pod, reporter))
+        self._teller.preempted(effect.victim, effect.preemptor)
 
     async def _amend(self, effect: Amend) -> None:
         try:
@@ -253,3 +254,12 @@ class Carrier:
                 raise ClusterError(f"{effect.what}: context deadline exceeded")
             await asyncio.sleep(min(_LOOK_S, left))
             self._insist(work)
+
+
+def _at_once(work: Work) -> Iterator[Sequence[Effect]]:
+    """Yield what may be done at the same time: evictions, all but the last, so that its end is the end of them all."""
+    evictions = [effect for effect in work.effects[:-1] if isinstance(effect, Evict)]
+    yield from ((effect,) for effect in work.effects[:-1] if not isinstance(effect, Evict))
+    for start in range(0, len(evictions), _EVICTIONS_AT_ONCE):
+        yield evictions[start : start + _EVICTIONS_AT_ONCE]
+    yield work.effects[-1:]

@@ -41,6 +41,11 @@ class Timing:
     renew_s: float = 10.0
     retry_s: float = 2.0
 
+    @property
+    def spare_s(self) -> float:
+        """How long what was begun before the deadline may take, and still end before anybody else leads."""
+        return self.lease_s - self.renew_s
+
     def faults(self) -> list[Fault]:
         """Say what is wrong with these durations, in the terms of the configuration."""
         found: list[Fault] = []

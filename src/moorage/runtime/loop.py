@@ -134,6 +134,9 @@ class Loop:
             self.follower.skipped(pod)
             self._teller.skipped(pod.pod)
         self.scheduler.skipped.clear()
+        for victim, preemptor in self.scheduler.preempted:
+            self._teller.preempted(victim, preemptor, " (in kube-scheduler memory).")
+        self.scheduler.preempted.clear()
         for fault in self.scheduler.faults:
             self._survived(str(fault))
         self.scheduler.faults.clear()
@@ -200,10 +203,10 @@ class Loop:
             if self._acting:
                 if work.phase is Phase.PREEMPT:
                     self._preempting[work.ticket] = work.pod
-                if work.phase is not Phase.NOMINATE:
+                if work.phase.is_answered:
                     self.follower.started(work, now)
                 self._carrier.start(work)
-            elif work.phase is not Phase.NOMINATE:
+            elif work.phase.is_answered:
                 self.inbox.put_now(Done(work.ticket, "not begun: this scheduler is shutting down"))
 
     def _known(self, obj: Value) -> Value | None:

@@ -18,6 +18,7 @@ from moorage.errors import ClusterError
 from moorage.framework.verdicts import Code
 from moorage.runtime.ports import Clock, Cluster, Note, StatusChange, WallClock
 from moorage.runtime.recording import Recorder
+from moorage.state.pod_info import PodInfo
 
 __all__ = ["Teller", "failure_condition"]
 
@@ -52,6 +53,12 @@ class Teller:
         """Say that a pod is not tried any more, because it is being deleted."""
         text = f"skip schedule deleting pod: {pod.key}"
         self.note(Note(pod, "Warning", "FailedScheduling", "Scheduling", text, reporter=pod.spec.scheduler_name))
+
+    def preempted(self, victim: PodInfo, preemptor: PodInfo, remark: str = "") -> None:
+        """Say for whom a pod has to go."""
+        text = f"Preempted by pod {preemptor.uid} on node {victim.spec.node_name}{remark}"
+        reporter = preemptor.spec.scheduler_name
+        self.note(Note(victim.pod, "Normal", "Preempted", "Preempting", text, preemptor.pod, reporter))
 
     def change(self, pod: Pod, change: StatusChange) -> None:
         """Change a pod's status some time soon; what was asked for earlier and not sent yet is merged in."""

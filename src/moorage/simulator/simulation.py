@@ -280,8 +280,9 @@ class Simulation:
         return done
 
     def _carry_out(self, work: Work) -> None:
-        if work.phase is Phase.NOMINATE:
-            self._nominate(work)
+        if not work.phase.is_answered:
+            if work.phase is Phase.NOMINATE:
+                self._nominate(work)
             return
         self._go_on(work, 0)
 

@@ -106,16 +106,18 @@ def test_other_words_for_the_same_thing_are_the_same_event():
 
 
 def test_what_does_not_fit_is_dropped_and_counted_and_nobody_waits():
-    notes = [note(pod=a_pod(f"p{i}").pod) for i in range(1200)]
+    pod = a_pod("p").pod
+    notes = [note(pod=replace(pod, metadata=replace(pod.metadata, uid=str(i)))) for i in range(10_200)]
     cluster, recorder = tell(*notes, 100)
     assert recorder.dropped == 200
-    assert len(cluster.events) == 1000
+    assert len(cluster.events) == 10_000
 
 
 def test_what_was_dropped_is_a_new_event_the_next_time():
-    notes = [note(pod=a_pod(f"p{i}").pod) for i in range(1001)]
+    pod = a_pod("p").pod
+    notes = [note(pod=replace(pod, metadata=replace(pod.metadata, uid=str(i)))) for i in range(10_001)]
     cluster, _ = tell(*notes, 100, notes[-1], 1)
-    assert len(cluster.events) == 1001
+    assert len(cluster.events) == 10_001
 
 
 def test_while_the_server_is_away_an_event_is_tried_again():

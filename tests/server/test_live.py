@@ -194,7 +194,7 @@ def test_a_process_schedules_and_lets_go_of_its_lease():
         def node_of(name):
             return api.objects[f"/api/v1/namespaces/default/pods/{name}"]["spec"].get("nodeName")
 
-        async with serving(api) as server, scheduler(server, "--leader_elect=true", "--kube-api-qps=0") as process:
+        async with serving(api) as server, scheduler(server, "--leader_elect=true", "--kube-api-qps=-1") as process:
             await until(lambda: node_of("early"))
             holder = api.objects[lease]["spec"]["holderIdentity"]
             api.faults["POST", "binding"] = "cut"

@@ -145,7 +145,13 @@ _DEPRECATED: Final = (
     Flag("contention-profiling", "bool", True, "Deprecated", "There is no lock contention here; accepted for compatibility."),
     Flag("kube-api-burst", "int", 100, "Deprecated", "Requests saved up. Not with --config."),
     Flag("kube-api-content-type", "str", "application/vnd.kubernetes.protobuf", "Deprecated", "JSON is spoken in any case."),
-    Flag("kube-api-qps", "float", 50.0, "Deprecated", "Requests a second. Not with --config."),
+    Flag(
+        "kube-api-qps",
+        "float",
+        50.0,
+        "Deprecated",
+        "Requests a second; 0 means the default, less lifts the limit. Not with --config.",
+    ),
     Flag(
         "kubeconfig",
         "str",

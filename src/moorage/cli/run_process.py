@@ -85,8 +85,8 @@ async def run_process(process: Process) -> int:
         rest = await stack.enter_async_context(
             Rest(
                 endpoint,
-                qps=float(connection.qps),
-                burst=int(connection.burst),
+                qps=float(connection.qps or 50),
+                burst=int(connection.burst or 100),
                 agent=user_agent(__version__),
                 bind_s=BIND_S if process.leader is None else process.leader.timing.spare_s,
                 told=lambda method, status, seconds: meter.requested(method, host, status, seconds),

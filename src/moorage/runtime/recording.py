@@ -2,7 +2,8 @@
 
 What happens again to the same object, in the same way, is no new event but one more of a series: the first two are written at
 once, the count of later ones half-hourly, and once more when there was none for six minutes. Events wait in a bounded queue;
-what does not fit is dropped and counted. While the API server cannot be reached, one event is tried again and the others wait.
+what does not fit is dropped and counted. A few are written at a time, those of one name in their order; while the API server
+cannot be reached, these are tried again and the others wait.
 
 Source  client-go/tools/events/event_broadcaster.go
 """
@@ -14,6 +15,7 @@ import uuid
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 from moorage.errors import ClusterError
 from moorage.runtime.ports import Clock, Cluster, Event, Note, WallClock
@@ -23,7 +25,8 @@ __all__ = ["NOTE_LIMIT", "Recorder", "shortened"]
 #: The API takes no longer texts for events; in bytes.
 NOTE_LIMIT = 1024
 _SUFFIX = " ..."
-_WAITING = 1000
+_WAITING = 10_000
+_WRITERS = 4
 _REMEMBERED = 4096
 _FINISH_S = 360.0
 _REFRESHES = 5
@@ -45,8 +48,8 @@ class Recorder:
     def __init__(self, cluster: Cluster, clock: Clock, wall: WallClock, report: Callable[[str], None]) -> None:
         self._cluster, self._clock, self._wall, self._report = cluster, clock, wall, report
         self._told: OrderedDict[tuple[str, ...], _Told] = OrderedDict()
-        self._waiting: deque[Event] = deque()
-        self._news = asyncio.Event()
+        self._lanes: tuple[deque[Event], ...] = tuple(deque() for _ in range(_WRITERS))
+        self._news = tuple(asyncio.Event() for _ in range(_WRITERS))
         #: Events that did not fit, or that the API server did not take.
         self.dropped = 0
 
@@ -68,11 +71,12 @@ class Recorder:
             self._put(told.event)
 
     def _put(self, event: Event) -> bool:
-        if len(self._waiting) >= _WAITING:
+        if sum(map(len, self._lanes)) >= _WAITING:
             self.dropped += 1
             return False
-        self._waiting.append(event)
-        self._news.set()
+        lane = crc32(event.name.encode()) % _WRITERS
+        self._lanes[lane].append(event)
+        self._news[lane].set()
         return True
 
     def _forget_some(self) -> None:
@@ -89,7 +93,8 @@ class Recorder:
     async def run(self) -> None:
         """Write until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._send())
+            for lane in range(_WRITERS):
+                tasks.create_task(self._send(self._lanes[lane], self._news[lane]))
             tasks.create_task(self._keep_up())
 
     async def _keep_up(self) -> None:
@@ -110,12 +115,12 @@ class Recorder:
                 del self._told[key]
                 self._end(told)
 
-    async def _send(self) -> None:
+    async def _send(self, lane: deque[Event], news: asyncio.Event) -> None:
         while True:
-            while not self._waiting:
-                self._news.clear()
-                await self._news.wait()
-            await self._write(self._waiting.popleft())
+            while not lane:
+                news.clear()
+                await news.wait()
+            await self._write(lane.popleft())
 
     async def _write(self, event: Event) -> None:
         note = event.note

@@ -95,6 +95,7 @@ def test_a_pod_lives_on_its_node_until_it_is_deleted(up):
     shown = up("get", "pod", "stays", "-o", "wide", "--no-headers").split()
     assert shown[1:4] == ["1/1", "Running", "0"]
     assert shown[5].startswith("10.")
+    assert "Successfully assigned default/stays to node-" in up("describe", "pod", "stays")
     began = time.monotonic()
     up("delete", "pod", "stays", "once", "--timeout=20s")
     assert time.monotonic() - began > 0.5

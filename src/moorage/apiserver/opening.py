@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from moorage.apiserver.events import mirror_events
 from moorage.apiserver.founding import found_cluster
 from moorage.apiserver.journal import Journal
 from moorage.apiserver.store import Store
@@ -32,6 +33,7 @@ def open_store(path: Path | None = None, *, clock: Callable[[], float] = time.ti
     if path is None:
         store = Store(clock, random.Random(_seed(seed, 0)), secrets.token_bytes(32))  # noqa: S311 - names, not secrets
         found_cluster(store)
+        mirror_events(store)
         return store
     journal = Journal(path)
     try:
@@ -42,6 +44,7 @@ def open_store(path: Path | None = None, *, clock: Callable[[], float] = time.ti
             journal.start_at(version + _LEAP)
         store.keep_in(journal)
         found_cluster(store)
+        mirror_events(store)
         journal.flush()
     except BaseException:
         journal.close()

@@ -13,8 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from moorage.apiserver.authority import SCHEDULER, Authority
+from moorage.apiserver.events import forget_old_events
 from moorage.apiserver.guarding import guard_for
 from moorage.apiserver.serving import serving
 from moorage.apiserver.store import Store
@@ -28,6 +30,9 @@ from moorage.engine.machine import Scheduler
 from moorage.server.live import Live
 
 __all__ = ["Embedded", "Ready"]
+
+#: Seconds between two looks for events that have had their time.
+_TIDY_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +71,10 @@ class Embedded:
         async with serving(self.store, guard, port=self.port, tls=self.authority.tls()) as port:
             self.authority.write_kubeconfig(self.kubeconfig, port)
             synced = asyncio.Event()
-            parts = [asyncio.create_task(manager.run(), name="controllers")]
+            parts = [
+                asyncio.create_task(manager.run(), name="controllers"),
+                asyncio.create_task(self._forget(), name="events"),
+            ]
             if self.scheduler is None:
                 synced.set()
             else:
@@ -79,6 +87,11 @@ class Embedded:
                     part.cancel()
                 await asyncio.gather(*parts, return_exceptions=True)
                 manager.close()
+
+    async def _forget(self) -> None:
+        while True:
+            await asyncio.sleep(_TIDY_S)
+            forget_old_events(self.store)
 
     async def _serve(self, manager: Manager, port: int, synced: asyncio.Event) -> None:
         """Tell when all nodes there are at the start have reported, and the scheduler has seen them."""

@@ -374,6 +374,7 @@ def test_the_reference_page_has_every_metric_with_labels_and_stability():
 KUBECONFIG = {"apiVersion": "v1", "kind": "Config"}
 REFUSED = {  # flags, file, what is said
     "an unknown flag": (["--nope"], None, "unknown flag: --nope"),
+    "a password in the address": (["--master=https://me:secret@x"], None, "--master: an address holds no name and password"),
     "a bad truth": (["--leader-elect=maybe"], None, "strconv.ParseBool"),
     "a bad duration": (["--leader-elect-lease-duration=15"], None, "missing unit"),
     "words that are no flags": (["now"], None, "does not take any arguments, got"),
@@ -413,4 +414,5 @@ def test_what_is_wrong_is_one_line_and_exit_1(tmp_path, flags, file, text):
     assert status == 1
     assert len(lines) == 1, lines
     assert lines[0].startswith("error: ")
+    assert "secret" not in said
     assert text in lines[0]

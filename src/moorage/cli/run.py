@@ -62,6 +62,8 @@ def run(given: Given) -> int:
     log = Klog(verbosity=given["v"], style=given["logging-format"], vmodule=given["vmodule"])
     _check_log_flags(given)
     check_flags(given)
+    if "@" in given["master"]:  # before anything is logged or served
+        raise InputError("--master: an address holds no name and password; no API server takes them")
     for name, value in given.shown(FLAGS).items() if log.shows(1) else ():
         log.line(1, f'FLAG: --{name}="{value}"')
     loaded = _load(given)

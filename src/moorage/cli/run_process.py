@@ -54,6 +54,8 @@ __all__ = ["Process", "run_process"]
 
 #: Reviews limit how soon probes are answered, so they are not held back as other requests are.
 _REVIEW_QPS, _REVIEW_BURST = 200.0, 400
+#: What the lease is called in checks and metrics, whatever its own name is.
+_COMPONENT = "kube-scheduler"
 _PATHS = ("/configz", "/debug", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz")
 
 
@@ -79,7 +81,8 @@ async def run_process(process: Process) -> int:
     meter = Meter(time.monotonic)
     scheduler = build_scheduler(process, meter)
     connection = process.loaded.configuration.client_connection
-    host = endpoint.server.partition("://")[2]
+    scheme, _, place = endpoint.server.partition("://")
+    host = place.rpartition("@")[2]  # whatever stands before it is nobody's business
     ending = _Ending(log)
     async with AsyncExitStack() as stack:
         rest = await stack.enter_async_context(
@@ -101,7 +104,7 @@ async def run_process(process: Process) -> int:
         )  # fmt: skip
         if process.serving is not None:
             await _serve(stack, process, process.serving, live, meter, ending)
-        log.info(0, "Scheduling", profiles=list(scheduler.profiles), server=endpoint.server, identity=identity)
+        log.info(0, "Scheduling", profiles=list(scheduler.profiles), server=f"{scheme}://{host}", identity=identity)
         running = asyncio.ensure_future(live.run())
         ending.listen(running, lambda: _debug(live, scheduler, log))
         return await _outcome(running, ending, process)
@@ -183,7 +186,7 @@ async def _delegate(stack: AsyncExitStack, endpoint: Endpoint | None) -> Delegat
 
 def _served(process: Process, rules: ServingRules, live: Live, meter: Meter, ending: _Ending) -> Served:
     given, scheduler = process.given, live.loop.scheduler
-    lease = process.leader.name if process.leader is not None else ""
+    lease = _COMPONENT if process.leader is not None else ""
     health = Health(_checks(live, lease, ending), process.log)
     families = [
         *meter.families,

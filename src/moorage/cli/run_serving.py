@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -119,13 +120,9 @@ def _delegated(path: str, kubeconfig: Callable[[str], Endpoint]) -> Endpoint | N
     if path:
         return kubeconfig(path)
     try:
-        return in_cluster(Surroundings(os.environ, _no_clock, lambda: datetime.now(UTC)))
+        return in_cluster(Surroundings(os.environ, time.monotonic, lambda: datetime.now(UTC)))
     except InputError:
         return None
-
-
-def _no_clock() -> float:
-    return 0.0
 
 
 # -- metrics ------------------------------------------------------------------------------------------------------------

@@ -174,6 +174,18 @@ def test_an_extender_is_told_names_or_nodes():
     assert (sent["metadata"]["name"], sent["spec"], sent["status"]["allocatable"]) == ("n", {}, {"cpu": "2"})
 
 
+def test_where_objects_are_known_in_full_they_are_sent_so():
+    pod, node = a_pod("p").pod, a_node("n", allocatable={"cpu": "2"})
+    known = {"p": b'{"metadata": {"name": "p"}, "spec": {"hostname": "h"}}', "n": b'{"status": {"addresses": []}}'}
+    told = json.loads(node_args(pod, [node], ["n"], by_name=False, whole=lambda obj: known.get(obj.name)))
+    assert told["Pod"]["spec"] == {"hostname": "h"}
+    assert told["Nodes"]["items"] == [{"status": {"addresses": []}}]
+    victims = {"n": ([pod, a_pod("unknown").pod], 0)}
+    told = json.loads(preempt_args(pod, victims, by_uid=False, whole=lambda obj: known.get(obj.name)))
+    pods = told["NodeNameToVictims"]["n"]["Pods"]
+    assert [pods[0]["spec"], pods[1]["metadata"]["name"]] == [{"hostname": "h"}, "unknown"]
+
+
 def test_an_extender_is_told_uids_or_pods_of_victims():
     pod, victim = a_pod("p").pod, a_pod("v").pod
     by_uid = json.loads(preempt_args(pod, {"n": ([victim], 1)}, by_uid=True))

@@ -208,6 +208,7 @@ async def an_extender(bind):
     async def handler(request):
         said = await request.json()
         if request.path == "/filter":
+            assert said["Pod"]["spec"]["hostname"] == "shown-in-full"
             names = [item["metadata"]["name"] for item in said["Nodes"]["items"]]
             kept = [item for item in said["Nodes"]["items"] if int(item["metadata"]["name"][1:]) % 2 == 0]
             failed = {name: "odd" for name in names if int(name[1:]) % 2}
@@ -245,7 +246,7 @@ def test_an_extender_filters_prioritizes_and_binds_over_the_wire():
                 client.append(outside)
                 for number in range(1, 5):
                     await make_node(outside, f"n{number}")
-                await make_pod(outside, "p1")
+                await make_pod(outside, "p1", hostname="shown-in-full")
 
                 async def placed():
                     return (await get(outside, "p1"))["spec"].get("nodeName")

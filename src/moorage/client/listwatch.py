@@ -16,6 +16,7 @@ import msgspec
 from moorage.api.decode import decode
 from moorage.api.meta import ObjectMeta, Value
 from moorage.client.resources import Resource
+from moorage.client.whole import WholeObjects
 from moorage.errors import ClusterError, InputError
 
 __all__ = ["Event", "Reader", "Wire", "is_older"]
@@ -75,10 +76,10 @@ class Page(Generic[T]):
 
 
 class Reader(Generic[T]):
-    """Decodes one kind. ``report`` is told of objects that were left out."""
+    """Decodes one kind. ``report`` is told of objects that were left out; ``whole`` gets what objects look like in full."""
 
-    def __init__(self, resource: Resource[T], report: Callable[[str], None]) -> None:
-        self._resource, self._report = resource, report
+    def __init__(self, resource: Resource[T], report: Callable[[str], None], whole: WholeObjects | None = None) -> None:
+        self._resource, self._report, self._whole = resource, report, whole
         self._decoder = msgspec.json.Decoder(resource.type)
         self._pages = msgspec.json.Decoder(_Page)
         self._lines = msgspec.json.Decoder(_Line)
@@ -109,10 +110,18 @@ class Reader(Generic[T]):
             status = _lenient(raw, _Status)
             raise ClusterError(f"watch of {self._resource.plural}: {status.message}", status.code, status.reason)
         obj = self._object(raw) if read.type != "BOOKMARK" else None
+        if obj is not None and read.type == "DELETED" and self._whole is not None:
+            self._whole.drop(obj)
         metadata: ObjectMeta = getattr(obj, "metadata") if obj is not None else _lenient(raw, _Bare).metadata  # noqa: B009
         return Event(read.type, obj, metadata.resource_version)
 
     def _object(self, raw: bytes) -> T | None:
+        obj = self._decoded(raw)
+        if obj is not None and self._whole is not None:
+            self._whole.note(obj, raw)
+        return obj
+
+    def _decoded(self, raw: bytes) -> T | None:
         try:
             return self._decoder.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -16,6 +16,7 @@ from moorage.api.meta import ObjectMeta, Value
 from moorage.client.backoff import Backoff
 from moorage.client.listwatch import Event, Reader, Wire, is_older
 from moorage.client.resources import Resource
+from moorage.client.whole import WholeObjects
 from moorage.engine.facts import Fact, Gone, Seen
 from moorage.errors import ClusterError
 
@@ -31,7 +32,10 @@ _SHORT_S = 1.0
 
 
 class Reflector(Generic[T]):
-    """Follows one resource and delivers facts. ``synced`` is set once all that exists was delivered."""
+    """Follows one resource and delivers facts. ``synced`` is set once all that exists was delivered.
+
+    ``whole`` keeps what objects look like in full.
+    """
 
     def __init__(
         self,
@@ -42,11 +46,13 @@ class Reflector(Generic[T]):
         clock: Callable[[], float],
         rng: random.Random,
         report: Callable[[str], None] = lambda line: None,
+        whole: WholeObjects | None = None,
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
         self._wire, self._deliver, self._clock, self._rng, self._report = wire, deliver, clock, rng, report
-        self._reader = Reader(resource, report)
+        self._reader = Reader(resource, report, whole)
+        self._whole = whole
         self._backoff = Backoff(clock, rng)
         self._known: dict[str, T] = {}
         self._version = ""
@@ -158,6 +164,8 @@ class Reflector(Generic[T]):
 
     async def _gone(self, key: str, obj: T) -> None:
         self._known.pop(key, None)
+        if self._whole is not None:
+            self._whole.drop(obj)
         await self._deliver(Gone(obj))
 
     def _params(self, **params: str) -> dict[str, str]:

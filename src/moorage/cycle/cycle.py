@@ -16,7 +16,7 @@ from moorage.cycle.attempt import FailedAttempt, Nominated, contenders, judge_wi
 from moorage.cycle.classes import ClassCache
 from moorage.cycle.consulting import Consult
 from moorage.cycle.decision import Decision
-from moorage.cycle.extender_wire import ExtenderError
+from moorage.cycle.extender_wire import ExtenderError, Whole, partial
 from moorage.cycle.extenders import Asking, Consultation, Extender, without_asking
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.cycle.ties import draw
@@ -45,7 +45,8 @@ class Cycle:
     ``nominated_first``: take the node a pod is nominated to, if it fits, without a look at the others, as kube-scheduler does.
     ``errors_end``: a node that a plugin cannot judge ends the attempt, as in kube-scheduler; else it counts as refused.
     ``by_class``: keep verdicts and scores of pod classes (see ``classes``); decisions are the same without.
-    ``extenders``: who is asked beside the plugins, in order; only ``deciding`` asks them.
+    ``extenders``: who is asked beside the plugins, in order; only ``deciding`` asks them. ``whole`` says how an object looks in
+    full, for them.
     """
 
     seed: int = 0
@@ -55,6 +56,7 @@ class Cycle:
     nominated_first: bool = True
     by_class: bool = True
     extenders: tuple[Extender, ...] = ()
+    whole: Whole = partial
     order: NodeOrder = field(default_factory=NodeOrder)
     _classes: dict[Profile, ClassCache] = field(default_factory=dict)
 
@@ -78,7 +80,7 @@ class Cycle:
         if not len(snapshot.table):
             return Decision(pod)
         nominated = nominated or {}
-        consultation = Consultation.of(pod, self.extenders)
+        consultation = Consultation.of(pod, self.extenders, self.whole)
         try:
             quick = None if consultation.decides else self._by_class(profile, pod, snapshot, nominated)
             if quick is not None:

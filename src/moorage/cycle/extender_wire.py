@@ -10,8 +10,8 @@ Source  kube-scheduler/extender/v1/types.go; kube-scheduler 1.36, extender.go; e
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -19,10 +19,12 @@ from moorage.api.core import Node, Pod
 from moorage.errors import AttemptError
 
 __all__ = [
-    "EXTENDER", "ExtenderError", "FilterReply", "MetaVictims", "bind_args", "check_bind_reply", "node_args", "preempt_args",
-    "read_filter_reply", "read_preempt_reply", "read_priorities",
+    "EXTENDER", "ExtenderError", "FilterReply", "MetaVictims", "Whole", "bind_args", "check_bind_reply", "node_args", "partial",
+    "preempt_args", "read_filter_reply", "read_preempt_reply", "read_priorities",
 ]  # fmt: skip
 
+#: How an object looks in full, as JSON; None where nobody knows. Objects here hold but what scheduling reads.
+Whole: TypeAlias = Callable[[Node | Pod], bytes | None]
 #: The name under which all extenders go where plugins are named.
 EXTENDER: Final = "Extender"
 _INT64: Final = range(-(2**63), 2**63)
@@ -55,23 +57,25 @@ class MetaVictims(NamedTuple):
 # -- what is said --------------------------------------------------------------------------------------------------------
 
 
-def node_args(pod: Pod, nodes: Iterable[Node], names: Iterable[str], *, by_name: bool) -> bytes:
+def partial(obj: Node | Pod) -> bytes | None:
+    """Know of no object more than it holds."""
+    return None
+
+
+def node_args(pod: Pod, nodes: Iterable[Node], names: Iterable[str], *, by_name: bool, whole: Whole = partial) -> bytes:
     """Return the question that filter and prioritize put; of nodes and names only the one form is sent."""
-    listed = None if by_name else {"metadata": {}, "items": [_whole(node) for node in nodes]}
-    return msgspec.json.encode({"Pod": _pod(pod), "Nodes": listed, "NodeNames": list(names) if by_name else None})
+    listed = None if by_name else {"metadata": {}, "items": [_node(node, whole) for node in nodes]}
+    return msgspec.json.encode({"Pod": _pod(pod, whole), "Nodes": listed, "NodeNames": list(names) if by_name else None})
 
 
-def preempt_args(pod: Pod, victims: Mapping[str, tuple[Iterable[Pod], int]], *, by_uid: bool) -> bytes:
+def preempt_args(pod: Pod, victims: Mapping[str, tuple[Iterable[Pod], int]], *, by_uid: bool, whole: Whole = partial) -> bytes:
     """Return the question that preempt puts. ``victims``: node → the pods, and how many exceed a disruption budget."""
-    whole: dict[str, Any] = {}
-    meta: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for node, (pods, violations) in victims.items():
-        if by_uid:
-            meta[node] = {"Pods": [{"UID": one.uid} for one in pods], "NumPDBViolations": violations}
-        else:
-            whole[node] = {"Pods": [_pod(one) for one in pods], "NumPDBViolations": violations}
-    body = {"Pod": _pod(pod), "NodeNameToVictims": None, "NodeNameToMetaVictims": None}
-    return msgspec.json.encode({**body, "NodeNameToMetaVictims" if by_uid else "NodeNameToVictims": meta if by_uid else whole})
+        listed = [{"UID": one.uid} if by_uid else _pod(one, whole) for one in pods]
+        named[node] = {"Pods": listed, "NumPDBViolations": violations}
+    forms = {"NodeNameToVictims": None if by_uid else named, "NodeNameToMetaVictims": named if by_uid else None}
+    return msgspec.json.encode({"Pod": _pod(pod, whole), **forms})
 
 
 def bind_args(pod: Pod, node: str) -> bytes:
@@ -79,21 +83,25 @@ def bind_args(pod: Pod, node: str) -> bytes:
     return msgspec.json.encode({"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node})
 
 
-def _whole(obj: Node | Pod) -> dict[str, Any]:
-    """Return an object as plain data, with those parts that the API never leaves out."""
-    plain: dict[str, Any] = msgspec.to_builtins(obj)
-    return {"metadata": {}, "spec": {}, "status": {}, **plain}
+def _node(node: Node, whole: Whole) -> msgspec.Raw | dict[str, Any]:
+    """Return a node in full, or else what is known of it and those parts that the API never leaves out."""
+    json = whole(node)
+    return {"metadata": {}, "spec": {}, "status": {}, **msgspec.to_builtins(node)} if json is None else msgspec.Raw(json)
 
 
-def _pod(pod: Pod) -> dict[str, Any]:
-    whole = _whole(pod)
-    spec = whole["spec"]
+def _pod(pod: Pod, whole: Whole) -> msgspec.Raw | dict[str, Any]:
+    """Return a pod likewise."""
+    json = whole(pod)
+    if json is not None:
+        return msgspec.Raw(json)
+    plain = {"metadata": {}, "spec": {}, "status": {}, **msgspec.to_builtins(pod)}
+    spec = plain["spec"]
     spec.setdefault("schedulerName", pod.spec.scheduler_name)
     spec.setdefault("restartPolicy", pod.spec.restart_policy)
     spec.setdefault("terminationGracePeriodSeconds", pod.spec.termination_grace_period_seconds)
     for container in (*spec.setdefault("containers", []), *spec.get("initContainers", ())):
         container.setdefault("resources", {})
-    return whole
+    return plain
 
 
 # -- what they say -------------------------------------------------------------------------------------------------------

@@ -25,8 +25,10 @@ from moorage.cycle.extender_wire import (
     ExtenderError,
     FilterReply,
     MetaVictims,
+    Whole,
     bind_args,
     node_args,
+    partial,
     preempt_args,
     read_filter_reply,
     read_preempt_reply,
@@ -127,11 +129,13 @@ class Consultation:
 
     pod: PodInfo
     extenders: Sequence[Extender] = ()
+    whole: Whole = partial
     done_without: list[ExtenderError] = field(default_factory=list)
 
     @classmethod
-    def of(cls, pod: PodInfo, extenders: Iterable[Extender]) -> Consultation:
-        return cls(pod, [one for one in extenders if one.is_interested(pod)])
+    def of(cls, pod: PodInfo, extenders: Iterable[Extender], whole: Whole) -> Consultation:
+        """``whole`` says how an object looks in full."""
+        return cls(pod, [one for one in extenders if one.is_interested(pod)], whole)
 
     @property
     def decides(self) -> bool:
@@ -140,6 +144,11 @@ class Consultation:
 
     def _pass_over(self, extender: Extender, verb: str, error: ExtenderError) -> None:
         self.done_without.append(ExtenderError(f"extender {extender.url} was done without in {verb}: {error}"))
+
+    def _about_nodes(self, extender: Extender, table: NodeTable, rows: _Rows) -> bytes:
+        nodes = [table.nodes[row] for row in rows.tolist()]
+        names = (node.name for node in nodes)
+        return node_args(self.pod.pod, nodes, names, by_name=extender.node_cache_capable, whole=self.whole)
 
     # -- filter --------------------------------------------------------------------------------------------------------
 
@@ -155,7 +164,7 @@ class Consultation:
             if not extender.filter_verb:
                 continue
             table = snapshot.table
-            question = extender.question(extender.filter_verb, _about_nodes(extender, self.pod, table, rows))
+            question = extender.question(extender.filter_verb, self._about_nodes(extender, table, rows))
             (answer,) = yield (question,)
             try:
                 reply = read_filter_reply(_body(answer))
@@ -182,9 +191,7 @@ class Consultation:
         if not asked:
             return scores
         table = snapshot.table
-        answers = yield tuple(
-            one.question(one.prioritize_verb, _about_nodes(one, self.pod, table, scores.rows)) for one in asked
-        )
+        answers = yield tuple(one.question(one.prioritize_verb, self._about_nodes(one, table, scores.rows)) for one in asked)
         total, raw, final, weights = scores.total, dict(scores.raw), dict(scores.final), dict(scores.weights)
         at_of = {table.nodes[row].name: at for at, row in enumerate(scores.rows.tolist())}
         for extender, answer in zip(asked, answers, strict=True):
@@ -216,7 +223,7 @@ class Consultation:
                 table.nodes[row].name: ([pod.pod for pod in one.victims.pods], one.victims.violations)
                 for row, one in left.items()
             }
-            body = preempt_args(self.pod.pod, victims, by_uid=extender.node_cache_capable)
+            body = preempt_args(self.pod.pod, victims, by_uid=extender.node_cache_capable, whole=self.whole)
             (answer,) = yield (extender.question(extender.preempt_verb, body),)
             try:
                 named = _named_victims(extender, read_preempt_reply(_body(answer)), table)
@@ -235,11 +242,6 @@ def _body(answer: Answer) -> bytes:
     if answer.error is not None:
         raise ExtenderError(answer.error)
     return answer.body
-
-
-def _about_nodes(extender: Extender, pod: PodInfo, table: NodeTable, rows: _Rows) -> bytes:
-    nodes = [table.nodes[row] for row in rows.tolist()]
-    return node_args(pod.pod, nodes, (node.name for node in nodes), by_name=extender.node_cache_capable)
 
 
 def _passed(extender: Extender, reply: FilterReply, rows: _Rows, table: NodeTable) -> _Rows:

@@ -12,6 +12,7 @@ from typing import Any
 from moorage.client.reflector import Reflector
 from moorage.client.resources import WATCHED
 from moorage.client.rest import Rest
+from moorage.client.whole import WholeObjects
 from moorage.engine.machine import Scheduler
 from moorage.errors import ClusterError
 from moorage.runtime.inbox import Inbox
@@ -72,8 +73,12 @@ class Live:
             scheduler, inbox, cluster, clock=self._clock, wall=wall, may_act=self._may_act, report=report, log=log,
             measures=measures, unix=lambda: datetime.fromisoformat(wall()).timestamp(), extenders=extenders,
         )  # fmt: skip
+        whole = WholeObjects() if scheduler.cycle.extenders else None
+        if whole is not None:
+            scheduler.cycle.whole = whole.json_of
         self.reflectors = [
-            Reflector(resource, rest, inbox.put, clock=self._clock, rng=chance, report=report) for resource in WATCHED
+            Reflector(resource, rest, inbox.put, clock=self._clock, rng=chance, report=report, whole=whole)
+            for resource in WATCHED
         ]
 
     def _may_act(self, now: float) -> bool:

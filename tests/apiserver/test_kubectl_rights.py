@@ -57,6 +57,13 @@ def kubectl(tmp_path_factory):
             command = ["kubectl", "--kubeconfig", str(configs[who]), "--cache-dir", str(home / "cache"), *arguments]
             return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
 
+        def as_token(name, token):
+            config = json.loads(configs["admin"].read_text())
+            config["users"][0]["user"] = {"token": token}
+            configs[name] = home / name
+            configs[name].write_text(json.dumps(config))
+
+        run.as_token = as_token
         yield run
 
 
@@ -104,3 +111,17 @@ def test_a_service_account_has_a_token(kubectl):
     assert "system:serviceaccounts:default" in made["status"]["user"]["groups"]
     short = kubectl("admin", "create", "token", "robot", "--duration=1m")
     assert "may not specify a duration less than 10 minutes" in short.stderr
+
+
+def test_a_token_is_as_good_as_its_account_s_rights(kubectl):
+    assert kubectl("admin", "create", "serviceaccount", "watcher").returncode == 0
+    given = kubectl("admin", "create", "rolebinding", "watcher", "--clusterrole=view", "--serviceaccount=default:watcher")
+    assert given.returncode == 0
+    kubectl.as_token("watcher", kubectl("admin", "create", "token", "watcher").stdout.strip())
+    assert kubectl("watcher", "get", "pods").returncode == 0
+    assert "system:serviceaccount:default:watcher" in kubectl("watcher", "auth", "whoami").stdout
+    refused = kubectl("watcher", "create", "configmap", "x")
+    who = 'User "system:serviceaccount:default:watcher"'
+    assert f'{who} cannot create resource "configmaps" in API group "" in the namespace "default"' in refused.stderr
+    assert kubectl("admin", "delete", "serviceaccount", "watcher").returncode == 0
+    assert "Unauthorized" in kubectl("watcher", "get", "pods").stderr

@@ -3,7 +3,10 @@
 import asyncio
 import json
 import logging
+import os
+import random
 import ssl
+from collections import Counter
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -471,5 +474,78 @@ def test_every_mutating_route_refuses(attack, codes):
             found = await ask_in_turn(port, [attack(*one) for one in asked])
             assert {one: code for one, code in zip(asked, found, strict=True) if code not in codes} == {}
             assert store.version == version
+
+    asyncio.run(run())
+
+
+# -- anything at all ----------------------------------------------------------------------------------------------------
+
+#: Bytes that mean something in HTTP, to be put where they do not belong.
+SPICES = [
+    b"\r\n",
+    b"\n",
+    b"\r",
+    b"\0",
+    b" ",
+    b":",
+    b"\r\n\r\n",
+    b"\xff",
+    b"%00",
+    b"/",
+    b"?",
+    b";",
+    b"Transfer-Encoding: chunked\r\n",
+]
+
+
+def garbled(chance, request):
+    """Return a request with some of it changed, left out, doubled, or with something put in."""
+    data = bytearray(request)
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(data))
+        match chance.randrange(5):
+            case 0:
+                data[at] = chance.randrange(256)
+            case 1:
+                del data[at : at + chance.randrange(1, 12)]
+            case 2:
+                data[at:at] = data[at : at + chance.randrange(1, 40)]
+            case 3:
+                data[at:at] = chance.choice(SPICES)
+            case 4:
+                del data[at:]
+        data = data or bytearray(b"G")
+    return bytes(data)
+
+
+@pytest.mark.slow
+def test_garbled_requests_neither_break_nor_change_anything():
+    """More of them: MOORAGE_GARBLED=100000."""
+    chance = random.Random(23)
+    # Whatever becomes of these, nobody may make anything of them: the ones that change something have no token.
+    whole = [
+        raw("GET /api/v1/namespaces/default/pods?limit=5&labelSelector=a%3Db HTTP/1.1"),
+        raw("GET /api/v1/pods?watch=1&timeoutSeconds=1 HTTP/1.1", "Accept: application/json;as=Table;v=v1;g=meta.k8s.io"),
+        raw(NAMESPACES, "Content-Length: 25", "Content-Type: application/json", own=[HOST], body=BODY),
+        raw(NAMESPACES, "Transfer-Encoding: chunked", own=[HOST], body=b"19\r\n" + BODY + b"\r\n0\r\n\r\n"),
+        raw("DELETE /api/v1/namespaces/default/pods/x HTTP/1.1", "Origin: https://evil.com", own=[HOST]),
+    ]
+
+    async def run():
+        async with a_server(HASTY) as (store, port):
+            version = store.version
+            found = Counter()
+            for _ in range(int(os.environ.get("MOORAGE_GARBLED", "400")) // 50):
+                asked = [garbled(chance, chance.choice(whole)) for _ in range(50)]
+                for request, (codes, answer) in zip(
+                    asked, await asyncio.gather(*(talk(port, one) for one in asked)), strict=True
+                ):
+                    found.update(codes)
+                    assert not [code for code in codes if code >= 500 and code not in {504, 505}], request
+                    assert b"Traceback" not in answer, request
+            assert store.version == version
+            assert (await talk(port, raw("GET /version HTTP/1.1")))[0] == [200]
+            assert found[400] > 20
+            assert found[401] > 20
 
     asyncio.run(run())

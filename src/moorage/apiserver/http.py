@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 import msgspec
-from aiohttp import web
+from aiohttp import HttpVersion10, HttpVersion11, web
 from multidict import CIMultiDict
 
 from moorage.apiserver.asking import attributes_of
@@ -102,6 +102,8 @@ class _Server:
         path = request.path.rstrip("/")
         holder = holder_of(request.get_extra_info("peercert"))
         user = self.guard.admit(path, request.headers, holder)
+        if request.version < HttpVersion10:
+            raise ApiError(505, "", "requests must be HTTP/1.0 or HTTP/1.1")
         if request.method not in _METHODS:
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         if not request.raw_path.startswith("/"):
@@ -176,7 +178,8 @@ class _Server:
         stream = open_stream(self.store, asked, target)
         headers = {"Content-Type": "application/json", **HEADERS}
         response = web.StreamResponse(headers=headers)
-        response.enable_chunked_encoding()
+        if request.version >= HttpVersion11:
+            response.enable_chunked_encoding()
         self._streams.add(stream)
         if isinstance(request.protocol, Connection):
             request.protocol.when_lost = stream.end

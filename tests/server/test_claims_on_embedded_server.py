@@ -50,7 +50,7 @@ async def a_server():
     async with serving(store, Guard({"t": User("admin", ("system:masters",))})) as port:
         endpoint = Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity("t")))
         async with Rest(endpoint, qps=0) as rest:
-            yield rest, ApiCluster(rest, lambda: "2026-01-01T00:00:00.000000Z", "me", "me-0")
+            yield rest, ApiCluster(rest, "me", "me-0")
 
 
 async def stored(rest, name="c"):

@@ -110,9 +110,12 @@ def test_the_partition_keeps_the_first_ones(cluster):
     assert images(cluster) == ["db:1", "db:1", "db:2"], "below the partition a pod comes back as it was"
 
 
-def test_several_at_a_time_where_that_is_allowed(cluster):
+def test_several_at_a_time_where_that_is_allowed(empty):
+    cluster = empty
+    cluster.apply(DB.replace("selector:", "podManagementPolicy: Parallel\n  selector:", 1))
+    cluster.advance(30)
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 2}}
-    cluster.patch("statefulsets", "db", updateStrategy=strategy, podManagementPolicy="Parallel")
+    cluster.patch("statefulsets", "db", updateStrategy=strategy)
     cluster.edit("statefulsets", "db", image(2))
     cluster.advance(1)
     assert images(cluster) == ["db:1", "db:2", "db:2"]

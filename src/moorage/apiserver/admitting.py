@@ -77,7 +77,17 @@ def _claim(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
     return set_default_storage_class(read, [one for one in find(StorageClass, "") if isinstance(one, StorageClass)]), ()
 
 
+def _priority_class(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
+    if isinstance(read, PriorityClass) and read.global_default:
+        for other in find(PriorityClass, ""):
+            if isinstance(other, PriorityClass) and other.global_default and other.metadata.name != read.metadata.name:
+                why = f"PriorityClass {other.metadata.name} is already marked as default. Only one default can exist"
+                return read, (why,)
+    return read, ()
+
+
 _RULES: Final[dict[str, Callable[[Value, Lookup], tuple[Value, tuple[str, ...]]]]] = {
     "PersistentVolumeClaim": _claim,
     "Pod": _pod,
+    "PriorityClass": _priority_class,
 }

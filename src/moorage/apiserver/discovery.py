@@ -37,6 +37,7 @@ _SUBRESOURCES: Final[dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
     "binding": ("", "v1", "Binding", ("create",)),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
     "finalize": ("", "", "", ("update",)),
+    "resize": ("", "", "", ("get", "patch", "update")),
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
     "status": ("", "", "", ("get", "patch", "update")),
     "token": ("authentication.k8s.io", "v1", "TokenRequest", ("create",)),

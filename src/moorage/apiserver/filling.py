@@ -8,6 +8,7 @@ Source  kubernetes, pkg/apis/*/v1/defaults.go
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
@@ -47,6 +48,8 @@ def fill_in(kind: Kind, document: Document, read: Value | None) -> None:
     """Complete a document. ``read`` is the same object as scheduling reads it, or None for kinds it does not."""
     for name in _written_when_empty(kind):
         document.setdefault(name, {})
+    if kind.kind == "Secret" and isinstance(texts := document.pop("stringData", None), dict):
+        document["data"] = {**(document.get("data") or {}), **{key: _base64(str(text)) for key, text in texts.items()}}
     spec = document.get("spec")
     if isinstance(spec, dict):
         for fill in _SPECS.get((kind.group, kind.kind), ()):
@@ -58,6 +61,10 @@ def fill_in(kind: Kind, document: Document, read: Value | None) -> None:
     rule = _RULES.get(type(read)) if read is not None else None
     if rule is not None and read is not None:
         lay_over(document, read, rule(read))
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
 
 
 @cache
@@ -105,6 +112,9 @@ def _aligned(here: list[Any], old: Any, new: list[Any]) -> bool:
 def _pod_spec(spec: Document) -> None:
     for name, value in _POD_SPEC.items():
         spec.setdefault(name, value() if callable(value) else value)
+    for volume in spec.get("volumes") or ():
+        if isinstance(volume, dict) and volume.keys() <= {"name"}:
+            volume["emptyDir"] = {}
     for container in _containers(spec):
         image = str(container.get("image", ""))
         latest = image.endswith(":latest") or (":" not in image.rpartition("/")[2] and "@" not in image)

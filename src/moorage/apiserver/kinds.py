@@ -160,7 +160,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         "pods",
         ("po",),
         struct=Pod,
-        subresources=("binding", "eviction", "status"),
+        subresources=("binding", "eviction", "resize", "status"),
         in_all=True,
         has_generation=True,
         status_on_create={"phase": "Pending"},

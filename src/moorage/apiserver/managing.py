@@ -168,7 +168,7 @@ def same_but_times(old: Document, new: Document) -> bool:
 
 def unwritten(kind: Kind, subresource: str) -> FieldSet:
     """Return the fields that a path does not write, so that nobody comes to manage them by it."""
-    if subresource:
+    if subresource == "status":
         return _SPEC
     return _STATUS if kind.has_status else _NOTHING
 

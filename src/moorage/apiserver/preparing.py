@@ -9,13 +9,15 @@ Source  apiserver, pkg/registry/rest/create.go and update.go; kubernetes, pkg/re
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from moorage.api.decode import decode
 from moorage.api.meta import ObjectMeta, Value
 from moorage.api.validation import validate
 from moorage.api.validation.metadata import object_meta
+from moorage.apiserver.changing import change_faults, resize_faults
+from moorage.apiserver.checking import further_faults, new_pod_faults
 from moorage.apiserver.filling import fill_in
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
@@ -78,7 +80,8 @@ def prepare_create(kind: Kind, document: Document) -> None:
     found = completed(kind, document)
     if kind.kind == "Pod":
         document["status"]["qosClass"] = qos_class(document.get("spec") or {})
-    _refuse(kind, document, _faults(kind, found))
+    faults = [*_faults(kind, found), *further_faults(kind, document)]
+    _refuse(kind, document, [*faults, *new_pod_faults(document)] if kind.kind == "Pod" else faults)
 
 
 def _select_own_pods(job: Document) -> None:
@@ -122,6 +125,8 @@ def prepare_update(kind: Kind, old: Document, new: Document, subresource: str = 
     _keep_identity(kind, old, new)
     if subresource == "status":
         _only_status(old, new)
+    elif subresource == "resize":
+        _only_resources(old, new)
     elif kind.has_status:
         _put(new, "status", old.get("status"))
     if kind.has_generation:
@@ -130,9 +135,10 @@ def prepare_update(kind: Kind, old: Document, new: Document, subresource: str = 
         }
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + (1 if changed else 0)
     found = completed(kind, new)
-    faults = [*_faults(kind, found), *_immutable(kind, old, new)]
-    if subresource != "status":
-        _refuse(kind, new, faults)
+    if subresource == "status":
+        return
+    changes = resize_faults(old, new, qos_class) if subresource == "resize" else change_faults(kind, old, new)
+    _refuse(kind, new, [*_faults(kind, found), *further_faults(kind, new), *changes])
 
 
 _NOT_SPEC: Final = frozenset(["apiVersion", "kind", "metadata", "status"])
@@ -166,6 +172,21 @@ def _only_status(old: Document, new: Document) -> None:
     _put(new, "status", status)
 
 
+def _only_resources(old: Document, new: Document) -> None:
+    """Keep of a pod's next version what its containers ask for, and nothing else."""
+    sent, version = new.get("spec") or {}, new["metadata"].get("resourceVersion")
+    managed = new["metadata"].get("managedFields")
+    new.clear()
+    new.update(copy.deepcopy(old))
+    _put(new["metadata"], "resourceVersion", version)
+    _put(new["metadata"], "managedFields", managed)
+    for part in ("containers", "initContainers"):
+        given = {one.get("name"): one for one in sent.get(part) or ()}
+        for container in new["spec"].get(part) or ():
+            for name in ("resources", "resizePolicy"):
+                _put(container, name, given.get(container.get("name"), container).get(name))
+
+
 # -- rules --------------------------------------------------------------------------------------------------------------
 
 
@@ -179,60 +200,6 @@ def _faults(kind: Kind, found: Value) -> list[Fault]:
 def _refuse(kind: Kind, document: Document, faults: list[Fault]) -> None:
     if faults:
         raise invalid(kind.kind, kind.group, document["metadata"]["name"], faults)
-
-
-_MUTABLE_CONTAINER: Final = frozenset(["image", "resources", "resizePolicy"])
-_MUTABLE_POD: Final = frozenset(["activeDeadlineSeconds", "schedulingGates", "tolerations"])
-_POD_UPDATE: Final = (
-    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
-    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
-    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
-)
-_FIXED: Final[Mapping[str, tuple[str, ...]]] = {
-    "DaemonSet": ("selector",),
-    "Deployment": ("selector",),
-    "Job": ("completionMode", "selector"),
-    "ReplicaSet": ("selector",),
-    "ResourceClaim": ("devices",),
-}
-
-
-def _immutable(kind: Kind, old: Document, new: Document) -> Iterator[Fault]:
-    """Find changes to what cannot change."""
-    before, after = old.get("spec") or {}, new.get("spec") or {}
-    if kind.kind == "Pod":
-        yield from _pod_changes(before, after)
-    for name in _FIXED.get(kind.kind, ()):
-        if before.get(name) != after.get(name):
-            yield Fault("Invalid value", f"spec.{name}", "field is immutable", after.get(name))
-    if old.get("roleRef") != new.get("roleRef"):
-        yield Fault("Invalid value", "roleRef", "cannot change roleRef", new.get("roleRef"))
-
-
-def _pod_changes(before: Document, after: Document) -> Iterator[Fault]:
-    gated = bool(before.get("schedulingGates"))
-    free = _MUTABLE_POD | ({"affinity", "nodeSelector"} if gated else set())
-    if _fixed_part(before, free) != _fixed_part(after, free):
-        yield Fault("Forbidden", "spec", _POD_UPDATE)
-    held = after.get("tolerations") or []
-    if any(one not in held for one in before.get("tolerations") or []):
-        yield Fault("Forbidden", "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
-    gates = before.get("schedulingGates") or []
-    for i, gate in enumerate(after.get("schedulingGates") or []):
-        if gate not in gates:
-            yield Fault(
-                "Forbidden",
-                f"spec.schedulingGates[{i}]",
-                f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'",
-            )
-
-
-def _fixed_part(spec: Document, free: frozenset[str] | set[str]) -> Document:
-    fixed = {name: value for name, value in spec.items() if name not in free and value not in (None, [], {})}
-    for part in ("containers", "initContainers"):
-        if isinstance(held := fixed.get(part), list):
-            fixed[part] = [{name: value for name, value in one.items() if name not in _MUTABLE_CONTAINER} for one in held]
-    return fixed
 
 
 def qos_class(spec: Mapping[str, Any]) -> str:

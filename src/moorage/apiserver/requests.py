@@ -48,7 +48,7 @@ def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, 
         return _encoded(answer(target.review, sent, request.user, guard, authorizer, target.namespace or ""), 201)
     if target.subresource == "token":
         return _token(guard, request, target)
-    if target.subresource not in {"", "status", "finalize"}:
+    if target.subresource not in {"", "finalize", "resize", "status"}:
         return _subresource(store, request, target)
     if not target.name:
         return _collection(store, request, target)

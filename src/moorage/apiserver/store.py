@@ -22,6 +22,7 @@ from typing import Final, NamedTuple, Protocol
 from moorage.api.meta import Value
 from moorage.apiserver import history, paging
 from moorage.apiserver.admitting import admit
+from moorage.apiserver.changing import needs_version
 from moorage.apiserver.history import Change, History, Seen, Watch
 from moorage.apiserver.kinds import KINDS, Kind, find_kind
 from moorage.apiserver.managing import Manager, same_but_times, track, unwritten
@@ -386,6 +387,9 @@ class Store:
         record = self.get(kind, namespace, name)
         sent = str(document.setdefault("metadata", {}).get("resourceVersion") or "")
         old = record.document()
+        if not sent and manager is not None and needs_version(kind):
+            fault = Fault("Invalid value", "metadata.resourceVersion", "must be specified for an update", 0)
+            raise invalid(kind.kind, kind.group, name, [fault])
         if sent and sent != str(record.version):
             self._parsed(sent)
             raise conflict(kind.resource, kind.group, name, _MODIFIED)

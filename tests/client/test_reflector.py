@@ -107,6 +107,7 @@ class Follower:
 
     def __init__(self):
         self.facts, self.view = [], {}
+        self.restored = False
 
     async def deliver(self, fact):
         name = fact.obj.metadata.name
@@ -117,7 +118,8 @@ class Follower:
         else:
             old = self.view.get(name)
             assert old is None or old.metadata.uid == fact.obj.metadata.uid
-            assert old is None or int(old.metadata.resource_version) < int(fact.obj.metadata.resource_version)
+            later = old is None or int(old.metadata.resource_version) < int(fact.obj.metadata.resource_version)
+            assert later or self.restored
             self.view[name] = fact.obj
 
 
@@ -293,6 +295,61 @@ def test_a_list_from_a_server_that_lags_is_refused():
     assert during == {"a", "b"}
     assert agrees(server, follower)
     assert any("older than" in line for line in follower.reports)
+
+
+def test_a_cluster_restored_from_a_backup_is_believed_after_a_while():
+    async def main():
+        server = Server(window=0)
+        server.put("a", x="1")
+        server.put("b")
+        async with following(server) as follower:
+            await asyncio.sleep(1)
+            for _ in range(50):
+                server.put("a", x="2")
+            await asyncio.sleep(1)
+            server.send(b'{"type":"ERROR","object":{"code":504,"message":"Too large resource version: 152, current: 92"}}')
+            server.rev = 90
+            server.objects = {}
+            server.events.clear()
+            server.put("a", x="1")
+            server.put("c")
+            follower.restored = True
+            await asyncio.sleep(60)
+            before = set(follower.view)
+            await asyncio.sleep(240)
+            return before, set(follower.view), agrees(server, follower), follower.reports
+
+    before, after, right, reports = run_virtually(main())
+    assert before == {"a", "b"}
+    assert after == {"a", "c"}
+    assert right
+    assert any("the cluster was restored" in line for line in reports)
+
+
+def test_what_can_no_longer_be_read_is_not_gone_until_it_is_deleted():
+    async def main():
+        server = Server(window=0)
+        server.put("a")
+        server.put("b")
+        async with following(server) as follower:
+            await asyncio.sleep(1)
+            for name in "ab":
+                server.objects[name]["spec"] = {"taints": 7}
+            server.send(b'{"type":"ERROR","object":{"code":410}}')
+            await asyncio.sleep(10)
+            listed = set(follower.view)
+            gone = server.objects.pop("a")
+            server.rev += 1
+            server._emit("DELETED", {**gone, "metadata": {**gone["metadata"], "resourceVersion": str(server.rev)}})
+            await asyncio.sleep(10)
+            watched = set(follower.view)
+            server.objects["b"]["metadata"]["uid"] = "another"
+            server.rev += 1
+            server.send(b'{"type":"ERROR","object":{"code":410}}')
+            await asyncio.sleep(10)
+            return listed, watched, set(follower.view)
+
+    assert run_virtually(main()) == ({"a", "b"}, {"b"}, set())
 
 
 def test_events_that_come_twice_or_late_change_nothing():

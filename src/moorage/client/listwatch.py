@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -53,26 +53,41 @@ class _Line(Value):
     object: msgspec.Raw
 
 
-class _Bare(Value):
-    metadata: ObjectMeta = ObjectMeta()
+class _Named(Value):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Any(Value):
+    metadata: _Named = _Named()
 
 
 @dataclass(frozen=True, slots=True)
 class Event(Generic[T]):
-    """``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``; ``obj`` is None for a bookmark and for what could not be read."""
+    """``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``; ``obj`` is None for a bookmark and for what could not be read.
+
+    ``key`` names what could not be read, as ``namespace/name``.
+    """
 
     type: str
     obj: T | None
     version: str
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Some objects of a list, the version of the whole, and where to go on ("" at its end)."""
+    """Some objects of a list, the version of the whole, and where to go on ("" at its end).
+
+    ``unread`` are objects that are there and could not be read, as ``namespace/name`` → UID.
+    """
 
     objects: list[T]
     version: str
     more: str
+    unread: Mapping[str, str] = field(default_factory=dict)
 
 
 class Reader(Generic[T]):
@@ -93,8 +108,16 @@ class Reader(Generic[T]):
             page = self._pages.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise ClusterError(f"list of {self._resource.plural}: not a list ({error})") from None
-        objects = [obj for raw in page.items or () if (obj := self._object(bytes(raw))) is not None]
-        return Page(objects, page.metadata.resource_version, page.metadata.continue_)
+        objects: list[T] = []
+        unread: dict[str, str] = {}
+        for raw in page.items or ():
+            obj = self._object(bytes(raw))
+            if obj is not None:
+                objects.append(obj)
+            else:
+                named = _lenient(bytes(raw), _Any).metadata
+                unread[_key(named)] = named.uid
+        return Page(objects, page.metadata.resource_version, page.metadata.continue_, unread)
 
     def event(self, line: bytes) -> Event[T]:
         """Read a line of a watch.
@@ -112,8 +135,11 @@ class Reader(Generic[T]):
         obj = self._object(raw) if read.type != "BOOKMARK" else None
         if obj is not None and read.type == "DELETED" and self._whole is not None:
             self._whole.drop(obj)
-        metadata: ObjectMeta = getattr(obj, "metadata") if obj is not None else _lenient(raw, _Bare).metadata  # noqa: B009
-        return Event(read.type, obj, metadata.resource_version)
+        if obj is not None:
+            metadata: ObjectMeta = getattr(obj, "metadata")  # noqa: B009
+            return Event(read.type, obj, metadata.resource_version)
+        named = _lenient(raw, _Any).metadata
+        return Event(read.type, None, named.resource_version, _key(named) if read.type != "BOOKMARK" else "")
 
     def _object(self, raw: bytes) -> T | None:
         obj = self._decoded(raw)
@@ -131,6 +157,10 @@ class Reader(Generic[T]):
         except InputError as error:
             self._report(f"left out: {error}")
             return None
+
+
+def _key(named: Any) -> str:
+    return f"{named.namespace}/{named.name}" if named.namespace else str(named.name)
 
 
 def _lenient(raw: bytes, kind: type[Any]) -> Any:

@@ -2,7 +2,8 @@
 
 What others are told is the truth as the API server holds it, in order: each object new or changed, each one gone. A delete that
 a gap swallowed is found by comparing lists; an object put in another's place under its name is told as a delete and a new one;
-a list from a server that lags behind what we have seen is refused.
+a list from a server that lags behind what we have seen is refused. If it is all there is to be had for minutes, the cluster was
+restored from a backup, and the list is the truth. What cannot be read is not gone for that: it counts as it looked last.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ _PAGE = 500
 #: A watch that is silent for so long may be dead: the connection is made anew, from where it stood.
 _IDLE_S = 40.0
 _UNSERVED_S = 60.0
+#: Lists that go back in time for so long come from a cluster that was restored from a backup.
+_RESTORED_S = 120.0
+_YET_TO_COME = "Too large resource version"
 _SHORT_S = 1.0
 
 
@@ -57,6 +61,7 @@ class Reflector(Generic[T]):
         self._known: dict[str, T] = {}
         self._version = ""
         self._must_list = True
+        self._refusing_since: float | None = None
 
     @property
     def known(self) -> Collection[T]:
@@ -79,30 +84,46 @@ class Reflector(Generic[T]):
             # A cluster that does not serve this kind has none of it; it may come with an upgrade.
             self.synced.set()
             pause_s = max(pause_s, _UNSERVED_S)
-        self._must_list = self._must_list or error.is_expired
+        self._must_list = self._must_list or error.is_expired or _YET_TO_COME in str(error)
         self._report(f"{self.resource.plural}: {error}; {'listing' if self._must_list else 'watching'} again in {pause_s:.1f}s")
         await asyncio.sleep(pause_s)
 
     # -- lists -------------------------------------------------------------------------------------------------------------
 
     async def _list(self) -> None:
-        fresh, version = await self._all_pages()
-        if is_older(version, self._version):
-            text = f"the list is of version {version}, older than {self._version} which was seen before"
-            raise ClusterError(text, 503, "BackInTime")
+        fresh, unread, version = await self._all_pages()
+        back = is_older(version, self._version)
+        if back:
+            self._bear_with(version)
+        self._refusing_since = None
         for key, old in list(self._known.items()):
             new = fresh.get(key)
-            if new is None or _meta(new).uid != _meta(old).uid:
+            if (new is None or _meta(new).uid != _meta(old).uid) and unread.get(key) != _meta(old).uid:
                 await self._gone(key, old)
         for key, obj in fresh.items():
-            await self._seen(key, obj)
+            await self._seen(key, obj, whatever_version=back)
         self._version = version
         self._must_list = False
         self.synced.set()
 
-    async def _all_pages(self) -> tuple[dict[str, T], str]:
+    def _bear_with(self, version: str) -> None:
+        """Return if lists have been going back in time for so long that this is how things are.
+
+        Raises  ClusterError until then
+        """
+        since = self._refusing_since = self._clock() if self._refusing_since is None else self._refusing_since
+        if self._clock() - since < _RESTORED_S:
+            text = f"the list is of version {version}, older than {self._version} which was seen before"
+            raise ClusterError(text, 503, "BackInTime")
+        self._report(
+            f"{self.resource.plural}: version {version} for {_RESTORED_S:g}s: the cluster was restored, and is read anew"
+        )
+
+    async def _all_pages(self) -> tuple[dict[str, T], dict[str, str], str]:
+        """Return all objects by key, the UIDs of those that cannot be read, and the version of the list."""
         params = self._params(limit=str(_PAGE))
         fresh: dict[str, T] = {}
+        unread: dict[str, str] = {}
         while True:
             try:
                 page = self._reader.page(await self._wire.get(self.resource.path, params))
@@ -111,11 +132,13 @@ class Reflector(Generic[T]):
                     raise
                 # The pages ran out of time: one answer with everything then, as it is now.
                 fresh.clear()
+                unread.clear()
                 params = self._params()
                 continue
             fresh.update((_key(obj), obj) for obj in page.objects)
+            unread.update(page.unread)
             if not page.more:
-                return fresh, page.version
+                return fresh, unread, page.version
             params = {**params, "continue": page.more}
 
     # -- watches -----------------------------------------------------------------------------------------------------------
@@ -148,14 +171,19 @@ class Reflector(Generic[T]):
                 if known is not None and _meta(known).uid != _meta(obj).uid:
                     await self._gone(key, known)
                 await self._seen(key, obj)
+        elif event.type == "DELETED" and event.key in self._known:
+            await self._gone(event.key, self._known[event.key])
         if event.version and not is_older(event.version, self._version):
             self._version = event.version
 
     # -- facts -------------------------------------------------------------------------------------------------------------
 
-    async def _seen(self, key: str, obj: T) -> None:
+    async def _seen(self, key: str, obj: T, *, whatever_version: bool = False) -> None:
         known = self._known.get(key)
-        if known is not None:
+        if known is not None and whatever_version:
+            if known == obj:
+                return
+        elif known is not None:
             was, now = _meta(known).resource_version, _meta(obj).resource_version
             if was == now or is_older(now, was):
                 return

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+from collections import Counter
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
@@ -11,7 +14,7 @@ from moorage.cycle.extender_wire import ExtenderError
 from moorage.cycle.extenders import Extender
 from moorage.testing.memory_cluster import MemoryCluster, Trouble
 from moorage.testing.virtual_time import run_virtually
-from tests.runtime.test_loop import binds, node, placed, pod, running
+from tests.runtime.test_loop import binds, check_history, node, placed, pod, running
 
 FILTER = (Extender(0, "http://e/", filter_verb="f", node_cache_capable=True),)
 BINDER = Extender(0, "http://e/", bind_verb="bind")
@@ -162,3 +165,66 @@ def test_an_extender_is_not_asked_to_bind_after_the_deadline():
             return asker.asked
 
     assert run_virtually(main()) == []
+
+
+# -- whatever they do ---------------------------------------------------------------------------------------------------------
+
+WHIMS = ["well", "well", "down", "nonsense", "nobody", "a stranger", "late", "an error of its own"]
+
+
+class Whimsical:
+    """Filters, prioritizes and binds well or badly, as the next of its moods has it; in the end always well."""
+
+    def __init__(self, cluster, moods):
+        self.cluster, self.moods = cluster, list(moods)
+
+    async def ask(self, question):
+        mood = self.moods.pop() if self.moods else "well"
+        body = json.loads(question.body)
+        if question.verb == "bind" and mood in {"well", "late", "nonsense"}:
+            try:
+                binding_to(self.cluster)(body)
+            except AttributeError:  # the pod is gone
+                mood = "an error of its own"
+        if mood == "late":
+            await asyncio.sleep(question.timeout_s)
+            raise ExtenderError("context deadline exceeded")
+        if mood == "down":
+            raise ExtenderError("connection refused")
+        return {"nonsense": b"<html>", "nobody": b"{}", "an error of its own": b'{"Error": "no"}'}.get(mood) or json.dumps(
+            {"NodeNames": [*body.get("NodeNames", []), *(["n99"] if mood == "a stranger" else [])]}
+        ).encode()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.sampled_from(WHIMS), max_size=12),
+    st.booleans(),
+    st.booleans(),
+    st.lists(st.sampled_from(["1", "2"]), min_size=1, max_size=5),
+    st.sampled_from([0.001, 2.0]),
+)
+def test_whatever_extenders_do_no_pod_is_lost_and_no_node_overfull(moods, ignorable, binds_itself, sizes, lag_s):
+    async def main():
+        cluster = MemoryCluster([node(f"n{at}") for at in range(3)], lag_s=lag_s)
+        verbs = {"filter_verb": "f", "prioritize_verb": "p", "bind_verb": "bind" if binds_itself else ""}
+        extender = Extender(0, "http://e/", node_cache_capable=True, ignorable=ignorable, **verbs)
+        async with running(cluster, asked=(extender,), extenders=Whimsical(cluster, moods)) as loop:
+            for number, size in enumerate(sizes):
+                cluster.put(pod(f"p{number}", cpu=size))
+                await asyncio.sleep(0.3)
+            cluster.remove(cluster.get(Pod, "default/p0"))
+            await asyncio.sleep(600)
+            return cluster, loop
+
+    cluster, loop = run_virtually(main())
+    size_of = {f"default/p{number}": int(size) for number, size in enumerate(sizes)}
+    check_history(cluster, lambda uid: size_of[uid])
+    assert len(binds(cluster)) == len(set(binds(cluster)))
+    used = Counter()
+    for one in cluster.pods():
+        used[one.spec.node_name] += size_of[one.uid]
+        assert (loop.scheduler.cluster.node_of(one.uid) or "") == one.spec.node_name
+    pending = [one for one in cluster.pods() if not one.spec.node_name]
+    assert len(loop.scheduler.queue) == len(pending)
+    assert [one.name for one in pending if size_of[one.uid] <= max(2 - used[f"n{at}"] for at in range(3))] == []

@@ -577,6 +577,22 @@ def test_where_an_eviction_fails_the_last_victim_is_spared():
     assert len(deleted) == 2
 
 
+def test_a_victim_that_is_marked_already_is_only_deleted():
+    async def main():
+        cluster = MemoryCluster([node("n1"), pod("low", cpu="2", nodeName="n1", terminationGracePeriodSeconds=1)])
+        cluster.faults.append(Trouble("delete_pod", ClusterError("500", 500), hold_s=1.0))
+        async with running(cluster):
+            cluster.put(pod("high", cpu="2", priority=100))
+            await asyncio.sleep(30)
+            return cluster
+
+    cluster = run_virtually(main())
+    assert placed(cluster) == {"high": "n1"}
+    of_victim = [entry.verb for entry in cluster.history if isinstance(entry.obj, Pod) and entry.obj.name == "low"]
+    assert of_victim == ["put", "patch_status", "delete_pod", "remove"]
+    assert cluster.requests["delete_pod"] == 2
+
+
 def test_a_victim_that_is_not_bound_yet_is_told_of_and_not_deleted():
     async def main():
         async def slow():

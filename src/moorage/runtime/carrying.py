@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
 from moorage.cycle.extender_wire import ExtenderError, check_bind_reply
@@ -222,9 +224,11 @@ class Carrier:
             type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=effect.message,
             last_transition_time=self._wall(),
         )  # fmt: skip
-        self._check()
         try:
-            await self._cluster.patch_status(victim, StatusChange(mark))
+            if not _is_marked(victim, mark):
+                self._check()
+                await self._cluster.patch_status(victim, StatusChange(mark))
+            self._check()
             await self._cluster.delete_pod(victim)
         except ClusterError as error:
             if error.status not in _GONE:
@@ -254,6 +258,11 @@ class Carrier:
                 raise ClusterError(f"{effect.what}: context deadline exceeded")
             await asyncio.sleep(min(_LOOK_S, left))
             self._insist(work)
+
+
+def _is_marked(pod: Pod, mark: PodCondition) -> bool:
+    """Return True if the pod bears the mark already, whenever that was."""
+    return any(replace(mark, last_transition_time=one.last_transition_time) == one for one in pod.status.conditions)
 
 
 def _at_once(work: Work) -> Iterator[Sequence[Effect]]:

@@ -235,7 +235,17 @@ PATHS = {
     "GET /api/v1/pods?resourceVersion=abc": 400,
     "GET /api/v1/pods?resourceVersion=99999999": 504,
     "GET /api/v1/pods?watch=1&resourceVersion=99999999": 504,
-    "GET /api/v1/pods?watch=1&sendInitialEvents=true": 400,
+    "GET /api/v1/pods?watch=1&sendInitialEvents=true": 422,
+    "GET /api/v1/pods?watch=1&resourceVersionMatch=Exact&resourceVersion=1": 422,
+    "GET /api/v1/pods?watch=1&resourceVersion=abc": 400,
+    "GET /api/v1/pods?watch=1&resourceVersion=-1": 400,
+    "GET /api/v1/pods?sendInitialEvents=true": 422,
+    "GET /api/v1/pods?resourceVersionMatch=Exact": 422,
+    "GET /api/v1/pods?resourceVersionMatch=Exact&resourceVersion=0": 422,
+    "GET /api/v1/pods?resourceVersionMatch=Never&resourceVersion=1": 422,
+    "GET /api/v1/pods?resourceVersion=-1": 400,
+    "GET /api/v1/pods?resourceVersion=99999999999999999999": 400,
+    "GET /api/v1/pods?limit=1000000000": 200,
     "GET /api/v1/pods?continue=forged": 400,
     "GET /api/v1/pods?fieldSelector=x%3D1": 400,
     "GET /api/v1/pods?labelSelector=%21%21": 400,
@@ -295,3 +305,43 @@ def test_only_loopback_is_served(store):
 
     with pytest.raises(ConfigError, match="can be reached from other machines"):
         asyncio.run(run())
+
+
+def test_a_watch_may_begin_with_nothing_and_from_now(against_a_server):
+    async def test(client, _):
+        await client.ask("POST", PODS, pod("old"))
+        path = f"{PODS}?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&resourceVersion=0"
+        seeing = asyncio.create_task(_lines(client, path, 1))
+        await asyncio.sleep(0.05)
+        await client.ask("POST", PODS, pod("new"))
+        async with asyncio.timeout(10):
+            (seen,) = await seeing
+        assert seen["object"]["metadata"]["name"] == "new"
+
+    against_a_server(test)
+
+
+@pytest.mark.slow
+def test_a_watch_that_ends_says_how_far_it_came(against_a_server):
+    async def test(client, store):
+        path = f"{PODS}?watch=1&timeoutSeconds=1&allowWatchBookmarks=true&resourceVersion={store.version}"
+        async with asyncio.timeout(10):
+            (mark,) = await _lines(client, path, 1)
+        assert (mark["type"], mark["object"]["metadata"]["resourceVersion"]) == ("BOOKMARK", str(store.version))
+        assert "annotations" not in mark["object"]["metadata"]
+
+    against_a_server(test)
+
+
+def test_a_limited_list_of_a_version_shows_that_version(against_a_server):
+    async def test(client, store):
+        await client.ask("POST", PODS, pod("a"))
+        version = store.version
+        await client.ask("POST", PODS, pod("b"))
+        wanted = {f"limit=5&resourceVersion={version}": ["a"], f"resourceVersion={version}": ["a", "b"],
+                  "limit=5&resourceVersion=0": ["a", "b"]}  # fmt: skip
+        for query, names in wanted.items():
+            listed = (await client.ask("GET", f"{PODS}?{query}"))[1]
+            assert (query, [one["metadata"]["name"] for one in listed["items"]]) == (query, names)
+
+    against_a_server(test)

@@ -343,9 +343,6 @@ def test_versions_that_are_none_or_not_yet(store, version, code):
 
 LISTS = {
     "a negative limit": {"limit": -1},
-    "an unknown match": {"version": "1", "match": "Sometimes"},
-    "a match without a version": {"match": "Exact"},
-    "exactly nothing": {"version": "0", "match": "Exact"},
     "a version beside a token": {"version": "1", "token": "x"},
 }
 

@@ -18,6 +18,7 @@ from moorage.apiserver.bodies import JSON, OBJECT_TYPES, Body, read_body
 from moorage.apiserver.deleting import options_of
 from moorage.apiserver.guarding import Guard
 from moorage.apiserver.kinds import Kind
+from moorage.apiserver.listing import check_list
 from moorage.apiserver.pods import bind, evict
 from moorage.apiserver.records import Document, Record
 from moorage.apiserver.requesting import Request, Response
@@ -162,6 +163,7 @@ def chosen_by(request: Request, target: Target) -> Selection:
 
 
 def _list(store: Store, request: Request, target: Target) -> Response:
+    check_list(request, is_watch=False)
     query = request.query
     page = store.page(
         target.kind,

@@ -215,7 +215,7 @@ class Store:
                 raise bad_request("specifying resource version is not allowed when using continue")
             place = paging.read_token(self._signing_key, kind, chosen.namespace, token)
         else:
-            place = paging.Place(self._version_wanted(version, match), "")
+            place = paging.Place(self._version_wanted(version, match or ("Exact" if limit and version != "0" else "")), "")
         if place.version == self.version:
             records, keys = shelf.records, shelf.keys
         else:
@@ -255,15 +255,9 @@ class Store:
 
     def _version_wanted(self, version: str, match: str) -> int:
         wanted = self._parsed(version)
-        if match and not version:
-            raise bad_request("resourceVersionMatch is forbidden unless resourceVersion is provided")
-        if match not in {"", "Exact", "NotOlderThan"}:
-            raise bad_request(f'resourceVersionMatch: Unsupported value: "{match}": supported values: "Exact", "NotOlderThan"')
-        if match == "Exact" and not wanted:
-            raise bad_request('resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
         if wanted > self.version:
             raise timeout(wanted, self.version)
-        return wanted if match == "Exact" else self.version
+        return wanted if match == "Exact" and wanted else self.version
 
     @staticmethod
     def _parsed(version: str) -> int:
@@ -275,8 +269,11 @@ class Store:
             raise bad_request(f'invalid resource version: resourceVersion: Invalid value: "{version}": {why}')
         return int(version or 0)
 
-    def watch(self, kind: Kind, chosen: Selection, version: str, wake: Callable[[], None], *, initial: bool = False) -> Watch:
-        """Start a watch after a version; with none, "0" or ``initial`` it begins with an ADDED for every object there is.
+    def watch(
+        self, kind: Kind, chosen: Selection, version: str, wake: Callable[[], None], *, initial: bool | None = None
+    ) -> Watch:
+        """Start a watch after a version, or from now on. ``initial`` has it begin with an ADDED for every object there is; that
+        is what it does anyway with no version, or "0", where it is None.
 
         Raises  ApiError 400 for a version that is none, 410 for one that is forgotten, 504 for one that is yet to come
         """
@@ -285,9 +282,9 @@ class Store:
             raise timeout(wanted, self.version)
         shelf = self._shelves[kind]
         watch = Watch(chosen, wake)
-        if not wanted or initial:
+        if initial or (initial is None and not wanted):
             watch.start_with([Seen("ADDED", record) for record in self.all(kind, chosen)])
-        else:
+        elif wanted:
             for change in shelf.history.since(wanted):
                 watch.offer(change)
         shelf.history.watches.append(watch)

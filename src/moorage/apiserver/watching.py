@@ -14,9 +14,10 @@ from typing import Final
 import msgspec
 
 from moorage.apiserver.history import Seen, Watch
+from moorage.apiserver.listing import check_list, sends_initial
 from moorage.apiserver.records import Document
 from moorage.apiserver.requests import Request, chosen_by, wants_table
-from moorage.apiserver.statuses import ApiError, bad_request, not_allowed
+from moorage.apiserver.statuses import ApiError, not_allowed
 from moorage.apiserver.store import Store
 from moorage.apiserver.tables import table
 from moorage.apiserver.targets import ReviewTarget, Target
@@ -44,7 +45,7 @@ class Stream:
         self._as_table = wants_table(request.accept)
         self._include = request.query.get("includeObject", "Metadata")
         self._bookmarks = request.flag("allowWatchBookmarks")
-        self._initial = request.flag("sendInitialEvents")
+        self._initial = sends_initial(request)
         self._lasts_s = request.number("timeoutSeconds") or random.randint(*LASTS_S)  # noqa: S311 - only spreads load
         self._changed = asyncio.Event()
         self._headed = False
@@ -86,12 +87,15 @@ class Stream:
                 yield lines
             left_s = ends - asyncio.get_running_loop().time()
             if self._watch.closed or left_s <= 0:
+                if self._bookmarks and not self._watch.closed:
+                    yield self._bookmark({})
                 return
             try:
                 async with asyncio.timeout(min(left_s, BOOKMARK_S)):
                     await self._changed.wait()
             except TimeoutError:
-                if self._bookmarks:
+                # A change that came at the same moment goes first: a bookmark says that nothing older is to come.
+                if self._bookmarks and left_s > BOOKMARK_S and not self._changed.is_set():
                     yield self._bookmark({})
 
     def _shown(self, seen: Seen) -> bytes:
@@ -126,10 +130,9 @@ def _line(kind: str, body: bytes) -> bytes:
 def open_stream(store: Store, request: Request, target: Target | ReviewTarget) -> Stream:
     """Return the stream that a request asks for.
 
-    Raises  ApiError 400 or 504 for a version that makes no sense or is yet to come
+    Raises  ApiError 400 or 504 for a version that makes no sense or is yet to come, 422 for parameters that do not go together
     """
     if isinstance(target, ReviewTarget):
         raise not_allowed(target.review.resource, target.review.group, "watch")
-    if request.query.get("sendInitialEvents") and request.query.get("resourceVersionMatch") != "NotOlderThan":
-        raise bad_request("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+    check_list(request, is_watch=True)
     return Stream(store, target, request)

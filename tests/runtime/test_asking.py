@@ -181,6 +181,8 @@ class Whimsical:
     async def ask(self, question):
         mood = self.moods.pop() if self.moods else "well"
         body = json.loads(question.body)
+        if question.verb == "bind" and mood in {"nobody", "a stranger"}:
+            mood = "well"  # one that says it has bound, and has not, is believed, as by kube-scheduler
         if question.verb == "bind" and mood in {"well", "late", "nonsense"}:
             try:
                 binding_to(self.cluster)(body)

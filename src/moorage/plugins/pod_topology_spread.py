@@ -32,7 +32,7 @@ from moorage.framework.points import Depends, Log, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.default_selector import OWNING_KINDS, controller_of, default_selector
-from moorage.plugins.spread_counting import Spread, count_spreads
+from moorage.plugins.spread_counting import Counted, Spread, count_spreads, counted_by
 from moorage.plugins.spread_scoring import (
     HOSTNAME,
     SpreadPreference,
@@ -161,13 +161,25 @@ class PodTopologySpread:
     def idle_until(self, snapshot: Snapshot) -> Sequence[Log]:
         return () if not self._defaults else [snapshot.changes_of(kind) for kind in OWNING_KINDS]
 
+    def _counted(
+        self, pod: PodInfo, snapshot: Snapshot, constraints: Sequence[SpreadConstraint], *, all_labels: bool = True
+    ) -> tuple[Counted, ...]:
+        """Look at what constraints of one kind count on. Where they are the pod's own, that is kept for pods of its shape."""
+
+        def look() -> tuple[Counted, ...]:
+            return counted_by(pod, snapshot.nodes, constraints, self._numeric, all_labels=all_labels)
+
+        if not pod.spec.topology_spread_constraints:
+            return look()
+        return pod.keep((self, constraints[0].required), snapshot.table.changes, look)
+
     # -- filter -------------------------------------------------------------------------------------------------------
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Spread, ...] | Skip:
         constraints = self._constraints(pod, snapshot, required=True)
         if not constraints:
             return SKIP
-        return count_spreads(pod, snapshot.nodes, constraints, self._numeric)
+        return count_spreads(snapshot.nodes, self._counted(pod, snapshot, constraints))
 
     def add_pod(self, spreads: tuple[Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo) -> tuple[Spread, ...]:
         return _shifted(spreads, pod, other, node, 1)
@@ -204,7 +216,7 @@ class PodTopologySpread:
             return SKIP
         # A node without a zone can still be spread over by host name, but only where the constraints are the system's.
         all_labels = bool(pod.spec.topology_spread_constraints) or not self._system
-        return prefer_spread(pod, feasible, constraints, all_labels, self._numeric)
+        return prefer_spread(feasible, self._counted(pod, snapshot, constraints, all_labels=all_labels), all_labels)
 
     def score(self, preference: SpreadPreference, nodes: NodeView) -> IntArray:
         return score_spread(preference, nodes)

@@ -8,10 +8,12 @@ Source  kube-scheduler 1.36, plugins/podtopologyspread/filtering.go and common.g
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import MatchTerm, PodMatcher
@@ -22,14 +24,13 @@ from moorage.state.spread_constraint import SpreadConstraint
 from moorage.state.taint_matching import DO_NOT_SCHEDULE, rows_tolerated
 from moorage.state.view import NodeView
 
-__all__ = ["Spread", "count_spreads", "counted_rows", "matcher_of", "pods_by_domain"]
+__all__ = ["Counted", "Spread", "count_spreads", "counted_by", "pods_by_domain"]
 
 #: What upstream starts its search for the least count from.
 _NO_LEAST = 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Spread:
+class Spread(Struct, frozen=True):
     """One constraint, and the pods it counts.
 
     ``rows`` (rows,) are the nodes that count, None if all do; ``domains`` (values,) the domains that have such a node;
@@ -63,22 +64,43 @@ class Spread:
         return replace(self, counts=counts)
 
 
-def count_spreads(pod: PodInfo, nodes: NodeView, constraints: Sequence[SpreadConstraint], numeric: bool) -> tuple[Spread, ...]:
-    """Count the pods that each constraint matches, over a view of all nodes. Only nodes with all the labels count."""
-    labelled = rows_with_labels(nodes, [constraint.topology_key for constraint in constraints])
+class Counted(NamedTuple):
+    """What follows from one constraint, the pod's shape and the nodes; ``rows``, ``domains`` and ``own`` as in ``Spread``.
+
+    ``matcher`` finds the pods that the constraint counts, live ones of the pod's namespace; None if that is nobody.
+    """
+
+    constraint: SpreadConstraint
+    rows: BoolArray | None
+    domains: BoolArray
+    own: int
+    matcher: PodMatcher | None
+
+
+def counted_by(
+    pod: PodInfo, nodes: NodeView, constraints: Sequence[SpreadConstraint], numeric: bool, *, all_labels: bool = True
+) -> tuple[Counted, ...]:
+    """Look at what each constraint counts on, over a view of all nodes. With ``all_labels`` only nodes that have them count."""
+    keys = [constraint.topology_key for constraint in constraints]
+    labelled = rows_with_labels(nodes, keys) if all_labels else None
     return tuple(
-        Spread(
+        Counted(
             constraint,
             rows,
             domains_with(nodes, constraint.topology_key, rows),
-            pods_by_domain(pod, nodes, constraint, rows),
             int(constraint.selector.matches(pod.labels)),
+            _matcher_of(pod, constraint),
         )
-        for constraint, rows in counted_rows(pod, nodes, constraints, labelled, numeric)
+        for constraint, rows in _counted_rows(pod, nodes, constraints, labelled, numeric)
     )
 
 
-def counted_rows(
+def count_spreads(nodes: NodeView, counted: Iterable[Counted]) -> tuple[Spread, ...]:
+    """Count the pods that each constraint matches, over a view of all nodes."""
+    return tuple([Spread(one.constraint, one.rows, one.domains, pods_by_domain(nodes, one), one.own) for one in counted])
+
+
+def _counted_rows(
     pod: PodInfo, nodes: NodeView, constraints: Sequence[SpreadConstraint], among: BoolArray | None, numeric: bool
 ) -> Iterator[tuple[SpreadConstraint, BoolArray | None]]:
     """Yield each constraint with the rows, ``among`` those given, that its inclusion policies let count; None means all."""
@@ -103,18 +125,17 @@ def _both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
     return one & other
 
 
-def pods_by_domain(pod: PodInfo, nodes: NodeView, constraint: SpreadConstraint, rows: BoolArray | None) -> IntArray:
-    """Count the pods that the constraint matches in each domain, on all rows or those of a mask; shape (values,)."""
-    matcher, key = matcher_of(pod, constraint), constraint.topology_key
-    if matcher is None:
+def pods_by_domain(nodes: NodeView, counted: Counted) -> IntArray:
+    """Count the pods that a constraint matches in each domain, on all rows or those that count; shape (values,)."""
+    key = counted.constraint.topology_key
+    if counted.matcher is None:
         return np.zeros(len(nodes.label(key).values), dtype=np.int64)
-    if rows is None:
-        return nodes.table.pod_counts.by_domain(matcher, key)
-    return domain_sums(nodes, key, nodes.pods_matching(matcher), rows)
+    if counted.rows is None:
+        return nodes.table.pod_counts.by_domain(counted.matcher, key)
+    return domain_sums(nodes, key, nodes.pods_matching(counted.matcher), counted.rows)
 
 
-def matcher_of(pod: PodInfo, constraint: SpreadConstraint) -> PodMatcher | None:
-    """Return what finds the pods that the constraint counts, live ones of the pod's namespace; None if that is nobody."""
+def _matcher_of(pod: PodInfo, constraint: SpreadConstraint) -> PodMatcher | None:
     if constraint.selector.is_empty:
         return None
     return PodMatcher((MatchTerm(frozenset([pod.namespace]), constraint.selector),), live_only=True)

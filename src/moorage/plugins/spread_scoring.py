@@ -17,12 +17,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from moorage.plugins.spread_counting import counted_rows, matcher_of, pods_by_domain
+from moorage.plugins.spread_counting import Counted, pods_by_domain
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import Counts, PodMatcher
 from moorage.state.domains import domain_ids, domains_with, rows_with_labels
-from moorage.state.pod_info import PodInfo
-from moorage.state.spread_constraint import SpreadConstraint
 from moorage.state.view import NodeView
 
 __all__ = [
@@ -67,27 +65,24 @@ class SpreadPreference:
     all_labels: bool
 
 
-def prefer_spread(
-    pod: PodInfo, feasible: NodeView, constraints: Sequence[SpreadConstraint], all_labels: bool, numeric: bool
-) -> SpreadPreference:
+def prefer_spread(feasible: NodeView, counted: Sequence[Counted], all_labels: bool) -> SpreadPreference:
     """Count what the constraints match, over all nodes, and weigh it by the domains among the feasible ones.
 
     Without ``all_labels`` nodes that lack a label are taken to have an empty one, as far as counting goes.
     """
     nodes = feasible.snapshot.nodes
-    keys = [constraint.topology_key for constraint in constraints]
-    among = rows_with_labels(nodes, keys) if all_labels else None
+    keys = [one.constraint.topology_key for one in counted]
     scored = rows_with_labels(feasible, keys) if all_labels else None
     weighed: list[Weighed] = []
-    for constraint, rows in counted_rows(pod, nodes, constraints, among, numeric):
-        key, more, matcher = constraint.topology_key, float(constraint.max_skew - 1), matcher_of(pod, constraint)
+    for one in counted:
+        key, more, matcher = one.constraint.topology_key, float(one.constraint.max_skew - 1), one.matcher
         if key == HOSTNAME:
             size = len(feasible) if scored is None else int(np.count_nonzero(scored))
             weighed.append(Weighed(key, None, _weight(size), more, matcher))
             continue
-        counts = pods_by_domain(pod, nodes, constraint, rows)
+        counts = pods_by_domain(nodes, one)
         if not all_labels and matcher is not None:
-            _add_unlabelled(counts, nodes, key, nodes.pods_matching(matcher), rows)
+            _add_unlabelled(counts, nodes, key, nodes.pods_matching(matcher), one.rows)
         weight = _weight(_domains(feasible, key, scored))
         costs: _Floats = counts * weight + more
         costs[0] = 0.0

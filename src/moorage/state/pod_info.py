@@ -6,8 +6,8 @@ The scheduler hands ``PodInfo`` around where Kubernetes' documents say "pod"; it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, NamedTuple
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -27,8 +27,17 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 #: What follows from a pod's shape alone. (Its volumes do not: claims may be named after it.)
 _OF_SHAPE: Final = (
     "needs", "host_ports", "required_affinity", "required_anti_affinity", "preferred_affinity", "preferred_anti_affinity",
-    "spread_constraints", "label_class", "_affinity_terms",
+    "spread_constraints", "label_class", "_affinity_terms", "_kept",
 )  # fmt: skip
+
+
+T = TypeVar("T")
+
+
+class _Nodes(Protocol):
+    """The log of a node table: ``nodes`` grows whenever a node comes, goes or changes."""
+
+    nodes: int
 
 
 class HostPort(NamedTuple):
@@ -74,6 +83,21 @@ class PodInfo:
         for fact in _OF_SHAPE:
             if fact in its:
                 mine[fact] = its[fact]
+
+    def keep(self, what: Hashable, nodes: _Nodes, work_out: Callable[[], T]) -> T:
+        """Return what follows from the pod's shape and the nodes alone, worked out once for all pods of the shape.
+
+        It is worked out anew when a node has come, gone or changed. ``what`` tells it from all else that is kept.
+        """
+        held = self._kept.get(what)
+        if held is None or held[0] is not nodes or held[1] != nodes.nodes:
+            held = self._kept[what] = nodes, nodes.nodes, work_out()
+        kept: T = held[2]
+        return kept
+
+    @lazy
+    def _kept(self) -> dict[Hashable, tuple[_Nodes, int, Any]]:
+        return {}
 
     def on(self, node: str) -> PodInfo:
         """Return the same pod with ``nodeName`` set."""

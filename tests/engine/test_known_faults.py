@@ -6,6 +6,7 @@ Numbers after ``kubernetes`` are issues and pull requests of kubernetes/kubernet
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from msgspec.structs import replace
@@ -522,7 +523,8 @@ def test_an_answer_that_makes_no_sense_ends_the_attempt_and_names_the_plugin(met
     driven = Driven(type("Odd", (), body))
     if method == "bind":
         profile = driven.engine.profiles["default-scheduler"]
-        profile.steps["bind"] = tuple(step for step in profile.at("bind") if step.name == "Odd")
+        alone = {**profile.steps, "bind": tuple(step for step in profile.at("bind") if step.name == "Odd")}
+        driven.engine.profiles = {profile.scheduler_name: replace(profile, steps=alone)}
     driven.see(node("n"), pod("p"))
     driven.step()
     assert driven.place("default/p") is Place.BACKOFF

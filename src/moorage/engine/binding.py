@@ -31,6 +31,7 @@ MAX_PERMIT_WAIT_S = 15 * 60.0
 class Binding(Struct, eq=False):
     """An assumed pod between its decision and its binding.
 
+    ``busy``      True if PreFilter left a state for a plugin that otherwise rests from Reserve on
     ``waits``     Permit plugin → deadline in engine seconds; ``patience``: how many seconds that was from the start
     ``verdict``   why it must give up its node; it does so when what is under way has ended
     ``ticket``    the work that is under way; None while Permit holds the pod
@@ -46,6 +47,7 @@ class Binding(Struct, eq=False):
     profile: Profile
     decision: Decision
     node: str
+    busy: bool = True
     waits: dict[str, float] = field(default_factory=dict)
     patience: dict[str, float] = field(default_factory=dict)
     verdict: Status | None = None
@@ -96,12 +98,14 @@ class Binding(Struct, eq=False):
         found = self.decision.found
         return {} if found is None else found.states
 
+    def steps(self, point: str) -> tuple[Step, ...]:
+        """The plugins of an extension point that have something to do for the pod, in order."""
+        return self.profile.at(point) if self.busy else self.profile.restless_at(point)
+
 
 def reserve(binding: Binding) -> Status | None:
     """Run Reserve in order; None if all agreed. What failed is not asked to go on; Unreserve is the caller's duty."""
-    for step in binding.profile.at("reserve"):
-        if _rests(step, binding):
-            continue
+    for step in binding.steps("reserve"):
         try:
             hold = _asked(step, "reserve", binding)
             if isinstance(hold, Hold):
@@ -119,9 +123,7 @@ def unreserve(binding: Binding, on_fault: Callable[[PluginError], None]) -> tupl
     Returns what they want done to the world.
     """
     effects: list[Effect] = []
-    for step in reversed(binding.profile.at("reserve")):
-        if _rests(step, binding):
-            continue
+    for step in reversed(binding.steps("reserve")):
         try:
             answer = _asked(Step(step.name, step.plugin, step.plugin.unreserve), "unreserve", binding)
             effects.extend(_effects(step, "unreserve", answer))
@@ -132,9 +134,7 @@ def unreserve(binding: Binding, on_fault: Callable[[PluginError], None]) -> tupl
 
 def permit(binding: Binding, now: float) -> Status | None:
     """Run Permit; waits are written to the binding. A refusal ends it at once."""
-    for step in binding.profile.at("permit"):
-        if _rests(step, binding):
-            continue
+    for step in binding.steps("permit"):
         try:
             answer = _asked(step, "permit", binding)
             if isinstance(answer, Hold):
@@ -152,9 +152,7 @@ def permit(binding: Binding, now: float) -> Status | None:
 def pre_bind_effects(binding: Binding) -> tuple[Effect, ...] | Status:
     """Collect what PreBind plugins want done first."""
     effects: list[Effect] = []
-    for step in binding.profile.at("preBind"):
-        if _rests(step, binding):
-            continue
+    for step in binding.steps("preBind"):
         try:
             answer = _asked(step, "preBind", binding)
             if isinstance(answer, Hold):
@@ -171,9 +169,7 @@ def bind_effects(binding: Binding, extenders: Sequence[Extender] = ()) -> tuple[
     if binder is not None:
         binding.may_do_without_extender = binder.ignorable
         return (BindThrough(binding.pod, binding.node, binder.to_bind(binding.pod, binding.node)),)
-    for step in binding.profile.at("bind"):
-        if _rests(step, binding):
-            continue
+    for step in binding.steps("bind"):
         try:
             answer = _asked(step, "bind", binding)
             if isinstance(answer, Skip):
@@ -188,9 +184,7 @@ def bind_effects(binding: Binding, extenders: Sequence[Extender] = ()) -> tuple[
 
 def post_bind(binding: Binding, on_fault: Callable[[PluginError], None]) -> None:
     """Tell every PostBind plugin that the pod is bound; one that raises stops no other."""
-    for step in binding.profile.at("postBind"):
-        if _rests(step, binding):
-            continue
+    for step in binding.steps("postBind"):
         try:
             _asked(step, "postBind", binding)
         except PluginError as error:
@@ -212,11 +206,6 @@ def _effects(step: Step, point: str, answer: Iterable[Effect] | None) -> tuple[E
 
 def _asked(step: Step, point: str, binding: Binding) -> Any:
     return ask(step, point, binding.states.get(step.name), binding.pod, binding.node)
-
-
-def _rests(step: Step, binding: Binding) -> bool:
-    """True for a plugin that PreFilter skipped and that has nothing to do then."""
-    return step.rests_when_skipped and step.name not in binding.states
 
 
 def _error(error: PluginError) -> Status:

@@ -280,7 +280,8 @@ class Scheduler(Believer):
         """Assume, Reserve, Permit; then bind, wait, or give up. Returns the decision as it turned out."""
         node = decision.node
         assert node is not None
-        binding = Binding(queued, profile, decision, node)
+        busy = decision.found is not None and not profile.resting.isdisjoint(decision.found.states)
+        binding = Binding(queued, profile, decision, node, busy)
         self.cluster.assume(queued.pod, node)
         self.queue.end_nomination(queued.pod.uid)
         self.revision += 1

@@ -53,6 +53,21 @@ class Profile:
     plugins: Mapping[str, AnyPlugin] = field(default_factory=dict)
     run_all_filters: bool = False
     nominated_first: bool = True
+    #: Plugins that have nothing to do from Reserve on for pods that they skipped in PreFilter; and all others by point.
+    resting: frozenset[str] = field(init=False)
+    _restless: Mapping[str, tuple[Step, ...]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        steps = [step for in_point in self.steps.values() for step in in_point]
+        restless = {
+            point: tuple(step for step in in_point if not step.rests_when_skipped) for point, in_point in self.steps.items()
+        }
+        object.__setattr__(self, "resting", frozenset(step.name for step in steps if step.rests_when_skipped))
+        object.__setattr__(self, "_restless", restless)
+
+    def restless_at(self, point: str) -> tuple[Step, ...]:
+        """The plugins of an extension point that may have something to do though they skipped the pod in PreFilter."""
+        return self._restless.get(point, ())
 
     def at(self, point: str) -> tuple[Step, ...]:
         return self.steps.get(point, ())

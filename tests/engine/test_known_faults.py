@@ -5,8 +5,8 @@ Numbers after ``kubernetes`` are issues and pull requests of kubernetes/kubernet
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
-from dataclasses import replace
 
 import pytest
 from msgspec.structs import replace
@@ -524,7 +524,7 @@ def test_an_answer_that_makes_no_sense_ends_the_attempt_and_names_the_plugin(met
     if method == "bind":
         profile = driven.engine.profiles["default-scheduler"]
         alone = {**profile.steps, "bind": tuple(step for step in profile.at("bind") if step.name == "Odd")}
-        driven.engine.profiles = {profile.scheduler_name: replace(profile, steps=alone)}
+        driven.engine.profiles = {profile.scheduler_name: dataclasses.replace(profile, steps=alone)}
     driven.see(node("n"), pod("p"))
     driven.step()
     assert driven.place("default/p") is Place.BACKOFF

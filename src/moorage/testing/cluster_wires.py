@@ -1,0 +1,139 @@
+"""How ``check_cluster`` talks to what it checks: a store in this process, or any API server over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import aiohttp
+
+from moorage.apiserver.authorizing import Authorizer
+from moorage.apiserver.guarding import Guard, User
+from moorage.apiserver.requesting import Request
+from moorage.apiserver.requests import serve
+from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.store import Store
+from moorage.apiserver.targets import find_target
+from moorage.apiserver.watching import open_stream
+from moorage.client.endpoint import Endpoint, tls_context
+
+__all__ = ["Answer", "HttpWire", "StoreWire", "Wire"]
+
+Document = dict[str, Any]
+_JSON = "application/json"
+_ADMIN = User("admin", ("system:masters",))
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back: the status code, and the object or ``Status``."""
+
+    code: int
+    body: Document
+
+    @property
+    def reason(self) -> str:
+        return str(self.body.get("reason", ""))
+
+    @property
+    def message(self) -> str:
+        return str(self.body.get("message", ""))
+
+    @property
+    def version(self) -> int:
+        return int(self.body.get("metadata", {}).get("resourceVersion") or 0)
+
+
+class Wire(Protocol):
+    """Requests to an API server as somebody who may do everything."""
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, *, query: Mapping[str, str] = {}, form: str = _JSON
+    ) -> Answer: ...
+    def watch(self, path: str, query: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncIterator[Document]]:
+        """Yield the events of a watch, as objects with ``type`` and ``object``."""
+
+
+class StoreWire:
+    """The embedded API server's own code, without HTTP."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._guard, self._authorizer = store, Guard({}), Authorizer(store)
+
+    def _request(self, method: str, path: str, query: Mapping[str, str], form: str = "", body: bytes = b"") -> Request:
+        return Request(method, path, dict(query), _JSON, form, body, _ADMIN)
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, *, query: Mapping[str, str] = {}, form: str = _JSON
+    ) -> Answer:
+        """Carry out a request at once."""
+        raw = b"" if body is None else json.dumps(body).encode()
+        try:
+            request = self._request(method, path, query, form, raw)
+            response = serve(self._store, self._guard, self._authorizer, request, find_target(path))
+        except ApiError as error:
+            return Answer(error.code, error.status())
+        return Answer(response.code, json.loads(response.body))
+
+    @asynccontextmanager
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[Document]]:
+        stream = open_stream(self._store, self._request("GET", path, {**query, "watch": "true"}), find_target(path))
+        try:
+            yield _events(stream)
+        finally:
+            stream.close()
+
+
+class HttpWire:
+    """An API server over HTTP; use it as an async context manager."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._session: aiohttp.ClientSession
+
+    async def __aenter__(self) -> Self:
+        identity = await self._endpoint.credentials.identity()
+        tls = tls_context(self._endpoint, identity)
+        headers = {"Accept": _JSON, **dict(self._endpoint.headers)}
+        if identity.token:
+            headers["Authorization"] = f"Bearer {identity.token}"
+        connector = aiohttp.TCPConnector(ssl=tls if tls is not None else True)
+        self._session = aiohttp.ClientSession(connector=connector, headers=headers)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def ask(
+        self, method: str, path: str, body: Any = None, *, query: Mapping[str, str] = {}, form: str = _JSON
+    ) -> Answer:
+        """Send a request once."""
+        raw = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": form} if raw is not None else {}
+        url = self._endpoint.server + path
+        async with self._session.request(method, url, data=raw, params=dict(query), headers=headers) as response:
+            text = await response.read()
+            return Answer(response.status, json.loads(text) if text[:1] == b"{" else {"message": text.decode()})
+
+    @asynccontextmanager
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[Document]]:
+        params = {**query, "watch": "true"}
+        timeout = aiohttp.ClientTimeout(total=None)
+        async with self._session.get(self._endpoint.server + path, params=params, timeout=timeout) as response:
+            if response.status != 200:
+                raise AssertionError(f"watch {path}: {response.status} {(await response.text())[:200]}")
+            yield _events(response.content.iter_any())
+
+
+async def _events(chunks: Any) -> AsyncIterator[Document]:
+    rest = b""
+    async for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line.strip():
+                yield json.loads(line)
+        await asyncio.sleep(0)

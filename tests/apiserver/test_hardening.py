@@ -32,8 +32,8 @@ def raw(line, *headers, body=b"", own=(HOST, MINE)):
     return "\r\n".join([line, *own, *headers, "", ""]).encode("utf-8", "surrogateescape") + body
 
 
-def sized(size, *headers, body=BODY):
-    return raw(NAMESPACES, f"Content-Length: {size}", *headers, body=body)
+def sized(size, *headers, own=(HOST, MINE), body=BODY):
+    return raw(NAMESPACES, f"Content-Length: {size}", *headers, own=own, body=body)
 
 
 def chunked(body, coding="chunked"):
@@ -247,6 +247,23 @@ def test_what_a_page_gets_it_can_neither_run_nor_frame():
                 ):  # fmt: skip
                     assert header in head, line
                 assert "text/html" not in head, line
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_a_body_is_asked_for_only_of_those_who_may_send_it():
+    async def run():
+        async with a_server() as (_, port):
+            for own, first in (([HOST, MINE], b"HTTP/1.1 100 Continue\r\n"), ([HOST], b"HTTP/1.1 401 Unauthorized\r\n")):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(sized(len(BODY), "Expect: 100-continue", own=own, body=b""))
+                assert await reader.readline() == first
+                if first.split()[1] == b"100":
+                    assert await reader.readline() == b"\r\n"
+                    writer.write(BODY)
+                    assert await reader.readline() == b"HTTP/1.1 201 Created\r\n"
+                writer.close()
 
     asyncio.run(run())
 

@@ -8,9 +8,9 @@ response that does not end: lines of JSON, written as the store's changes come.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from aiohttp import HttpVersion10, HttpVersion11, web
@@ -33,7 +33,7 @@ from moorage.apiserver.store import Store
 from moorage.apiserver.targets import ReviewTarget, Target, find_target
 from moorage.apiserver.watching import Stream, is_watch, open_stream
 
-__all__ = ["make_app"]
+__all__ = ["Front"]
 
 MAX_PARAMETERS: Final = 1000
 #: What answer is long, in bytes.
@@ -42,10 +42,12 @@ _READ_ONLY: Final = frozenset(["GET", "HEAD"])
 _METHODS: Final = _READ_ONLY | {"DELETE", "PATCH", "POST", "PUT"}
 _APPLY: Final = "application/apply-patch+yaml"
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_LOG: Final = logging.getLogger(__name__)
 
 
-class _Server:
+class Front:
+    """Answers requests about a store. ``moorage.apiserver.serving`` runs it, behind connections with limits."""
+
     def __init__(self, store: Store, guard: Guard, limits: Limits) -> None:
         self.store = store
         self.guard = guard
@@ -55,12 +57,17 @@ class _Server:
         self.meter = Meter()
         self._streams: set[Stream] = set()
 
-    async def end_watches(self, _: web.Application) -> None:
+    def make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+        """Return a request of what the HTTP library read, with our limit for bodies."""
+        loop = asyncio.get_running_loop()
+        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
+
+    def end_watches(self) -> None:
         """Let every watch end, so that a server that stops need not wait for them."""
         for stream in self._streams:
             stream.end()
 
-    async def handle(self, request: web.Request) -> web.StreamResponse:
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer any request; nothing gets out of here but responses."""
         connection = request.protocol
         if isinstance(connection, Connection):
@@ -69,6 +76,9 @@ class _Server:
             asked: list[Attributes] = []
             response = await self._answer_or_refuse(request, asked)
             self._count(asked, response.status)
+            if not response.prepared:
+                for name, value in HEADERS.items():
+                    response.headers.setdefault(name, value)
             return await self._sent(request, response)
         finally:
             if isinstance(connection, Connection):
@@ -80,7 +90,7 @@ class _Server:
         if not asked:
             self.meter.count_other(code)
 
-    async def _answer_or_refuse(self, request: web.Request, asked: list[Attributes]) -> web.StreamResponse:
+    async def _answer_or_refuse(self, request: web.BaseRequest, asked: list[Attributes]) -> web.StreamResponse:
         try:
             return await self._answer(request, asked)
         except ApiError as error:
@@ -91,13 +101,15 @@ class _Server:
             return _refusal(ApiError(408, "Timeout", "the request's body did not arrive in time"))
         except RecursionError:
             return _refusal(bad_request("the object is nested too deeply"))
-        except (web.HTTPException, asyncio.CancelledError, ConnectionError):
+        except web.HTTPException as error:
+            return _refusal(ApiError(error.status, "", error.reason))
+        except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:  # a bug of ours must not take the connection's other requests with it
-            request.app.logger.exception("%s %r", request.method, request.path)
+            _LOG.exception("%s %r", request.method, request.path)
             return _refusal(internal(type(error).__name__))
 
-    async def _answer(self, request: web.Request, about: list[Attributes]) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, about: list[Attributes]) -> web.StreamResponse:
         """Answer a request. What it is about is added to ``about`` once that is known."""
         path = request.path.rstrip("/")
         holder = holder_of(request.get_extra_info("peercert"))
@@ -126,7 +138,7 @@ class _Server:
         async with self.seats.taken(user.name, mutating=request.method not in _READ_ONLY):
             return await self._serve(await _read(request, user, self.limits.client_s), target)
 
-    def _target(self, request: web.Request, user: User) -> Target | ReviewTarget:
+    def _target(self, request: web.BaseRequest, user: User) -> Target | ReviewTarget:
         """Return what a path is about. What is not served is told only to those who could ask for anything."""
         try:
             return find_target(request.rel_url.raw_path)
@@ -134,7 +146,7 @@ class _Server:
             self.authorizer.check(user, Attributes(request.method.lower(), path=request.path))
             raise
 
-    def _about_itself(self, request: web.Request, path: str) -> web.Response:
+    def _about_itself(self, request: web.BaseRequest, path: str) -> web.Response:
         if request.method not in _READ_ONLY:
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
         if path == "/metrics":
@@ -171,7 +183,7 @@ class _Server:
         made = msgspec.json.decode(serve(self.store, self.guard, self.authorizer, tried, target).body)
         check_escalation(self.authorizer, asked.user, target.kind, held.document() if held is not None else None, made)
 
-    async def _watch(self, request: web.Request, user: User, target: Target | ReviewTarget) -> web.StreamResponse:
+    async def _watch(self, request: web.BaseRequest, user: User, target: Target | ReviewTarget) -> web.StreamResponse:
         asked = await _read(request, user, self.limits.client_s)
         if not is_watch(asked, target):
             return _response(serve(self.store, self.guard, self.authorizer, asked, target))
@@ -198,13 +210,12 @@ class _Server:
             self._streams.discard(stream)
         return response
 
-    async def _sent(self, request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
+    async def _sent(self, request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
         """Send a long answer, in so much time; short ones are left to aiohttp, as they never wait."""
         if "Upgrade" in request.headers or request.method == "CONNECT":
             response.force_close()  # nothing is spoken here but HTTP/1.1, so what comes next would not be understood
         if not isinstance(response, web.Response) or len(response.body or b"") <= _LONG:  # type: ignore[arg-type]
             return response
-        _harden(response)
         try:
             async with asyncio.timeout(self.limits.answer_s):
                 await response.prepare(request)
@@ -216,12 +227,12 @@ class _Server:
         return response
 
 
-def _hang_up(request: web.Request) -> None:
+def _hang_up(request: web.BaseRequest) -> None:
     if request.transport is not None:
         request.transport.abort()
 
 
-async def _read(request: web.Request, user: User, client_s: float) -> Request:
+async def _read(request: web.BaseRequest, user: User, client_s: float) -> Request:
     media_type = request.headers.get("Content-Type", "application/json").partition(";")[0].strip().lower()
     body = b""
     if request.method != "GET" and request.body_exists:
@@ -229,11 +240,26 @@ async def _read(request: web.Request, user: User, client_s: float) -> Request:
             raise ApiError(415, "UnsupportedMediaType", "bodies are not read compressed")
         if (request.content_length or 0) > MAX_BODY:
             raise too_large(MAX_BODY)
+        await _let_come(request)
         async with asyncio.timeout(client_s):
             body = await request.read()
     query = {name: request.query[name] for name in request.query}
     accept, agent = request.headers.get("Accept", ""), request.headers.get("User-Agent", "")
     return Request(request.method, request.rel_url.raw_path, query, accept, media_type, body, user, agent)
+
+
+async def _let_come(request: web.BaseRequest) -> None:
+    """Tell a client that asks first to send its body.
+
+    Raises  ApiError 417 for one that expects anything else
+    """
+    expected = request.headers.get("Expect", "").lower()
+    if not expected or request.version < HttpVersion11:
+        return
+    if expected != "100-continue":
+        raise ApiError(417, "", "nothing can be expected but 100-continue")
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # the answer proper is yet to begin
 
 
 def _response(response: Response) -> web.Response:
@@ -254,28 +280,3 @@ def _refusal(error: ApiError) -> web.Response:
     if error.code == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="moorage"'
     return web.Response(status=error.code, body=msgspec.json.encode(error.status()), headers=headers)
-
-
-def _harden(response: web.StreamResponse) -> None:
-    for name, value in HEADERS.items():
-        response.headers.setdefault(name, value)
-
-
-def make_app(store: Store, guard: Guard, limits: Limits | None = None) -> web.Application:
-    """Return the application that serves a store. ``moorage.apiserver.serving`` runs it, behind connections with limits."""
-    server = _Server(store, guard, limits or Limits())
-
-    @web.middleware
-    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
-        # Not by the handler that aiohttp found: whatever it makes of a path, the guard comes first.
-        try:
-            response = await server.handle(request)
-        except web.HTTPException as error:
-            response = _refusal(ApiError(error.status, "", error.reason))
-        if not response.prepared:
-            _harden(response)
-        return response
-
-    app = web.Application(client_max_size=MAX_BODY, middlewares=[answer])
-    app.on_shutdown.append(server.end_watches)
-    return app

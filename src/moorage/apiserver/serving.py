@@ -10,17 +10,21 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Final
 
 from aiohttp import web
 
 from moorage.apiserver.connections import Door
 from moorage.apiserver.guarding import Guard, is_loopback
-from moorage.apiserver.http import make_app
+from moorage.apiserver.http import Front
 from moorage.apiserver.limits import Limits
 from moorage.apiserver.store import Store
 from moorage.errors import ConfigError
 
 __all__ = ["serving", "write_kubeconfig"]
+
+#: How long a server that ends waits for requests that are being answered, in seconds.
+_FAREWELL_S: Final = 1.0
 
 
 @asynccontextmanager
@@ -37,14 +41,12 @@ async def serving(
     if not is_loopback(host):
         raise ConfigError(f"--bind-address: {host} can be reached from other machines; use 127.0.0.1 or ::1")
     limits = limits or Limits()
-    runner = web.AppRunner(make_app(store, guard, limits), access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    if runner.server is None:
-        raise ConfigError("the HTTP library did not start")
-    door = Door(runner.server, limits.connections, limits.client_s)
+    front = Front(store, guard, limits)
+    manager = web.Server(front.handle, request_factory=front.make_request)
+    door = Door(manager, limits.connections, limits.client_s)
     keeping = asyncio.create_task(store.keeper.keep_up()) if store.keeper is not None else None
     try:
-        handshake_s, farewell_s = (limits.client_s, 1.0) if tls is not None else (None, None)
+        handshake_s, farewell_s = (limits.client_s, _FAREWELL_S) if tls is not None else (None, None)
         try:
             listening = await asyncio.get_running_loop().create_server(
                 door, host, port, ssl=tls, backlog=1024, ssl_handshake_timeout=handshake_s, ssl_shutdown_timeout=farewell_s
@@ -56,7 +58,9 @@ async def serving(
         finally:
             listening.close()
     finally:
-        await runner.cleanup()
+        front.end_watches()
+        manager.pre_shutdown()
+        await manager.shutdown(_FAREWELL_S)
         if keeping is not None:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from moorage.api.core import Pod
 from moorage.api.devices import ResourceClaim, ResourceClaimStatus
 from moorage.cycle.cycle import Cycle
 from moorage.framework.effects import Amend, Delete
@@ -65,7 +64,7 @@ def test_the_claim_for_extended_resources_is_made_when_the_pod_is_bound():
     assert claim.metadata.name.startswith("p-extended-resources-")
     assert claim.metadata.owner_references[0].uid == pod.uid
     assert [result.device for result in claim.status.allocation.devices.results] == ["d", "e"]
-    (told,) = [effect.change(effect.obj) for effect in effects if isinstance(effect.obj, Pod)]
+    (told,) = [effect.change(effect.obj) for effect in effects if isinstance(effect, Amend)]
     assert msgspec.to_builtins(told.status.extended_resource_claim_status) == {
         "resourceClaimName": claim.metadata.name,
         "requestMappings": ({"containerName": "main", "resourceName": GPU, "requestName": "container-0-request-0"},),
@@ -82,7 +81,7 @@ def test_both_kinds_of_claims_of_one_pod_are_held_until_each_is_written():
     pod = a_pod("p", resourceClaims=[TEMPLATE], status=status, containers=containers)
     wanted = plugin.pre_filter(pod, cluster.snapshot)
     plugin.reserve(wanted, pod, "a")
-    join, make = [effect for effect in plugin.pre_bind(wanted, pod, "a") if isinstance(effect.obj, ResourceClaim)]
+    join, make, _, _ = plugin.pre_bind(wanted, pod, "a")
     joined, without = join.change(join.obj), ResourceClaimStatus()
     assert joined.status.allocation is not None
     versions = [replace(joined, status=without), joined, replace(make.obj, status=without), make.obj]

@@ -123,3 +123,61 @@ def test_reserve_writes_failure_and_unreserve_leave_no_trace(names, extended, wr
     }
     assert {name for name in ("d1", "d2", "d3", "d4") if book.ledger.is_used((DRIVER, "a", name))} == kept
     assert all(book.ledger.pending(claim.metadata.uid) is None for claim in after.values())
+
+
+# -- claims that are given back before anybody looked ---------------------------------------------------------------------
+
+
+def bound_and_over(plugin, cluster, pod, node="a"):
+    """Bring a pod through PreBind, and give its claims back at once."""
+    wanted = plugin.pre_filter(pod, cluster.snapshot)
+    plugin.reserve(wanted, pod, node)
+    carry_out(cluster, plugin.pre_bind(wanted, pod, node))
+
+
+def versioned(claim, version):
+    return replace(claim, metadata=replace(claim.metadata, resource_version=str(version)))
+
+
+@pytest.mark.parametrize("versions", [("", "", ""), ("9", "10", "11")])
+def test_a_claim_that_was_used_and_given_back_meanwhile_is_free_for_the_next(versions):
+    cluster = with_devices(versioned(a_claim("c"), versions[0]), a_slice("a", ["d"]), nodes=("a",))
+    plugin = attached(cluster)
+    bound_and_over(plugin, cluster, using("p", "c"))
+    cluster.set_object(versioned(cluster.objects(ResourceClaim)["default/c"], versions[1]))
+    cluster.set_object(versioned(a_claim("c"), versions[2]))
+    assert why_not(cluster, using("q", "c"), plugin) == {}
+
+
+def test_a_claim_that_came_and_went_leaves_no_device_held():
+    cluster = with_devices(a_claim("c"), a_claim("d"), a_slice("a", ["d"]), nodes=("a",))
+    plugin = attached(cluster)
+    bound_and_over(plugin, cluster, using("p", "c"))
+    cluster.remove_object(cluster.objects(ResourceClaim)["default/c"])
+    assert why_not(cluster, using("q", "d"), plugin) == {}
+
+
+def test_a_claim_made_anew_under_the_name_is_another():
+    cluster = with_devices(a_claim("c"), a_slice("a", ["d"]), nodes=("a",))
+    plugin = attached(cluster)
+    bound_and_over(plugin, cluster, using("p", "c"))
+    cluster.remove_object(cluster.objects(ResourceClaim)["default/c"])
+    cluster.set_object(a_claim("c", metadata={"uid": "another"}))
+    assert why_not(cluster, using("q", "c"), plugin) == {}
+
+
+def test_an_older_version_that_is_told_of_late_frees_nothing():
+    old = versioned(a_claim("c"), 9)
+    cluster = with_devices(old, a_claim("d"), a_slice("a", ["d"]), nodes=("a",))
+    plugin, pod = attached(cluster), using("p", "c")
+    wanted = plugin.pre_filter(pod, cluster.snapshot)
+    plugin.reserve(wanted, pod, "a")
+    amend, settle = plugin.pre_bind(wanted, pod, "a")
+    written = amend.change(versioned(old, 11))  # somebody else had changed it by then
+    settle.stand_in()
+    cluster.set_object(versioned(replace(old, metadata=replace(old.metadata, labels={"told": "late"})), 10))
+    assert why_not(cluster, using("q", "d"), plugin) == {"a": "cannot allocate all claims"}
+    cluster.set_object(versioned(written, 12))
+    assert why_not(cluster, using("q", "d"), plugin) == {"a": "cannot allocate all claims"}
+    cluster.set_object(versioned(old, 13))
+    assert why_not(cluster, using("q", "d"), plugin) == {}

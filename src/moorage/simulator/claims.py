@@ -5,7 +5,7 @@ Source  kubernetes, pkg/controller/volume/ephemeral/controller.go; pkg/controlle
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace as with_fields
 
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from moorage.controllers.naming import generated_name, stable_uid
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import is_active, owner_reference
 
-__all__ = ["add_claims"]
+__all__ = ["add_claims", "with_device_claims"]
 
 _POD_CLAIM = "resource.kubernetes.io/pod-claim-name"
 
@@ -41,7 +41,7 @@ def add_claims(cluster: ClusterInput, more: Iterable[PersistentVolumeClaim] = ()
         if waiting and pod.spec.volumes:
             for claim in _ephemeral_claims(pod):
                 held.setdefault(claim.key, claim)
-        pods.append(_with_device_claims(pod, templates, devices) if waiting and pod.spec.resource_claims else pod)
+        pods.append(with_device_claims(pod, templates, devices) if waiting and pod.spec.resource_claims else pod)
     return with_fields(
         cluster,
         pods=tuple(pods),
@@ -71,7 +71,7 @@ def _ephemeral_claim(pod: Pod, volume: Volume, template: dict[str, object], inde
     return PersistentVolumeClaim(metadata=metadata, spec=made.spec)
 
 
-def _with_device_claims(pod: Pod, templates: dict[str, ResourceClaimTemplate], devices: dict[str, ResourceClaim]) -> Pod:
+def with_device_claims(pod: Pod, templates: Mapping[str, ResourceClaimTemplate], devices: dict[str, ResourceClaim]) -> Pod:
     """Make the claims that a pod asks for by template, and write their names into its status."""
     known = {status.name: status for status in pod.status.resource_claim_statuses}
     for asked in pod.spec.resource_claims:
@@ -92,7 +92,7 @@ def _device_claim(pod: Pod, asked: PodResourceClaim, template: ResourceClaimTemp
     metadata = ObjectMeta(
         name=name,
         namespace=pod.namespace,
-        uid=stable_uid("ResourceClaim", pod.namespace, name),
+        uid=stable_uid("ResourceClaim", pod.namespace, f"{name}/{pod.uid}"),
         labels=made.labels,
         annotations={**made.annotations, _POD_CLAIM: asked.name},
         owner_references=(owner_reference("v1", "Pod", pod.metadata),),

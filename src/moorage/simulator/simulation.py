@@ -22,6 +22,7 @@ from moorage.engine.facts import Answered, Done, Gone, News, Phase, Seen, Work
 from moorage.engine.machine import NO_LONGER_WANTED, Scheduler
 from moorage.errors import MoorageError, StateError
 from moorage.framework.effects import Amend, BindPod, BindThrough, Call, Delete, Effect, Evict, Question, Until, Write
+from moorage.simulator.claim_controller import ClaimController
 from moorage.simulator.device_driver import DeviceDrivers
 from moorage.simulator.storage_controller import StorageController
 from moorage.state.pod_info import PodInfo
@@ -129,6 +130,7 @@ class Simulation:
         self._waited_in_vain: dict[str, int] = {}
         self.storage = StorageController(self.scheduler.snapshot, self._tell)
         self.devices = DeviceDrivers(self.scheduler.snapshot, self._tell)
+        self._claims = ClaimController(self.scheduler.snapshot, self._pods, self._tell)
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
@@ -172,6 +174,7 @@ class Simulation:
             while self._events and self._events[0][0] <= self.now:
                 self._tell(heapq.heappop(self._events)[2])
             self.storage.act()
+            self._claims.act()
             self._look_at_parked()
             decision = self.scheduler.step(self.now)
             self._note_revoked()
@@ -248,6 +251,7 @@ class Simulation:
             self.scheduler.observe(fact, self.now)
             self.storage.note(fact)
             self.devices.note(fact)
+            self._claims.note(fact)
             return
         if isinstance(fact, Seen):
             self._seen(fact.obj)
@@ -256,6 +260,7 @@ class Simulation:
         else:
             self._ended(fact.obj.metadata.uid)
         self.scheduler.observe(fact, self.now)
+        self._claims.note(fact)
 
     def _seen(self, pod: Pod) -> None:
         """Keep books of a pod that is new or changed. One that has another's name takes its place."""

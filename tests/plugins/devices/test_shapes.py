@@ -12,6 +12,7 @@ from moorage.plugins.devices.catalog import Catalog
 from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.testing.asking import refusals
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from tests.plugins.device_claims import carry_out
 
 DRIVER = "gpu.example.com"
 NODES = ("a", "b", "c")
@@ -134,8 +135,7 @@ def test_a_claim_costs_what_has_changed_since_the_one_before(monkeypatch):
             refused |= reject.rows
         node = cluster.table.nodes[int((~refused).argmax())].name
         plugin.reserve(wanted, pod, node)
-        for effect in plugin.pre_bind(wanted, pod, node):
-            cluster.set_object(effect.obj)
+        carry_out(cluster, plugin.pre_bind(wanted, pod, node))
         assert len(looked_at) <= (40 if at == 0 else 1)
         looked_at.clear()
     results = [claim.status.allocation.devices.results for claim in cluster.objects(ResourceClaim).values()]

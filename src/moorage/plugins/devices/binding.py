@@ -25,11 +25,11 @@ from moorage.plugins.devices.claims import is_reserved_for
 from moorage.plugins.devices.extended import SPECIAL_NAME, Mapped, named
 from moorage.plugins.devices.readiness import BindingFailedError, has_conditions, is_ready
 from moorage.plugins.devices.results import allocations
-from moorage.plugins.devices.wanted import Wanted
+from moorage.plugins.devices.wanted import Wanted, Written
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["FINALIZER", "MAX_USERS", "Binder", "dropped", "without_devices"]
+__all__ = ["FINALIZER", "MAX_USERS", "Binder", "dropped", "unprotected", "without_devices"]
 
 #: Keeps the API server from dropping a claim while its devices are in use.
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
@@ -52,7 +52,7 @@ def without_devices(claim: ResourceClaim) -> ResourceClaim:
 
 def dropped(claim: ResourceClaim) -> tuple[Effect, ...]:
     """Return what deletes a claim that the scheduler made: nothing protects it, so it goes at once."""
-    return Amend(claim, _unprotected, or_gone=True), Delete(claim)
+    return Amend(claim, unprotected, or_gone=True), Delete(claim)
 
 
 class Binder:
@@ -112,20 +112,8 @@ class Binder:
         if special is not None and (written.made is not None or special.metadata.name != SPECIAL_NAME):
             effects += dropped(special if written.made is None else _by_name(written.made))
         if written.claims:
-            effects.append(self._release(wanted, pod))
+            effects.append(_releasing(wanted, pod))
         return tuple(effects)
-
-    def _release(self, wanted: Wanted, pod: PodInfo) -> Call:
-        ledger = wanted.book.ledger
-
-        def release() -> None:
-            for uid in wanted.written.claims:
-                ledger.release(uid, pod.uid)
-
-        async def released() -> None:
-            release()
-
-        return Call(released, release, "devices that were not written are free")
 
     # -- PreBind ----------------------------------------------------------------------------------------------------------
 
@@ -141,6 +129,7 @@ class Binder:
                 if settled is None:
                     continue
                 bound = wanted.written.made = self._created(settled, pod, unix_s)
+                wanted.book.ledger.rename(claim.metadata.uid, bound.key)
                 effects.append(Write(bound, "status"))
                 effects.append(Amend(pod.pod, partial(_with_extended_claim, bound, reserved.mappings), "status"))
             elif is_reserved_for(claim, pod):
@@ -149,12 +138,14 @@ class Binder:
                 latest = wanted.snapshot.objects(ResourceClaim).get(claim.key)
                 if latest is None or latest.metadata.uid != claim.metadata.uid:
                     raise self._failed(f"claim {claim.key} got deleted in the meantime")
-                change = partial(self._bound, settled, pod, unix_s)
+                change = partial(self._bound, wanted.written, settled, pod, unix_s)
                 bound = change(latest)
                 effects.append(Amend(latest, change, "status"))
-            wanted.written.claims.add(claim.metadata.uid)
+            wanted.written.claims.setdefault(claim.metadata.uid, claim.metadata.resource_version)
             keys.append(bound.key)
             waits = waits or has_conditions(bound)
+        if effects:
+            effects.append(_settling(wanted, pod))
         if waits and self._conditions:
             effects.append(Until(self._all_ready(wanted, keys), self._timeout_s, "device binding timeout"))
         return tuple(effects)
@@ -164,8 +155,11 @@ class Binder:
         metadata = replace(settled.metadata, name=named(settled, pod), generate_name="")
         return self._used(replace(settled, metadata=metadata), pod, unix_s)
 
-    def _bound(self, settled: ResourceClaim | None, pod: PodInfo, unix_s: float, latest: ResourceClaim) -> ResourceClaim:
+    def _bound(
+        self, written: Written, settled: ResourceClaim | None, pod: PodInfo, unix_s: float, latest: ResourceClaim
+    ) -> ResourceClaim:
         """Return the newest version of a claim with what was settled for it, and with the pod as its user."""
+        written.claims[latest.metadata.uid] = latest.metadata.resource_version
         if latest.metadata.deletion_timestamp is not None:
             raise self._failed(f"claim {latest.key} got deleted in the meantime")
         if settled is not None:
@@ -217,6 +211,33 @@ def _protected(claim: ResourceClaim) -> ResourceClaim:
     return replace(claim, metadata=replace(claim.metadata, finalizers=(*claim.metadata.finalizers, FINALIZER)))
 
 
+def _settling(wanted: Wanted, pod: PodInfo) -> Call:
+    """Return what follows on writes: from now on the claims themselves tell what is held for them."""
+
+    def settle() -> None:
+        for uid, version in wanted.written.claims.items():
+            wanted.book.ledger.settle(uid, pod.uid, version)
+
+    return _call(settle, "devices that were written are told of")
+
+
+def _releasing(wanted: Wanted, pod: PodInfo) -> Call:
+    """Return what follows on a reservation taken back: devices are free that were not written, which is known by now."""
+
+    def release() -> None:
+        for uid in wanted.written.claims:
+            wanted.book.ledger.release(uid, pod.uid, written=False)
+
+    return _call(release, "devices that were not written are free")
+
+
+def _call(act: Callable[[], None], what: str) -> Call:
+    async def run() -> None:
+        act()
+
+    return Call(run, act, what)
+
+
 def _without_user(uid: str, claim: ResourceClaim) -> ResourceClaim:
     users = tuple([user for user in claim.status.reserved_for if user.uid != uid])
     return claim if users == claim.status.reserved_for else replace(claim, status=replace(claim.status, reserved_for=users))
@@ -227,7 +248,10 @@ def _by_name(claim: ResourceClaim) -> ResourceClaim:
     return replace(claim, metadata=replace(claim.metadata, uid=""))
 
 
-def _unprotected(claim: ResourceClaim) -> ResourceClaim:
+def unprotected(claim: ResourceClaim) -> ResourceClaim:
+    """Return the claim without the scheduler's protection; the same if it has none."""
+    if FINALIZER not in claim.metadata.finalizers:
+        return claim
     left = tuple([name for name in claim.metadata.finalizers if name != FINALIZER])
     return replace(claim, metadata=replace(claim.metadata, finalizers=left))
 

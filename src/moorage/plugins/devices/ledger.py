@@ -25,12 +25,24 @@ __all__ = ["EXTENDED_CLAIM", "Ledger", "Pending", "special_claim_uid"]
 EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Pending:
-    """A claim as it is going to be, for the pod that caused it."""
+    """A claim as it is going to be, for the pod that caused it.
+
+    ``written_on``: the version of the claim that it was written on; None until it is known to be written.
+    """
 
     claim: ResourceClaim
     pod_uid: str
+    key: str
+    written_on: str | None = None
+
+    def is_past(self, claim: ResourceClaim) -> bool:
+        """Say of a claim without devices whether it had them since: it is newer than what they were written on."""
+        base, version = self.written_on, claim.metadata.resource_version
+        if base is None:
+            return False
+        return int(version) > int(base) if base.isdecimal() and version.isdecimal() else version != base or not version
 
 
 class Ledger:
@@ -42,6 +54,7 @@ class Ledger:
         self._position = -1
         self._allocations: dict[str, AllocationResult] = {}
         self._pending: dict[str, Pending] = {}
+        self._pending_at: dict[str, str] = {}
         self._held: dict[DeviceId, int] = {}
         self._shares: dict[DeviceId, int] = {}
         self._consumed: dict[DeviceId, dict[str, int]] = {}
@@ -101,6 +114,17 @@ class Ledger:
                 if claim.metadata.annotations.get(EXTENDED_CLAIM) == "true":
                     for owner in claim.metadata.owner_references:
                         self.release(special_claim_uid(owner.uid))
+            else:
+                self._come_to_nothing(key, claim)
+
+    def _come_to_nothing(self, key: str, claim: ResourceClaim | None) -> None:
+        """Give up what is pending for a claim that is gone, or that got its devices and lost them, all since the last time."""
+        pending = self._pending.get(self._pending_at.get(key, ""))
+        if pending is None:
+            return
+        is_another = claim is not None and pending.key == pending.claim.key and claim.metadata.uid != pending.claim.metadata.uid
+        if claim is None or is_another or pending.is_past(claim):
+            self.release(pending.claim.metadata.uid)
 
     def _account(self, key: str, allocation: AllocationResult | None) -> None:
         before = self._allocations.get(key)
@@ -116,16 +140,42 @@ class Ledger:
     def pend(self, claim_uid: str, claim: ResourceClaim, pod_uid: str) -> None:
         """Hold the devices of an allocation that is not written yet."""
         self.release(claim_uid)
-        self._pending[claim_uid] = Pending(claim, pod_uid)
+        self._pending[claim_uid] = Pending(claim, pod_uid, claim.key)
+        self._pending_at[claim.key] = claim_uid
         if claim.status.allocation is not None:
             self._count(claim.status.allocation, 1)
 
-    def release(self, claim_uid: str, pod_uid: str | None = None) -> None:
-        """Give up a pending allocation: it is written, or will not be. With ``pod_uid``, only if it is that pod's."""
+    def rename(self, claim_uid: str, key: str) -> None:
+        """Take note of the name under which a claim is made for which devices are held."""
+        pending = self._pending.get(claim_uid)
+        if pending is not None:
+            self._pending_at.pop(pending.key, None)
+            pending.key = key
+            self._pending_at[key] = claim_uid
+
+    def settle(self, claim_uid: str, pod_uid: str, written_on: str) -> None:
+        """Take note that a pending allocation is written, on this version of the claim: it shows soon, or has shown already."""
+        pending = self._pending.get(claim_uid)
+        if pending is None or pending.pod_uid != pod_uid:
+            return
+        pending.written_on = written_on
+        claim = self._snapshot.objects(ResourceClaim).get(pending.key)
+        if claim is not None and claim.status.allocation is None and pending.is_past(claim):
+            self.release(claim_uid)
+
+    def release(self, claim_uid: str, pod_uid: str | None = None, *, written: bool = True) -> None:
+        """Give up a pending allocation: it is written, or will not be. With ``pod_uid``, only if it is that pod's.
+
+        Not ``written``: only if it is not known to be written, for then it shows soon.
+        """
         pending = self._pending.get(claim_uid)
         if pending is None or (pod_uid is not None and pending.pod_uid != pod_uid):
             return
+        if pending.written_on is not None and not written:
+            return
         del self._pending[claim_uid]
+        if self._pending_at.get(pending.key) == claim_uid:
+            del self._pending_at[pending.key]
         if pending.claim.status.allocation is not None:
             self._count(pending.claim.status.allocation, -1)
 

@@ -44,9 +44,9 @@ class Kind(NamedTuple):
 
 @dataclass(slots=True)
 class Written:
-    """What PreBind asked to be written: the claims, by UID, and the claim that it made for extended resources."""
+    """What PreBind asked to be written: UIDs of claims, with the version each is written on, and the claim that it made."""
 
-    claims: set[str] = field(default_factory=set)
+    claims: dict[str, str] = field(default_factory=dict)
     made: ResourceClaim | None = None
 
 

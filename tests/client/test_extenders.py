@@ -155,6 +155,25 @@ def test_one_that_cannot_be_reached_is_an_error(url):
         asyncio.run(asked(url))
 
 
+def test_a_password_in_the_address_is_used_and_never_told():
+    calls = []
+
+    async def handler(request):
+        calls.append(request.headers.get("Authorization"))
+        return web.Response(status=401)
+
+    async def main():
+        async with serving(handler) as url:
+            with pytest.raises(ExtenderError) as caught:
+                await asked(url.replace("http://", "http://me:secret@"))
+            return str(caught.value)
+
+    text = asyncio.run(main())
+    assert "http://me:***@127.0.0.1" in text
+    assert "secret" not in text
+    assert calls == ["Basic bWU6c2VjcmV0"]
+
+
 # -- TLS ----------------------------------------------------------------------------------------------------------------------
 
 

@@ -19,6 +19,7 @@ from moorage.cycle.extender_wire import (
     read_filter_reply,
     read_preempt_reply,
     read_priorities,
+    shown,
 )
 from moorage.testing.builders import a_node, a_pod
 
@@ -158,6 +159,20 @@ def test_whatever_comes_is_read_or_refused(body, read):
         read(body)
     except ExtenderError:
         return
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("http://e:80/x", "http://e:80/x"),
+        ("http://me:secret@e/x", "http://me:***@e/x"),
+        ("https://me:se:c@ret@e/x", "https://me:***@e/x"),
+        ("http://me@e/a:b@c", "http://me@e/a:b@c"),
+        ("http://e/x?to=http://a:b@c", "http://e/x?to=http://a:b@c"),
+    ],
+)
+def test_no_address_is_told_with_a_password(url, told):
+    assert shown(url) == told
 
 
 def test_an_extender_is_told_names_or_nodes():

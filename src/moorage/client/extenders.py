@@ -19,7 +19,7 @@ import aiohttp
 
 from moorage.client.endpoint import Endpoint, Identity, proxy_for, tls_context
 from moorage.config.document import Extender, ExtenderTLSConfig
-from moorage.cycle.extender_wire import ExtenderError
+from moorage.cycle.extender_wire import ExtenderError, shown
 from moorage.errors import ConfigError, Fault, InputError
 from moorage.framework.effects import Question
 
@@ -77,16 +77,17 @@ class ExtenderClient:
                 timeout=aiohttp.ClientTimeout(total=question.timeout_s), **how,
             ) as response:  # fmt: skip
                 if response.status != 200:
-                    told = f"failed {question.verb} with extender at URL {question.url}, code {response.status}"
+                    told = f"failed {question.verb} with extender at URL {shown(question.url)}, code {response.status}"
                     raise ExtenderError(told)
                 late = _LATE_BODY
                 return await _bounded(response)
         except TimeoutError:
-            raise ExtenderError(f'Post "{question.url}": {late}') from None
+            raise ExtenderError(f'Post "{shown(question.url)}": {late}') from None
         except aiohttp.ClientPayloadError:
             raise ExtenderError("unexpected EOF") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise ExtenderError(f'Post "{question.url}": {str(error) or type(error).__name__}') from None
+            why = str(error).replace(question.url, shown(question.url)) or type(error).__name__
+            raise ExtenderError(f'Post "{shown(question.url)}": {why}') from None
 
 
 async def _bounded(response: aiohttp.ClientResponse) -> bytes:
@@ -115,9 +116,9 @@ def _endpoint(
         usable = False
     if not usable:
         faults.append(
-            Fault("Invalid value", f"{path}.urlPrefix", "must be an address that starts with http:// or https://", url)
+            Fault("Invalid value", f"{path}.urlPrefix", "must be an address that starts with http:// or https://", shown(url))
         )
-        return Endpoint(url), None
+        return Endpoint(shown(url)), None
     tls = extender.tls_config or ExtenderTLSConfig()
     found = _TLSFiles(tls, f"{path}.tlsConfig", faults)
     ca, certificate, key = found.of("ca"), found.of("cert"), found.of("key")
@@ -132,7 +133,7 @@ def _endpoint(
         faults.append(Fault("Invalid value", f"{path}.tlsConfig.insecure", detail, True))
     if (certificate is None) != (key is None):
         faults.append(Fault("Invalid value", f"{path}.tlsConfig", "a certificate needs its key, and a key its certificate", ""))
-    endpoint = Endpoint(url, ca=ca, insecure=tls.insecure, server_name=tls.server_name, proxy=proxy_for(url, env))
+    endpoint = Endpoint(shown(url), ca=ca, insecure=tls.insecure, server_name=tls.server_name, proxy=proxy_for(url, env))
     try:
         return endpoint, tls_context(endpoint, Identity(certificate=certificate, key=key) if key else Identity())
     except InputError as error:

@@ -10,6 +10,7 @@ Source  kube-scheduler/extender/v1/types.go; kube-scheduler 1.36, extender.go; e
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -20,7 +21,7 @@ from moorage.errors import AttemptError
 
 __all__ = [
     "EXTENDER", "ExtenderError", "FilterReply", "MetaVictims", "Whole", "bind_args", "check_bind_reply", "node_args", "partial",
-    "preempt_args", "read_filter_reply", "read_preempt_reply", "read_priorities",
+    "preempt_args", "read_filter_reply", "read_preempt_reply", "read_priorities", "shown",
 ]  # fmt: skip
 
 #: How an object looks in full, as JSON; None where nobody knows. Objects here hold but what scheduling reads.
@@ -28,6 +29,7 @@ Whole: TypeAlias = Callable[[Node | Pod], bytes | None]
 #: The name under which all extenders go where plugins are named.
 EXTENDER: Final = "Extender"
 _INT64: Final = range(-(2**63), 2**63)
+_PASSWORD: Final = re.compile(r"^(\w+://[^/?#@:]*):[^/?#]*@")
 _DECODER: Final = msgspec.json.Decoder()
 
 
@@ -36,6 +38,11 @@ class ExtenderError(AttemptError):
 
     def __init__(self, text: str) -> None:
         super().__init__(EXTENDER, text)
+
+
+def shown(url: str) -> str:
+    """Return an address as it may be told to everybody: without a password, as Go tells it."""
+    return _PASSWORD.sub(r"\1:***@", url)
 
 
 class FilterReply(NamedTuple):

@@ -33,6 +33,7 @@ from moorage.cycle.extender_wire import (
     read_filter_reply,
     read_preempt_reply,
     read_priorities,
+    shown,
 )
 from moorage.cycle.preemption import Candidate
 from moorage.cycle.reprieve import Victims
@@ -86,6 +87,11 @@ class Extender(Struct, frozen=True):
     node_cache_capable: bool = False
     ignorable: bool = False
     managed: frozenset[str] = frozenset()
+
+    @property
+    def shown(self) -> str:
+        """Its address, as it may be told to everybody."""
+        return shown(self.url)
 
     def is_interested(self, pod: PodInfo) -> bool:
         if not self.managed:
@@ -143,7 +149,7 @@ class Consultation:
         return any(one.filter_verb or one.prioritize_verb for one in self.extenders)
 
     def _pass_over(self, extender: Extender, verb: str, error: ExtenderError) -> None:
-        self.done_without.append(ExtenderError(f"extender {extender.url} was done without in {verb}: {error}"))
+        self.done_without.append(ExtenderError(f"extender {extender.shown} was done without in {verb}: {error}"))
 
     def _about_nodes(self, extender: Extender, table: NodeTable, rows: _Rows) -> bytes:
         nodes = [table.nodes[row] for row in rows.tolist()]
@@ -200,7 +206,7 @@ class Consultation:
             except ExtenderError as error:
                 self._pass_over(extender, "prioritize", error)
                 continue
-            name = f"{EXTENDER} {extender.url}"
+            name = f"{EXTENDER} {extender.shown}"
             raw[name], final[name], weights[name] = given, given * _SCALE * extender.weight, extender.weight
             total = total + final[name]
         return Scores(scores.rows, total, raw, final, weights)
@@ -250,7 +256,7 @@ def _passed(extender: Extender, reply: FilterReply, rows: _Rows, table: NodeTabl
     offered = {table.nodes[row].name: row for row in rows.tolist()}
     for name in names or ():
         if name not in offered:
-            text = f'extender "{extender.url}" claims a filtered node "{name}" which is not found in the input node list'
+            text = f'extender "{extender.shown}" claims a filtered node "{name}" which is not found in the input node list'
             raise ExtenderError(text)
     return np.array(sorted({offered[name] for name in names or ()}), dtype=np.intp)
 
@@ -288,7 +294,7 @@ def _named_victims(extender: Extender, reply: dict[str, MetaVictims], table: Nod
         for uid in named.uids:
             if uid not in on_node:
                 raise ExtenderError(
-                    f"extender: {extender.url} claims to preempt pod (UID: &{{{uid}}}) on node: {name},"
+                    f"extender: {extender.shown} claims to preempt pod (UID: &{{{uid}}}) on node: {name},"
                     " but the pod is not found on that node"
                 )
         if named.uids:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from moorage.cycle.decision import Decision
+from moorage.cycle.extender_wire import shown
 from moorage.cycle.extenders import Answer, Asking
 from moorage.engine.facts import Answered, Gone, Query, Seen
 from moorage.framework.effects import Question
@@ -79,6 +80,6 @@ class Conversation:
 
     def _all_answers(self) -> tuple[Answer, ...]:
         return tuple(
-            self._answers.get(ticket) or Answer(error=f'Post "{question.url}": {_TOO_LATE}')
+            self._answers.get(ticket) or Answer(error=f'Post "{shown(question.url)}": {_TOO_LATE}')
             for ticket, question in self._out.items()
         )

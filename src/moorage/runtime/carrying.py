@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
-from moorage.cycle.extender_wire import ExtenderError, check_bind_reply
+from moorage.cycle.extender_wire import ExtenderError, check_bind_reply, shown
 from moorage.engine.facts import Answered, Done, Gone, Phase, Query, Seen, Work
 from moorage.engine.machine import NO_LONGER_WANTED
 from moorage.errors import ClusterError, MoorageError
@@ -83,7 +83,8 @@ class Carrier:
 
     def put(self, query: Query) -> None:
         """Put a question to an extender; its answer goes to the inbox."""
-        task = asyncio.get_running_loop().create_task(self._put(query), name=f"{query.question.verb} {query.question.url}")
+        name = f"{query.question.verb} {shown(query.question.url)}"
+        task = asyncio.get_running_loop().create_task(self._put(query), name=name)
         self._questions.add(task)
         task.add_done_callback(self._questions.discard)
 
@@ -98,7 +99,7 @@ class Carrier:
 
     async def _ask(self, question: Question) -> bytes:
         if self._extenders is None:
-            raise ClusterError(f'Post "{question.url}": nobody here can ask extenders')
+            raise ClusterError(f'Post "{shown(question.url)}": nobody here can ask extenders')
         return await self._extenders.ask(question)
 
     async def drain(self, patience_s: float) -> None:

@@ -140,7 +140,7 @@ def _cycle(configuration: Configuration, options: Options) -> Cycle:
     percentage = configuration.percentage_of_nodes_to_score or 0
     extenders = () if options.skip_extenders else extenders_of(configuration.extenders)
     if extenders and options.ask is None:
-        urls = ", ".join(one.url for one in extenders)
+        urls = ", ".join(one.shown for one in extenders)
         raise InputError(
             f"{options.where}: {counted(len(extenders), 'extender')} configured ({urls}), and a simulation asks nobody over"
             " the network by itself; choose --extenders=ask (in a program: Options(ask=...)) or --extenders=skip"

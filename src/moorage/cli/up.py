@@ -26,6 +26,7 @@ from moorage.controllers.everything import all_controllers
 from moorage.controllers.hollow_nodes import STANDARD_CLASS, NodeShape, make_nodes
 from moorage.controllers.kinds import NODES, STORAGE_CLASSES
 from moorage.engine.machine import Scheduler
+from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.server.embedded import Embedded, Ready
 from moorage.simulator.simulate import Options, load_options
@@ -46,7 +47,7 @@ class _Duration(click.ParamType[float]):
             return float(value)
         try:
             return float(value) if str(value).isdecimal() else parse_duration(str(value)) / 1e9
-        except ValueError as error:
+        except (InputError, ValueError) as error:
             self.fail(str(error), param, ctx)
 
 

@@ -1,0 +1,108 @@
+"""What `moorage up` is given: its flags and their page, and what files become in its store."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from moorage.apiserver.kinds import find_kind
+from moorage.apiserver.opening import open_store
+from moorage.cli.filling import fill
+from moorage.cli.up import up
+from moorage.errors import InputError
+
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "up.md"
+DUMP = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: n1, uid: un1}, status: {capacity: {cpu: "4", pods: "10"}}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: web, namespace: shop, uid: u-1, creationTimestamp: "2020-01-01T00:00:00Z", resourceVersion: "9"}
+  spec: {nodeName: n1, containers: [{name: c, image: i}]}
+  status: {phase: Running, startTime: "2020-01-01T00:00:01Z"}
+- {apiVersion: v1, kind: Event, metadata: {name: e, namespace: shop}, involvedObject: {name: web}}
+- {apiVersion: acme.io/v1, kind: Rocket, metadata: {name: r}}
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: settings}, data: {a: b}}
+"""
+
+
+def test_the_page_lists_every_flag():
+    text = PAGE.read_text("utf-8")
+    flags = {name for option in up.params for name in option.opts}
+    missing = [flag for flag in flags if f"`{flag}" not in text]
+    assert not missing
+    told = {
+        word.strip("`,")
+        for line in text.splitlines()
+        if line.startswith("| `-")
+        for word in line.split("|")[1].split()
+        if "--" in word
+    }
+    assert told <= flags
+
+
+@pytest.fixture
+def store():
+    made = open_store(seed=1)
+    yield made
+    made.close()
+
+
+def put(store, tmp_path, text):
+    path = tmp_path / "in.yaml"
+    path.write_text(text)
+    return fill(store, [str(path)])
+
+
+def test_a_dump_is_taken_over_as_it_stands(store, tmp_path):
+    remarks = put(store, tmp_path, DUMP)
+    assert remarks == ["1 Event v1 left out", "1 Rocket acme.io/v1 left out"]
+    pod = store.get(find_kind("pods"), "shop", "web").document()
+    assert (pod["metadata"]["uid"], pod["status"]["phase"]) == ("u-1", "Running")
+    assert pod["metadata"]["creationTimestamp"] == "2020-01-01T00:00:00Z"
+    assert store.find(find_kind("namespaces"), "", "shop")
+    assert store.get(find_kind("configmaps"), "default", "settings").document()["data"] == {"a": "b"}
+
+
+def test_manifests_are_admitted_like_any_new_object(store, tmp_path):
+    put(store, tmp_path, "{apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {containers: [{name: c, image: i}]}}")
+    pod = store.get(find_kind("pods"), "default", "web").document()
+    assert pod["metadata"]["uid"]
+    assert [one["key"] for one in pod["spec"]["tolerations"]] == [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ]
+
+
+def test_what_is_there_already_stays(store, tmp_path):
+    put(store, tmp_path, DUMP)
+    assert "1 Pod that is there already left out" in put(store, tmp_path, DUMP.replace("phase: Running", "phase: Failed"))
+    assert store.get(find_kind("pods"), "shop", "web").document()["status"]["phase"] == "Running"
+
+
+def test_faults_are_told_together_with_their_place(store, tmp_path):
+    pod = yaml.safe_load("{apiVersion: v1, kind: Pod, metadata: {name: Bad_Name}, spec: {containers: []}}")
+    with pytest.raises(InputError) as caught:
+        put(store, tmp_path, yaml.safe_dump_all([pod, {**pod, "metadata": {"name": "fine"}}]))
+    first, second = str(caught.value).splitlines()
+    assert "in.yaml:" in first
+    assert 'Invalid value: "Bad_Name"' in first
+    assert "spec.containers: Required value" in second
+
+
+REFUSED = {
+    "no quantity": (["--node-cpu", "lots"], "--node-cpu: lots is no quantity"),
+    "a file that is not there": (["-f", "nowhere.yaml"], "nowhere.yaml: No such file or directory"),
+    "a plugin that is not there": (["--plugins", "nowhere:It"], "nowhere"),
+    "no duration": (["--for", "soon"], "Invalid value for '--for'"),
+}
+
+
+@pytest.mark.parametrize(("arguments", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_makes_no_sense_is_told_in_a_line(moorage, tmp_path, arguments, said):
+    ran = moorage("up", "--home", str(tmp_path), *arguments)
+    assert ran.status == 1
+    assert ran.err.startswith("error: ")
+    assert said in ran.err

@@ -10,7 +10,7 @@ Nothing is approximated. ``Cycle`` decides the same with and without this file, 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,7 +61,8 @@ class ClassCache:
         self._capacity = capacity
         self._classes: dict[Hashable, _PodClass] = {}
         steps = {step.name: step for point in _POINTS for step in profile.at(point)}
-        always_asked = frozenset(name for name, step in steps.items() if depends_of(step) is Depends.CLUSTER)
+        self._depends = {name: depends_of(step) for name, step in steps.items()}
+        always_asked = frozenset(name for name, depends in self._depends.items() if depends is Depends.CLUSTER)
         # Whoever judges node by node and must always be asked is asked once, the long way.
         self._pays = not any(step.one_by_one and name in always_asked for name, step in steps.items())
         self._signer = Signer(steps.values(), always_asked)
@@ -81,7 +82,7 @@ class ClassCache:
             return None
         known = self._classes.pop(key, None)
         if known is None or not known.refresh(pod, snapshot):
-            known = _PodClass(self._profile, asked, self._by_domain, pod, snapshot)
+            known = _PodClass(self._profile, asked, self._depends, self._by_domain, pod, snapshot)
             while len(self._classes) >= max(1, min(self._capacity, _ROWS_KEPT // len(snapshot.table))):
                 del self._classes[next(iter(self._classes))]
         self._classes[key] = known
@@ -102,7 +103,10 @@ def depends_of(step: Step) -> Depends:
 class _PodClass:
     """What is kept for one class. Arrays have one entry a row of the table."""
 
-    def __init__(self, profile: Profile, asked: frozenset[str], by_domain: ByDomain, pod: PodInfo, snapshot: Snapshot) -> None:
+    def __init__(
+        self, profile: Profile, asked: frozenset[str], depends: Mapping[str, Depends], by_domain: ByDomain, pod: PodInfo,
+        snapshot: Snapshot,
+    ) -> None:  # fmt: skip
         self._profile = profile
         self._by_domain = by_domain
         self._asked = asked
@@ -117,9 +121,9 @@ class _PodClass:
             if step.name not in asked:
                 self._pre_filter(step, pod, snapshot)
         kept = [s for s in profile.at("filter") if s.name not in asked and s.name not in self._skipped]
-        self._row_filters = [s for s in kept if depends_of(s) is Depends.ROW]
+        self._row_filters = [s for s in kept if depends[s.name] is Depends.ROW]
         self._one_row = [other_form(s, "filter", "filter_node") for s in self._row_filters]
-        self._refuse(self._nodes_allow, (s for s in kept if depends_of(s) is Depends.NODES), pod, view)
+        self._refuse(self._nodes_allow, (s for s in kept if depends[s.name] is Depends.NODES), pod, view)
         self.allowed: BoolArray = self._nodes_allow.copy()
         self._refuse(self.allowed, self._row_filters, pod, view)
         self._scores = KeptScores(profile, asked, self._states, pod, view, self.allowed)

@@ -77,18 +77,27 @@ class KeptScores:
     def _sum_up(self, pod: PodInfo) -> None:
         """Work out every row's total; plugins whose outcome hangs on the highest feasible raw score are left for later."""
         total = np.zeros(len(self._allowed), dtype=np.int64)
+        everywhere = 0
         for step in self._plain:
-            self._check(self._raw[step.name])
-            total += self._raw[step.name] * self._weight(step)
+            raw, weight = self._raw[step.name], self._weight(step)
+            low, high = int(raw.min()), int(raw.max())
+            self._broken = self._broken or low < 0 or high > MAX_SCORE
+            if low == high:
+                everywhere += low * weight
+            else:
+                total += raw if weight == 1 else raw * weight
         self._varying: list[Step] = []
         for step in self._scaling:
             raw = self._raw[step.name]
             if (raw == raw[0]).all():
-                total += self._scaled(step, raw[:1], pod) * self._weight(step)
+                everywhere += int(self._scaled(step, raw[:1], pod)[0]) * self._weight(step)
             else:
                 self._varying.append(step)
+        if everywhere:
+            total += everywhere
         self._total: IntArray = total
-        self._in_ring: IntArray = np.where(self._allowed, total, REFUSED)[self._ring.rows]
+        open_total = total if self._allowed.all() else np.where(self._allowed, total, REFUSED)
+        self._in_ring: IntArray = open_total[self._ring.rows]
 
     def _scaled(self, step: Step, raw: IntArray, pod: PodInfo) -> IntArray:
         scores = normalized(step, self._state(step, pod), raw)

@@ -133,3 +133,8 @@ def _only(pod):
 @pytest.fixture
 def lab():
     return Lab
+
+
+@pytest.fixture(scope="session")
+def lab_class():
+    return Lab

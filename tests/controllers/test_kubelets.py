@@ -1,0 +1,167 @@
+"""A pod's life on a node that pretends, as its status tells it."""
+
+import pytest
+
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web, annotations: {%s}}
+spec:
+  restartPolicy: %s
+  containers: [{name: a, image: i}, {name: b, image: j}]
+"""
+
+
+@pytest.fixture
+def cluster(lab):
+    made = lab(nodes=1)
+    yield made
+    assert made.reports == []
+
+
+def run(cluster, policy="Always", **said):
+    cluster.apply(POD % (", ".join(f'moorage.dev/{name.replace("_", "-")}: "{value}"' for name, value in said.items()), policy))
+    cluster.settle()
+
+
+def status(cluster):
+    return cluster.get("pods", "web")["status"]
+
+
+def shown(cluster):
+    """Return the phase, whether it is ready, and the first container's state and restarts."""
+    held = status(cluster)
+    ready = [one["status"] for one in held.get("conditions", ()) if one["type"] == "Ready"]
+    first = held.get("containerStatuses", [{"state": {"none": {}}, "restartCount": 0}])[0]
+    return held["phase"], ready == ["True"], next(iter(first["state"])), first["restartCount"]
+
+
+UP, DOWN = ("Running", True, "running"), ("Running", False, "waiting")
+LIVES = {  # policy, what is said, then what is shown after so many seconds
+    "runs for ever": ("Always", {}, {0: (*UP, 0), 10_000: (*UP, 0)}),
+    "takes its time to start": ("Always", {"start_seconds": 30}, {20: ("Pending", False, "none", 0), 31: (*UP, 0)}),
+    "takes its time to be ready": ("Always", {"ready_seconds": 30}, {20: ("Running", False, "running", 0), 31: (*UP, 0)}),
+    "succeeds": ("Never", {"run_seconds": 30}, {20: (*UP, 0), 31: ("Succeeded", False, "terminated", 0)}),
+    "fails": ("Never", {"run_seconds": 30, "exit_code": 3}, {31: ("Failed", False, "terminated", 0)}),
+    "succeeds with no failure to try again": ("OnFailure", {"run_seconds": 30}, {31: ("Succeeded", False, "terminated", 0)}),
+    "is started again after a failure": (
+        "OnFailure",
+        {"run_seconds": 30, "exit_code": 1},
+        {31: (*DOWN, 0), 41: (*UP, 1), 71: (*DOWN, 1), 89: (*DOWN, 1), 91: (*UP, 2)},
+    ),
+    "is started again whatever it ends with": ("Always", {"run_seconds": 30}, {31: (*DOWN, 0)}),
+    "says nothing that can be read": ("Always", {"run_seconds": "long", "exit_code": "-1"}, {100: (*UP, 0)}),
+}
+
+
+def bare(name="web", **spec):
+    spec = {"containers": [{"name": "c", "image": "i"}], **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.mark.parametrize(("policy", "said", "expected"), LIVES.values(), ids=LIVES)
+def test_a_pod(cluster, policy, said, expected):
+    run(cluster, policy, **said)
+    now = 0
+    for after, what in expected.items():
+        cluster.advance(after - now)
+        now = after
+        assert shown(cluster) == what, after
+
+
+def test_a_failing_container_waits_longer_and_longer_to_five_minutes(cluster):
+    run(cluster, run_seconds=0, exit_code=1)
+    cluster.advance(3600)
+    held = status(cluster)["containerStatuses"][0]
+    assert "back-off 300s restarting failed container=a pod=web" in held["state"]["waiting"]["message"]
+    assert held["lastState"]["terminated"]["exitCode"] == 1
+    assert held["restartCount"] in range(13, 17)
+
+
+def test_all_that_clients_look_at_is_there(cluster):
+    run(cluster)
+    held = status(cluster)
+    assert {one["type"]: one["status"] for one in held["conditions"]} == {
+        "PodScheduled": "True", "PodReadyToStartContainers": "True", "Initialized": "True", "Ready": "True",
+        "ContainersReady": "True",
+    }  # fmt: skip
+    node = cluster.get("nodes", "n1")
+    assert held["hostIP"] == node["status"]["addresses"][0]["address"]
+    assert held["podIP"].startswith("10.")
+    assert held["podIPs"] == [{"ip": held["podIP"]}]
+    assert [one["name"] for one in held["containerStatuses"]] == ["a", "b"]
+    assert held["containerStatuses"][0]["containerID"] != held["containerStatuses"][1]["containerID"]
+
+
+def test_init_containers_are_over_before_and_sidecars_go_on(cluster):
+    cluster.apply("""
+apiVersion: v1
+kind: Pod
+metadata: {name: web}
+spec:
+  initContainers: [{name: first, image: i}, {name: side, image: i, restartPolicy: Always}]
+  containers: [{name: c, image: i}]
+""")
+    cluster.settle()
+    assert [next(iter(one["state"])) for one in status(cluster)["initContainerStatuses"]] == ["terminated", "running"]
+
+
+def test_a_pod_on_the_hosts_network_has_its_address(cluster):
+    cluster.apply(bare(hostNetwork=True))
+    cluster.settle()
+    assert status(cluster)["podIP"] == status(cluster)["hostIP"]
+
+
+def test_no_two_pods_have_one_address(cluster):
+    for i in range(200):
+        cluster.apply(bare(f"p{i}"))
+    cluster.settle()
+    assert len({pod["status"]["podIP"] for pod in cluster.all("pods")}) == 200
+
+
+def test_a_deadline_ends_a_pod(cluster):
+    cluster.apply(bare(activeDeadlineSeconds=30))
+    cluster.advance(29)
+    assert shown(cluster)[0] == "Running"
+    cluster.advance(2)
+    held = status(cluster)
+    assert (held["phase"], held["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+STOPS = {  # what it says it takes, the grace it gets, gone after
+    "at once": (0, None, 0),
+    "as long as it says": (10, None, 10),
+    "no longer than its grace": (100, 5, 5),
+    "no longer than usual": (100, None, 30),
+    "without any grace": (100, 0, 0),
+}
+
+
+@pytest.mark.parametrize(("takes", "grace", "gone"), STOPS.values(), ids=STOPS)
+def test_a_pod_that_is_deleted_goes(cluster, takes, grace, gone):
+    run(cluster, stop_seconds=takes)
+    cluster.advance(5)
+    cluster.delete("pods", "web", **({} if grace is None else {"gracePeriodSeconds": grace}))
+    if gone:
+        cluster.advance(gone - 1)
+        assert cluster.get("pods", "web")["metadata"]["deletionTimestamp"]
+    cluster.advance(1)
+    assert cluster.get("pods", "web") is None
+
+
+def test_a_node_that_somebody_applies_has_a_kubelet(cluster):
+    cluster.apply("{apiVersion: v1, kind: Node, metadata: {name: bare}}")
+    cluster.settle()
+    assert cluster.condition("nodes", "bare", "Ready") == ("True", "KubeletReady")
+    assert cluster.get("nodes", "bare")["status"]["nodeInfo"]["kubeletVersion"] == "v1.36.2"
+
+
+def test_what_a_node_says_of_itself_stays(cluster):
+    status = {"capacity": {"cpu": "2"}, "addresses": [{"type": "InternalIP", "address": "192.0.2.7"}],
+              "conditions": [{"type": "GPUHealthy", "status": "True"}]}  # fmt: skip
+    cluster.apply({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "own"}, "status": status})
+    cluster.settle()
+    held = cluster.get("nodes", "own")["status"]
+    assert held["addresses"] == status["addresses"]
+    assert held["allocatable"] == {"cpu": "2"}
+    assert cluster.condition("nodes", "own", "GPUHealthy") == ("True", None)

@@ -1,0 +1,268 @@
+"""The manager: what it hears, what it does when a look fails, and that a run can be repeated."""
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.store import Store
+from moorage.controllers.everything import all_controllers
+from moorage.controllers.kinds import EVENTS, NODES, PODS, REPLICA_SETS
+from moorage.controllers.manager import Manager
+from moorage.controllers.steps import Create, Later, Note, SetStatus
+from moorage.controllers.work_queue import WorkQueue
+from moorage.controllers.world import World
+
+MAP = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+
+
+class Clock:
+    now = 1_750_000_000.0
+
+    def __call__(self):
+        return self.now
+
+
+class Scripted:
+    """Does with nodes what it is told; remembers when it was asked."""
+
+    name = "scripted"
+
+    def __init__(self, clock, *answers):
+        self.clock, self.answers, self.asked = clock, list(answers), []
+
+    def keys(self, event, world):
+        return [event.latest["metadata"]["name"]] if event.kind is NODES else []
+
+    def reconcile(self, key, world, now):
+        self.asked.append(now - Clock.now)
+        answer = self.answers.pop(0) if self.answers else ()
+        if isinstance(answer, Exception):
+            raise answer
+        yield from answer
+
+
+def manage(*answers):
+    clock = Clock()
+    store = Store(clock, random.Random(1), b"k")
+    controller = Scripted(clock, *answers)
+    reports = []
+    manager = Manager(store, [controller], reports.append)
+    store.create(NODES, "", json.loads(json.dumps(MAP)))
+    return clock, store, controller, manager, reports
+
+
+def pass_time(clock, manager, until):
+    while (due := manager.next_time()) is not None and due - Clock.now <= until:
+        clock.now = max(clock.now, due)
+        while manager.step():
+            pass
+
+
+def test_failures_are_told_and_tried_again_after_longer_and_longer():
+    refused = ApiError(409, "Conflict", "no")
+    clock, _, controller, manager, reports = manage(refused, refused, KeyError("spec"), ())
+    pass_time(clock, manager, 10)
+    assert controller.asked == pytest.approx([0, 0.005, 0.015, 0.035], abs=1e-5)
+    assert reports[0] == "scripted: n: no; will be tried again"
+    assert reports[2].startswith("scripted: n: KeyError: 'spec'")
+
+
+def test_later_means_later_and_the_first_of_two_counts():
+    clock, _, controller, manager, _ = manage([Later(30), Later(5)], [Later(60)])
+    pass_time(clock, manager, 1000)
+    assert controller.asked == [0, 5, 65]
+
+
+def test_a_step_that_fails_keeps_those_after_it_from_being_taken():
+    bad = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "Bad", "namespace": "default"}, "spec": {}}
+    note = Note(NODES, {"metadata": {"name": "n", "uid": "u"}}, "Normal", "Done", "done")
+    _, store, _, manager, reports = manage([Create(PODS, bad), note])
+    manager.step()
+    assert "Invalid value" in reports[0]
+    assert not [*store.all(PODS)]
+
+
+def test_a_step_for_an_object_that_was_made_anew_is_refused():
+    _, store, _, manager, reports = manage()
+    old = {**MAP, "metadata": {"name": "n", "uid": "of another life"}}
+    manager._controllers[0].answers = [[SetStatus(NODES, old, {"phase": "x"})]]
+    manager.step()
+    assert "another object has this name by now" in reports[0]
+    assert "phase" not in (store.get(NODES, "", "n").document().get("status") or {})
+
+
+def test_the_same_event_told_again_is_counted():
+    about = {"metadata": {"name": "n", "uid": "u"}}
+    note = Note(NODES, about, "Normal", "Seen", "seen")
+    clock, store, _, manager, _ = manage([note, Later(1)], [note, Later(1)], [note])
+    pass_time(clock, manager, 10)
+
+    (event,) = (record.document() for record in store.all(EVENTS))
+    assert (event["count"], event["involvedObject"]["name"], event["source"]) == (3, "n", {"component": "scripted"})
+
+
+def test_a_watch_that_fell_behind_is_begun_anew():
+    _, store, controller, manager, _ = manage()
+    while manager.step():
+        pass
+    manager._watches[NODES]._backlog = 3
+    for i in range(8):
+        store.create(NODES, "", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"n{i}"}})
+    store.delete(NODES, "", "n")
+    while manager.step():
+        pass
+    assert {node["metadata"]["name"] for node in manager.world.all(NODES)} == {f"n{i}" for i in range(8)}
+    assert len(controller.asked) >= 9
+
+
+def test_it_runs_beside_others_and_is_woken_by_changes():
+    async def main():
+        loop = asyncio.get_running_loop()
+        store = Store(loop.time, random.Random(1), b"k")
+        controller = Scripted(None)
+        manager = Manager(store, [controller])
+        task = asyncio.create_task(manager.run())
+        await asyncio.sleep(0)
+        store.create(NODES, "", json.loads(json.dumps(MAP)))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return len(controller.asked)
+
+    assert asyncio.run(main()) == 1
+
+
+def test_the_queue_holds_each_thing_once():
+    queue = WorkQueue()
+    for item in ("a", "b", "a"):
+        queue.add(item)
+    queue.add_at("c", 5.0)
+    queue.add_at("c", 9.0)
+    assert [queue.take(0.0) for _ in range(3)] == ["a", "b", None]
+    assert queue.next_time() == 5.0
+    assert queue.take(5.0) == "c"
+    assert queue.next_time() is None
+
+
+def test_the_world_files_objects_under_what_they_say():
+    world = World()
+    owner = {"metadata": {"name": "rs", "namespace": "d", "uid": "u1"}}
+    ref = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "u1", "controller": True}
+    free = {"metadata": {"name": "p", "namespace": "d", "uid": "u2"}, "spec": {}}
+    world.note(REPLICA_SETS, owner)
+    world.note(PODS, free)
+    assert world.unmanaged(PODS, "d") == [free]
+    owned = {"metadata": {**free["metadata"], "ownerReferences": [ref]}, "spec": {"nodeName": "n1"}}
+    event = world.note(PODS, owned)
+    assert event.old is free
+    assert (world.unmanaged(PODS, "d"), world.controlled(PODS, owner), world.pods_on("n1")) == ([], [owned], [owned])
+    world.note(PODS, owned, gone=True)
+    assert (world.controlled(PODS, owner), world.pods_on("n1"), world.by_uid("u2"), world.count(PODS)) == ([], [], None, 0)
+
+
+# -- properties ---------------------------------------------------------------------------------------------------------
+
+SHOP = {
+    "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "shop"},
+    "spec": {"selector": {"matchLabels": {"app": "shop"}}, "template": {
+        "metadata": {
+            "labels": {"app": "shop"},
+            "annotations": {"moorage.dev/ready-seconds": "3", "moorage.dev/stop-seconds": "2"},
+        },
+        "spec": {"containers": [{"name": "c", "image": "shop:0"}]}}},
+}  # fmt: skip
+
+
+def with_image(number):
+    def change(held):
+        held["spec"]["template"]["spec"]["containers"][0]["image"] = f"shop:{number}"
+
+    return change
+
+
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("scale"), st.integers(0, 8)),
+        st.tuples(st.just("image"), st.integers(0, 3)),
+        st.tuples(st.just("lose"), st.integers(0, 5)),
+        st.tuples(st.just("wait"), st.integers(1, 4)),
+        st.tuples(st.just("pause"), st.booleans()),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(CHANGES, st.sampled_from([(1, 0), (2, 1), ("25%", "25%"), (0, 2)]))
+def test_whatever_happens_a_deployment_keeps_its_bounds_and_gets_there(lab_class, changes, bounds):
+    lab = lab_class(*(one for one in all_controllers() if one.name != "kubelet"))
+    surge, unavailable = bounds
+    shop = json.loads(json.dumps(SHOP))
+    shop["spec"] |= {"replicas": 4, "strategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}}
+    lab.apply(shop)
+    lab.advance(10)
+    wanted = 4
+    for what, value in changes:
+        if what == "scale":
+            wanted = value
+            lab.patch("deployments", "shop", replicas=value)
+        elif what == "image":
+            lab.edit("deployments", "shop", with_image(value))
+        elif what == "lose" and lab.names("pods"):
+            lab.delete("pods", lab.names("pods")[value % len(lab.names("pods"))], gracePeriodSeconds=0)
+        elif what == "pause":
+            lab.patch("deployments", "shop", paused=value)
+        else:
+            lab.advance(value)
+        lab.settle()
+        room = -(-int(surge[:-1]) * wanted // 100) if isinstance(surge, str) else surge
+        sizes = sum(one["spec"]["replicas"] for one in lab.all("replicasets"))
+        assert sizes <= wanted + room or what == "scale"
+    lab.patch("deployments", "shop", paused=False)
+    lab.advance(120)
+    held = lab.get("deployments", "shop")
+    (image,) = {one["spec"]["containers"][0]["image"] for one in lab.all("pods")} or {None}
+    assert len(lab.all("pods")) == wanted
+    assert image in {None, held["spec"]["template"]["spec"]["containers"][0]["image"]}
+    assert held["status"].get("availableReplicas", 0) == wanted
+    assert lab.reports == []
+
+
+RUN = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+from conftest import Lab
+from moorage.controllers.everything import all_controllers
+lab = Lab(*(one for one in all_controllers() if one.name != "kubelet"), nodes=5)
+shop = json.loads(sys.argv[2])
+shop["spec"]["replicas"] = 9
+lab.apply(shop)
+lab.advance(20)
+lab.edit("nodes", "n2", lambda node: node["metadata"].update(annotations={"moorage.dev/down": "true"}))
+lab.patch("deployments", "shop", replicas=4)
+lab.advance(500)
+lab.delete("deployments", "shop")
+lab.advance(20)
+print(lab.store.version, lab.manager.looks, lab.names("pods"), [one["metadata"]["name"] for one in lab.all("events")][-5:])
+"""
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_run_under_any_hash_seed():
+    here = Path(__file__).parent
+    printed = set()
+    for seed in ("1", "77"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(here.parents[1] / "src")}
+        command = [sys.executable, "-c", RUN, str(here), json.dumps(SHOP)]
+        printed.add(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)
+    assert len(printed) == 1

@@ -136,6 +136,8 @@ def test_agrees(seed, data):
     except CompileError as error:
         # cel-go works out constant conversions beforehand; C++ does not
         assume("program instantiation failed" not in str(error))
+        # what is in an empty list is of any type until something asks for one; cel-go then tries doubles first, C++ integers
+        assume("[]" not in source)
         raise
     theirs = theirs_of(source, data)
     if ours == "fails" and "/" in source:  # C++ says that nothing is less than NaN, Go that there is no telling

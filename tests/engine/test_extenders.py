@@ -237,6 +237,32 @@ def test_one_that_cannot_prioritize_gives_no_scores(said):
     assert str(fault).startswith("extender http://e0/ was done without in prioritize: ")
 
 
+HOSTS = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway"}
+SPREAD = {"topologySpreadConstraints": [{**HOSTS, "labelSelector": {"matchLabels": {"app": "a"}}}]}
+
+
+@pytest.mark.parametrize("capable", [True, False])
+def test_nodes_that_come_back_are_scored_without_their_pods_and_images(capable):
+    def keeps_all(question, body):
+        return {"NodeNames": body["NodeNames"]} if capable else {"Nodes": body["Nodes"]}
+
+    driven = Consulted(one(filterVerb="f", nodeCacheCapable=capable), reply=keeps_all)
+    for name in "ab":
+        images = [{"names": ["i:v1"], "sizeBytes": 900 << 20}] if name == "a" else []
+        driven.see(node(name, labels={"kubernetes.io/hostname": name}, images=images))
+    driven.see(pod("there", on="a", labels={"app": "a"}))
+    container = {"name": "c", "image": "i:v1", "resources": {"requests": {"cpu": "100m", "memory": "4Gi"}}}
+    driven.see(a_pod("p", {"app": "a"}, containers=[container], **SPREAD).pod)
+    decision = None
+    while decision is None:
+        decision = driven.engine.step(0.0)
+        for query in driven.engine.take_queries():
+            driven.answer(query)
+    alike = {name: len(set(raw.tolist())) == 1 for name, raw in decision.scores.raw.items()}
+    for plugin in ("NodeResourcesFit", "NodeResourcesBalancedAllocation", "ImageLocality", "PodTopologySpread"):
+        assert alike[plugin] is not capable, plugin
+
+
 def test_where_one_node_is_left_nobody_is_asked_for_scores():
     driven = Consulted(one(0, filterVerb="f", prioritizeVerb="p", weight=1), reply=keeps("b"))
     driven.see(*THREE, pod("p"))

@@ -21,7 +21,7 @@ def build_scheduler(loaded: Loaded, seed: int, max_unschedulable_s: float) -> Sc
     cycle = Cycle(
         seed=seed,
         percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0,
-        extenders=extenders_of(configuration.extenders),
+        extenders=extenders_of(configuration.extenders, loaded.release),
     )
     scheduler = Scheduler(cycle, loaded.gates)
     built = build_resolved(loaded.profiles, loaded.registry, scheduler)

@@ -139,7 +139,7 @@ def build_scheduler(process: Process, meter: Meter) -> Scheduler:
     cycle = Cycle(
         seed=given["seed"],
         percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0,
-        extenders=extenders_of(configuration.extenders),
+        extenders=extenders_of(configuration.extenders, loaded.release),
     )
     scheduler = Scheduler(cycle, loaded.gates, process.max_disks)
     built = build_resolved(loaded.profiles, loaded.registry, scheduler)

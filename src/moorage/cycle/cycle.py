@@ -13,6 +13,7 @@ import numpy.typing as npt
 from msgspec.structs import replace as with_changes
 
 from moorage.cycle.attempt import FailedAttempt, Nominated, contenders, judge_with_nominated
+from moorage.cycle.bare import BareView
 from moorage.cycle.classes import ClassCache
 from moorage.cycle.consulting import Consult
 from moorage.cycle.decision import Decision
@@ -138,7 +139,7 @@ class Cycle:
         evaluated = len(verdicts) if found.nodes is None else len(found.nodes)
         if len(feasible) == 1 and not self.always_score:
             return Decision(pod, table.nodes[feasible[0]].name, found, verdicts, evaluated=evaluated, feasible=1)
-        scores = rate(profile, found, pod, snapshot, feasible)
+        scores = rate(profile, found, pod, snapshot, feasible, bare=consultation.bare)
         if len(feasible) > 1:
             scores = yield from consultation.prioritize(scores, snapshot)
         row = draw(table, scores.best(), pod.uid, self.seed)
@@ -268,13 +269,21 @@ def judge(
             verdicts.refuse(row, status)
 
 
-def rate(profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, feasible: npt.NDArray[np.intp]) -> Scores:
-    """Score the feasible rows; without Score plugins each gets 1."""
+def rate(
+    profile: Profile,
+    found: PreFiltered,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    feasible: npt.NDArray[np.intp],
+    *,
+    bare: bool = False,
+) -> Scores:
+    """Score the feasible rows, ``bare`` as if nothing was on them; without Score plugins each gets 1."""
     whole = len(feasible) == len(snapshot.table) and bool((feasible == np.arange(len(feasible))).all())
     view = snapshot.nodes if whole else NodeView(snapshot, feasible)
     if not profile.at("score"):
         return Scores(feasible, np.ones(len(feasible), dtype=np.int64))
-    return run_score(profile, found, pod, view)
+    return run_score(profile, found, pod, BareView(snapshot, feasible) if bare else view)
 
 
 def _run_post_filter(

@@ -73,7 +73,8 @@ Asking: TypeAlias = Generator[tuple[Question, ...], tuple[Answer, ...], T]
 class Extender(Struct, frozen=True):
     """One extender. ``number`` is its place in the configuration; an empty verb is not called.
 
-    ``managed``: pods that ask for none of these resources are not its business; empty for all pods.
+    ``managed``: pods that ask for none of these resources are not its business; empty for all pods. ``replaces``: the nodes in
+    its reply take the place of ours where they are scored (see ``moorage.cycle.bare``).
     """
 
     number: int
@@ -87,6 +88,7 @@ class Extender(Struct, frozen=True):
     node_cache_capable: bool = False
     ignorable: bool = False
     managed: frozenset[str] = frozenset()
+    replaces: bool = True
 
     @property
     def shown(self) -> str:
@@ -137,6 +139,8 @@ class Consultation:
     extenders: Sequence[Extender] = ()
     whole: Whole = partial
     done_without: list[ExtenderError] = field(default_factory=list)
+    #: True once the nodes are those of a reply.
+    bare: bool = False
 
     @classmethod
     def of(cls, pod: PodInfo, extenders: Iterable[Extender], whole: Whole) -> Consultation:
@@ -180,6 +184,7 @@ class Consultation:
                     raise
                 self._pass_over(extender, "filter", error)
                 continue
+            self.bare = self.bare or (extender.replaces and not _goes_by_names(extender, reply))
             noted |= _statuses(reply, table)
             for row in np.setdiff1d(rows, passed).tolist():
                 verdicts.refuse(row, noted.get(row, _LEFT_OUT))
@@ -250,9 +255,13 @@ def _body(answer: Answer) -> bytes:
     return answer.body
 
 
+def _goes_by_names(extender: Extender, reply: FilterReply) -> bool:
+    return extender.node_cache_capable and reply.names is not None
+
+
 def _passed(extender: Extender, reply: FilterReply, rows: _Rows, table: NodeTable) -> _Rows:
     """Return the rows that a reply lets pass; those are only looked for among the rows that were offered."""
-    names = reply.names if extender.node_cache_capable and reply.names is not None else reply.nodes
+    names = reply.names if _goes_by_names(extender, reply) else reply.nodes
     offered = {table.nodes[row].name: row for row in rows.tolist()}
     for name in names or ():
         if name not in offered:

@@ -7,13 +7,14 @@ from typing import Final
 
 from moorage.config.document import Extender as Configured
 from moorage.cycle.extenders import Extender, in_order
+from moorage.framework.features import TODAY
 
 __all__ = ["DEFAULT_TIMEOUT_S", "extenders_of"]
 
 DEFAULT_TIMEOUT_S: Final = 5.0
 
 
-def extenders_of(configured: Iterable[Configured]) -> tuple[Extender, ...]:
+def extenders_of(configured: Iterable[Configured], release: str = TODAY) -> tuple[Extender, ...]:
     """Return the extenders in the order they are asked; each keeps its place in the configuration as its number."""
     return in_order(
         Extender(
@@ -28,6 +29,7 @@ def extenders_of(configured: Iterable[Configured]) -> tuple[Extender, ...]:
             one.node_cache_capable,
             one.ignorable,
             frozenset(resource.name for resource in one.managed_resources),
+            release == TODAY,
         )
         for number, one in enumerate(configured)
     )

@@ -60,7 +60,7 @@ class ImageLocality:
         self._kept: WeakKeyDictionary[NodeTable, _Kept] = WeakKeyDictionary()
 
     def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
-        return nodes.take(self._scores(nodes.table, self.asked(pod)))
+        return nodes.take(self._scores(nodes.table, self.asked(pod))) if nodes.images else nodes.zeros()
 
     def asked(self, pod: PodInfo) -> ImagesAsked:
         return images_asked(pod)

@@ -10,7 +10,6 @@ from typing import Any
 
 from moorage.api.core import Pod
 from moorage.api.meta import Value
-from moorage.config.document import Configuration
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.cycle.cycle import Cycle
 from moorage.engine.extenders import extenders_of
@@ -115,7 +114,7 @@ def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = Non
     """
     loaded = load_options(options)
     configuration = loaded.configuration
-    scheduler = Scheduler(_cycle(configuration, options), loaded.gates, options.max_disks)
+    scheduler = Scheduler(_cycle(loaded, options), loaded.gates, options.max_disks)
     built = build_resolved(loaded.profiles, loaded.registry, scheduler)
     profiles = built.profiles
     if options.clock is not None and options.timer is not None:
@@ -136,9 +135,10 @@ def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = Non
     return Simulation(scheduler, _told(on_attempt, options.scores, scheduler), ask=options.ask), notes
 
 
-def _cycle(configuration: Configuration, options: Options) -> Cycle:
+def _cycle(loaded: Loaded, options: Options) -> Cycle:
+    configuration = loaded.configuration
     percentage = configuration.percentage_of_nodes_to_score or 0
-    extenders = () if options.skip_extenders else extenders_of(configuration.extenders)
+    extenders = () if options.skip_extenders else extenders_of(configuration.extenders, loaded.release)
     if extenders and options.ask is None:
         urls = ", ".join(one.shown for one in extenders)
         raise InputError(

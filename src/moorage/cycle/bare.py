@@ -1,0 +1,92 @@
+"""Nodes as extenders send them back: without pods and images.
+
+An extender that keeps no nodes of its own is sent whole nodes, and those it lets pass come back. kube-scheduler goes on with
+these, and nobody puts pods and images on them again: its Score plugins see empty nodes. What plugins have counted over all
+nodes beforehand (domains, affinities) is as ever.
+
+Source  kube-scheduler 1.36, extender.go, Filter; schedule_one.go, prioritizeNodes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.counts import Counts, PodMatcher
+from moorage.state.pod_info import PodInfo
+from moorage.state.table import ImageHolders
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = ["BareNode", "BareView"]
+
+
+class BareView(NodeView):
+    """Some rows of a node table, with nothing on the nodes."""
+
+    __slots__ = ()
+
+    def only(self, keep: BoolArray) -> BareView:
+        return BareView(self.snapshot, self.row_numbers[keep])
+
+    def requested(self, resource: str) -> IntArray:
+        return self.zeros()
+
+    @property
+    def nonzero_cpu(self) -> IntArray:
+        return self.zeros()
+
+    @property
+    def nonzero_memory(self) -> IntArray:
+        return self.zeros()
+
+    @property
+    def pod_count(self) -> IntArray:
+        return self.zeros()
+
+    @property
+    def images(self) -> Mapping[str, ImageHolders]:
+        return {}
+
+    @property
+    def host_ports(self) -> Mapping[tuple[str, int], Mapping[str, Mapping[int, int]]]:
+        return {}
+
+    def pods_matching(self, matcher: PodMatcher) -> Counts:
+        return np.zeros_like(super().pods_matching(matcher))
+
+    def __iter__(self) -> Iterator[NodeInfo]:
+        for row in self.row_numbers:
+            yield BareNode(self.table, int(row))
+
+    def at(self, row: int) -> BareView:
+        return BareView(self.snapshot, np.array([row], dtype=np.intp))
+
+    def one(self, row: int) -> BareNode:
+        return BareNode(self.table, row)
+
+
+class BareNode(NodeInfo):
+    """One node with nothing on it."""
+
+    __slots__ = ()
+
+    @property
+    def pods(self) -> list[PodInfo]:
+        return []
+
+    @property
+    def pod_count(self) -> int:
+        return 0
+
+    def requested(self, resource: str) -> int:
+        return 0
+
+    @property
+    def nonzero_cpu(self) -> int:
+        return 0
+
+    @property
+    def nonzero_memory(self) -> int:
+        return 0

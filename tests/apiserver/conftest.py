@@ -64,13 +64,13 @@ def run_against_a_server(test, store=None):
 
 
 @contextlib.contextmanager
-def serve_in_a_thread(store, tls=None):
+def serve_in_a_thread(store, tls=None, guard=None):
     """Serve a store from another thread; yields the port. Only the server may touch the store meanwhile."""
     started, ports, ended = threading.Event(), [], []
 
     async def run():
         ended.append((asyncio.get_running_loop(), over := asyncio.Event()))
-        async with serving(store, make_guard(), tls=tls) as port:
+        async with serving(store, guard or make_guard(), tls=tls) as port:
             ports.append(port)
             started.set()
             await over.wait()

@@ -1,7 +1,10 @@
 """Who may do what: rules, roles and bindings, what a cluster is born with, and that nobody gives what they do not have."""
 
+import asyncio
+import copy
 import json
 
+import aiohttp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,10 +12,12 @@ from hypothesis import strategies as st
 from moorage.api.rbac import PolicyRule
 from moorage.apiserver.authorizing import Authorizer, denied
 from moorage.apiserver.escalating import check_escalation
+from moorage.apiserver.guarding import Guard
 from moorage.apiserver.impersonating import impersonated
 from moorage.apiserver.kinds import served
 from moorage.apiserver.opening import open_store
 from moorage.apiserver.rules import Attributes, allows, merged, missing, shown
+from moorage.apiserver.serving import serving
 from moorage.apiserver.statuses import ApiError
 from moorage.apiserver.users import User
 
@@ -378,3 +383,46 @@ def test_others_act_as_those_they_may(cluster):
     for headers in ([("Impersonate-User", "root")], [("Impersonate-User", "joe"), ("Impersonate-Group", "system:masters")]):
         with pytest.raises(ApiError, match="cannot impersonate resource"):
             impersonated(JANE, headers, authorizer)
+
+
+# -- over the wire ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_rights_are_asked_for_what_a_request_comes_to(cluster):
+    """A patch may give more than its writer has, and an apply may make what its writer may only change."""
+    some = role("some", rule("get", "pods"))
+    cluster.create(CLUSTER_ROLES, "", copy.deepcopy(some))
+    cluster.create(CLUSTER_ROLES, "", role("writer", rule("patch update", "clusterroles", RBAC), rule("get", "pods")))
+    cluster.create(CLUSTER_BINDINGS, "", binding("writer", "writer", "User/jane"))
+    place = f"/apis/{RBAC}/v1/clusterroles"
+    more = {"rules": [rule("get delete", "pods")]}
+    merge, apply = "application/merge-patch+json", "application/apply-patch+yaml"
+    asked = {  # method and path, body, form: code, part of the message
+        ("PATCH", f"{place}/some", json.dumps(more), merge): (403, "attempting to grant RBAC permissions"),
+        ("PATCH", f"{place}/some", json.dumps({"rules": some["rules"] * 2}), merge): (200, None),
+        ("PUT", f"{place}/some", json.dumps({**some, **more}), "application/json"): (403, "attempting to grant"),
+        ("PATCH", f"{place}/new?fieldManager=m", json.dumps({**some, "metadata": {"name": "new"}}), apply): (
+            403, 'User "jane" cannot create resource "clusterroles"',
+        ),
+        ("POST", place, json.dumps({**some, "metadata": {"name": "new"}}), "application/json"): (403, "cannot create"),
+        ("DELETE", f"{place}/some", "", "application/json"): (403, "cannot delete"),
+    }  # fmt: skip
+
+    async def run():
+        found = {}
+        async with serving(cluster, Guard({"t": JANE})) as port, aiohttp.ClientSession() as session:
+            for method, path, body, form in asked:
+                headers = {"Authorization": "Bearer t", "Content-Type": form}
+                async with session.request(
+                    method, f"http://127.0.0.1:{port}{path}", data=body or None, headers=headers
+                ) as response:
+                    found[method, path, body, form] = response.status, (await response.json()).get("message")
+        return found
+
+    found = asyncio.run(run())
+    for one, (code, text) in asked.items():
+        assert found[one][0] == code, (one, found[one])
+        assert text is None or text in found[one][1]
+    assert "delete" not in str(cluster.get(CLUSTER_ROLES, "", "some").document()["rules"])
+    assert cluster.find(CLUSTER_ROLES, "", "new") is None

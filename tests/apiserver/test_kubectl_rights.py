@@ -1,18 +1,14 @@
 """kubectl with certificates of the cluster's own authority: rights, tokens, and acting as somebody else."""
 
-import asyncio
 import json
 import shutil
 import subprocess
-import threading
-from contextlib import contextmanager
 
 import pytest
 
 from moorage.apiserver.authority import make_authority
 from moorage.apiserver.guarding import guard_for
 from moorage.apiserver.opening import open_store
-from moorage.apiserver.serving import serving
 from moorage.apiserver.users import User
 
 pytestmark = [
@@ -21,34 +17,11 @@ pytestmark = [
 ]
 
 
-@contextmanager
-def a_cluster(folder):
-    """Serve an empty cluster from a thread of its own; yields its authority and its port."""
-    authority, store = make_authority(folder / "pki"), open_store(seed=1)
-    started, ports, ended = threading.Event(), [], []
-
-    async def run():
-        ended.append((asyncio.get_running_loop(), over := asyncio.Event()))
-        async with serving(store, guard_for(store, authority), tls=authority.tls()) as port:
-            ports.append(port)
-            started.set()
-            await over.wait()
-
-    thread = threading.Thread(target=lambda: asyncio.run(run()))
-    thread.start()
-    try:
-        assert started.wait(10)
-        yield authority, ports[0]
-    finally:
-        loop, over = ended[0]
-        loop.call_soon_threadsafe(over.set)
-        thread.join(10)
-
-
 @pytest.fixture(scope="module")
-def kubectl(tmp_path_factory):
+def kubectl(tmp_path_factory, server_in_a_thread):
     home = tmp_path_factory.mktemp("rights")
-    with a_cluster(home) as (authority, port):
+    authority, store = make_authority(home / "pki"), open_store(seed=1)
+    with server_in_a_thread(store, authority.tls(), guard_for(store, authority)) as port:
         configs = {"admin": home / "admin", "jane": home / "jane"}
         authority.write_kubeconfig(configs["admin"], port)
         authority.write_kubeconfig(configs["jane"], port, User("jane", ("devs",)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import resource
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -47,7 +48,7 @@ class Connection(RequestHandler):
     ``when_lost`` is called if the client goes away while a request is served.
     """
 
-    __slots__ = ("_door", "_head", "_late", "_serving", "when_lost")
+    __slots__ = ("_door", "_head", "_late", "_pipe", "_serving", "when_lost")
 
     def __init__(self, door: Door, manager: web.Server, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -56,20 +57,22 @@ class Connection(RequestHandler):
         )  # fmt: skip
         self._door = door
         self._late: asyncio.TimerHandle | None = None
+        self._pipe: asyncio.BaseTransport | None = None
         self._serving = False
         self._head = 0
         self.when_lost: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if self._door.let_in():
+        self._pipe = transport
+        if self._door.let_in(transport):
             self._wait_for_head()
         else:
             self._hang_up()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_waiting()
-        self._door.let_out()
+        self._door.let_out(self._pipe)
         if self.when_lost is not None:
             self.when_lost()
         super().connection_lost(exc)
@@ -139,7 +142,8 @@ class Door:
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._manager = manager
         self._most = min(most, max(files - _SPARE_FILES, 16))
-        self._inside = 0
+        self._inside: set[asyncio.BaseTransport] = set()
+        self._empty = asyncio.Event()
         self.patience_s = patience_s
 
     def __call__(self) -> asyncio.Protocol:
@@ -147,10 +151,24 @@ class Door:
         protocol: asyncio.Protocol = made
         return protocol
 
-    def let_in(self) -> bool:
+    def let_in(self, pipe: asyncio.BaseTransport) -> bool:
         """Count a connection in; False for one too many."""
-        self._inside += 1
-        return self._inside <= self._most
+        self._inside.add(pipe)
+        return len(self._inside) <= self._most
 
-    def let_out(self) -> None:
-        self._inside -= 1
+    def let_out(self, pipe: asyncio.BaseTransport | None) -> None:
+        if pipe is not None:
+            self._inside.discard(pipe)
+        if not self._inside:
+            self._empty.set()
+
+    async def close(self, within_s: float) -> None:
+        """Cut all connections that are left, and wait until they are gone."""
+        self._empty.clear()
+        for pipe in [*self._inside]:
+            if isinstance(pipe, asyncio.WriteTransport):
+                pipe.abort()
+        if self._inside:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(within_s):
+                    await self._empty.wait()

@@ -61,6 +61,7 @@ async def serving(
         front.end_watches()
         manager.pre_shutdown()
         await manager.shutdown(_FAREWELL_S)
+        await door.close(_FAREWELL_S)
         if keeping is not None:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)

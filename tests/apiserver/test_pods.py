@@ -1,5 +1,7 @@
 """Binding and eviction: the API server's answers, case by case."""
 
+import contextlib
+
 import pytest
 
 from moorage.apiserver.deleting import options_of
@@ -178,3 +180,43 @@ def test_delete_options_are_read(store):
     assert options_of(None) == (None, "", "", "", False)
     with pytest.raises(ApiError, match="type int64"):
         options_of({"gracePeriodSeconds": "soon"})
+
+
+def test_an_evicted_pod_says_why_it_goes(store, pods):
+    running(store, pods)
+    evict(store, "default", "web", EVICTION)
+    told = store.get(pods, "default", "web").document()["status"]["conditions"][-1]
+    assert (told["type"], told["status"], told["reason"]) == ("DisruptionTarget", "True", "EvictionByEvictionAPI")
+
+
+def test_the_last_room_in_a_budget_is_told_of(store, pods):
+    running(store, pods)
+    budget(store, observedGeneration=1, disruptionsAllowed=1)
+    evict(store, "default", "web", EVICTION)
+    (condition,) = store.get(BUDGETS, "default", "b").document()["status"]["conditions"]
+    assert (condition["type"], condition["status"], condition["reason"]) == ("DisruptionAllowed", "False", "InsufficientPods")
+
+
+def test_a_pod_that_is_not_ready_takes_room_where_the_others_do_not_suffice(store, pods):
+    running(store, pods, ready="False")
+    budget(store, observedGeneration=1, desiredHealthy=2, currentHealthy=1, disruptionsAllowed=1)
+    evict(store, "default", "web", EVICTION)
+    assert store.get(BUDGETS, "default", "b").document()["status"]["disruptionsAllowed"] == 0
+
+
+@pytest.mark.parametrize("trial", [{"dryRun": ["All"]}, {"preconditions": {"uid": "other"}}], ids=["dry run", "another pod"])
+def test_an_eviction_that_is_none_leaves_no_trace(store, pods, trial):
+    running(store, pods)
+    budget(store, observedGeneration=1, disruptionsAllowed=1)
+    version = store.version
+    with contextlib.suppress(ApiError):
+        evict(store, "default", "web", {**EVICTION, "deleteOptions": trial})
+    assert store.version == version
+
+
+def test_a_budget_that_cannot_be_right_allows_nothing(store, pods):
+    running(store, pods)
+    budget(store, observedGeneration=1, disruptionsAllowed=-1)
+    with pytest.raises(ApiError, match="pdb disruptions allowed is negative") as refused:
+        evict(store, "default", "web", EVICTION)
+    assert refused.value.code == 403

@@ -236,3 +236,49 @@ def test_parameters_of_writes_are_checked(against_a_server):
         )  # fmt: skip
 
     against_a_server(test)
+
+
+def test_a_lease_may_be_made_by_replacing_what_is_not_there(against_a_server):
+    async def test(client, _):
+        path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
+        lease = {"metadata": {"name": "l"}, "spec": {"holderIdentity": "me"}}
+        assert (await client.ask("PUT", path, lease))[0] == 201
+        assert (await client.ask("PUT", path, lease))[0] == 422  # there is one now, and it has to be said which
+        assert (await client.ask("PUT", f"{PODS}/p", pod()))[0] == 404
+
+    against_a_server(test)
+
+
+def test_objects_come_as_metadata_where_that_is_asked_for(against_a_server):
+    async def test(client, _):
+        await client.ask("POST", PODS, pod())
+        wanted = "application/json;as={};g=meta.k8s.io;v=v1,application/json"
+        one = (await client.ask("GET", f"{PODS}/p", Accept=wanted.format("PartialObjectMetadata")))[1]
+        assert (one["kind"], one["metadata"]["name"], "spec" in one) == ("PartialObjectMetadata", "p", False)
+        every = (await client.ask("GET", PODS, Accept=wanted.format("PartialObjectMetadataList")))[1]
+        assert (every["kind"], every["apiVersion"], every["items"]) == ("PartialObjectMetadataList", "meta.k8s.io/v1", [one])
+
+    against_a_server(test)
+
+
+DELETED = {  # what is deleted, what is said of it, and what is there after
+    "a claim": ("persistentvolumeclaims", "PersistentVolumeClaim"),
+    "a config map": ("configmaps", "Status"),
+}
+
+
+@pytest.mark.parametrize(("resource", "kind"), DELETED.values(), ids=DELETED)
+def test_what_a_deletion_shows(against_a_server, resource, kind):
+    async def test(client, _):
+        path = f"/api/v1/namespaces/default/{resource}"
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        sent = {"metadata": {"name": "x"}, **({"spec": spec} if resource != "configmaps" else {})}
+        await client.ask("POST", path, sent)
+        code, answer = await client.ask("DELETE", f"{path}/x", {"dryRun": ["All"]})
+        assert (code, answer["kind"]) == (200, kind)
+        assert (await client.ask("DELETE", f"{path}/x", {"dryRun": ["Some"]}))[0] == 422
+        assert (await client.ask("DELETE", f"{path}/x", {"preconditions": {"uid": "other"}}))[0] == 409
+        assert (await client.ask("DELETE", f"{path}/x"))[1]["kind"] == kind
+        assert (await client.ask("GET", f"{path}/x"))[0] == 404
+
+    against_a_server(test)

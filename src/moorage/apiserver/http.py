@@ -175,7 +175,8 @@ class Front:
         Raises  ApiError 403
         """
         held = self.store.find(target.kind, target.namespace or "", target.name) if target.name else None
-        if asked.method == "PATCH" and asked.media_type == _APPLY and held is None:
+        makes = asked.method == "PUT" or (asked.method == "PATCH" and asked.media_type == _APPLY)
+        if makes and target.name and not target.subresource and held is None:
             self.authorizer.check(asked.user, attributes_of("POST", target, {}))
         if target.kind not in GUARDED or asked.method not in {"PATCH", "POST", "PUT"}:
             return

@@ -8,8 +8,8 @@ Source  structured-merge-diff, typed (merge.go, compare.go, remove.go, tofieldse
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from moorage.apiserver.fieldsets import FieldSet, shown
 from moorage.apiserver.records import Document
@@ -118,18 +118,19 @@ def field_set(shape: Type, value: Any) -> FieldSet:
 
 def _whole(shape: Type, value: Any) -> FieldSet:
     """Return everything that came or went with a value, below it: each step of the way is a field of its own."""
-    if value is None or _is_leaf(shape):
-        return {}
-    pairs: Iterator[tuple[str, Type, Any]]
-    if isinstance(shape, ListOf):
-        item_type = shape.item
-        pairs = ((element, item_type, item) for element, item in _elements(shape, value).items())
-    else:
-        pairs = ((f"f:{name}", found, inner) for name, inner in value.items() if (found := _inner_type(shape, name)))
     made: dict[str, Any] = {}
-    for element, inner_type, inner in pairs:
-        below = _whole(inner_type, inner)
-        made[element] = {".": {}, **below} if below else {}
+    if value is None or _is_leaf(shape):
+        return made
+    if isinstance(shape, ListOf):
+        for element, item in _elements(shape, value).items():
+            below = _whole(shape.item, item)
+            made[element] = {".": {}, **below} if below else {}
+        return made
+    for name, inner in value.items():
+        inner_type = _inner_type(shape, name)
+        if inner_type is not None:
+            below = _whole(inner_type, inner)
+            made[f"f:{name}"] = {".": {}, **below} if below else {}
     return made
 
 
@@ -157,25 +158,35 @@ def _type_at(shape: Type, element: str) -> Type | None:
 # -- two objects --------------------------------------------------------------------------------------------------------
 
 
+_Made: TypeAlias = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
+
+
 def compare(shape: Type, old: Any, new: Any) -> Differences:
     """Return how two objects of one type differ."""
-    made: tuple[dict[str, Any], dict[str, Any], dict[str, Any]] = ({}, {}, {})
+    made: _Made = ({}, {}, {})
     if isinstance(shape, ListOf):
         before, after = _elements(shape, old), _elements(shape, new)
         for element in dict.fromkeys([*before, *after]):
-            _compare_one(shape.item, element, before, after, made)
-        return Differences(*made)
-    before = {f"f:{name}": inner for name, inner in (old or {}).items() if inner is not None}
-    after = {f"f:{name}": inner for name, inner in (new or {}).items() if inner is not None}
-    for element in dict.fromkeys([*before, *after]):
-        inner_type = _inner_type(shape, element[2:])
-        if inner_type is None:
-            continue
-        if isinstance(shape, Struct) and _is_always_there(shape.fields[element[2:]]):
-            before.setdefault(element, _zero(inner_type))
-            after.setdefault(element, _zero(inner_type))
-        _compare_one(inner_type, element, before, after, made)
+            _compare_one(shape.item, element, before.get(element), after.get(element), made)
+    else:
+        before, after = old or {}, new or {}
+        for name, mine in after.items():
+            theirs = before.get(name)
+            if mine is not theirs and mine != theirs:
+                _compare_field(shape, name, theirs, mine, made)
+        for name in [one for one in before if one not in after]:
+            _compare_field(shape, name, before[name], None, made)
     return Differences(*made)
+
+
+def _compare_field(shape: Type, name: str, old: Any, new: Any, made: _Made) -> None:
+    field_type = _inner_type(shape, name)
+    if field_type is None:
+        return
+    if (old is None or new is None) and isinstance(shape, Struct) and _is_always_there(shape.fields[name]):
+        zero = _zero(field_type)
+        old, new = zero if old is None else old, zero if new is None else new
+    _compare_one(field_type, f"f:{name}", old, new, made)
 
 
 def _is_always_there(field: Field) -> bool:
@@ -183,20 +194,14 @@ def _is_always_there(field: Field) -> bool:
     return not field.is_left_out or (isinstance(field.type, Struct) and not field.is_pointer)
 
 
-_ABSENT: Final = object()
-
-
-def _compare_one(
-    shape: Type, element: str, before: Mapping[str, Any], after: Mapping[str, Any], made: tuple[dict[str, Any], ...]
-) -> None:
-    old, new = before.get(element, _ABSENT), after.get(element, _ABSENT)
-    added, modified, removed = made
-    if old is _ABSENT or new is _ABSENT:
-        came = old is _ABSENT
-        below = _whole(shape, new if came else old)
-        (added if came else removed)[element] = {".": {}, **below} if below else {}
-    elif old is new or old == new:
+def _compare_one(shape: Type, element: str, old: Any, new: Any, made: _Made) -> None:
+    """Compare two values, of which None stands for one that is not there."""
+    if old == new:
         return
+    added, modified, removed = made
+    if old is None or new is None:
+        below = _whole(shape, new if old is None else old)
+        (added if old is None else removed)[element] = {".": {}, **below} if below else {}
     elif _is_leaf(shape):
         modified[element] = {}
     else:

@@ -16,6 +16,8 @@ from moorage.apiserver import writing
 from moorage.apiserver.authorizing import Authorizer
 from moorage.apiserver.bodies import JSON, OBJECT_TYPES, Body, read_body
 from moorage.apiserver.deleting import options_of
+from moorage.apiserver.forms import META as _META
+from moorage.apiserver.forms import form_of, metadata_of
 from moorage.apiserver.guarding import Guard
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.listing import check_list
@@ -30,7 +32,7 @@ from moorage.apiserver.store import DeleteOptions, Page, Store
 from moorage.apiserver.tables import scale_table, table
 from moorage.apiserver.targets import ReviewTarget, Target
 
-__all__ = ["Request", "Response", "chosen_by", "serve", "wants_table"]
+__all__ = ["Request", "Response", "chosen_by", "serve"]
 
 
 def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, target: Target | ReviewTarget) -> Response:
@@ -73,17 +75,14 @@ def _encoded(document: Document, code: int = 200) -> Response:
 
 
 def _shown(store: Store, request: Request, kind: Kind, record: Record, code: int = 200) -> Response:
-    if not wants_table(request.accept):
+    form = form_of(request.accept)
+    if form == "PartialObjectMetadata":
+        return Response(code, metadata_of(record))
+    if form != "Table":
         return Response(code, record.body)
     shown = table(kind, [record.document()], store.clock(), request.query.get("includeObject", "Metadata"))
     shown["metadata"] = {"resourceVersion": str(record.version)}
     return _encoded(shown, code)
-
-
-def wants_table(accept: str) -> bool:
-    """Return True for a client that would rather have a ``Table``."""
-    first = accept.partition(",")[0]
-    return "as=Table" in first and "g=meta.k8s.io" in first and ";v=v1" in first
 
 
 def _get(store: Store, request: Request, target: Target) -> Response:
@@ -105,11 +104,18 @@ def _patch(store: Store, request: Request, target: Target) -> Response:
     return _answered(store, request, target.kind, writing.patch(store, request, target))
 
 
+#: Kinds whose objects are shown as they were when they are deleted; of others a client is told that it was done.
+_SHOWN_WHEN_GONE: Final = frozenset(
+    ["CSIDriver", "CSINode", "DeviceClass", "PersistentVolume", "PersistentVolumeClaim", "Pod", "ResourceClaim",
+     "ResourceClaimTemplate", "ResourceSlice", "Service", "ServiceAccount", "StorageClass", "VolumeAttachment"]
+)  # fmt: skip
+
+
 def _delete(store: Store, request: Request, target: Target) -> Response:
     kind = target.kind
     options = _delete_options(request)
     deleted = store.delete(kind, target.namespace or "", target.name, options)
-    if not deleted.gone or kind.kind == "Pod":
+    if not deleted.gone or kind.kind in _SHOWN_WHEN_GONE:
         return _shown(store, request, kind, deleted.record, 200)
     uid = deleted.record.document()["metadata"]["uid"]
     return _encoded(success(kind.group, kind.resource, target.name, uid))
@@ -173,11 +179,14 @@ def _list(store: Store, request: Request, target: Target) -> Response:
         version=query.get("resourceVersion", ""),
         match=query.get("resourceVersionMatch", ""),
     )
-    if wants_table(request.accept):
+    form = form_of(request.accept)
+    if form == "PartialObjectMetadataList":
+        return Response(200, _list_body("PartialObjectMetadata", _META, page, map(metadata_of, page.records)))
+    if form == "Table":
         include = query.get("includeObject", "Metadata")
         shown = table(target.kind, [record.document() for record in page.records], store.clock(), include)
         return _encoded({**shown, "metadata": _list_metadata(page)})
-    return Response(200, _list_body(target.kind, page))
+    return Response(200, _objects(target.kind, page))
 
 
 def _list_metadata(page: Page) -> Document:
@@ -189,14 +198,14 @@ def _list_metadata(page: Page) -> Document:
     return metadata
 
 
-def _list_body(kind: Kind, page: Page) -> bytes:
+def _objects(kind: Kind, page: Page) -> bytes:
+    return _list_body(kind.kind, kind.api_version, page, (record.body for record in page.records))
+
+
+def _list_body(kind: str, version: str, page: Page, bodies: Iterable[bytes]) -> bytes:
     """Return a list as JSON, made of its objects' bytes as they are kept."""
-    head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": _list_metadata(page)}
-    return b"".join([msgspec.json.encode(head)[:-1], b',"items":[', b",".join(_bodies(page.records)), b"]}"])
-
-
-def _bodies(records: Iterable[Record]) -> Iterable[bytes]:
-    return (record.body for record in records)
+    head = {"kind": f"{kind}List", "apiVersion": version, "metadata": _list_metadata(page)}
+    return b"".join([msgspec.json.encode(head)[:-1], b',"items":[', b",".join(bodies), b"]}"])
 
 
 def _create(store: Store, request: Request, target: Target) -> Response:
@@ -210,7 +219,7 @@ def _delete_all(store: Store, request: Request, target: Target) -> Response:
     for record in page.records:
         if store.find(kind, record.namespace, record.name) is not None:
             store.delete(kind, record.namespace, record.name, options)
-    return Response(200, _list_body(kind, page))
+    return Response(200, _objects(kind, page))
 
 
 # -- subresources -------------------------------------------------------------------------------------------------------
@@ -223,7 +232,7 @@ def _subresource(store: Store, request: Request, target: Target) -> Response:
             scale = read_scale(store.get(kind, namespace, target.name))
             return _encoded(
                 scale_table(scale, store.clock(), request.query.get("includeObject", "Metadata"))
-                if wants_table(request.accept)
+                if form_of(request.accept) == "Table"
                 else scale
             )
         case "scale", "PUT" | "PATCH":

@@ -13,10 +13,11 @@ from typing import Final
 
 import msgspec
 
+from moorage.apiserver.forms import META, form_of, metadata_of
 from moorage.apiserver.history import Seen, Watch
 from moorage.apiserver.listing import check_list, sends_initial
 from moorage.apiserver.records import Document
-from moorage.apiserver.requests import Request, chosen_by, wants_table
+from moorage.apiserver.requests import Request, chosen_by
 from moorage.apiserver.statuses import ApiError, not_allowed
 from moorage.apiserver.store import Store
 from moorage.apiserver.tables import table
@@ -42,7 +43,7 @@ class Stream:
     def __init__(self, store: Store, target: Target, request: Request) -> None:
         self._store = store
         self._kind = target.kind
-        self._as_table = wants_table(request.accept)
+        self._form = form_of(request.accept)
         self._include = request.query.get("includeObject", "Metadata")
         self._bookmarks = request.flag("allowWatchBookmarks")
         self._initial = sends_initial(request)
@@ -99,7 +100,9 @@ class Stream:
                     yield self._bookmark({})
 
     def _shown(self, seen: Seen) -> bytes:
-        if not self._as_table:
+        if self._form.startswith("Partial"):
+            return _line(seen.type, metadata_of(seen.record))
+        if self._form != "Table":
             return _line(seen.type, seen.record.body)
         document = seen.record.document()
         shown = table(self._kind, [document], self._store.clock(), self._include, heading=not self._headed)
@@ -111,7 +114,9 @@ class Stream:
         if annotations:
             metadata["annotations"] = annotations
         mark: Document = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}
-        if self._as_table:
+        if self._form.startswith("Partial"):
+            mark |= {"kind": "PartialObjectMetadata", "apiVersion": META}
+        if self._form == "Table":
             rows = [{"cells": [], "object": {**mark, "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}}]
             mark = {
                 "kind": "Table",

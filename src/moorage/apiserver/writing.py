@@ -91,6 +91,10 @@ def create(store: Store, request: Request, target: Target) -> Written:
     return Written(record, True, warnings)
 
 
+#: Kinds whose objects may be made by replacing what is not there.
+_MADE_BY_REPLACING: Final = frozenset(["Endpoints", "Event", "Lease", "LimitRange"])
+
+
 def replace(store: Store, request: Request, target: Target) -> Written:
     """Put another version in the place of an object.
 
@@ -99,11 +103,20 @@ def replace(store: Store, request: Request, target: Target) -> Written:
     kind = target.kind
     check_options(request, "UpdateOptions")
     document, warnings = _sent(request, target)
+    if _is_made(store, target, document):
+        made = store.create(kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind))
+        return Written(made, True, warnings)
     record = store.update(
         kind, target.namespace or "", target.name, document, subresource=target.subresource, dry_run=request.dry_run,
         manager=manager(request, kind, target.subresource),
     )  # fmt: skip
     return Written(record, False, warnings)
+
+
+def _is_made(store: Store, target: Target, document: Document) -> bool:
+    if target.kind.kind not in _MADE_BY_REPLACING or target.subresource or document["metadata"].get("resourceVersion"):
+        return False
+    return store.find(target.kind, target.namespace or "", target.name) is None
 
 
 def _sent(request: Request, target: Target) -> tuple[Document, tuple[str, ...]]:

@@ -128,6 +128,45 @@ def test_each_number_succeeds_once(cluster):
     assert over(cluster) == [("Complete", "CompletionsReached")]
 
 
+def said_to_fail(pod):
+    pod["metadata"]["annotations"]["moorage.dev/exit-code"] = "1"
+
+
+def of_number(cluster, index):
+    return [pod for pod in cluster.all("pods") if f"-{index}-" in pod["metadata"]["name"]]
+
+
+def fail(cluster, index):
+    """Let the pods of a number fail that run."""
+    for pod in of_number(cluster, index):
+        if pod["status"]["phase"] == "Running":
+            cluster.edit("pods", pod["metadata"]["name"], said_to_fail)
+
+
+def test_each_number_may_have_a_limit_of_its_own(cluster):
+    start(cluster, "completions: 3, parallelism: 3, completionMode: Indexed, backoffLimitPerIndex: 1")
+    assert cluster.get("jobs", "sum")["spec"]["backoffLimit"] == 2**31 - 1
+    for _ in range(30):
+        fail(cluster, 1)
+        cluster.advance(2)
+    status = cluster.get("jobs", "sum")["status"]
+    assert (status["completedIndexes"], status["failedIndexes"]) == ("0,2", "1")
+    assert numbers(cluster) == [0, 2, 2]
+    assert over(cluster) == [("Failed", "FailedIndexes")]
+    mark = "batch.kubernetes.io/job-index-failure-count"
+    assert sorted(pod["metadata"]["annotations"][mark] for pod in cluster.all("pods") if "-1-" in pod["metadata"]["name"]) == [
+        "0",
+        "1",
+    ]
+
+
+def test_too_many_numbers_that_failed_end_the_job(cluster):
+    start(cluster, "completions: 9, parallelism: 3, completionMode: Indexed, backoffLimitPerIndex: 0, maxFailedIndexes: 1",
+          'moorage.dev/exit-code: "1"')  # fmt: skip
+    cluster.advance(12)
+    assert over(cluster) == [("Failed", "MaxFailedIndexesExceeded")]
+
+
 def test_some_successes_may_be_enough(cluster):
     rules = "successPolicy: {rules: [{succeededIndexes: '1-2', succeededCount: 1}]}"
     start(cluster, f"completions: 3, parallelism: 3, completionMode: Indexed, {rules}")
@@ -175,13 +214,23 @@ POLICIES = {
     "fails the job": ("{action: FailJob, onExitCodes: {operator: In, values: [42]}}", [("Failed", "PodFailurePolicy")], 1),
     "is passed over": ("{action: Ignore, onExitCodes: {operator: In, values: [42]}}", [], 0),
     "counts": ("{action: Count, onExitCodes: {operator: NotIn, values: [3]}}", [("Failed", "BackoffLimitExceeded")], 1),
+    "of a number ends that number": (
+        "{action: FailIndex, onExitCodes: {operator: In, values: [42]}}",
+        [("Failed", "FailedIndexes")],
+        1,
+    ),
+        "{action: FailIndex, onExitCodes: {operator: In, values: [42]}}",
+        [("Failed", "FailedIndexes")],
+        1,
+    ),
     "does not match": ("{action: FailJob, onExitCodes: {operator: In, values: [3]}}", [("Failed", "BackoffLimitExceeded")], 1),
 }
 
 
 @pytest.mark.parametrize(("rule", "ends", "failed"), POLICIES.values(), ids=POLICIES)
 def test_a_failure(cluster, rule, ends, failed):
-    start(cluster, f"backoffLimit: 0, podFailurePolicy: {{rules: [{rule}]}}", 'moorage.dev/exit-code: "42"')
+    by_index = "backoffLimitPerIndex: 5, completions: 1, completionMode: Indexed, " if "FailIndex" in rule else ""
+    start(cluster, f"{by_index}backoffLimit: 0, podFailurePolicy: {{rules: [{rule}]}}", 'moorage.dev/exit-code: "42"')
     cluster.advance(12)
     assert over(cluster) == ends
     assert numbers(cluster, "failed") == [failed]

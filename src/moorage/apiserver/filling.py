@@ -184,6 +184,8 @@ def _job(spec: Document) -> None:
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else 2**31 - 1)
+    spec.setdefault("podReplacementPolicy", "TerminatingOrFailed" if spec.get("podFailurePolicy") is None else "Failed")
 
 
 def _service(spec: Document) -> None:
@@ -220,7 +222,7 @@ _SPECS: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]] 
         _template,
     ),
     ("batch", "Job"): (
-        _given(completionMode="NonIndexed", backoffLimit=6, suspend=False, podReplacementPolicy="TerminatingOrFailed"),
+        _given(completionMode="NonIndexed", suspend=False),
         _job,
         _template,
     ),

@@ -26,7 +26,8 @@ from moorage.controllers.documents import (
     status_of,
     with_condition,
 )
-from moorage.controllers.job_outcome import Outcome, Tally, judge, tally
+from moorage.controllers.indexes import parse_indexes
+from moorage.controllers.job_outcome import Outcome, Tally, counted_failures, judge, tally
 from moorage.controllers.job_pods import TRACKED, index_of, next_indexes, pod_of_job
 from moorage.controllers.kinds import JOBS, PODS
 from moorage.controllers.owning import claim, keys_by_owner
@@ -164,11 +165,29 @@ class _Look:
         missing = wanted - len(taken)
         if missing <= 0:
             return
-        wait_s = self._backoff_s()
+        if self.spec.get("backoffLimitPerIndex") is not None:
+            yield from self._made_by_index(missing, taken)
+            return
+        wait_s = self._backoff_s(self.pods)
         if wait_s > 0:
             yield Later(wait_s)
             return
         for pod in self._new_pods(min(missing, _BURST), taken):
+            yield Create(PODS, pod, owner=(JOBS, self.job))
+
+    def _made_by_index(self, missing: int, taken: list[Document]) -> Iterator[Step]:
+        """Make pods where each number has its own failures, and waits after them."""
+        busy = {index for pod in taken if (index := index_of(pod)) is not None}
+        failed: dict[int, list[Document]] = {}
+        for pod in self.pods:
+            if (index := index_of(pod)) is not None and status_of(pod).get("phase") == "Failed":
+                failed.setdefault(index, []).append(pod)
+        waits = {index: self._backoff_s(pods) for index, pods in failed.items()}
+        waiting = {index: wait_s for index, wait_s in waits.items() if wait_s > 0 and index not in busy}
+        if waiting:
+            yield Later(min(waiting.values()))
+        for index in next_indexes(self.job, self.status, {*busy, *waiting}, min(missing, _BURST)):
+            pod = pod_of_job(self.job, index, counted_failures(self.job, failed.get(index, ())))
             yield Create(PODS, pod, owner=(JOBS, self.job))
 
     def _in_the_way(self) -> list[Document]:
@@ -182,7 +201,8 @@ class _Look:
         parallelism = int(self.spec.get("parallelism", 1))
         if (completions := self.spec.get("completions")) is None:
             return len(self.active) if succeeded else parallelism
-        return max(0, min(int(completions) - succeeded, parallelism))
+        lost = parse_indexes(self.status.get("failedIndexes") or "", int(completions))
+        return max(0, min(int(completions) - succeeded - len(lost), parallelism))
 
     def _new_pods(self, number: int, taken: list[Document]) -> Iterator[Document]:
         if self.spec.get("completionMode") != "Indexed":
@@ -197,9 +217,9 @@ class _Look:
         yield Delete(PODS, pod)
         yield Note(JOBS, self.job, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
 
-    def _backoff_s(self) -> float:
+    def _backoff_s(self, pods: Iterable[Document]) -> float:
         """Return how long new pods have to wait: twice as long after each failure that no success came after."""
-        ends = sorted((_ended_at(pod), status_of(pod).get("phase") == "Failed") for pod in self.pods if not is_active(pod))
+        ends = sorted((_ended_at(pod), status_of(pod).get("phase") == "Failed") for pod in pods if not is_active(pod))
         failures, last = 0, 0.0
         for when, failed in ends:
             failures, last = (failures + 1, when) if failed else (0, last)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from moorage.apiserver.records import Document
 from moorage.controllers.documents import is_active, key_of, phase_of, seconds, spec_of, status_of, uid_of
 from moorage.controllers.indexes import Indexes, parse_indexes
-from moorage.controllers.job_pods import TRACKED, index_of
+from moorage.controllers.job_pods import TRACKED, failures_of, index_of
 
-__all__ = ["Outcome", "Tally", "judge", "tally"]
+__all__ = ["Outcome", "Tally", "counted_failures", "judge", "tally"]
 
 
 class Outcome(NamedTuple):
@@ -34,6 +34,8 @@ class Tally:
     #: Failures that do not count against the limit.
     ignored: list[str] = field(default_factory=list)
     indexes: Indexes | None = None
+    #: Numbers that are not tried any more.
+    given_up: Indexes | None = None
 
     def __bool__(self) -> bool:
         return bool(self.succeeded or self.failed or self.ignored)
@@ -49,6 +51,8 @@ class Tally:
         status["uncountedTerminatedPods"] = {}
         if self.failed:
             status["failed"] = int(status.get("failed") or 0) + len(self.failed)
+        if self.given_up is not None:
+            status["failedIndexes"] = str(self.given_up)
         if self.indexes is not None:
             if self.indexes.spans:
                 status["completedIndexes"] = str(self.indexes)
@@ -86,6 +90,22 @@ def _number(job: Document, found: Tally) -> None:
     good = [index for pod in found.pods if phase_of(pod) == "Succeeded" and (index := index_of(pod)) is not None]
     fresh = [index for index in good if 0 <= index < completions]
     found.indexes = parse_indexes(status_of(job).get("completedIndexes") or "", completions).with_numbers(fresh)
+    if spec_of(job).get("backoffLimitPerIndex") is not None:
+        lost = [index for pod in found.pods if _gives_up(job, pod) and (index := index_of(pod)) is not None]
+        found.given_up = parse_indexes(status_of(job).get("failedIndexes") or "", completions).with_numbers(lost)
+
+
+def _gives_up(job: Document, pod: Document) -> bool:
+    """Return True for a failure after which its number is not tried again."""
+    if phase_of(pod) != "Failed":
+        return False
+    action = _action(job, pod)
+    return action == "FailIndex" or (action != "Ignore" and failures_of(pod) >= int(spec_of(job)["backoffLimitPerIndex"]))
+
+
+def counted_failures(job: Document, pods: Iterable[Document]) -> int:
+    """Return how often the pods of one number failed, as far as that counts."""
+    return max((failures_of(pod) + (_action(job, pod) != "Ignore") for pod in pods), default=0)
 
 
 # -- is it over? --------------------------------------------------------------------------------------------------------
@@ -104,6 +124,8 @@ def _failure(job: Document, status: dict[str, Any], pods: list[Document], now: f
     for pod in pods:
         if phase_of(pod) == "Failed" and (why := _policy_failure(job, pod)):
             return Outcome(False, "PodFailurePolicy", why)
+    if (lost := _failed_indexes(spec, status)) is not None:
+        return lost
     limit = int(spec.get("backoffLimit", 6))
     restarts = sum(_restarts(pod) for pod in pods if is_active(pod)) if _restarts_in_place(spec) else 0
     if int(status.get("failed") or 0) > limit or (restarts and restarts >= max(limit, 1)):
@@ -112,6 +134,21 @@ def _failure(job: Document, status: dict[str, Any], pods: list[Document], now: f
     runs = lasts_s is not None and status.get("startTime") and not spec.get("suspend")
     if runs and now >= seconds(status["startTime"]) + int(lasts_s or 0):
         return Outcome(False, "DeadlineExceeded", "Job was active longer than specified deadline")
+    return None
+
+
+def _failed_indexes(spec: dict[str, Any], status: dict[str, Any]) -> Outcome | None:
+    """Return the failure of a job whose numbers have limits of their own."""
+    if spec.get("backoffLimitPerIndex") is None:
+        return None
+    completions = int(spec.get("completions") or 0)
+    lost = parse_indexes(status.get("failedIndexes") or "", completions)
+    most = spec.get("maxFailedIndexes")
+    if most is not None and len(lost) > int(most):
+        text = "Job has exceeded the specified maximal number of failed indexes"
+        return Outcome(False, "MaxFailedIndexesExceeded", text)
+    if lost.spans and len(lost) + int(status.get("succeeded") or 0) >= completions:
+        return Outcome(False, "FailedIndexes", "Job has failed indexes")
     return None
 
 

@@ -16,11 +16,13 @@ from moorage.controllers.indexes import parse_indexes
 from moorage.controllers.kinds import JOBS
 from moorage.controllers.owning import pod_of_template
 
-__all__ = ["INDEX", "TRACKED", "index_of", "next_indexes", "pod_of_job"]
+__all__ = ["INDEX", "TRACKED", "failures_of", "index_of", "next_indexes", "pod_of_job"]
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
 #: The finalizer of a pod whose end has not been counted.
 TRACKED: Final = "batch.kubernetes.io/job-tracking"
+#: How often pods of the same number failed before this one, where each number has a limit of its own.
+_FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
 #: A generated name has room for this much before its suffix.
 _MAX_BASE: Final = 58
 _VARIABLE: Final = "JOB_COMPLETION_INDEX"
@@ -29,6 +31,11 @@ _VARIABLE: Final = "JOB_COMPLETION_INDEX"
 def index_of(pod: Document) -> int | None:
     """Return the number of a pod, None where it has none."""
     return parse_int64(annotations_of(pod).get(INDEX) or labels_of(pod).get(INDEX, ""))
+
+
+def failures_of(pod: Document) -> int:
+    """Return how often pods of the same number failed before this one."""
+    return parse_int64(annotations_of(pod).get(_FAILURES, "")) or 0
 
 
 def next_indexes(job: Document, status: dict[str, Any], busy: Collection[int], number: int) -> list[int]:
@@ -40,8 +47,8 @@ def next_indexes(job: Document, status: dict[str, Any], busy: Collection[int], n
     return list(islice((index for index in free if index not in busy), number))
 
 
-def pod_of_job(job: Document, index: int | None) -> Document:
-    """Return a new pod of a job, with a number or without."""
+def pod_of_job(job: Document, index: int | None, failures: int = 0) -> Document:
+    """Return a new pod of a job, with a number or without; ``failures`` are those of the number so far."""
     template = spec_of(job).get("template") or {}
     finalizers = [*((template.get("metadata") or {}).get("finalizers") or ()), TRACKED]
     if index is None:
@@ -51,6 +58,8 @@ def pod_of_job(job: Document, index: int | None) -> Document:
     pod = pod_of_template(JOBS, job, template, generateName=base, finalizers=finalizers)
     for part in ("labels", "annotations"):
         pod["metadata"][part] = {**pod["metadata"].get(part, {}), INDEX: str(index)}
+    if spec_of(job).get("backoffLimitPerIndex") is not None:
+        pod["metadata"]["annotations"][_FAILURES] = str(failures)
     pod["spec"].setdefault("hostname", f"{name_of(job)}-{index}")
     for part in ("initContainers", "containers"):
         if part in pod["spec"]:

@@ -219,10 +219,6 @@ POLICIES = {
         [("Failed", "FailedIndexes")],
         1,
     ),
-        "{action: FailIndex, onExitCodes: {operator: In, values: [42]}}",
-        [("Failed", "FailedIndexes")],
-        1,
-    ),
     "does not match": ("{action: FailJob, onExitCodes: {operator: In, values: [3]}}", [("Failed", "BackoffLimitExceeded")], 1),
 }
 

@@ -138,16 +138,23 @@ class Journal:
         Raises  ApiError 507 while earlier changes cannot be written
         """
         if self.failure:
-            await self.settle()
+            try:
+                await self.settle()
+            except ApiError as error:
+                error.retry_after_s = 1  # it was not even tried, so trying again is safe
+                raise
 
     async def _write_pending(self) -> None:
         batch, self._pending = self._pending, []
         try:
             await asyncio.get_running_loop().run_in_executor(self._thread, self._write, batch)
-        except sqlite3.Error as error:
+        except BaseException as error:
+            # Whatever it was: nobody has been told that these are kept, and writing them twice does no harm.
             self._pending = [*batch, *self._pending]
-            self.failure = str(error)
-            raise _not_kept(self._path, error) from None
+            self.failure = str(error) or type(error).__name__
+            if isinstance(error, Exception):
+                raise _not_kept(self._path, self.failure) from None
+            raise
         else:
             self._kept += len(batch)
             self.failure = ""
@@ -215,8 +222,8 @@ def _sum(resource: str, key: str, version: int, body: bytes) -> int:
     return zlib.crc32(body, zlib.crc32(f"{resource} {key} {version}".encode()))
 
 
-def _not_kept(path: Path, error: sqlite3.Error) -> ApiError:
-    return ApiError(507, "InsufficientStorage", f"the change could not be stored: {path.name}: {error}", retry_after_s=1)
+def _not_kept(path: Path, why: str) -> ApiError:
+    return ApiError(507, "InsufficientStorage", f"the change could not be stored: {path.name}: {why}")
 
 
 def _damaged(path: Path, error: Exception) -> InputError:

@@ -1,8 +1,8 @@
 """What Kubernetes' documentation and enhancement proposals show of device claims, each as manifests that are simulated whole.
 
 Source  kubernetes.io, concepts and tasks of dynamic resource allocation; KEPs 4381 (structured parameters), 4816 (prioritized
-        list), 5018 (admin access), 4815 (partitionable devices), 5075 (consumable capacity), 5055 (device taints), 5007 (binding
-        conditions) and 5004 (extended resources). The manifests are our own.
+        list), 5018 (admin access), 4815 (partitionable devices), 5075 (consumable capacity), 5055 (device taints), 5007
+        (binding conditions) and 5004 (extended resources). The manifests are our own.
 """
 
 from __future__ import annotations

@@ -178,7 +178,8 @@ class Binder:
     def _used(self, claim: ResourceClaim, pod: PodInfo, unix_s: float) -> ResourceClaim:
         """Return the claim with the pod among its users and, where somebody may have to hurry, the time."""
         user = ClaimConsumer(resource="pods", name=pod.name, uid=pod.uid)
-        status = replace(claim.status, reserved_for=(*claim.status.reserved_for, user))
+        users = claim.status.reserved_for
+        status = replace(claim.status, reserved_for=users if user in users else (*users, user))
         allocation = status.allocation
         if self._conditions and allocation is not None and allocation.allocation_timestamp is None:
             stamp = datetime.fromtimestamp(int(unix_s), UTC).isoformat().replace("+00:00", "Z")

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import random
+import re
+from pathlib import Path
 
 import pytest
 
@@ -345,3 +347,13 @@ def test_a_limited_list_of_a_version_shows_that_version(against_a_server):
             assert (query, [one["metadata"]["name"] for one in listed["items"]]) == (query, names)
 
     against_a_server(test)
+
+
+def test_the_page_names_every_kind_and_subresource():
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "api-server.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `([a-z0-9./]*v[0-9a-z]+)` \| (.*) \|$", page, re.MULTILINE))
+    for kind in KINDS:
+        under = f" ({', '.join(kind.subresources)})" if kind.subresources else ""
+        assert f"`{kind.kind}`{under}" in rows[kind.api_version]
+    for review in REVIEWS:
+        assert f"`{review.kind}`" in rows[f"{review.group}/{review.version}".removeprefix("/")]

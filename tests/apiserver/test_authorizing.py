@@ -250,6 +250,15 @@ def test_the_roles_for_people_include_each_other(cluster, name, verb, group, res
     assert Authorizer(cluster).judge(JANE, asked).allowed is allowed
 
 
+def test_a_node_does_its_work_and_learns_no_secrets(cluster):
+    authorizer, node = Authorizer(cluster), User("system:node:n1", ("system:nodes",))
+    for verb, resource, subresource, allowed in (
+        ("patch", "nodes", "status", True), ("watch", "pods", "", True), ("patch", "pods", "status", True),
+        ("get", "secrets", "", False), ("create", "serviceaccounts", "token", False), ("create", "pods", "binding", False),
+    ):  # fmt: skip
+        assert authorizer.judge(node, Attributes(verb, "", resource, subresource, namespace="x")).allowed is allowed
+
+
 def test_a_role_with_the_label_adds_to_the_aggregated_ones(cluster):
     label = {f"{RBAC}/aggregate-to-view": "true"}
     cluster.create(CLUSTER_ROLES, "", role("more", rule("get", "boats", "sea"), metadata={"labels": label}))

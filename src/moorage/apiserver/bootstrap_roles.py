@@ -3,7 +3,7 @@
 Rules are written in one line each: groups, resources, verbs. The roles of Kubernetes are cut down to what is served here;
 ``system:kube-scheduler`` and ``system:volume-scheduler`` are whole, as a scheduler that works here has to work elsewhere. A
 cluster's own controllers have one role instead of one each (``moorage:controllers``), and nodes are not told apart from each
-other (``system:node``), as there is no node authorizer.
+other (``system:node``), as there is no node authorizer; so it reads no secrets and makes no tokens.
 
 Source  kubernetes, plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go and namespace_policy.go
 """
@@ -120,8 +120,7 @@ _NODE: Final = [
     _on("core", "pods", "create delete get list watch"),
     _on("core", "pods/status", "patch update"),
     _on("core", "pods/eviction", "create"),
-    _on("core", "configmaps secrets persistentvolumeclaims persistentvolumes endpoints", "get"),
-    _on("core", "serviceaccounts/token", "create"),
+    _on("core", "configmaps persistentvolumeclaims persistentvolumes endpoints", "get"),
     _on("coordination.k8s.io", "leases", "create delete get patch update"),
     _on("node.k8s.io", "runtimeclasses", _READ),
     _on("resource.k8s.io", "resourceclaims", "get"),

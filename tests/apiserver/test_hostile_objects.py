@@ -1,0 +1,187 @@
+"""Objects with anything anywhere in them: each is taken or refused, whatever the verb, and a refusal leaves nothing behind."""
+
+import copy
+import random
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moorage.apiserver import writing
+from moorage.apiserver.conforming import Misfit, conform
+from moorage.apiserver.kinds import KINDS, find_kind
+from moorage.apiserver.requesting import Request
+from moorage.apiserver.schemas import ListOf, MapOf, Scalar, Struct, kind_schema
+from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.store import Store
+from moorage.apiserver.targets import Target
+from moorage.apiserver.users import User
+
+TEMPLATE = {
+    "metadata": {"labels": {"app": "x"}},
+    "spec": {
+        "containers": [{
+            "name": "c", "image": "i", "ports": [{"containerPort": 80, "hostPort": 80}], "env": [{"name": "A", "value": "b"}],
+            "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}, "volumeMounts": [{"name": "v", "mountPath": "/x"}],
+        }],
+        "volumes": [{"name": "v", "emptyDir": {}}],
+        "nodeSelector": {"a": "b"},
+        "tolerations": [{"key": "a", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}],
+        "affinity": {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "In", "values": ["b"]}]}]}},
+            "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "zone", "labelSelector": {"matchLabels": {"a": "b"}}}]},
+        },
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+        "schedulingGates": [{"name": "g"}],
+    },
+}  # fmt: skip
+SELECTOR = {"matchLabels": {"app": "x"}}
+SOUND = {
+    "pods": TEMPLATE["spec"],
+    "deployments.apps": {"selector": SELECTOR, "template": TEMPLATE, "replicas": 1, "strategy": {"type": "Recreate"}},
+    "statefulsets.apps": {"selector": SELECTOR, "template": TEMPLATE, "serviceName": "x"},
+    "jobs.batch": {"template": {**TEMPLATE, "spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}, "completions": 2},
+    "nodes": {"taints": [{"key": "a", "effect": "NoSchedule"}], "unschedulable": True},
+    "poddisruptionbudgets.policy": {"selector": SELECTOR, "minAvailable": "50%"},
+    "persistentvolumeclaims": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    "services": {"ports": [{"port": 80}], "selector": {"a": "b"}},
+    "leases.coordination.k8s.io": {"holderIdentity": "me", "renewTime": "2026-01-01T00:00:00.000000Z"},
+}
+
+
+def kind_of(resource):
+    name, _, group = resource.partition(".")
+    return find_kind(name, group)
+
+
+def sound(resource):
+    kind = kind_of(resource)
+    metadata = {"name": "x", "labels": {"a": "b"}, "annotations": {"c": "d"}, "finalizers": ["a.b/c"]}
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "o", "uid": "u"}
+    return {
+        "apiVersion": kind.api_version, "kind": kind.kind, "metadata": {**metadata, "ownerReferences": [owner]},
+        "spec": copy.deepcopy(SOUND[resource]),
+    }  # fmt: skip
+
+
+SCALARS = st.sampled_from(
+    [None, True, -1, 0, 1.5, 2**31, 2**63, 10**400, "", "x", "A_b", "1Gi", "-5", "50%", "\n", "é", "x" * 300, [], {}]
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["name", "key", "x", ""]), inner, max_size=2),
+    max_leaves=4,
+)  # fmt: skip
+
+
+def places(document):
+    """Yield every list and map in a document, with a key of it."""
+    items = document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    for key, inner in items:
+        yield document, key
+        yield from places(inner)
+
+
+@st.composite
+def spoiled(draw, resource):
+    """Return an object that is sound but for one to three places."""
+    document = sound(resource)
+    for _ in range(draw(st.integers(1, 3))):
+        found = list(places(document))
+        home, key = found[draw(st.integers(0, len(found) - 1))]
+        home[key] = draw(VALUES)
+    return document
+
+
+CASES = st.sampled_from(sorted(SOUND)).flatmap(lambda resource: st.tuples(st.just(resource), spoiled(resource)))
+FORMS = {
+    "apply": "application/apply-patch+yaml",
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+}
+
+
+def tried(store, *case, **query):
+    """Return what would be stored, or the refusal."""
+    try:
+        return ask(store, *case, dryRun="All", fieldManager="me", **query).record.document()
+    except ApiError as refused:
+        return refused
+
+
+def has_name(document):
+    return isinstance(document["metadata"], dict)
+
+
+def ask(store, resource, name, document, form="application/json", **query):
+    kind = kind_of(resource)
+    target = Target(kind, "default" if kind.namespaced else "", name)
+    request = Request("POST", "/", query, "", form, msgspec.json.encode(document), User("me"), "tests/1")
+    return (writing.patch if form != "application/json" else writing.replace if name else writing.create)(
+        store, request, target
+    )
+
+
+@pytest.fixture(scope="module")
+def held():
+    """Return a store where a sound object of every kind is."""
+    store = Store(lambda: 1_750_000_000.0, random.Random(3), b"k")
+    for resource in SOUND:
+        ask(store, resource, "", sound(resource))
+    return store
+
+
+@given(CASES, st.sampled_from(["Strict", "Warn", "Ignore"]))
+@settings(max_examples=400, deadline=None)
+def test_anything_is_taken_or_refused(held, case, validation):
+    resource, document = case
+    kind = kind_of(resource)
+    version = held.version
+    for name, form in (("", "application/json"), ("x", "application/json"), *(("x", form) for form in FORMS.values())):
+        sent = {**document, "metadata": {**document["metadata"], "name": "y"}} if not name and has_name(document) else document
+        more = {"force": "true"} if form == FORMS["apply"] else {}
+        outcome = tried(held, resource, name, sent, form, fieldValidation=validation, **more)
+        if isinstance(outcome, ApiError):
+            is_apply_of_another_type = outcome.message.startswith("failed to create typed patch object")
+            assert 400 <= outcome.code < 500 or is_apply_of_another_type
+            assert msgspec.json.encode(outcome.status())
+        else:
+            assert conform(kind_schema(kind), outcome) == (outcome, [])
+    assert held.version == version
+
+
+def values_of(shape, depth=0):
+    """Return a strategy for values that a shape takes."""
+    if isinstance(shape, Scalar):
+        return {
+            "s": st.sampled_from(["", "a"]), "i": st.integers(-1, 3), "b": st.booleans(), "f": st.just(0.5),
+            "y": st.just("eA=="), "T": st.just("2026-01-01T00:00:00+01:00"), "U": st.just("2026-01-01T00:00:00.5Z"),
+            "Q": st.sampled_from(["0.5", "1024Ki", 3]), "O": st.sampled_from([1, "5%"]), "D": st.just("5s"),
+            "R": st.just({"a": 1}),
+            "F": st.just({"f:a": {}}), "X": st.just(["a"]),
+        }[shape.letter]  # fmt: skip
+    if depth > 5:
+        return st.just({} if not isinstance(shape, ListOf) else [])
+    if isinstance(shape, ListOf):
+        return st.lists(values_of(shape.item, depth + 1), max_size=2)
+    if isinstance(shape, MapOf):
+        return st.dictionaries(st.sampled_from(["a", "b"]), values_of(shape.item, depth + 1), max_size=2)
+    assert isinstance(shape, Struct)
+    return st.lists(st.sampled_from(sorted(shape.fields)), max_size=4, unique=True).flatmap(
+        lambda names: st.fixed_dictionaries({name: values_of(shape.fields[name].type, depth + 1) for name in names})
+    )
+
+
+@given(st.sampled_from(KINDS).flatmap(lambda kind: st.tuples(st.just(kind), values_of(kind_schema(kind)))))
+@settings(max_examples=150, deadline=None)
+def test_what_fits_stays_as_it_is(case):
+    kind, document = case
+    shape = kind_schema(kind)
+    once, unknown = conform(shape, document)
+    assert unknown == []
+    assert conform(shape, once) == (once, [])
+    with pytest.raises(Misfit):
+        conform(shape, {**once, "metadata": "x"})

@@ -16,6 +16,7 @@ from moorage.api.selectors import label_selector_matches
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.apiserver.deleting import options_of
 from moorage.apiserver.kinds import Kind, find_kind
+from moorage.apiserver.leaving import check_preconditions
 from moorage.apiserver.preparing import read
 from moorage.apiserver.records import Document, Record
 from moorage.apiserver.selecting import Selection
@@ -147,7 +148,7 @@ def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_ru
         _check_budget(held)
     else:
         held = None
-    store.check_deletion(_PODS, record, options)
+    check_preconditions(_PODS, pod["metadata"], options)
     if not dry_run:
         record = store.put(_PODS, record, _told(pod, timestamp(store.clock())))
         options = options._replace(version="")

@@ -25,6 +25,15 @@ from moorage.apiserver.admitting import admit
 from moorage.apiserver.changing import needs_version
 from moorage.apiserver.history import Change, History, Seen, Watch
 from moorage.apiserver.kinds import KINDS, Kind, find_kind
+from moorage.apiserver.leaving import (
+    NO_OPTIONS,
+    DeleteOptions,
+    check_finalizers,
+    check_preconditions,
+    grace_of,
+    is_done,
+    settle_dependents,
+)  # fmt: skip
 from moorage.apiserver.managing import Manager, same_but_times, track, unwritten
 from moorage.apiserver.preparing import completed, prepare_adopted, prepare_create, prepare_update, read
 from moorage.apiserver.records import Document, Record, key_of
@@ -43,6 +52,7 @@ from moorage.apiserver.statuses import (
     timeout,
     unknown,
 )
+from moorage.apiserver.versions import parse_version
 from moorage.errors import Fault
 
 __all__ = ["DeleteOptions", "Deleted", "Keeper", "Page", "Store", "timestamp"]
@@ -62,19 +72,6 @@ class Page(NamedTuple):
     version: int
     token: str = ""
     remaining: int | None = None
-
-
-class DeleteOptions(NamedTuple):
-    """``propagation`` says what becomes of what the object owns: Background, Foreground or Orphan; empty for what is usual."""
-
-    grace_s: int | None = None
-    uid: str = ""
-    version: str = ""
-    propagation: str = ""
-    dry_run: bool = False
-
-
-NO_OPTIONS: Final = DeleteOptions()
 
 
 class Deleted(NamedTuple):
@@ -254,20 +251,10 @@ class Store:
                 yield record
 
     def _version_wanted(self, version: str, match: str) -> int:
-        wanted = self._parsed(version)
+        wanted = parse_version(version)
         if wanted > self.version:
             raise timeout(wanted, self.version)
         return wanted if match == "Exact" and wanted else self.version
-
-    @staticmethod
-    def _parsed(version: str) -> int:
-        if version and not (version.isascii() and version.isdigit()):
-            why = f'strconv.ParseUint: parsing "{version}": invalid syntax'
-            raise bad_request(f'invalid resource version: resourceVersion: Invalid value: "{version}": {why}')
-        if len(version) > 20 or int(version or 0) >= 2**64:
-            why = f'strconv.ParseUint: parsing "{version}": value out of range'
-            raise bad_request(f'invalid resource version: resourceVersion: Invalid value: "{version}": {why}')
-        return int(version or 0)
 
     def watch(
         self, kind: Kind, chosen: Selection, version: str, wake: Callable[[], None], *, initial: bool | None = None
@@ -277,7 +264,7 @@ class Store:
 
         Raises  ApiError 400 for a version that is none, 410 for one that is forgotten, 504 for one that is yet to come
         """
-        wanted = self._parsed(version)
+        wanted = parse_version(version)
         if wanted > self.version:
             raise timeout(wanted, self.version)
         shelf = self._shelves[kind]
@@ -388,34 +375,18 @@ class Store:
             fault = Fault("Invalid value", "metadata.resourceVersion", "must be specified for an update", 0)
             raise invalid(kind.kind, kind.group, name, [fault])
         if sent and sent != str(record.version):
-            self._parsed(sent)
+            parse_version(sent)
             raise conflict(kind.resource, kind.group, name, _MODIFIED)
         prepare_update(kind, old, document, subresource)
-        self._check_finalizers(kind, old, document)
+        check_finalizers(kind, old, document)
         if manager is not None:
             track(kind_schema(kind), old, document, manager, timestamp(self.clock()))
         document["metadata"]["resourceVersion"] = str(record.version)
         if same_but_times(old, document):
             return record
-        if self._is_done(document):
+        if is_done(document):
             return record if dry_run else self._remove(kind, record, document).record
         return self.put(kind, record, document, dry_run=dry_run)
-
-    @staticmethod
-    def _check_finalizers(kind: Kind, old: Document, new: Document) -> None:
-        before, after = (document["metadata"].get("finalizers") or [] for document in (old, new))
-        added = [one for one in after if one not in before]
-        if added and old["metadata"].get("deletionTimestamp"):
-            shown = ", ".join(f'"{one}"' for one in sorted(added))
-            why = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
-            raise invalid(kind.kind, kind.group, old["metadata"]["name"], [Fault("Forbidden", "metadata.finalizers", why)])
-
-    @staticmethod
-    def _is_done(document: Document) -> bool:
-        """Return True for an object that waited for its last finalizer only."""
-        metadata = document["metadata"]
-        waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds") or document["kind"] == "Namespace"
-        return bool(metadata.get("deletionTimestamp")) and not waits
 
     def put(self, kind: Kind, before: Record, document: Document, *, dry_run: bool = False) -> Record:
         """Store the next version of an object as it is, by rules of the caller's own."""
@@ -435,11 +406,11 @@ class Store:
         document = record.document()
         metadata = document["metadata"]
         dry_run = dry_run or options.dry_run
-        self._check_preconditions(kind, metadata, options)
+        check_preconditions(kind, metadata, options)
         if kind is _NAMESPACE and name in _IMMORTAL:
             raise forbidden("namespaces", "", name, "this namespace may not be deleted")
-        grace = self._grace(kind, document, options)
-        _settle_dependents(metadata, options.propagation)
+        grace = grace_of(kind, document, options)
+        settle_dependents(metadata, options.propagation)
         pending = bool(grace or metadata.get("finalizers") or (kind is _NAMESPACE and self._inhabitants[name]))
         if dry_run:
             return Deleted(record, not pending)
@@ -451,43 +422,6 @@ class Store:
             left = self.find(kind, "", name)
             return Deleted(marked, left is None)
         return Deleted(marked, False)
-
-    def check_deletion(self, kind: Kind, record: Record, options: DeleteOptions) -> None:
-        """Check what a deletion is conditional on.
-
-        Raises  ApiError 409 where it does not hold
-        """
-        self._check_preconditions(kind, record.document()["metadata"], options)
-
-    @staticmethod
-    def _check_preconditions(kind: Kind, metadata: Document, options: DeleteOptions) -> None:
-        if options.uid and options.uid != metadata["uid"]:
-            why = (
-                f"the UID in the precondition ({options.uid}) does not match the UID in record ({metadata['uid']}). "
-                "The object might have been deleted and then recreated"
-            )
-            raise conflict(kind.kind, kind.group, metadata["name"], why)
-        if options.version and options.version != metadata["resourceVersion"]:
-            why = (
-                f"the ResourceVersion in the precondition ({options.version}) does not match the ResourceVersion in record "
-                f"({metadata['resourceVersion']}). The object might have been modified"
-            )
-            raise conflict(kind.kind, kind.group, metadata["name"], why)
-
-    @staticmethod
-    def _grace(kind: Kind, document: Document, options: DeleteOptions) -> int:
-        """Return how long an object may take to end, in seconds: nothing but a pod on a node that has not ended."""
-        spec, status = document.get("spec") or {}, document.get("status") or {}
-        if kind.kind != "Pod" or not spec.get("nodeName") or status.get("phase") in {"Failed", "Succeeded"}:
-            return 0
-        asked = spec.get("terminationGracePeriodSeconds", 30) if options.grace_s is None else options.grace_s
-        asked = 1 if asked < 0 else int(asked)
-        metadata = document["metadata"]
-        if metadata.get("deletionTimestamp"):
-            # Once it is ending, a pod's time can get shorter, not longer.
-            held = int(metadata.get("deletionGracePeriodSeconds") or 0)
-            return held if options.grace_s is None else min(held, asked)
-        return asked
 
     def _mark(self, kind: Kind, record: Record, document: Document, grace: int) -> Record:
         metadata = document["metadata"]
@@ -561,22 +495,6 @@ class Store:
             kind, namespace, name, document if edited is None else edited, subresource=subresource, dry_run=dry_run,
             manager=manager,
         )  # fmt: skip
-
-
-#: How an object waits for the garbage collector, which removes these: for its dependents to be gone, or to be let go.
-_WAITS: Final = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
-
-
-def _settle_dependents(metadata: Document, propagation: str) -> None:
-    """Have an object that is deleted wait for the garbage collector, or not, where the caller said how it is to go."""
-    if not propagation:
-        return
-    held = metadata.get("finalizers") or []
-    wait = _WAITS.get(propagation)
-    kept = [one for one in held if one not in _WAITS.values()]
-    metadata["finalizers"] = [*kept, wait] if wait else kept
-    if not metadata["finalizers"]:
-        del metadata["finalizers"]
 
 
 def _kind_of_namespaces() -> Kind:

@@ -11,10 +11,10 @@ Source  client-go/tools/events/event_broadcaster.go
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from zlib import crc32
 
 from moorage.errors import ClusterError
@@ -58,7 +58,8 @@ class Recorder:
         key, now = _key(note), self._clock()
         told = self._told.get(key)
         if told is None:
-            event = Event(replace(note, text=shortened(note.text)), _name_of(note), self._wall())
+            began = self._wall()
+            event = Event(replace(note, text=shortened(note.text)), _name_of(note, (*key, began, str(now))), began)
             if self._put(event):
                 self._told[key] = _Told(event, now)
                 self._forget_some()
@@ -74,7 +75,7 @@ class Recorder:
         if sum(map(len, self._lanes)) >= _WAITING:
             self.dropped += 1
             return False
-        lane = crc32(event.name.encode()) % _WRITERS
+        lane = crc32(event.note.regarding.uid.encode()) % _WRITERS  # what is told of one pod is told in order
         self._lanes[lane].append(event)
         self._news[lane].set()
         return True
@@ -145,8 +146,9 @@ def _key(note: Note) -> tuple[str, ...]:
     return (*about, note.kind, note.reason, note.action, note.reporter, "" if related is None else related.uid)
 
 
-def _name_of(note: Note) -> str:
-    return f"{note.regarding.name}.{uuid.uuid4().hex[:16]}"
+def _name_of(note: Note, told_by: Iterable[str]) -> str:
+    """Return the pod's name with a mark that no other event has, and that is the same when a run is repeated."""
+    return f"{note.regarding.name}.{blake2b(chr(0).join(told_by).encode(), digest_size=8).hexdigest()}"
 
 
 def shortened(text: str) -> str:

@@ -14,6 +14,8 @@ import click
 
 from benchmarks.checking import CheckFailedError
 from benchmarks.comparing import compare as compared
+from benchmarks.live import LIVE
+from benchmarks.live import measure as measure_live
 from benchmarks.program import help_text, library_import, reading, whole_run
 from benchmarks.running import run as run_one
 from benchmarks.single import first_of_class, preemption_attempt
@@ -99,6 +101,27 @@ def once(names: tuple[str, ...], pods: int) -> None:
         if name not in measured:
             raise click.UsageError(f"nothing is named {name}; one of {', '.join(measured)}")
         click.echo(json.dumps(measured[name]()))
+
+
+@main.command()
+@click.argument("names", nargs=-1)
+@click.option("--nodes", type=int, help="Nodes; default: as usual.")
+@click.option("--init", type=int, help="Pods that run before the measurement.")
+@click.option("--pods", type=int, help="Pods measured; for soak, pods made each second.")
+@click.option("--seconds", type=float, help="How long a soak lasts.")
+@click.option("--lease", multiple=True, metavar="FLAG", help="A flag of `moorage run` about its lease, for failover.")
+@click.option("--profile", type=click.Path(path_type=Path), help="Profile the scheduler in throughput to this file (cProfile).")
+def live(names: tuple[str, ...], **given: Any) -> None:
+    """Measure a live scheduler against the embedded API server: all measurements without NAMES. One JSON object a line."""
+    asked = {option: value for option, value in given.items() if value not in (None, ())}
+    broken = False
+    for name in names or tuple(LIVE):
+        if name not in LIVE:
+            raise click.UsageError(f"nothing is named {name}; one of {', '.join(LIVE)}")
+        for figures in measure_live(name, **asked):
+            click.echo(json.dumps(figures))
+            broken = broken or any(value for key, value in figures.items() if key.startswith("broken"))
+    sys.exit(1 if broken else 0)
 
 
 def _in_a_process_of_its_own(name: str, sizes: Sizes, seed: int, check_every: int) -> dict[str, Any]:

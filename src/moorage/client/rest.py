@@ -11,12 +11,14 @@ import platform
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Self
+from typing import Any, Final, Self
+from urllib.parse import quote, urlencode, urlsplit
 
 import aiohttp
 import msgspec
 
 from moorage.client.endpoint import Endpoint, Identity, tls_context
+from moorage.client.exchange import Exchange, Reply, UnsentError
 from moorage.client.throttle import BINDING, OTHER, Throttle
 from moorage.errors import ClusterError, InputError
 
@@ -34,6 +36,9 @@ _MOST_OBJECT = 16 << 20
 _MOST_LIST = 2 << 30
 _MOST_LINE = 16 << 20
 _CHUNK = 1 << 16
+#: What may be sent a second time when a kept connection ends under it.
+_REPEATABLE: Final = frozenset({"GET", "PUT", "DELETE"})
+_PATH_CHARACTERS: Final = "/%:@!$&'()*+,;=~"
 
 
 def user_agent(version: str, program: str = "moorage") -> str:
@@ -59,12 +64,22 @@ class Rest:
         told: Callable[[str, int, float], None] = lambda method, status, seconds: None,
     ) -> None:
         self.endpoint = endpoint
+        where = urlsplit(endpoint.server)
+        self._prefix = where.path.rstrip("/")
+        named = [
+            ("Host", where.netloc.rpartition("@")[2]),
+            ("User-Agent", agent),
+            ("Accept", "application/json"),
+            *endpoint.headers,
+        ]
+        self._head = [f"{name}: {value}" for name, value in named]
         self._told = told
         self._bind_s = bind_s
         self._qps, self._burst = qps, burst
         self._agent = agent
         self._throttle: Throttle
         self._sessions: dict[int, aiohttp.ClientSession] = {}
+        self._exchanges: dict[int, Exchange] = {}
         self._identity: Identity | None = None
         self._retired: list[aiohttp.ClientSession] = []
 
@@ -73,8 +88,11 @@ class Rest:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        for exchange in self._exchanges.values():
+            exchange.close()
         for session in (*self._sessions.values(), *self._retired):
             await session.close()
+        await asyncio.sleep(0)  # connections take a turn of the loop to be closed
 
     # -- what others call --------------------------------------------------------------------------------------------------
 
@@ -106,9 +124,11 @@ class Rest:
         for tries in range(1, _TRIES + 1):
             await self._throttle.take(lane)
             session, auth = await self._session(lane)
-            check()
             try:
-                return await self._once(session, method, path, params, body, headers | auth, most)
+                if most == _MOST_LIST or self.endpoint.proxy:
+                    check()
+                    return await self._once(session, method, path, params, body, headers | auth, most)
+                return await self._exchanged(lane, method, path, params, body, headers | auth, most, check)
             except ClusterError as error:
                 if error.status == 401 and not refused:
                     refused = True
@@ -165,6 +185,59 @@ class Rest:
         finally:
             self._told(method, status, time.monotonic() - began)
 
+    async def _exchanged(
+        self,
+        lane: int,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        body: bytes | None,
+        headers: Mapping[str, str],
+        most: int,
+        check: Callable[[], None],
+    ) -> bytes:
+        """Do what ``_once`` does for a request whose answer is short, at a fraction of the cost."""
+        request = self._request(method, path, params, body, headers)
+        patience_s = self._bind_s if lane == BINDING else _REQUEST_S
+        began, status = 0.0, 0
+
+        def checked() -> None:
+            nonlocal began
+            check()
+            began = time.monotonic()
+
+        try:
+            exchange = self._exchanges[lane]
+            try:
+                reply = await exchange.ask(request, most, patience_s, checked)
+            except UnsentError:
+                if method not in _REPEATABLE:
+                    raise
+                reply = await exchange.ask(request, most, patience_s, checked)
+            status = reply.status
+        except (ClusterError, TimeoutError, OSError) as error:
+            raise ClusterError(f"{method} {path}: {_words(error)}") from error
+        finally:
+            if began:
+                self._told(method, status, time.monotonic() - began)
+        if status >= 300:
+            raise _refused(method, path, reply)
+        return reply.body
+
+    def _request(
+        self, method: str, path: str, params: Mapping[str, str], body: bytes | None, headers: Mapping[str, str]
+    ) -> bytes:
+        """Return a request as it is sent."""
+        target = quote(self._prefix + path, safe=_PATH_CHARACTERS)
+        if params:
+            target = f"{target}?{urlencode(params)}"
+        lines = [f"{method} {target} HTTP/1.1", *self._head, *(f"{name}: {value}" for name, value in headers.items())]
+        if body is not None or method != "GET":
+            lines.append(f"Content-Length: {len(body or b'')}")
+        if any("\r" in line or "\n" in line or "\0" in line for line in lines):
+            raise ClusterError(f"{method} {path}: a header would be more than one line")
+        return "\r\n".join([*lines, "", ""]).encode() + (body or b"")
+
     def _how(self, params: Mapping[str, str]) -> dict[str, Any]:
         how: dict[str, Any] = {"params": dict(params), "allow_redirects": False, "proxy": self.endpoint.proxy or None}
         if self.endpoint.server_name:
@@ -178,7 +251,10 @@ class Rest:
             changed = self._identity is None or identity.certificate != self._identity.certificate
             if changed:
                 self._retired += self._sessions.values()
+                for exchange in self._exchanges.values():
+                    exchange.close()
                 self._sessions = {lane: self._new_session(identity, lane) for lane in (BINDING, OTHER)}
+                self._exchanges = {lane: self._new_exchange(identity) for lane in (BINDING, OTHER)}
         except InputError as error:
             raise ClusterError(f"no credentials for {self.endpoint.server}: {error}", 401, "Unauthorized") from error
         self._identity = identity
@@ -193,6 +269,11 @@ class Rest:
             timeout=aiohttp.ClientTimeout(total=self._bind_s if lane == BINDING else _REQUEST_S, sock_connect=_CONNECT_S),
         )
 
+    def _new_exchange(self, identity: Identity) -> Exchange:
+        where = urlsplit(self.endpoint.server)
+        tls = tls_context(self.endpoint, identity)
+        return Exchange(where.hostname or "", where.port or (443 if tls is not None else 80), tls, self.endpoint.server_name)
+
 
 class _Details(msgspec.Struct, rename="camel"):
     retry_after_seconds: int = 0
@@ -205,17 +286,21 @@ class _Status(msgspec.Struct):
 
 
 def _refusal(method: str, path: str, response: aiohttp.ClientResponse, body: bytes) -> ClusterError:
+    headers = {"retry-after": response.headers.get("Retry-After", "")}
+    return _refused(method, path, Reply(response.status, response.reason or "", headers, body))
+
+
+def _refused(method: str, path: str, reply: Reply) -> ClusterError:
     status = _Status()
     with suppress(msgspec.DecodeError, UnicodeDecodeError):
-        status = msgspec.json.decode(body, type=_Status)
-    text = status.message or f"{response.status} {response.reason or ''}".rstrip()
-    retry_after = _retry_after(response) if response.status == 429 or response.status >= 500 else None
-    return ClusterError(f"{method} {path}: {text}", response.status, status.reason, retry_after)
+        status = msgspec.json.decode(reply.body, type=_Status)
+    text = status.message or f"{reply.status} {reply.phrase}".rstrip()
+    retry_after = _retry_after(reply.headers.get("retry-after", "")) if reply.status == 429 or reply.status >= 500 else None
+    return ClusterError(f"{method} {path}: {text}", reply.status, status.reason, retry_after)
 
 
-def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+def _retry_after(text: str) -> float | None:
     """Seconds that the server wants us to wait; other forms of the header than whole seconds are not Kubernetes'."""
-    text = response.headers.get("Retry-After", "")
     return float(min(int(text), 600)) if text.isdecimal() and len(text) < 9 else None
 
 

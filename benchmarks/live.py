@@ -1,0 +1,237 @@
+"""How fast is a live scheduler: against the embedded API server, each in a process of its own, over TLS on one machine.
+
+Every measurement returns figures ready for JSON. ``load`` is the machine's load average over the last minute, and ``loop_us``
+the CPU microseconds of a fixed bit of work: what else was going on, and how fast the machine was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic, monotonic_ns, process_time
+from typing import Any, Final
+
+from benchmarks.live_world import EVENTS, PODS, Scheduler, World, world
+from moorage.apiserver.history import BACKLOG, CAPACITY
+from moorage.apiserver.records import Record
+from moorage.apiserver.store import DeleteOptions
+
+__all__ = ["LIVE", "LiveSizes", "measure"]
+
+_ALONE: Final = "--leader-elect=false"
+#: What cannot be told apart by looking: how often we look.
+_LOOK_S: Final = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSizes:
+    """``pods`` are measured, ``init`` are there before. ``seconds`` is how long a soak lasts; ``lease`` the flags of it."""
+
+    nodes: int
+    init: int = 0
+    pods: int = 0
+    seconds: float = 60.0
+    lease: tuple[str, ...] = ()
+    profile: Path | None = None
+
+
+async def throughput(sizes: LiveSizes) -> dict[str, Any]:
+    """Pods bound a second. They are made while the scheduler is stopped, so that making them is not measured."""
+    async with world(sizes.nodes, sizes.init) as there:
+        profiled = () if sizes.profile is None else ("-m", "cProfile", "-o", str(sizes.profile))
+        scheduler = await there.scheduler(_ALONE, before=profiled)
+        await there.ready()
+        scheduler.process.send_signal(signal.SIGSTOP)
+        told = there.store.count(EVENTS)
+        uids = await there.create_all(sizes.pods)
+        began, cpu, own = monotonic(), scheduler.cpu_s, process_time()
+        scheduler.process.send_signal(signal.SIGCONT)
+        bound = there.follower.bound
+        await there.follower.until(lambda: uids[-1] in bound and all(uid in bound for uid in uids))
+        wall, busy = max(bound[uid] for uid in uids) - began, scheduler.cpu_s - cpu
+        await _until(lambda: there.store.count(EVENTS) - told >= sizes.pods, 60.0)
+        all_busy = scheduler.cpu_s - cpu
+        return {
+            "pods_per_s": round(sizes.pods / wall, 1),
+            "wall_s": round(wall, 3),
+            "cpu_s_per_1000": round(1000 * all_busy / sizes.pods, 4),
+            "pods_per_cpu_s": round(sizes.pods / all_busy, 1),
+            "cpu_s_per_1000_until_bound": round(1000 * busy / sizes.pods, 4),
+            "server_cpu_s_per_1000": round(1000 * (process_time() - own) / sizes.pods, 4),
+            "broken": there.follower.broken,
+        }
+
+
+async def lag(sizes: LiveSizes) -> dict[str, Any]:
+    """How late the engine knows of a change, while changes come all at once."""
+    async with world(sizes.nodes, sizes.init) as there:
+        witness = await there.witness()
+        await witness.ask("state")
+        _burst(there, [*there.store.all(PODS)][: sizes.pods], "1")
+        return await witness.ask("await", 1, sizes.pods)
+
+
+async def relist(sizes: LiveSizes) -> dict[str, Any]:
+    """How long until the engine knows everything again, after a watch that history does not reach back to (410)."""
+    async with world(sizes.nodes, sizes.init) as there:
+        witness = await there.witness()
+        await witness.ask("state")
+        cpu = witness.cpu_s
+        # All in one go: the watch falls behind, and more is forgotten than it was still told.
+        for _ in range((BACKLOG + CAPACITY) // sizes.init + 1):
+            _burst(there, [*there.store.all(PODS)], "1")
+        last = [*there.store.all(PODS)][-1000:]
+        _burst(there, last, "2")
+        seen = await witness.ask("await", 2, len(last))
+        listed = "listing again" in witness.log.read_text()
+        cpu_s = round(witness.cpu_s - cpu, 2)
+        return {"in_sync_s": seen["all_s"], "listed": listed, "cpu_s": cpu_s, "rss_mib": witness.memory_mib()}
+
+
+async def cold_start(sizes: LiveSizes) -> dict[str, Any]:
+    """From the start of the process to the first binding, and the memory it then has."""
+    async with world(sizes.nodes, sizes.init) as there:
+        uids = [*there.create(sizes.pods)]
+        began = monotonic()
+        scheduler = await there.scheduler(_ALONE)
+        bound = there.follower.bound
+        await there.follower.until(lambda: any(uid in bound for uid in uids))
+        first = min(bound[uid] for uid in uids if uid in bound) - began
+        await there.follower.until(lambda: all(uid in bound for uid in uids))
+        return {
+            "first_bind_s": round(first, 3), "cpu_s": round(scheduler.cpu_s, 2), "rss_mib": scheduler.memory_mib(),
+            "peak_mib": scheduler.memory_mib("VmHWM"),
+        }  # fmt: skip
+
+
+async def failover(sizes: LiveSizes) -> dict[str, Any]:
+    """How long pods wait when the replica that leads is killed, and when it is asked to end."""
+    took: dict[str, Any] = {}
+    for how in (signal.SIGKILL, signal.SIGTERM):
+        async with world(sizes.nodes, sizes.init) as there:
+            first = await there.scheduler(*sizes.lease)
+            await there.ready()
+            await there.scheduler(*sizes.lease)
+            await asyncio.sleep(3.0)  # the other has listed everything by then, and waits for the lease
+            began = monotonic()
+            first.process.send_signal(how)
+            if how is signal.SIGKILL:
+                await first.process.wait()
+            took[f"{how.name.lower()}_s"] = round(await _next_bound(there) - began, 3)
+            took[f"broken_{how.name.lower()}"] = there.follower.broken
+    return took
+
+
+async def _next_bound(there: World) -> float:
+    """Return when a pod that is made from now on was bound first; one comes every tenth of a second."""
+    uids: list[str] = []
+    bound = there.follower.bound
+    while not any(uid in bound for uid in uids):
+        uids += there.create(1)
+        await asyncio.sleep(0.1)
+    return min(bound[uid] for uid in uids if uid in bound)
+
+
+async def soak(sizes: LiveSizes) -> dict[str, Any]:
+    """Pods come and go for a while. Memory, files and tasks must not grow, no pod may be lost, bound twice or put too many."""
+    async with world(sizes.nodes, sizes.init) as there:
+        witness = await there.witness()
+        await witness.ask("state")
+        draw = random.Random(0)
+        samples: list[dict[str, Any]] = []
+        alive: list[str] = []
+        ends = monotonic() + sizes.seconds
+        while monotonic() < ends:
+            due = monotonic() + 1.0
+            await there.create_all(sizes.pods)
+            alive = _after_some_went(there, draw, keep=sizes.pods * 5)
+            await asyncio.sleep(max(0.0, due - monotonic()))
+            samples.append(await _sample(witness))
+        bound = there.follower.bound
+        await _until(lambda: all(record.fields["spec.nodeName"] for record in there.store.all(PODS)), 60.0)
+        await _until_async(lambda: _is_quiet(witness, there), 60.0)
+        last = await _sample(witness)
+        early = samples[len(samples) // 3]
+        return {
+            "seconds": sizes.seconds, "bound": len(bound), "alive": len(alive), "broken": there.follower.broken,
+            "pods_known": last["pods"], "pods_there": there.store.count(PODS),
+            "early": early, "last": last,
+        }  # fmt: skip
+
+
+def _after_some_went(there: World, draw: random.Random, keep: int) -> list[str]:
+    """Delete pods at once until so many of the new ones are left; return their names."""
+    names = [record.name for record in there.store.all(PODS) if record.name.startswith("new-")]
+    draw.shuffle(names)
+    for name in names[keep:]:
+        there.store.delete(PODS, "default", name, DeleteOptions(grace_s=0))
+    return names[:keep]
+
+
+async def _sample(witness: Scheduler) -> dict[str, Any]:
+    state = await witness.ask("state")
+    return {**state, "rss_mib": witness.memory_mib(), "files": witness.files}
+
+
+async def _is_quiet(witness: Scheduler, there: World) -> bool:
+    state = await witness.ask("state")
+    return bool(state["pods"] == there.store.count(PODS) and not state["assumed"] and not state["pending"])
+
+
+def _burst(there: World, pods: Sequence[Record], turn: str) -> None:
+    """Change these pods without a pause; each carries when."""
+    for record in pods:
+        document = record.document()
+        document["metadata"].setdefault("labels", {}).update(round=turn, sent=str(monotonic_ns()))
+        there.store.put(PODS, record, document)
+
+
+async def _until(met: Callable[[], bool], patience_s: float) -> None:
+    async with asyncio.timeout(patience_s):
+        while not met():
+            await asyncio.sleep(_LOOK_S)
+
+
+async def _until_async(met: Callable[[], Awaitable[bool]], patience_s: float) -> None:
+    async with asyncio.timeout(patience_s):
+        while not await met():
+            await asyncio.sleep(_LOOK_S * 10)
+
+
+def _loop_us() -> float:
+    began = process_time()
+    for _ in range(2000):
+        sum(range(1000))
+    return round((process_time() - began) * 1e6 / 2000, 2)
+
+
+Measurement = Callable[[LiveSizes], Awaitable[dict[str, Any]]]
+
+#: Name → what is measured, and the sizes it is usually measured at.
+LIVE: Final[dict[str, tuple[Measurement, tuple[LiveSizes, ...]]]] = {
+    "throughput": (throughput, (LiveSizes(1000, 0, 5000), LiveSizes(5000, 0, 5000))),
+    "lag": (lag, (LiveSizes(1000, 10_000, 10_000),)),
+    "relist": (relist, (LiveSizes(5000, 150_000),)),
+    "cold-start": (cold_start, (LiveSizes(100, 1000, 1), LiveSizes(5000, 150_000, 1))),
+    "failover": (failover, (LiveSizes(100),)),
+    "soak": (soak, (LiveSizes(100, 500, 100),)),
+}
+
+
+def measure(name: str, **given: Any) -> list[dict[str, Any]]:
+    """Measure one thing at its usual sizes, but for those that are given."""
+    measured, usual = LIVE[name]
+    found = []
+    for sizes in dict.fromkeys(replace(one, **given) for one in usual):
+        loop_us = _loop_us()
+        figures = asyncio.run(measured(sizes))
+        about = {"live": name, "nodes": sizes.nodes, "init": sizes.init, "pods": sizes.pods}
+        found.append(
+            {**about, **figures, "load": round(os.getloadavg()[0], 2), "loop_us": round((loop_us + _loop_us()) / 2, 2)}
+        )
+    return found

@@ -1,0 +1,126 @@
+"""A live scheduler that says what it has seen: for what cannot be told from outside.
+
+It is wired as ``moorage run`` wires it. Pods with a label ``round`` are counted when the engine has taken them in; the label
+``sent`` says when they were changed, in nanoseconds of the machine's monotonic clock. Each line on standard input is a
+question, answered by a line of JSON:
+
+    await ROUND COUNT   once so many pods of a round were seen: how late they were seen, and how long all took
+    state               what the scheduler has, and what it has running
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from moorage.api.core import Pod
+from moorage.cli.building import build_scheduler
+from moorage.client.endpoint import Endpoint
+from moorage.client.kubeconfig import Surroundings, read_kubeconfig
+from moorage.client.rest import Rest
+from moorage.engine.facts import Fact, Seen
+from moorage.server.live import Live
+from moorage.server.measuring import Meter
+from moorage.simulator.simulate import Options, load_options
+
+__all__ = ["main"]
+
+
+class Rounds:
+    """When which pods of which round were seen."""
+
+    def __init__(self) -> None:
+        self._sent: dict[str, dict[str, int]] = {}
+        self._seen: dict[str, dict[str, int]] = {}
+        self._news = asyncio.Event()
+
+    def note(self, pod: Pod) -> None:
+        labels = pod.metadata.labels
+        turn = labels.get("round")
+        if turn is not None:
+            self._sent.setdefault(turn, {})[pod.uid] = int(labels["sent"])
+            self._seen.setdefault(turn, {}).setdefault(pod.uid, time.monotonic_ns())
+            self._news.set()
+
+    async def all_of(self, turn: str, count: int) -> dict[str, Any]:
+        """Wait for so many pods of a round. Times in ms; ``all_s`` from the first change to the last one seen."""
+        while len(self._seen.get(turn, ())) < count:
+            self._news.clear()
+            await self._news.wait()
+        sent, seen = self._sent[turn], self._seen[turn]
+        late = [(seen[uid] - sent[uid]) / 1e6 for uid in seen]
+        p50, p99 = np.percentile(late, [50, 99])
+        took_s = (max(seen.values()) - min(sent.values())) / 1e9
+        return {"seen": len(seen), "p50_ms": round(float(p50), 2), "p99_ms": round(float(p99), 2), "all_s": round(took_s, 3)}
+
+
+async def main(kubeconfig: str) -> None:
+    """Schedule until standard input ends."""
+    rounds, endpoint = Rounds(), _endpoint(kubeconfig)
+    scheduler = build_scheduler(load_options(Options(None, "the default configuration")), 0, 300.0)
+    async with Rest(endpoint, qps=0) as rest:
+        live = Live(
+            scheduler, rest, identity="witness_0", wall=_wall, leader=None, chance=random.Random(0),
+            report=lambda line: print(line, file=sys.stderr), measures=Meter(time.monotonic),
+        )  # fmt: skip
+        live.loop.scheduler.observe = _watched(scheduler.observe, rounds)  # type: ignore[method-assign]
+        running = asyncio.create_task(live.run())
+        asking = asyncio.create_task(_answer(live, rounds))
+        await asyncio.wait({running, asking}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (running, asking):
+            task.cancel()
+        await asyncio.gather(running, asking, return_exceptions=True)
+
+
+def _watched(observe: Callable[[Fact, float], None], rounds: Rounds) -> Callable[[Fact, float], None]:
+    def observed(fact: Fact, now: float) -> None:
+        observe(fact, now)
+        if isinstance(fact, Seen) and isinstance(fact.obj, Pod):
+            rounds.note(fact.obj)
+
+    return observed
+
+
+async def _answer(live: Live, rounds: Rounds) -> None:
+    lines = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    while line := (await lines.readline()).decode().split():
+        match line:
+            case ["await", turn, count]:
+                answer = await rounds.all_of(turn, int(count))
+            case _:
+                await live.loop.synced.wait()
+                answer = _state(live)
+        print(msgspec.json.encode(answer).decode(), flush=True)
+
+
+def _state(live: Live) -> dict[str, Any]:
+    scheduler = live.loop.scheduler
+    pending = sum(scheduler.queue.counts().values())
+    return {
+        "pods": scheduler.cluster.pod_count, "assumed": len(scheduler.cluster.assumed), "pending": pending,
+        "tasks": len(asyncio.all_tasks()), "faults": live.loop.faults, "dropped_events": live.loop.dropped_events,
+    }  # fmt: skip
+
+
+def _endpoint(kubeconfig: str) -> Endpoint:
+    around = Surroundings({}, time.monotonic, lambda: datetime.now(UTC))
+    return read_kubeconfig([Path(kubeconfig)], must_exist=True).endpoint(around)
+
+
+def _wall() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))

@@ -1,0 +1,231 @@
+"""A cluster to measure a live scheduler on: the embedded API server in this process, schedulers in processes of their own.
+
+Load is made on the store itself, so that only the schedulers are clients. They speak TLS and show a token, as to any cluster.
+What is bound is seen as the store is told of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import tempfile
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+
+from benchmarks import shapes
+from moorage.apiserver.authority import make_authority
+from moorage.apiserver.guarding import guard_for
+from moorage.apiserver.history import Change
+from moorage.apiserver.kinds import KINDS, Kind, served
+from moorage.apiserver.limits import Limits
+from moorage.apiserver.opening import open_store
+from moorage.apiserver.records import Document, Record
+from moorage.apiserver.serving import serving
+from moorage.apiserver.store import Store
+
+__all__ = ["EVENTS", "NODES", "PODS", "Follower", "Scheduler", "World", "world"]
+
+PODS: Final = served("pods")
+NODES: Final = served("nodes")
+EVENTS: Final = served("events")
+#: No throttle of the scheduler's own is to be measured.
+_UNTHROTTLED: Final = ("--kube-api-qps=1000000", "--kube-api-burst=1000000")
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
+
+
+class Follower:
+    """Notes when each pod was bound, and what must never happen: a pod bound twice, or to a node that has no room.
+
+    ``bound``: pod's UID → when, on the monotonic clock. ``broken``: what was wrong, in words.
+    """
+
+    def __init__(self, room: int) -> None:
+        self.bound: dict[str, float] = {}
+        self.broken: list[str] = []
+        self._room, self._held = room, dict[str, int]()
+        self._news = asyncio.Event()
+
+    def __call__(self, kind: Kind, change: Change) -> None:
+        if kind is not PODS:
+            return
+        node, before = change.after.fields["spec.nodeName"], change.before
+        was = "" if before is None else before.fields["spec.nodeName"]
+        if change.gone and was:
+            self._held[was] -= 1
+        elif node != was:
+            if was:
+                self.broken.append(f"{change.after.key} went from {was} to {node}")
+            self._held[node] = self._held.get(node, 0) + 1
+            if self._held[node] > self._room:
+                self.broken.append(f"{node} holds {self._held[node]} pods and has room for {self._room}")
+            self.bound[change.after.document()["metadata"]["uid"]] = monotonic()
+            self._news.set()
+
+    async def until(self, met: Callable[[], bool], patience_s: float = 300.0) -> None:
+        """Wait until something is so, which is looked at whenever a pod was bound.
+
+        Raises  TimeoutError
+        """
+        async with asyncio.timeout(patience_s):
+            while not met():
+                self._news.clear()
+                await self._news.wait()
+
+
+class Scheduler:
+    """A scheduler's process, and what the system knows of it."""
+
+    def __init__(self, process: Process, log: Path) -> None:
+        self.process, self.log = process, log
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds used so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / _TICKS
+
+    def memory_mib(self, which: str = "VmRSS") -> float:
+        """Resident memory now; ``VmHWM`` for the most there was."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return round(next(int(line.split()[1]) for line in lines if line.startswith(which)) / 1024, 1)
+
+    @property
+    def files(self) -> int:
+        """Open files and sockets."""
+        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+
+    async def ask(self, *words: object) -> dict[str, Any]:
+        """Tell a witness something, and return its answer."""
+        if self.process.stdin is None or self.process.stdout is None:
+            raise ValueError("only a witness is asked")
+        self.process.stdin.write(f"{' '.join(map(str, words))}\n".encode())
+        answer: dict[str, Any] = msgspec.json.decode(await self.process.stdout.readline())
+        return answer
+
+    async def end(self) -> None:
+        """Ask it to end, and see that it does."""
+        if self.process.returncode is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+            try:
+                async with asyncio.timeout(30.0):
+                    await self.process.wait()
+            except TimeoutError:
+                self.process.kill()
+                await self.process.wait()
+
+
+class World:
+    """A cluster of ``nodes`` nodes. ``follower`` sees what happens to its pods."""
+
+    def __init__(self, store: Store, home: Path, nodes: int) -> None:
+        self.store, self.home, self.nodes = store, home, nodes
+        self.follower = Follower(room=40)
+        store.follow(self.follower)
+        self._schedulers: list[Scheduler] = []
+        self._made = 0
+
+    # -- objects -----------------------------------------------------------------------------------------------------------
+
+    def create(self, count: int) -> Iterator[str]:
+        """Make pending pods, one for each step; yields their UIDs."""
+        for _ in range(count):
+            self._made += 1
+            record = self.store.create(PODS, "default", _document(shapes.pod(f"new-{self._made}")))
+            yield str(record.document()["metadata"]["uid"])
+
+    async def create_all(self, count: int) -> list[str]:
+        """Make pending pods, and let the server do other work in between."""
+        made = []
+        for uid in self.create(count):
+            made.append(uid)
+            if len(made) % 20 == 0:
+                await asyncio.sleep(0)
+        return made
+
+    # -- schedulers --------------------------------------------------------------------------------------------------------
+
+    async def scheduler(self, *flags: str, before: tuple[str, ...] = ()) -> Scheduler:
+        """Start ``moorage run``; ``before`` goes before ``-m moorage`` on the command line."""
+        flags = ("--secure-port=0", *_UNTHROTTLED, *flags)
+        return await self._start([*before, "-m", "moorage", "run", f"--kubeconfig={self.home}/kubeconfig", *flags], DEVNULL)
+
+    async def witness(self) -> Scheduler:
+        """Start a scheduler that can be asked what it has seen."""
+        return await self._start(["-m", "benchmarks.live_witness", f"{self.home}/kubeconfig"], PIPE)
+
+    async def _start(self, arguments: list[str], pipe: int) -> Scheduler:
+        log = self.home / f"scheduler-{len(self._schedulers)}.log"
+        with log.open("wb") as file:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, *arguments, stdin=pipe, stdout=pipe, stderr=file,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
+            )  # fmt: skip
+        self._schedulers.append(Scheduler(process, log))
+        return self._schedulers[-1]
+
+    async def ready(self) -> None:
+        """Wait until a pod that is made now is bound."""
+        [uid] = self.create(1)
+        await self.follower.until(lambda: uid in self.follower.bound)
+
+    async def end(self) -> None:
+        """End all schedulers."""
+        for scheduler in self._schedulers:
+            await scheduler.end()
+
+
+@asynccontextmanager
+async def world(nodes: int, pods: int = 0) -> AsyncIterator[World]:
+    """Serve a cluster of nodes, with pods that run on them in turn; at the end, its schedulers are ended first."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        authority = make_authority(home / "pki")
+        store = open_store(seed=0)
+        _fill(store, nodes, pods)
+        async with serving(store, guard_for(store, authority), tls=authority.tls(), limits=Limits(client_s=300.0)) as port:
+            authority.write_kubeconfig(home / "kubeconfig", port)
+            there = World(store, home, nodes)
+            try:
+                yield there
+            finally:
+                await there.end()
+
+
+def _fill(store: Store, nodes: int, pods: int) -> None:
+    """Put in nodes and running pods; copies of one that was admitted, as admitting each would take minutes."""
+    draw = random.Random(1)
+    version = store.version + 1
+    held = [(kind, record) for kind in KINDS for record in store.all(kind)]
+    node = store.create(NODES, "", _document(shapes.node(0)), dry_run=True).document()
+    for at in range(nodes):
+        node["metadata"] |= {"name": f"node-{at}", "uid": _uid(draw), "labels": {shapes.HOSTNAME: f"node-{at}"}}
+        held.append((NODES, Record.of(NODES, node, version)))
+    pod = store.create(PODS, "default", _document(shapes.pod("template")), dry_run=True).document()
+    pod["status"]["phase"] = "Running"
+    for at in range(pods):
+        pod["metadata"] |= {"name": f"old-{at}", "uid": _uid(draw)}
+        pod["spec"]["nodeName"] = f"node-{at % nodes}"
+        held.append((PODS, Record.of(PODS, pod, version)))
+    store.restore(held, version)
+
+
+def _document(obj: Any) -> Document:
+    document: Document = msgspec.to_builtins(obj)
+    document |= {"apiVersion": "v1", "kind": type(obj).__name__}
+    document["metadata"] = {name: document["metadata"][name] for name in ("name", "labels") if name in document["metadata"]}
+    return document
+
+
+def _uid(draw: random.Random) -> str:
+    text = f"{draw.getrandbits(128):032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

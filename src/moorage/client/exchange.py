@@ -1,0 +1,307 @@
+"""Short requests and their answers over HTTP/1.1 connections that are kept: what binds, events and patches go over.
+
+A general HTTP library costs several times what a binding itself does. Here a request is one write, and an answer is read as it
+comes in: status, headers, and a body of known length, in chunks, or up to the end. One request at a time is on a connection;
+more than there are connections wait their turn. Redirects, cookies, compression and proxies are not spoken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from moorage.errors import ClusterError
+
+__all__ = ["Exchange", "Reply", "UnsentError"]
+
+#: Connections at most; kube-apiserver's HTTP/2 would allow 250 streams over one.
+_MOST: Final = 64
+#: A connection that rested for so long is not used again: the other side may be about to close it.
+_REST_S: Final = 15.0
+_MOST_HEAD: Final = 1 << 16
+_CONNECT_S: Final = 10.0
+
+
+class Reply(NamedTuple):
+    """An answer. ``phrase`` is what the server calls the status; names of headers are in lower case."""
+
+    status: int
+    phrase: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class UnsentError(ClusterError):
+    """The server hung up on a kept connection without a word: most likely before it saw the request."""
+
+
+class _Line(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self) -> None:
+        self.rested_since = 0.0
+        self.used = False
+        self._transport: asyncio.Transport | None = None
+        self._answer: asyncio.Future[Reply] | None = None
+        self._heard = bytearray()
+        self._most = 0
+        self._head: tuple[int, str, dict[str, str]] | None = None
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._keeps = True
+
+    @property
+    def usable(self) -> bool:
+        # What nobody asked for would be taken for the answer to what is asked next.
+        return self._keeps and not self._heard and self._transport is not None and not self._transport.is_closing()
+
+    def close(self) -> None:
+        self._keeps = False
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def ask(self, request: bytes, most: int, patience_s: float) -> Reply:
+        """Send a request and return its answer.
+
+        Raises  ClusterError where none came, it took too long, was longer than ``most`` bytes, or is no HTTP
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Reply] = loop.create_future()
+        self._answer = answer
+        self._head, self._parts, self._size, self._most = None, [], 0, most
+        if self._transport is not None:
+            self._transport.write(request)
+        timer = loop.call_later(patience_s, self._fail, ClusterError(f"no answer within {patience_s:g}s"))
+        try:
+            return await answer
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            timer.cancel()
+            self._answer = None
+            self.used = True
+
+    def _fail(self, error: ClusterError) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error)
+
+    # -- what asyncio calls ------------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._heard += data
+        if self._answer is None or self._answer.done():
+            self.close()
+            return
+        try:
+            body = self._read()
+        except (ValueError, IndexError) as error:
+            self._fail(ClusterError(f"the answer is not HTTP: {error}"))
+            return
+        if self._size > self._most:
+            self._fail(ClusterError(f"the answer is longer than {self._most} bytes"))
+        elif body is not None:
+            self._give(body)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._keeps = False
+        if self._answer is None or self._answer.done():
+            return
+        if error is None and self._head is not None and not _is_framed(self._head[2]):
+            self._give(bytes(self._heard))
+        elif self.used and self._head is None and not self._heard:
+            self._fail(UnsentError("Server disconnected"))
+        else:
+            self._fail(ClusterError(str(error or "") or "Server disconnected"))
+
+    def _give(self, body: bytes) -> None:
+        if self._answer is not None and self._head is not None:
+            self._answer.set_result(Reply(*self._head, body))
+
+    # -- reading -----------------------------------------------------------------------------------------------------------
+
+    def _read(self) -> bytes | None:
+        """Read what was heard so far. Returns the body once it is whole.
+
+        Raises  ValueError, IndexError for what is no HTTP
+        """
+        while self._head is None:
+            end = self._heard.find(b"\r\n\r\n")
+            if end < 0:
+                if len(self._heard) > _MOST_HEAD:
+                    raise ValueError("its head does not end")
+                return None
+            version, status, phrase, headers = _head(bytes(self._heard[:end]))
+            del self._heard[: end + 4]
+            if status >= 200:  # what comes before is only word that the answer is being worked on
+                self._head = status, phrase, headers
+                self._keeps = version == "HTTP/1.1" and headers.get("connection", "").lower() != "close"
+        return self._body(self._head[0], self._head[2])
+
+    def _body(self, status: int, headers: dict[str, str]) -> bytes | None:
+        if status in {204, 304}:
+            return b""
+        if headers.get("transfer-encoding", "").lower() == "chunked":
+            return self._chunks()
+        length = headers.get("content-length")
+        if length is None:
+            self._keeps, self._size = False, len(self._heard)
+            return None
+        wanted = self._size = _number(length, 10)
+        if len(self._heard) < wanted:
+            return None
+        body = bytes(self._heard[:wanted])
+        del self._heard[:wanted]
+        return body
+
+    def _chunks(self) -> bytes | None:
+        """Take in the chunks that are there; the body once the last one is."""
+        while True:
+            end = self._heard.find(b"\r\n")
+            if end < 0:
+                if len(self._heard) > _MOST_HEAD:
+                    raise ValueError("a chunk has no length")
+                return None
+            length = _number(self._heard[:end].partition(b";")[0].decode("ascii").strip(), 16)
+            if length == 0:
+                return self._trailer(end)
+            if self._size + length > self._most:
+                self._size += length
+                return None
+            if len(self._heard) < end + length + 4:
+                return None
+            self._parts.append(bytes(self._heard[end + 2 : end + 2 + length]))
+            self._size += length
+            if self._heard[end + 2 + length : end + length + 4] != b"\r\n":
+                raise ValueError("a chunk is longer than it says")
+            del self._heard[: end + length + 4]
+
+    def _trailer(self, start: int) -> bytes | None:
+        end = self._heard.find(b"\r\n\r\n", start)
+        if end < 0:
+            return None
+        del self._heard[: end + 4]
+        return b"".join(self._parts)
+
+
+def _head(raw: bytes) -> tuple[str, int, str, dict[str, str]]:
+    first, *lines = raw.decode("latin-1").split("\r\n")
+    version, _, rest = first.partition(" ")
+    code, _, phrase = rest.partition(" ")
+    if version not in {"HTTP/1.1", "HTTP/1.0"} or len(code) != 3:
+        raise ValueError(f"it begins with {first[:40]!r}")
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon:
+            raise ValueError(f"a header reads {line[:40]!r}")
+        headers[name.lower()] = value.strip()
+    return version, _number(code, 10), phrase, headers
+
+
+def _number(text: str, base: int) -> int:
+    if not text.isalnum() or not text.isascii() or len(text) > 15:
+        raise ValueError(f"{text[:40]!r} is no length")
+    return int(text, base)
+
+
+def _is_framed(headers: dict[str, str]) -> bool:
+    return "content-length" in headers or "transfer-encoding" in headers
+
+
+class Exchange:
+    """Connections to one server. ``server_name`` is whom its certificate must name."""
+
+    def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, server_name: str = "") -> None:
+        self._host, self._port, self._tls = host, port, tls
+        self._server_name = (server_name or host) if tls is not None else None
+        self._resting: list[_Line] = []
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._count = 0
+        self._closed = False
+
+    async def ask(self, request: bytes, most: int, patience_s: float, check: Callable[[], None]) -> Reply:
+        """Send a request and return its answer. ``check`` is called right before, and may raise.
+
+        Raises  ClusterError where there is no answer; what ``check`` raised
+        """
+        line = await self._line()
+        try:
+            check()
+            return await line.ask(request, most, patience_s)
+        finally:
+            self._put_back(line)
+
+    def close(self) -> None:
+        """Close all connections, those in use once they are free."""
+        self._closed = True
+        for line in self._resting:
+            self._drop(line)
+        self._resting.clear()
+
+    async def _line(self) -> _Line:
+        loop = asyncio.get_running_loop()
+        queue = self._waiting.append
+        while True:
+            line = self._rested(loop.time())
+            if line is not None:
+                return line
+            if self._count < _MOST:
+                return await self._connected(loop)
+            turn: asyncio.Future[None] = loop.create_future()
+            queue(turn)
+            queue = self._waiting.appendleft  # if somebody else was faster once, it is still this one's turn
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._wake()
+                raise
+
+    def _rested(self, now: float) -> _Line | None:
+        """Return the connection that rested least; those that rested too long are closed."""
+        while self._resting:
+            line = self._resting.pop()
+            if line.usable and now - line.rested_since < _REST_S:
+                return line
+            self._drop(line)
+        return None
+
+    async def _connected(self, loop: asyncio.AbstractEventLoop) -> _Line:
+        self._count += 1
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                _, line = await loop.create_connection(
+                    _Line, self._host, self._port, ssl=self._tls, server_hostname=self._server_name, happy_eyeballs_delay=0.25
+                )
+        except BaseException:
+            self._count -= 1
+            self._wake()
+            raise
+        return line
+
+    def _put_back(self, line: _Line) -> None:
+        if line.usable and not self._closed:
+            line.rested_since = asyncio.get_running_loop().time()
+            self._resting.append(line)
+        else:
+            self._drop(line)
+        self._wake()
+
+    def _drop(self, line: _Line) -> None:
+        line.close()
+        self._count -= 1
+
+    def _wake(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return

@@ -1,0 +1,51 @@
+"""Each measurement of a live scheduler runs, at sizes of a few seconds in all, and sees all of its pods bound."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.command import main
+from benchmarks.live_world import PODS, Follower
+from moorage.apiserver.history import Change
+from moorage.apiserver.records import Record
+
+LEASE = ["--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms"]
+#: Arguments → what must be told.
+CASES = {
+    "throughput": (["--nodes", "5", "--pods", "20"], {"pods_per_s", "cpu_s_per_1000"}),
+    "lag": (["--nodes", "5", "--init", "30", "--pods", "30"], {"p50_ms", "p99_ms"}),
+    "relist": (["--nodes", "5", "--init", "30"], {"in_sync_s"}),
+    "cold-start": (["--nodes", "5", "--init", "30"], {"first_bind_s", "rss_mib"}),
+    "soak": (["--nodes", "5", "--init", "10", "--pods", "5", "--seconds", "2"], {"early", "last"}),
+    "failover": (["--nodes", "5", *(f"--lease={flag}" for flag in LEASE)], {"sigkill_s", "sigterm_s"}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_measured(name):
+    arguments, told = CASES[name]
+    result = CliRunner().invoke(main, ["live", name, *arguments])
+    assert result.exit_code == 0, (result.output, result.exception)
+    for line in result.output.splitlines():
+        figures = json.loads(line)
+        assert told | {"load", "loop_us", "nodes"} <= set(figures)
+        assert figures.get("listed", True)
+        assert figures.get("pods_known") == figures.get("pods_there")
+
+
+def test_a_pod_that_goes_to_a_second_node_is_noticed():
+    def pod(node, version):
+        document = {"metadata": {"name": "p", "namespace": "default", "uid": "u"}, "spec": {"nodeName": node}}
+        return Record.of(PODS, document, version)
+
+    follower = Follower(room=1)
+    follower(PODS, Change(1, None, pod("", 1)))
+    follower(PODS, Change(2, pod("", 1), pod("a", 2)))
+    assert list(follower.bound) == ["u"]
+    assert follower.broken == []
+    follower(PODS, Change(3, pod("a", 2), pod("b", 3)))
+    assert follower.broken == ["default/p went from a to b"]

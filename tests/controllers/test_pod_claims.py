@@ -155,3 +155,14 @@ spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
     cluster.edit("resourceclaims", "shared", lambda one: one["status"].update(reservedFor=[users[2]]), subresource="status")
     cluster.settle()
     assert "allocation" not in cluster.get("resourceclaims", "shared")["status"]
+
+
+def test_a_claim_that_a_scheduler_has_begun_to_allocate_stays_protected(cluster):
+    cluster.apply("""
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: begun, finalizers: [resource.kubernetes.io/delete-protection]}
+spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}
+""")
+    cluster.settle()
+    assert cluster.get("resourceclaims", "begun")["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]

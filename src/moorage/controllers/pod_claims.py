@@ -167,7 +167,9 @@ def _looked_after(claim: Document, world: World) -> Iterator[Step]:
     if made != status:
         yield SetStatus(RESOURCE_CLAIMS, claim, made)
     finalizers = claim["metadata"].get("finalizers") or []
-    if _PROTECTED in finalizers and not made.get("allocation"):
+    # Protection without devices is also how a scheduler begins to allocate a claim: that is left alone.
+    is_over = (users and not left) or is_ending(claim)
+    if _PROTECTED in finalizers and is_over and not made.get("allocation"):
         yield Update(RESOURCE_CLAIMS, revised(claim, finalizers=[one for one in finalizers if one != _PROTECTED]))
     if users and not left and _belongs_to_pod_that_is_over(claim, world):
         yield Delete(RESOURCE_CLAIMS, claim)

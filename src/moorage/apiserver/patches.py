@@ -57,7 +57,8 @@ def json_patch(document: Any, operations: Any) -> Any:
             if operation.get("op") == "copy":
                 copied += len(_encoded(_value_at(root, _path(operation, "from"))))
                 if copied > MAX_COPIED:
-                    raise _Failed(f"copying more than {MAX_COPIED} bytes")
+                    grown = f"the accumulated size increase of copy is {copied}"
+                    raise _Failed(f"Unable to copy, {grown}, exceeding the limit {MAX_COPIED}")
             _OPERATIONS.get(str(operation.get("op")), _no_operation)(root, operation)
         except _Failed as error:
             message = f"the server rejected our request due to an error in our request: {error}"

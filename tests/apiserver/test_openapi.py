@@ -1,0 +1,93 @@
+"""OpenAPI: every reference leads somewhere, every kind is there, and both versions and both forms of the old one agree."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from moorage.apiserver import openapi
+from moorage.apiserver.discovery import aggregated_version
+from moorage.apiserver.kinds import KINDS
+from moorage.apiserver.protobuf import _fields
+from moorage.apiserver.swagger_proto import SWAGGER_PROTOBUF, SWAGGER_SENT, swagger_protobuf
+
+PLACES = sorted(openapi.index()["paths"])
+
+
+def inner(found) -> Iterator[dict]:
+    """Yield every map in a document."""
+    if isinstance(found, dict):
+        yield found
+    for one in found.values() if isinstance(found, dict) else found if isinstance(found, list) else ():
+        yield from inner(one)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_reference_leads_to_a_schema(place):
+    document = openapi.document_of(place)
+    schemas = document["components"]["schemas"]
+    references = {one["$ref"] for one in inner(document) if "$ref" in one}
+    assert references
+    assert {one.removeprefix("#/components/schemas/") for one in references} <= set(schemas)
+    for one in inner(schemas):
+        assert set(one.get("required", ())) <= set(one.get("properties", one.get("required", ())))
+
+
+def test_every_kind_is_described_in_both_versions():
+    old = openapi.swagger()["definitions"]
+    for kind in KINDS:
+        gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+        place = f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
+        schemas = openapi.document_of(place)["components"]["schemas"]
+        for described in (schemas, old):
+            (found,) = [one for one in described.values() if one.get("x-kubernetes-group-version-kind") == [gvk]]
+            assert {"apiVersion", "kind", "metadata"} <= set(found["properties"])
+
+
+def test_lists_tell_how_they_are_merged():
+    pod = openapi.swagger()["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]
+    assert pod["containers"]["x-kubernetes-patch-merge-key"] == "name"
+    assert pod["containers"]["x-kubernetes-list-map-keys"] == ["name"]
+    assert pod["nodeSelector"]["x-kubernetes-map-type"] == "atomic"
+    assert pod["tolerations"]["x-kubernetes-list-type"] == "atomic"
+
+
+def test_the_old_version_says_the_same_in_protobuf():
+    document = openapi.swagger()
+
+    def names(field):
+        """Return the names of the named things in one of the document's fields."""
+        (body,) = [raw for number, raw in _fields(swagger_protobuf(document)) if number == field]
+        return [dict(_fields(named))[1].decode() for _, named in _fields(body)]
+
+    assert names(8) == list(document["paths"])
+    assert names(9) == list(document["definitions"])
+
+
+ACCEPTED = {
+    "": "application/json", "*/*": "application/json", SWAGGER_PROTOBUF: SWAGGER_SENT,
+    f"{SWAGGER_PROTOBUF},application/json": SWAGGER_SENT, "application/json;q=0.9": "application/json",
+}  # fmt: skip
+
+
+def test_the_old_version_comes_in_the_form_that_is_asked_for(against_a_server):
+    async def test(client, _):
+        for accept, form in ACCEPTED.items():
+            headers = {"Authorization": "Bearer a-token-for-tests", "Accept": accept}
+            async with client.session.get(f"{client.base}/openapi/v2", headers=headers) as answer:
+                assert (accept, answer.status, answer.headers["Content-Type"]) == (accept, 200, form)
+        assert (await client.ask("GET", "/openapi/v2", Accept="text/html"))[0] == 406
+
+    against_a_server(test)
+
+
+V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+V2BETA1 = V2.replace("v=v2", "v=v2beta1")
+DISCOVERY = {
+    "application/json": "", f"{V2},application/json": "v2", f"{V2BETA1},application/json": "v2beta1",
+    f"{V2},{V2BETA1}": "v2", f"application/json,{V2}": "", V2.replace("v=v2", "v=v9"): "", "": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("accept", "version"), DISCOVERY.items(), ids=range(len(DISCOVERY)))
+def test_discovery_in_one_answer_is_of_the_version_that_is_asked_for(accept, version):
+    assert aggregated_version(accept) == version

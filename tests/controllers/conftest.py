@@ -32,6 +32,11 @@ class Lab:
             self.add_node(f"n{i}")
         self.settle()
 
+    def restart(self, *controllers):
+        """Put new controllers in the place of the old ones, as a process that starts again would."""
+        self.manager.close()
+        self.manager = Manager(self.store, [Kubelets(), *controllers], self.reports.append)
+
     def add_node(self, name, **metadata):
         amounts = {"cpu": "8", "memory": "16Gi", "pods": "110"}
         status = {"capacity": amounts, "allocatable": amounts}

@@ -24,7 +24,6 @@ class Carrier:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._told: dict[tuple[str, ...], str] = {}
-        self._count = 0
 
     def carry_out(self, step: Create | Update | SetStatus | Delete | Note, source: str) -> None:
         """Do it at once; ``source`` is on whose behalf.
@@ -96,8 +95,8 @@ class Carrier:
             self._store.update(EVENTS, namespace, held.name, event)
             return
         try:
-            self._count += 1
-            mark = f"{int(self._store.clock() * 1e6):x}{self._count:x}"
+            # A version is never given out twice, whoever started when.
+            mark = f"{int(self._store.clock() * 1e6):x}{self._store.version:x}"
             made = self._store.create(EVENTS, namespace, _event(note, source, now, namespace, mark))
         except ApiError as error:
             if error.code not in {403, 404}:

@@ -318,6 +318,21 @@ def test_what_was_written_is_read_again_as_the_same(tmp_path):
     assert first.read_text() == second.read_text()
 
 
+def test_a_plugin_in_the_current_folder_is_found(tmp_path, monkeypatch):
+    (tmp_path / "just_here.py").write_text(
+        "class JustHere:\n    name = 'JustHere'\n    def filter_node(self, pod, node): ...\n"
+    )
+    (tmp_path / "config.yaml").write_text(
+        "{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, "
+        "profiles: [{plugins: {filter: {enabled: [{name: JustHere}]}}}]}"
+    )
+    monkeypatch.setattr(sys, "path", [one for one in sys.path if one])
+    monkeypatch.chdir(tmp_path)
+    status, said = run_here("--config=config.yaml", "--plugins=just_here:JustHere", "--write-config-to=out.yaml")
+    assert status == 0, said
+    assert "name: JustHere" in (tmp_path / "out.yaml").read_text()
+
+
 VERSIONS = {
     "plainly": ("--version", r"Moorage v\S+ \(kube-scheduler 1\.36\)\n"),
     "raw": ("--version=raw", r"moorage .*Python 3.*\n"),

@@ -2,15 +2,20 @@
 
 import asyncio
 import random
+import socket
+from types import SimpleNamespace
 
 import pytest
 
 from moorage.api.core import Node
+from moorage.apiserver.authority import make_authority
+from moorage.cli import run_serving
 from moorage.cli.pflag import read_flags
 from moorage.cli.run_flags import FLAGS
 from moorage.cli.run_process import closed_pages
-from moorage.cli.run_serving import metric_filter
+from moorage.cli.run_serving import metric_filter, serving_rules
 from moorage.client.endpoint import Endpoint
+from moorage.client.kubeconfig import in_cluster
 from moorage.client.rest import Rest
 from moorage.config.scheduler_document import load_default
 from moorage.cycle.cycle import Cycle
@@ -41,6 +46,28 @@ def test_a_manifest_that_is_none_is_refused(tmp_path, text):
     manifest.write_text(text)
     with pytest.raises(InputError, match="no allowListMapping"):
         metric_filter(given("--allow-metric-labels-manifest", str(manifest)))
+
+
+def test_in_a_pod_the_account_asks_about_callers_with_its_token_of_the_day(tmp_path, monkeypatch):
+    now = [0.0]
+    (tmp_path / "ca.crt").write_bytes(make_authority(tmp_path / "pki").certificate)
+    (tmp_path / "token").write_text("first")
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", "443")
+    monkeypatch.setattr(in_cluster, "__defaults__", (tmp_path,))
+    monkeypatch.setattr(run_serving, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    rules = serving_rules(given(f"--secure-port={port}", "--bind-address=127.0.0.1"), kubeconfig=None)
+    rules.socket.close()
+    for asked in (rules.authentication, rules.authorization):
+        now[0] = 0.0
+        (tmp_path / "token").write_text("first")
+        assert asked.server == "https://10.0.0.1:443"
+        assert asyncio.run(asked.credentials.identity()).token == "first"
+        (tmp_path / "token").write_text("second")
+        now[0] = 61.0
+        assert asyncio.run(asked.credentials.identity()).token == "second"
 
 
 GATES = {  # what --feature-gates says, the pages that are not served

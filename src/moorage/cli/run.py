@@ -117,6 +117,9 @@ def _check_log_flags(given: Given) -> None:
 def _load(given: Given) -> Loaded:
     """Return what is configured: by the file, or by the flags that say the same; leader election by flags in any case."""
     path = given["config"]
+    if given["plugins"]:
+        # A module that lies here is found, as with `python -m`, but never takes the place of an installed one.
+        sys.path.append(os.getcwd())
     options = Options(
         read_file(path, CONFIG_LIMIT) if path else None,
         path or "the default configuration",

@@ -1,0 +1,63 @@
+"""The Containerfile, as far as it can be judged without building: what is copied is there, and it runs without rights."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "Containerfile").read_text(encoding="utf-8")
+STEPS = [tuple(line.split(None, 1)) for line in re.sub(r"\\\n\s*", "", TEXT).splitlines() if line and not line.startswith("#")]
+
+
+def of(step):
+    return [rest for name, rest in STEPS if name == step]
+
+
+def test_all_stages_stand_on_one_base_that_can_be_given():
+    assert STEPS[0] == ("ARG", "BASE=python:3.13-slim")
+    bases = [rest.split()[0] for rest in of("FROM")]
+    assert bases == ["${BASE}"] * len(bases)
+    assert len(bases) > 1
+
+
+def test_no_address_is_in_it():
+    assert "://" not in TEXT
+    assert not re.search(r"\w+\.\w+/", "".join(of("ARG") + of("FROM")))
+
+
+def copied():
+    """Return what is copied from the project, not from another stage."""
+    for rest in of("COPY"):
+        words = rest.split()
+        if not words[0].startswith("--from="):
+            yield from words[:-1]
+
+
+def test_what_is_copied_is_there_and_reaches_the_builder():
+    kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    assert sorted(set(copied())) == sorted(kept)
+    assert [name for name in copied() if not (ROOT / name).exists()] == []
+
+
+def test_packages_are_those_of_the_lock():
+    installs = [step for step in " && ".join(of("RUN")).split("&&") if "pip install" in step]
+    assert installs
+    for step in installs:
+        locked = "--require-hashes -r" in step and "requirements/run.txt" in step
+        assert locked or ("--no-deps" in step and step.strip().endswith("*.whl"))
+
+
+def test_what_only_builds_is_left_behind():
+    lock = (ROOT / "requirements" / "run.txt").read_text()
+    builds = {"hatchling", *re.findall(r"^([\w-]+)==(?:[^\n]*\n(?!\w))*?    # via hatchling$", lock, re.MULTILINE)}
+    assert len(builds) > 3
+    (step,) = [part for part in " && ".join(of("RUN")).split("&&") if "pip uninstall" in part]
+    assert set(step.split("--yes")[1].split()) == {*builds, "pip"}
+
+
+def test_it_runs_as_a_user_without_rights_and_writes_nothing():
+    last = STEPS[max(number for number, (name, _) in enumerate(STEPS) if name == "FROM") :]
+    assert ("USER", "65532:65532") in last
+    assert not [name for name, _ in last if name in {"RUN", "ADD", "VOLUME"}]
+    assert ("ENTRYPOINT", '["moorage"]') in last
+    (env,) = [rest for name, rest in last if name == "ENV"]
+    assert "PYTHONDONTWRITEBYTECODE=1" in env.split()

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from moorage.api.storage import CSIDriver, CSIStorageCapacity
 from moorage.errors import AttemptError
 from moorage.framework.events import Action, Resource
 from moorage.framework.verdicts import SKIP, Code, Hold, Status
@@ -27,39 +23,28 @@ from moorage.testing.storage import (
     standing_on,
     with_objects,
 )
-
-HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
-DRIVER = "csi.example.com"
-
-
-def no(*reasons):
-    return Status(Code.UNRESOLVABLE, "VolumeBinding", reasons)
-
-
-UNREACHABLE = "node(s) didn't match PersistentVolume's node affinity"
-UNMATCHED = "node(s) didn't find available persistent volumes to bind"
-NO_ROOM = "node(s) did not have enough free storage"
-LOST = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
-
-MADE = a_class("made")
-LOCAL = a_class("local", provisioner="kubernetes.io/no-provisioner")
-AT_ONCE = a_class("now", volumeBindingMode="Immediate")
-
-
-def nodes(count=3):
-    """Return nodes n0, n1, …, in the zones a and b by turns."""
-    return [a_node(f"n{at}", {HOST: f"n{at}", ZONE: "ab"[at % 2]}) for at in range(count)]
-
-
-def cluster_of(*objects, count=3):
-    return with_objects(a_cluster(nodes(count)), MADE, LOCAL, AT_ONCE, *objects)
-
-
-def refused(cluster, *claims):
-    return {
-        name: s.reasons for name, s in refusals(VolumeBinding(), a_pod(volumes=standing_on(*claims)), cluster.snapshot).items()
-    }
-
+from tests.plugins.volume_binding_cluster import (
+    CLAIM,
+    CLASS,
+    CSI,
+    DRIVER,
+    DRIVERS,
+    HOST,
+    LOST,
+    NO_ROOM,
+    OTHER,
+    ROOM,
+    UNMATCHED,
+    UNREACHABLE,
+    VOLUME,
+    ZONE,
+    cluster_of,
+    counting,
+    no,
+    refused,
+    room,
+    topology,
+)
 
 # -- claims that keep the pod everywhere --------------------------------------------------------------------------------
 
@@ -267,10 +252,6 @@ def test_a_promised_volume_that_is_not_reached_is_not_replaced():
 # -- volumes that can be made -------------------------------------------------------------------------------------------
 
 
-def topology(*terms):
-    return [{"matchLabelExpressions": [{"key": key, "values": list(values)} for key, values in term.items()]} for term in terms]
-
-
 CLASSES = {  # the class, nodes for which it makes no volumes
     "makes them anywhere": ({}, ""),
     "makes none": ({"provisioner": "kubernetes.io/no-provisioner"}, "012"),
@@ -304,16 +285,6 @@ def test_a_volume_that_is_being_made_is_waited_for_on_its_node():
     assert refused(cluster, "data", "more") == {"n0": (UNMATCHED,), "n2": (UNMATCHED,)}
     with_objects(cluster, a_claim("more", storageClassName="made", metadata={"annotations": {SELECTED_NODE: "n2"}}))
     assert refused(cluster, "data", "more") == dict.fromkeys(["n0", "n1", "n2"], (UNMATCHED,))
-
-
-def room(name, capacity=None, *, of="made", labels=None, **rest):
-    selector = {} if labels is None else {"nodeTopology": {"matchLabels": labels}}
-    given = {"metadata": {"name": name, "namespace": "default"}, "storageClassName": of, **selector, **rest}
-    return msgspec.convert({**given, **({} if capacity is None else {"capacity": capacity})}, CSIStorageCapacity)
-
-
-def counting(keeps=True):
-    return msgspec.convert({"metadata": {"name": DRIVER}, "spec": {"storageCapacity": keeps}}, CSIDriver)
 
 
 ROOMS = {  # what drivers say, nodes without room
@@ -375,9 +346,6 @@ def test_keeps_the_contract_of_plugins():
 
 # -- events -------------------------------------------------------------------------------------------------------------
 
-CLAIM, VOLUME, CLASS = Resource.PERSISTENT_VOLUME_CLAIM, Resource.PERSISTENT_VOLUME, Resource.STORAGE_CLASS
-CSI, DRIVERS, ROOM = Resource.CSI_NODE, Resource.CSI_DRIVER, Resource.CSI_STORAGE_CAPACITY
-OTHER = Action.UPDATE_OTHER
 EBS = "kubernetes.io/aws-ebs"
 WAKES = {  # what happened, old and new; wakes?
     "a node came": (Resource.NODE, Action.ADD, None, a_node("n"), True),
@@ -414,138 +382,3 @@ def test_wakes(resource, action, old, new, woken):
 
 def test_a_driver_of_nobodys_wakes_nobody():
     assert not wakes(VolumeBinding(), a_pod(volumes=standing_on("data")), DRIVERS, OTHER, counting(), counting(keeps=False))
-
-
-# -- properties ---------------------------------------------------------------------------------------------------------
-
-GI = 2**30
-affinities = st.one_of(
-    st.none(),
-    st.sampled_from(["a", "b"]).map(lambda zone: on_nodes_labelled(ZONE, zone)),
-    st.lists(st.sampled_from(["n0", "n1", "n2", "n3", "n4"]), min_size=1, max_size=3).map(lambda names: on_hosts(*names)),
-    st.just({"required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "Exists"}]}]}}),
-)
-volumes = st.lists(
-    st.fixed_dictionaries(
-        {
-            "size": st.sampled_from([1, 2, 3]), "class": st.sampled_from(["made", "local"]), "affinity": affinities,
-            "mode": st.sampled_from(["ReadWriteOnce", "ReadWriteMany"]), "for": st.sampled_from([None, None, "c0", "c1", "x"]),
-        }
-    ),
-    max_size=7,
-)  # fmt: skip
-claims = st.lists(
-    st.fixed_dictionaries(
-        {
-            "size": st.sampled_from([1, 2, 3]), "class": st.sampled_from(["made", "local"]),
-            "selected": st.sampled_from([None, None, None, "n0", "n1"]), "bound": st.sampled_from([None, None, 0, 1, 9]),
-        }
-    ),
-    min_size=1, max_size=3,
-)  # fmt: skip
-rooms = st.lists(st.tuples(st.sampled_from([0, 1, 2, 3]), st.sampled_from(["n0", "n1", "a", "b"])), max_size=4)
-
-
-def the_cluster(claims, volumes, rooms, allowed, count):
-    objects = [counting(), a_class("made", allowedTopologies=[] if allowed is None else topology({ZONE: allowed}))]
-    for at, claim in enumerate(claims):
-        if claim["bound"] is not None:
-            objects.append(a_bound_claim(f"c{at}", f"pv{claim['bound']}", storageClassName=claim["class"]))
-            continue
-        metadata = {} if claim["selected"] is None else {"annotations": {SELECTED_NODE: claim["selected"]}}
-        objects.append(a_claim(f"c{at}", size=f"{claim['size']}Gi", storageClassName=claim["class"], metadata=metadata))
-    for at, volume in enumerate(volumes):
-        ref = {} if volume["for"] is None else {"claimRef": {"namespace": "default", "name": volume["for"]}}
-        near = {} if volume["affinity"] is None else {"nodeAffinity": volume["affinity"]}
-        modes = {"accessModes": [volume["mode"]]}
-        objects.append(
-            a_volume(f"pv{at}", size=f"{volume['size']}Gi", storageClassName=volume["class"], **ref, **near, **modes)
-        )
-    for at, (size, where) in enumerate(rooms):
-        objects.append(room(f"r{at}", size * GI, labels={ZONE if where in "ab" else HOST: where}))
-    return cluster_of(*objects, count=count)
-
-
-def reaches(affinity, node):
-    if affinity is None:
-        return True
-    asked = affinity["required"]["nodeSelectorTerms"][0]["matchExpressions"][0]
-    return asked["operator"] == "Exists" or node.labels[asked["key"]] in asked["values"]
-
-
-def plain(claims, volumes, rooms, allowed, node):
-    """The rule for one node, straight from how it is described: bound, then selected, then found, then made."""
-    reasons = []
-    lost = False
-    for claim in claims:
-        if claim["bound"] is not None:
-            if claim["bound"] >= len(volumes):
-                lost = True
-                break
-            if not reaches(volumes[claim["bound"]]["affinity"], node):
-                reasons.append(UNREACHABLE)
-                break
-    unbound = [(at, claim) for at, claim in enumerate(claims) if claim["bound"] is None]
-    if any(claim["selected"] not in (None, node.name) for _, claim in unbound):
-        reasons.append(UNMATCHED)
-    else:
-        taken, to_make = set(), [claim for _, claim in unbound if claim["selected"]]
-        for at, claim in sorted(unbound, key=lambda one: one[1]["size"]):
-            if claim["selected"]:
-                continue
-            fits = [
-                (volume["size"], name, volume) for name, volume in enumerate(volumes)
-                if volume["class"] == claim["class"] and volume["size"] >= claim["size"] and name not in taken
-            ]  # fmt: skip
-            own = [one for one in fits if one[2]["for"] == f"c{at}"]
-            free = [one for one in fits if one[2]["for"] is None and one[2]["mode"] == "ReadWriteOnce"]
-            near = [
-                one for one in (own[:1] or sorted(free, key=lambda o: (o[0], f"pv{o[1]}"))) if reaches(one[2]["affinity"], node)
-            ]
-            if near:
-                taken.add(near[0][1])
-            else:
-                to_make.append(claim)
-        reasons += makes(to_make, rooms, allowed, node)
-    return (*reasons, LOST) if lost else tuple(reasons)
-
-
-def makes(to_make, rooms, allowed, node):
-    for claim in to_make:
-        if claim["class"] == "local" or node.labels[ZONE] != (allowed or node.labels[ZONE]):
-            return [UNMATCHED]
-        if not any(size >= claim["size"] and where in node.labels.values() for size, where in rooms):
-            return [NO_ROOM]
-    return []
-
-
-@pytest.mark.slow
-@settings(max_examples=150)
-@given(claims, volumes, rooms, st.sampled_from([None, "a", "b"]), st.sampled_from([1, 2, 5, 9, 17]), st.data())
-def test_the_table_agrees_with_the_plain_rule(claims, volumes, rooms, allowed, count, data):
-    cluster = the_cluster(claims, volumes, rooms, allowed, count)
-    part = {node.name for node in nodes(count) if data.draw(st.booleans())}
-    view = cluster.snapshot.nodes.only(cluster.snapshot.nodes.named(part))
-    pod = a_pod(volumes=standing_on(*(f"c{at}" for at in range(len(claims)))))
-    expected = {node.name: plain(claims, volumes, rooms, allowed, node) for node in nodes(count) if node.name in part}
-    found = refusals(VolumeBinding(), pod, view)
-    assert {name: status.reasons for name, status in found.items()} == {name: why for name, why in expected.items() if why}
-
-
-@pytest.mark.slow
-@settings(max_examples=80)
-@given(claims, volumes, rooms, st.sampled_from(["volume", "room", "class"]), st.data())
-def test_what_made_it_fit_wakes(claims, volumes_then, rooms_then, what, data):
-    before = the_cluster(claims, volumes_then, rooms_then, "a", 3)
-    pod, plugin = a_pod(volumes=standing_on(*(f"c{at}" for at in range(len(claims))))), VolumeBinding()
-    then = refusals(plugin, pod, before.snapshot)
-    if what == "volume":
-        new = a_volume("new", size="3Gi", storageClassName=data.draw(st.sampled_from(["made", "local"])))
-        event = (VOLUME, Action.ADD)
-    elif what == "room":
-        new, event = room("new", 3 * GI, labels={ZONE: data.draw(st.sampled_from("ab"))}), (ROOM, Action.ADD)
-    else:
-        new, event = MADE, (CLASS, OTHER)
-    old = before.set_object(new)
-    if then and refusals(plugin, pod, before.snapshot) != then:
-        assert wakes(plugin, pod, *event, old, new)

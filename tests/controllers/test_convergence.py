@@ -123,7 +123,7 @@ def test_everything_is_as_asked_for_in_the_end(lab_class, steps):
     for number in (1, 2, 3):
         take(lab, ("down", number, False))
         take(lab, ("cordon", number, False))
-    lab.advance(4000)
+    lab.advance(2000)
     for resource, name in NAMES.items():
         held = lab.get(resource, name)
         # A pod of a replica set that failed is left lying, as in Kubernetes, until there are very many.

@@ -29,6 +29,7 @@ class Server:
         self.streams = []
         self.list_faults, self.watch_faults = [], []
         self.frozen = None
+        self.offers_streams, self.ends_lists, self.streams_opened = True, True, 0
 
     def put(self, name, uid=None, **labels):
         self.rev += 1
@@ -76,6 +77,23 @@ class Server:
         await asyncio.sleep(0.01)
         if self.watch_faults:
             raise self.watch_faults.pop(0)
+        if params.get("sendInitialEvents"):
+            if not self.offers_streams:
+                raise ClusterError("sendInitialEvents is forbidden", 422, "Invalid")
+            stream = asyncio.Queue()
+            for obj in self.objects.values():
+                stream.put_nowait(json.dumps({"type": "ADDED", "object": obj}).encode())
+            annotations = {"k8s.io/initial-events-end": "true"}
+            mark = {"metadata": {"resourceVersion": str(self.rev), "annotations": annotations}}
+            if self.ends_lists:
+                stream.put_nowait(json.dumps({"type": "BOOKMARK", "object": mark}).encode())
+            else:
+                stream.put_nowait(None)
+                self.ends_lists = True
+            self.streams_opened += 1
+            async with self._hearing(stream):
+                yield self._lines(stream, idle_s)
+            return
         since = int(params["resourceVersion"])
         if self.events and since < self.rev - self.window:
             raise ClusterError("too old resource version", 410, "Expired")
@@ -83,9 +101,14 @@ class Server:
         for rev, event in self.events:
             if rev > since:
                 stream.put_nowait(json.dumps(event).encode())
+        async with self._hearing(stream):
+            yield self._lines(stream, idle_s)
+
+    @asynccontextmanager
+    async def _hearing(self, stream):
         self.streams.append(stream)
         try:
-            yield self._lines(stream, idle_s)
+            yield
         finally:
             if stream in self.streams:
                 self.streams.remove(stream)
@@ -124,10 +147,10 @@ class Follower:
 
 
 @asynccontextmanager
-async def following(server):
+async def following(server, **how):
     follower, reports = Follower(), []
     clock = asyncio.get_running_loop().time
-    reflector = Reflector(NODES, server, follower.deliver, clock=clock, rng=random.Random(7), report=reports.append)
+    reflector = Reflector(NODES, server, follower.deliver, clock=clock, rng=random.Random(7), report=reports.append, **how)
     follower.reports, follower.synced = reports, reflector.synced
     task = asyncio.create_task(reflector.run())
     try:
@@ -161,6 +184,50 @@ def test_a_list_then_a_watch_from_there():
     assert (server.lists, server.watches) == (1, 1)
     assert server.params[1]["resourceVersion"] == "101"
     assert 300 <= int(server.params[1]["timeoutSeconds"]) <= 600
+
+
+@pytest.mark.parametrize("ends", [True, False], ids=["whole", "broken off at first"])
+def test_a_list_as_the_beginning_of_a_watch(ends):
+    async def main():
+        server = Server(window=0)
+        server.ends_lists = ends
+        server.put("a")
+        server.put("b")
+        async with following(server, streams=True) as follower:
+            await asyncio.sleep(5)
+            server.put("c")
+            server.remove("a")
+            await asyncio.sleep(1)
+            before = set(follower.view), follower.synced.is_set()
+            server.objects.pop("b")
+            server.rev += 5
+            server.send(b'{"type":"ERROR","object":{"code":410}}')
+            await asyncio.sleep(10)
+            return before, set(follower.view), server
+
+    before, after, server = run_virtually(main())
+    assert before == ({"b", "c"}, True)
+    assert after == {"c"}
+    assert (server.lists, server.streams_opened) == (0, 2 if ends else 3)
+
+
+def test_a_server_that_streams_no_lists_is_asked_for_plain_ones():
+    async def main():
+        server = Server()
+        server.offers_streams = False
+        server.put("a")
+        async with following(server, streams=True) as follower:
+            await follower.synced.wait()
+            server.put("b")
+            await asyncio.sleep(1)
+            server.send(b'{"type":"ERROR","object":{"code":410}}')
+            await asyncio.sleep(10)
+            return agrees(server, follower), server.lists, server.watches, follower.reports
+
+    right, lists, watches, reports = run_virtually(main())
+    assert right
+    assert (lists, watches) == (2, 3)
+    assert not any("forbidden" in line for line in reports)
 
 
 def test_lists_come_in_pages_and_start_over_when_the_pages_expire():

@@ -202,7 +202,7 @@ def test_f11_no_api_server_at_the_start_and_then_for_ten_minutes():
     on_stage(main, begun=False)
 
 
-@pytest.mark.parametrize("what", ["POST binding", "PATCH status", "GET pods"])
+@pytest.mark.parametrize("what", ["POST binding", "PATCH status", "WATCH pods"])
 def test_f12_retry_after_is_honoured(what):
     busy = ClusterError("429 Too Many Requests", 429, "TooManyRequests", 2.0)
 
@@ -212,7 +212,7 @@ def test_f12_retry_after_is_honoured(what):
         begin, asked = stage.now, stage.recording.entries
         for number in range(3):
             stage.world.pod(f"p{number}")
-        if what == "GET pods":
+        if what == "WATCH pods":
             for link in stage.links("pods"):
                 link.cut("expired")
         seen = stage.network.spoiled

@@ -68,6 +68,8 @@ class Api:
         return answer
 
     async def _watch(self, request):
+        if request.query.get("sendInitialEvents"):
+            return self._refuse(422, "Invalid")
         response = web.StreamResponse()
         await response.prepare(request)
         plural, queue = request.path.rpartition("/")[2], asyncio.Queue()

@@ -24,6 +24,10 @@ __all__ = ["Event", "Reader", "Wire", "is_older"]
 T = TypeVar("T", bound=Value)
 
 
+#: The annotation of the bookmark that ends a list which was asked for as a watch.
+_LIST_ENDS = "k8s.io/initial-events-end"
+
+
 class Wire(Protocol):
     """Requests to an API server. Both raise ClusterError for any answer but 200, and where there is none."""
 
@@ -58,6 +62,7 @@ class _Named(Value):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    annotations: dict[str, str] = {}
 
 
 class _Any(Value):
@@ -68,13 +73,16 @@ class _Any(Value):
 class Event(Generic[T]):
     """``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``; ``obj`` is None for a bookmark and for what could not be read.
 
-    ``key`` names what could not be read, as ``namespace/name``.
+    ``key`` names what could not be read, as ``namespace/name``, and ``uid`` is its own. ``ends_list`` is true of the bookmark
+    after which all that existed when the watch began has been told.
     """
 
     type: str
     obj: T | None
     version: str
     key: str = ""
+    uid: str = ""
+    ends_list: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +147,9 @@ class Reader(Generic[T]):
             metadata: ObjectMeta = getattr(obj, "metadata")  # noqa: B009
             return Event(read.type, obj, metadata.resource_version)
         named = _lenient(raw, _Any).metadata
-        return Event(read.type, None, named.resource_version, _key(named) if read.type != "BOOKMARK" else "")
+        if read.type == "BOOKMARK":
+            return Event(read.type, None, named.resource_version, ends_list=named.annotations.get(_LIST_ENDS) == "true")
+        return Event(read.type, None, named.resource_version, _key(named), named.uid)
 
     def _object(self, raw: bytes) -> T | None:
         obj = self._decoded(raw)

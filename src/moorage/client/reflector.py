@@ -3,14 +3,15 @@
 What others are told is the truth as the API server holds it, in order: each object new or changed, each one gone. A delete that
 a gap swallowed is found by comparing lists; an object put in another's place under its name is told as a delete and a new one;
 a list from a server that lags behind what we have seen is refused. If it is all there is to be had for minutes, the cluster was
-restored from a backup, and the list is the truth. What cannot be read is not gone for that: it counts as it looked last.
+restored from a backup, and the list is the truth. What cannot be read is not gone for that: it counts as it looked last. Where
+the server offers it, a list comes as the beginning of the watch.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Generic, TypeVar
 
 from moorage.api.meta import ObjectMeta, Value
@@ -32,11 +33,35 @@ _UNSERVED_S = 60.0
 #: Lists that go back in time for so long come from a cluster that was restored from a backup.
 _RESTORED_S = 120.0
 _YET_TO_COME = "Too large resource version"
+#: How to ask for a list as the beginning of a watch, and what servers say that do not offer it.
+_AS_STREAM = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+_NO_STREAMS = frozenset([400, 405, 406, 415, 422])
 _SHORT_S = 1.0
+
+
+class _Listing(Generic[T]):
+    """What a streamed list has told so far: objects by key, and the UIDs of those that cannot be read."""
+
+    def __init__(self) -> None:
+        self.fresh: dict[str, T] = {}
+        self.unread: dict[str, str] = {}
+
+    def take(self, event: Event[T]) -> None:
+        key = event.key if event.obj is None else _key(event.obj)
+        self.fresh.pop(key, None)
+        self.unread.pop(key, None)
+        if event.type in {"DELETED", "BOOKMARK"}:
+            return
+        if event.obj is not None:
+            self.fresh[key] = event.obj
+        else:
+            self.unread[key] = event.uid
 
 
 class Reflector(Generic[T]):
     """Follows one resource and delivers facts. ``synced`` is set once all that exists was delivered.
+
+    ``streams``: lists are asked for as the beginning of a watch, until a server turns out not to offer that.
 
     ``whole`` keeps what objects look like in full.
     """
@@ -51,6 +76,7 @@ class Reflector(Generic[T]):
         rng: random.Random,
         report: Callable[[str], None] = lambda line: None,
         whole: WholeObjects | None = None,
+        streams: bool = False,
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
@@ -62,6 +88,7 @@ class Reflector(Generic[T]):
         self._version = ""
         self._must_list = True
         self._refusing_since: float | None = None
+        self._streams = streams
 
     @property
     def known(self) -> Collection[T]:
@@ -72,7 +99,7 @@ class Reflector(Generic[T]):
         """Follow until cancelled."""
         while True:
             try:
-                if self._must_list:
+                if self._must_list and not self._streams:
                     await self._list()
                 await self._watch()
             except ClusterError as error:
@@ -91,7 +118,13 @@ class Reflector(Generic[T]):
     # -- lists -------------------------------------------------------------------------------------------------------------
 
     async def _list(self) -> None:
-        fresh, unread, version = await self._all_pages()
+        await self._agree_with(*await self._all_pages())
+
+    async def _agree_with(self, fresh: dict[str, T], unread: Mapping[str, str], version: str) -> None:
+        """Tell how a list differs from what is known. ``unread`` are UIDs of what is there and cannot be read.
+
+        Raises  ClusterError if the list goes back in time
+        """
         back = is_older(version, self._version)
         if back:
             self._bear_with(version)
@@ -144,18 +177,34 @@ class Reflector(Generic[T]):
     # -- watches -----------------------------------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
-        """Read events until the stream ends."""
+        """Read events until the stream ends; where all that exists is still to be told, it comes first."""
         began, events = self._clock(), 0
+        listing = _Listing[T]() if self._must_list else None
         params = self._params(
             watch="true",
             allowWatchBookmarks="true",
-            resourceVersion=self._version,
             timeoutSeconds=str(int(300 * (1.0 + self._rng.random()))),
+            **({"resourceVersion": self._version} if listing is None else _AS_STREAM),
         )
-        async with self._wire.watch(self.resource.path, params, _IDLE_S) as lines:
-            async for line in lines:
-                await self._take(self._reader.event(line))
-                events += 1
+        try:
+            async with self._wire.watch(self.resource.path, params, _IDLE_S) as lines:
+                async for line in lines:
+                    event = self._reader.event(line)
+                    if listing is None:
+                        await self._take(event)
+                    elif event.ends_list:
+                        await self._agree_with(listing.fresh, listing.unread, event.version)
+                        listing = None
+                    else:
+                        listing.take(event)
+                    events += 1
+        except ClusterError as error:
+            if listing is None or error.status not in _NO_STREAMS:
+                raise
+            self._streams = False
+            return
+        if listing is not None:
+            raise ClusterError("the stream ended before all that exists was told")
         if not events and self._clock() - began < _SHORT_S:
             raise ClusterError("the watch ended at once, without an event")
 

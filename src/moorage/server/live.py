@@ -77,7 +77,7 @@ class Live:
         if whole is not None:
             scheduler.cycle.whole = whole.json_of
         self.reflectors = [
-            Reflector(resource, rest, inbox.put, clock=self._clock, rng=chance, report=report, whole=whole)
+            Reflector(resource, rest, inbox.put, clock=self._clock, rng=chance, report=report, whole=whole, streams=True)
             for resource in WATCHED
         ]
 

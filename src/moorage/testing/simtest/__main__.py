@@ -21,6 +21,7 @@ def _told(result: Run, folder: Path, flags: str) -> None:
         sys.stdout.write(f"    {line}\n")
     sys.stdout.write(f"    history: {path}\n")
     sys.stdout.write(f"    again:   python -m moorage.testing.simtest --seed {result.seed}{flags}\n")
+    sys.stdout.flush()
 
 
 def main() -> int:

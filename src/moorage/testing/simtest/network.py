@@ -76,7 +76,9 @@ class Network:
     down: set[str] = field(default_factory=set)
     #: Lists of these resources are answered as they were so many versions ago.
     lagging: dict[str, int] = field(default_factory=dict)
-    #: When the last rule was at work, for people.
+    #: Whether lists may be asked for as the beginning of a watch; where lists lag, they may not.
+    streams: bool = True
+    #: How many requests were spoiled by rules.
     spoiled: int = 0
     _links: dict[tuple[str, str], Link] = field(default_factory=dict)
     _late: set[asyncio.Task[None]] = field(default_factory=set)
@@ -108,6 +110,8 @@ class Network:
 
     async def open(self, sent: Sent) -> None:
         """Let a watch begin, or not."""
+        if sent.query.get("sendInitialEvents") and (not self.streams or sent.plural in self.lagging):
+            raise ClusterError("sendInitialEvents is forbidden", 422, "Invalid")
         await self.carry(sent, lambda: b"", 0)
 
     async def carry(self, sent: Sent, carry_out: Callable[[], bytes], version: int) -> bytes:

@@ -45,6 +45,7 @@ class Simulation:
         rng = random.Random(f"{seed}/world")  # noqa: S311
         self.api = VirtualApi(seed)
         self.world = World(self.api, rng, end_after_s=rng.choice([0.5, 3.0]))
+        self.api.network.streams = rng.random() < 0.5
         self.wall_offset_s = 0.0
         self.size = rng.choice([2, 3, 5])
         self.moods: list[Mood] = []

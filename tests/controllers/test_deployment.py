@@ -185,6 +185,27 @@ def test_a_name_that_is_taken_leads_to_another(cluster):
     assert cluster.counts("deployments", "shop")["availableReplicas"] == 4
 
 
+RANK = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: rank}, value: 5}"
+
+
+def test_pods_that_are_refused_are_told_of_until_they_are_not(lab):
+    made = lab(Deployments(), ReplicaSets(REPLICA_SETS))
+    made.apply(SHOP.replace("spec: {containers", "spec: {priorityClassName: rank, containers"))
+    made.advance(30)
+    assert made.all("pods") == []
+    assert made.manager.looks["replicaset-controller"] < 40, "it waits longer and longer"
+    (held,) = made.names("replicasets")
+    assert made.condition("replicasets", held, "ReplicaFailure") == ("True", "FailedCreate")
+    assert made.condition("deployments", "shop", "ReplicaFailure") == ("True", "FailedCreate")
+    assert "no PriorityClass with name rank was found" in made.reports[-1]
+    assert [one["reason"] for one in made.all("events") if one["type"] == "Warning"] != []
+    made.apply(RANK)
+    made.advance(60)
+    assert len(made.all("pods")) == 4
+    assert made.condition("replicasets", held, "ReplicaFailure") is None
+    assert made.condition("deployments", "shop", "ReplicaFailure") is None
+
+
 def test_people_are_told(cluster):
     cluster.edit("deployments", "shop", image(2))
     cluster.settle()

@@ -54,6 +54,8 @@ class Carrier:
                 return
             if step.owner is not None:
                 self._tell(Note(*step.owner, "Warning", "FailedCreate", f"Error creating: {error}"), source)
+            if step.otherwise is not None:
+                self.carry_out(step.otherwise(str(error)), source)
             raise
         if step.owner is not None:
             text = f"Created {kind.kind.lower()}: {made.name}"

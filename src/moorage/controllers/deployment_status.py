@@ -17,6 +17,7 @@ from moorage.controllers.steps import Later, SetStatus, Step
 __all__ = ["sum_of", "tell"]
 
 _COUNTS: Final = ("replicas", "readyReplicas", "availableReplicas", "terminatingReplicas")
+_FAILURE: Final = "ReplicaFailure"
 _NO_DEADLINE: Final = 2**31 - 1
 _AVAILABLE: Final = "NewReplicaSetAvailable"
 _TIMED_OUT: Final = "ProgressDeadlineExceeded"
@@ -36,6 +37,10 @@ def tell(deployment: Document, new: Document | None, sets: list[Document], now: 
     status = _counted(deployment, new, sets)
     conditions = [dict(one) for one in status_of(deployment).get("conditions") or ()]
     conditions = _set(conditions, _availability(deployment, status), now)
+    failure = _failure(sets)
+    conditions = [one for one in conditions if failure is not None or one["type"] != _FAILURE]
+    if failure is not None:
+        conditions = _set(conditions, failure, now)
     progress = _made(deployment, made) if made else _progress(deployment, new, status, now)
     if progress is not None:
         # Progress is dated anew each time there is some, even where the reason stays.
@@ -73,6 +78,15 @@ def _availability(deployment: Document, status: Document) -> dict[str, str]:
     if int(status.get("availableReplicas") or 0) >= least:
         return _condition("Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
     return _condition("Available", "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+
+
+def _failure(sets: Iterable[Document]) -> dict[str, str] | None:
+    """Return what keeps a replica set from making pods."""
+    for one in sets:
+        held = condition_of(one, _FAILURE)
+        if held is not None and held.get("status") == "True":
+            return _condition(_FAILURE, "True", held.get("reason", ""), held.get("message", ""))
+    return None
 
 
 def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:

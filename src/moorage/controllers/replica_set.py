@@ -12,6 +12,7 @@ from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
 from moorage.controllers.documents import (
+    condition_of,
     controller_of,
     is_active,
     is_ending,
@@ -23,6 +24,7 @@ from moorage.controllers.documents import (
     spec_of,
     status_of,
     uid_of,
+    with_condition,
 )
 from moorage.controllers.kinds import PODS
 from moorage.controllers.owning import claim, keys_by_owner, pod_of_template
@@ -34,6 +36,7 @@ __all__ = ["ReplicaSets"]
 
 #: The most pods made or deleted at one look; the next look follows at once.
 BURST: Final = 100
+_FAILURE: Final = "ReplicaFailure"
 
 
 class ReplicaSets:
@@ -78,7 +81,7 @@ class ReplicaSets:
         template = spec_of(held).get("template") or {}
         for _ in range(min(missing, BURST)):
             pod = pod_of_template(self.kind, held, template, generateName=f"{name_of(held)}-")
-            yield Create(PODS, pod, owner=(self.kind, held))
+            yield Create(PODS, pod, owner=(self.kind, held), otherwise=lambda why: self._failed(held, why, now))
         if missing < 0:
             related = _related(self.kind, held, active, world)
             for pod in order_of_going(active, related, now)[: min(-missing, BURST)]:
@@ -86,6 +89,13 @@ class ReplicaSets:
                 yield Note(self.kind, held, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
         if abs(missing) > BURST:
             yield Later(0)
+
+    def _failed(self, held: Document, why: str, now: float) -> SetStatus:
+        """Say that pods cannot be made. The first reason stays: the next may differ in a made-up name alone."""
+        if (condition_of(held, _FAILURE) or {}).get("status") == "True":
+            return SetStatus(self.kind, held, status_of(held))
+        conditions = with_condition(status_of(held).get("conditions") or (), _FAILURE, "True", now, "FailedCreate", why)
+        return SetStatus(self.kind, held, {**status_of(held), "conditions": conditions})
 
     def _tell_status(self, held: Document, pods: list[Document], active: list[Document], now: float) -> Iterator[Step]:
         status = _status(held, pods, active, now)
@@ -116,7 +126,9 @@ def _status(held: Document, pods: list[Document], active: list[Document], now: f
         "availableReplicas": sum(now - since >= least_s for since in ready),
         "terminatingReplicas": sum(is_ending(pod) and phase_of(pod) not in {"Succeeded", "Failed"} for pod in pods),
     }
-    kept = {name: value for name, value in status_of(held).items() if name == "conditions"}
+    # Pods could be made after all.
+    conditions = [one for one in status_of(held).get("conditions") or () if one.get("type") != _FAILURE]
+    kept = {"conditions": conditions} if conditions else {}
     return {
         "replicas": len(active),
         **{name: value for name, value in counted.items() if value or name == "terminatingReplicas"},

@@ -5,6 +5,7 @@ Documents in a step belong to whoever carries it out. A step on an object that i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -16,12 +17,16 @@ __all__ = ["Create", "Delete", "Later", "Note", "SetStatus", "Step", "Update"]
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make an object; one of that name may be there already if ``or_keep``. ``owner`` is told of it by an Event."""
+    """Make an object; one of that name may be there already if ``or_keep``. ``owner`` is told of it by an Event.
+
+    ``otherwise`` returns what is to be done where it is refused, given the reason in words.
+    """
 
     kind: Kind
     document: Document
     or_keep: bool = False
     owner: tuple[Kind, Document] | None = None
+    otherwise: Callable[[str], SetStatus] | None = None
 
 
 @dataclass(frozen=True, slots=True)

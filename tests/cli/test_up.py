@@ -37,7 +37,7 @@ class Up:
     def __call__(self, *arguments, fails=False, stdin=None):
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "KUBECONFIG": str(self.config)}
         done = subprocess.run(
-            ["kubectl", *arguments], check=False, capture_output=True, text=True, env=environment, input=stdin, timeout=60
+            ["kubectl", *arguments], check=False, capture_output=True, text=True, env=environment, input=stdin, timeout=90
         )
         assert (done.returncode != 0) is fails, done.stdout + done.stderr
         return done.stderr if fails else done.stdout
@@ -45,7 +45,7 @@ class Up:
     def read(self, *what):
         return json.loads(self("get", *what, "-o", "json"))
 
-    def until(self, ask, seconds=20):
+    def until(self, ask, seconds=60):
         end = time.monotonic() + seconds
         while not (found := ask()):
             assert time.monotonic() < end, self("get", "pods,events")
@@ -54,7 +54,7 @@ class Up:
 
     def end(self, number=signal.SIGINT):
         self.process.send_signal(number)
-        out, err = self.process.communicate(timeout=20)
+        out, err = self.process.communicate(timeout=60)
         return self.process.returncode, out, err
 
 
@@ -76,37 +76,37 @@ def test_it_tells_how_to_reach_it(up):
 
 def test_a_deployment_comes_up_is_scaled_and_rolled_back(up):
     up("create", "deployment", "web", "--image=web:1", "--replicas=4")
-    assert "successfully rolled out" in up("rollout", "status", "deploy/web", "--timeout=20s")
+    assert "successfully rolled out" in up("rollout", "status", "deploy/web", "--timeout=60s")
     up("scale", "deploy/web", "--replicas=7")
-    up("wait", "deploy/web", "--for=jsonpath={.status.availableReplicas}=7", "--timeout=20s")
+    up("wait", "deploy/web", "--for=jsonpath={.status.availableReplicas}=7", "--timeout=60s")
     up("set", "image", "deploy/web", "web=web:2")
-    assert "successfully rolled out" in up("rollout", "status", "deploy/web", "--timeout=20s")
+    assert "successfully rolled out" in up("rollout", "status", "deploy/web", "--timeout=60s")
     assert up("rollout", "history", "deploy/web").split()[-4:] == ["1", "<none>", "2", "<none>"]
     up("rollout", "undo", "deploy/web")
-    assert "successfully rolled out" in up("rollout", "status", "deploy/web", "--timeout=20s")
+    assert "successfully rolled out" in up("rollout", "status", "deploy/web", "--timeout=60s")
     assert up.read("deploy", "web")["spec"]["template"]["spec"]["containers"][0]["image"] == "web:1"
-    assert "ScalingReplicaSet" in up("describe", "deploy", "web")
+    up.until(lambda: "ScalingReplicaSet" in up("describe", "deploy", "web"))
 
 
 def test_a_pod_lives_on_its_node_until_it_is_deleted(up):
     up("run", "once", "--image=i", "--restart=Never", "--annotations=moorage.dev/run-seconds=1")
-    up("wait", "pod/once", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=20s")
+    up("wait", "pod/once", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
     up("run", "stays", "--image=i", "--annotations=moorage.dev/stop-seconds=2")
-    up("wait", "pod/stays", "--for=condition=Ready", "--timeout=20s")
+    up("wait", "pod/stays", "--for=condition=Ready", "--timeout=60s")
     shown = up("get", "pod", "stays", "-o", "wide", "--no-headers").split()
     assert shown[1:4] == ["1/1", "Running", "0"]
     assert shown[5].startswith("10.")
-    assert "Successfully assigned default/stays to node-" in up("describe", "pod", "stays")
+    up.until(lambda: "Successfully assigned default/stays to node-" in up("describe", "pod", "stays"))
     began = time.monotonic()
-    up("delete", "pod", "stays", "once", "--timeout=20s")
+    up("delete", "pod", "stays", "once", "--timeout=60s")
     assert time.monotonic() - began > 0.5
 
 
 def test_a_job_runs_to_its_end(up):
     up("create", "job", "sum", "--image=sum:1")
-    up("wait", "job/sum", "--for=condition=Complete", "--timeout=20s")
+    up("wait", "job/sum", "--for=condition=Complete", "--timeout=60s")
     assert up("get", "job", "sum", "--no-headers").split()[:3] == ["sum", "Complete", "1/1"]
-    up("delete", "job", "sum", "--timeout=20s")
+    up("delete", "job", "sum", "--timeout=60s")
 
 
 DATABASE = """
@@ -133,26 +133,26 @@ spec:
 def test_a_namespace_goes_with_all_that_is_in_it(up):
     up("create", "namespace", "data")
     up("apply", "-n", "data", "-f", "-", stdin=DATABASE)
-    assert "complete" in up("rollout", "status", "sts/db", "-n", "data", "--timeout=30s")
-    assert "successfully rolled out" in up("rollout", "status", "ds/agent", "-n", "data", "--timeout=30s")
+    assert "complete" in up("rollout", "status", "sts/db", "-n", "data", "--timeout=60s")
+    assert "successfully rolled out" in up("rollout", "status", "ds/agent", "-n", "data", "--timeout=60s")
     claims = up("get", "pvc", "-n", "data", "--no-headers").splitlines()
     assert [line.split()[:2] for line in claims] == [["data-db-0", "Bound"], ["data-db-1", "Bound"]]
     nodes = up("get", "pods", "-n", "data", "-l", "app=agent", "-o", "jsonpath={.items[*].spec.nodeName}").split()
     assert sorted(nodes) == [f"node-{i:02}" for i in range(1, 11)]
-    up("delete", "namespace", "data", "--timeout=30s")
-    assert up("get", "pv") == ""
+    up("delete", "namespace", "data", "--timeout=60s")
+    up.until(lambda: up("get", "pv") == "")
 
 
 def test_a_node_is_drained_and_its_pods_go_elsewhere(up):
     up("create", "deployment", "many", "--image=i", "--replicas=20")
-    up("rollout", "status", "deploy/many", "--timeout=20s")
+    up("rollout", "status", "deploy/many", "--timeout=60s")
     busy = up("get", "pods", "-l", "app=many", "-o", "jsonpath={.items[*].spec.nodeName}").split()
     up("create", "pdb", "many", "--selector=app=many", "--min-available=18")
-    up("drain", busy[0], "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=40s")
-    up("rollout", "status", "deploy/many", "--timeout=20s")
+    up("drain", busy[0], "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=60s")
+    up("rollout", "status", "deploy/many", "--timeout=60s")
     assert busy[0] not in up("get", "pods", "-l", "app=many", "-o", "jsonpath={.items[*].spec.nodeName}").split()
     up("uncordon", busy[0])
-    up("delete", "deploy", "many", "--timeout=20s")
+    up("delete", "deploy", "many", "--timeout=60s")
     up.until(lambda: up("get", "pods", "-l", "app=many") == "")
 
 
@@ -161,7 +161,7 @@ def test_an_end_on_request_is_no_error(tmp_path):
     assert "with no scheduler" in cluster.said[0]
     assert cluster.end(signal.SIGTERM)[0] == 0
     cluster = Up(tmp_path, "--nodes", "1", "--for", "1s")
-    cluster.process.communicate(timeout=20)
+    cluster.process.communicate(timeout=60)
     assert cluster.process.returncode == 0
 
 
@@ -169,7 +169,7 @@ def test_a_cluster_is_kept_in_a_file(tmp_path):
     kept = ["--data", str(tmp_path / "cluster.db")]
     cluster = Up(tmp_path, "--nodes", "2", *kept)
     cluster("create", "deployment", "web", "--image=web:1", "--replicas=3")
-    cluster("rollout", "status", "deploy/web", "--timeout=20s")
+    cluster("rollout", "status", "deploy/web", "--timeout=60s")
     pods = cluster("get", "pods", "-o", "name")
     assert cluster.end()[0] == 0
     again = Up(tmp_path, *kept)
@@ -181,7 +181,7 @@ def test_a_cluster_is_kept_in_a_file(tmp_path):
 def test_a_cluster_begins_with_a_dump(up, tmp_path):
     up("create", "namespace", "team")
     up("create", "deployment", "api", "--image=api:1", "--replicas=2", "-n", "team")
-    up("rollout", "status", "deploy/api", "-n", "team", "--timeout=20s")
+    up("rollout", "status", "deploy/api", "-n", "team", "--timeout=60s")
     dump = tmp_path / "dump.yaml"
     dump.write_text(up("get", "nodes,namespaces,deploy,rs,pods,events", "-A", "-o", "yaml"))
     before = up("get", "pods", "-n", "team", "-o", "jsonpath={range .items[*]}{.metadata.uid} {.spec.nodeName} {end}")
@@ -191,7 +191,7 @@ def test_a_cluster_begins_with_a_dump(up, tmp_path):
         after = other("get", "pods", "-n", "team", "-o", "jsonpath={range .items[*]}{.metadata.uid} {.spec.nodeName} {end}")
         assert after == before
         other("scale", "deploy/api", "-n", "team", "--replicas=3")
-        other("rollout", "status", "deploy/api", "-n", "team", "--timeout=20s")
+        other("rollout", "status", "deploy/api", "-n", "team", "--timeout=60s")
     finally:
         status, _, err = other.end()
     assert status == 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -195,6 +195,14 @@ class VirtualRest(Rest):
                 return await self._api.ask(sent)
         except TimeoutError as error:
             raise ClusterError(f"{method} {path}: timed out") from error
+
+    async def _exchanged(
+        self, lane: int, method: str, path: str, params: Mapping[str, str], body: bytes | None, headers: Mapping[str, str],
+        most: int, check: Callable[[], None],
+    ) -> bytes:  # fmt: skip
+        check()
+        session, _ = await self._session(lane)
+        return await self._once(session, method, path, params, body, headers, most)
 
     @asynccontextmanager
     async def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AsyncIterator[AsyncIterator[bytes]]:

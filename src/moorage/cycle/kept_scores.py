@@ -56,9 +56,11 @@ class KeptScores:
         self._plain = [s for s in steps if getattr(s.plugin, "normalize", None) is None]
         self._on_pods = [s for s in steps if getattr(s.plugin, "depends", None) is not Depends.NODES]
         self._must_sum_up = any(s in self._scaling for s in self._on_pods)
-        self._raw = {s.name: scored(s, self._state(s, pod), view).astype(np.int64, copy=False) for s in steps}
-        for step in self._on_pods:  # these are written to; what the plugin returned may be its own
-            self._raw[step.name] = self._raw[step.name].copy()
+        self._raw: dict[str, IntArray] = {}
+        for step in steps:
+            raw = scored(step, self._state(step, pod), view).astype(np.int64, copy=False)
+            # What is written to must not be the plugin's own, and what is alike everywhere need not take room everywhere.
+            self._raw[step.name] = raw.copy() if step in self._on_pods else _thin(raw)
         self._one_row = [(s, other_form(s, "score", "score_node")) for s in self._on_pods]
         self._weighed = [(self._weight(s), self._raw[s.name]) for s in self._on_pods]
         #: True when equal rooms (see ``NodeTable.room``) have equal raw scores, as far as those hang on pods.
@@ -168,3 +170,8 @@ class KeptScores:
             return
         self._total[rows] += gained
         self._in_ring[self._ring.place_of[rows]] = np.where(self._allowed[rows], self._total[rows], REFUSED)
+
+
+def _thin(raw: IntArray) -> IntArray:
+    """Return scores that are only read: one number for all rows, if they are all alike."""
+    return np.broadcast_to(raw[:1].copy(), raw.shape) if len(raw) and (raw == raw[0]).all() else raw

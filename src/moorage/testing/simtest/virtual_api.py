@@ -189,9 +189,21 @@ class VirtualRest(Rest):
         self, session: aiohttp.ClientSession, method: str, path: str, params: Mapping[str, str], body: bytes | None,
         headers: Mapping[str, str], most: int,
     ) -> bytes:  # fmt: skip
+        return await self._carried(cast(Any, session).lane, method, path, params, body, headers)
+
+    async def _exchanged(
+        self, lane: int, method: str, path: str, params: Mapping[str, str], body: bytes | None,
+        headers: Mapping[str, str], most: int, check: Callable[[], None],
+    ) -> bytes:  # fmt: skip
+        check()
+        return await self._carried(lane, method, path, params, body, headers)
+
+    async def _carried(
+        self, lane: int, method: str, path: str, params: Mapping[str, str], body: bytes | None, headers: Mapping[str, str]
+    ) -> bytes:
         sent = Sent(self.actor, method, unquote(path), dict(params), body or b"", headers.get("Content-Type", ""))
         try:
-            async with asyncio.timeout(_LIMITS_S[cast(Any, session).lane]):
+            async with asyncio.timeout(_LIMITS_S[lane]):
                 return await self._api.ask(sent)
         except TimeoutError as error:
             raise ClusterError(f"{method} {path}: timed out") from error

@@ -77,7 +77,7 @@ def test_answers_are_read_whole(script, body):
 WRONG = {
     "no http": ([b"SSH-2.0-x\r\n\r\n"], "not HTTP"),
     "no status": ([b"HTTP/1.1 abc\r\n\r\n"], "not HTTP"),
-    "no header": ([OK + b"nonsense\r\n\r\n"], "not HTTP"),
+    "two lengths": ([OK + b"Content-Length: 1\r\ncontent-length: 2\r\n\r\nab"], "not HTTP"),
     "a length below nothing": ([OK + b"Content-Length: -1\r\n\r\n"], "not HTTP"),
     "a chunk of no length": ([OK + b"Transfer-Encoding: chunked\r\n\r\n+1\r\na\r\n"], "not HTTP"),
     "a chunk longer than it says": ([OK + b"Transfer-Encoding: chunked\r\n\r\n1\r\nabc\r\n"], "not HTTP"),

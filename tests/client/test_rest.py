@@ -13,7 +13,7 @@ from aiohttp import web
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.rest import Rest, user_agent
 from moorage.client.throttle import BINDING, OTHER, Throttle
-from moorage.errors import ClusterError
+from moorage.errors import ClusterError, InputError
 from moorage.testing.virtual_time import run_virtually
 
 _spec = importlib.util.spec_from_file_location("certificates", Path(__file__).with_name("certificates.py"))
@@ -197,6 +197,30 @@ def test_no_answer_is_an_error_that_leaves_open_what_happened():
         return errors
 
     assert [(error.status, error.may_have_happened) for error in asyncio.run(main())] == [(0, True)] * 3
+
+
+def test_a_path_is_sent_as_one_line_whatever_a_name_holds():
+    async def handler(request):
+        return web.json_response({"path": request.rel_url.raw_path})
+
+    async def main():
+        async with serving(handler) as rest:
+            return [await rest.send("PUT", path, b"") for path in ("/a b", "/a\tX: y", "/a%2Fb", "/ü", "/system:node")]
+
+    paths = [body.decode().split('"')[3] for body in asyncio.run(main())]
+    assert paths == ["/a%20b", "/a%09X:%20y", "/a%2Fb", "/%C3%BC", "/system:node"]
+
+
+def test_no_header_is_more_than_one_line():
+    with pytest.raises(InputError, match="Impersonate-User"):
+        Rest(Endpoint("http://127.0.0.1:1", headers=(("Impersonate-User", "a\r\nX: y"),)))
+
+    async def main():
+        async with Rest(Endpoint("http://127.0.0.1:1", credentials=Anonymous(Identity("a\nb"))), qps=0) as rest:
+            with pytest.raises(ClusterError, match="more than one line"):
+                await rest.send("POST", "/x", b"")
+
+    asyncio.run(main())
 
 
 def test_a_watch_yields_lines_however_they_are_cut():

@@ -8,6 +8,7 @@ more than there are connections wait their turn. Redirects, cookies, compression
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections import deque
 from collections.abc import Callable
@@ -23,10 +24,14 @@ _MOST: Final = 64
 _REST_S: Final = 15.0
 _MOST_HEAD: Final = 1 << 16
 _CONNECT_S: Final = 10.0
+#: The headers that matter here; the others are not even looked at.
+_READ: Final = re.compile(
+    rb"\r\n(connection|content-length|retry-after|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n|$)", re.IGNORECASE
+)
 
 
 class Reply(NamedTuple):
-    """An answer. ``phrase`` is what the server calls the status; names of headers are in lower case."""
+    """An answer. ``phrase`` is what the server calls the status; ``headers`` are the few that matter, in lower case."""
 
     status: int
     phrase: str
@@ -192,17 +197,15 @@ class _Line(asyncio.Protocol):
 
 
 def _head(raw: bytes) -> tuple[str, int, str, dict[str, str]]:
-    first, *lines = raw.decode("latin-1").split("\r\n")
+    first = raw.partition(b"\r\n")[0].decode("latin-1")
     version, _, rest = first.partition(" ")
     code, _, phrase = rest.partition(" ")
     if version not in {"HTTP/1.1", "HTTP/1.0"} or len(code) != 3:
         raise ValueError(f"it begins with {first[:40]!r}")
-    headers = {}
-    for line in lines:
-        name, colon, value = line.partition(":")
-        if not colon:
-            raise ValueError(f"a header reads {line[:40]!r}")
-        headers[name.lower()] = value.strip()
+    found = _READ.findall(raw)
+    headers = {name.decode().lower(): value.decode("latin-1") for name, value in found}
+    if len(headers) < len(found):
+        raise ValueError("a header that stands once stands twice")
     return version, _number(code, 10), phrase, headers
 
 

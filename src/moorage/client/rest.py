@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -39,6 +40,7 @@ _CHUNK = 1 << 16
 #: What may be sent a second time when a kept connection ends under it.
 _REPEATABLE: Final = frozenset({"GET", "PUT", "DELETE"})
 _PATH_CHARACTERS: Final = "/%:@!$&'()*+,;=~"
+_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9/._-]*").fullmatch
 
 
 def user_agent(version: str, program: str = "moorage") -> str:
@@ -72,7 +74,7 @@ class Rest:
             ("Accept", "application/json"),
             *endpoint.headers,
         ]
-        self._head = [f"{name}: {value}" for name, value in named]
+        self._head = "".join(f"{name}: {_in_one_line(name, value)}\r\n" for name, value in named)
         self._told = told
         self._bind_s = bind_s
         self._qps, self._burst = qps, burst
@@ -215,7 +217,7 @@ class Rest:
                     raise
                 reply = await exchange.ask(request, most, patience_s, checked)
             status = reply.status
-        except (ClusterError, TimeoutError, OSError) as error:
+        except (ClusterError, TimeoutError, OSError, UnicodeError) as error:
             raise ClusterError(f"{method} {path}: {_words(error)}") from error
         finally:
             if began:
@@ -228,15 +230,16 @@ class Rest:
         self, method: str, path: str, params: Mapping[str, str], body: bytes | None, headers: Mapping[str, str]
     ) -> bytes:
         """Return a request as it is sent."""
-        target = quote(self._prefix + path, safe=_PATH_CHARACTERS)
+        target = self._prefix + path
+        if not _PLAIN_PATH(target):
+            target = quote(target, safe=_PATH_CHARACTERS)
         if params:
             target = f"{target}?{urlencode(params)}"
-        lines = [f"{method} {target} HTTP/1.1", *self._head, *(f"{name}: {value}" for name, value in headers.items())]
-        if body is not None or method != "GET":
-            lines.append(f"Content-Length: {len(body or b'')}")
-        if any("\r" in line or "\n" in line or "\0" in line for line in lines):
+        said = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+        if said.count("\r") != len(headers) or said.count("\n") != len(headers) or "\0" in said:
             raise ClusterError(f"{method} {path}: a header would be more than one line")
-        return "\r\n".join([*lines, "", ""]).encode() + (body or b"")
+        length = "" if body is None and method == "GET" else f"Content-Length: {len(body or b'')}\r\n"
+        return f"{method} {target} HTTP/1.1\r\n{self._head}{said}{length}\r\n".encode() + (body or b"")
 
     def _how(self, params: Mapping[str, str]) -> dict[str, Any]:
         how: dict[str, Any] = {"params": dict(params), "allow_redirects": False, "proxy": self.endpoint.proxy or None}
@@ -272,7 +275,17 @@ class Rest:
     def _new_exchange(self, identity: Identity) -> Exchange:
         where = urlsplit(self.endpoint.server)
         tls = tls_context(self.endpoint, identity)
-        return Exchange(where.hostname or "", where.port or (443 if tls is not None else 80), tls, self.endpoint.server_name)
+        try:
+            port = where.port or (443 if tls is not None else 80)
+        except ValueError as error:
+            raise InputError(f"{self.endpoint.server}: {error}") from None
+        return Exchange(where.hostname or "", port, tls, self.endpoint.server_name)
+
+
+def _in_one_line(name: str, value: str) -> str:
+    if not value.isprintable():
+        raise InputError(f"the header {name} cannot hold {value!r}: characters that are not printed")
+    return value
 
 
 class _Details(msgspec.Struct, rename="camel"):

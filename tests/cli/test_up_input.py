@@ -76,6 +76,51 @@ def test_manifests_are_admitted_like_any_new_object(store, tmp_path):
     ]
 
 
+def test_owners_that_are_not_in_the_dump_are_let_go_of(store, tmp_path):
+    owner = "ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: %s, controller: true}]"
+    dump = DUMP.replace("uid: u-1,", f"uid: u-1, {owner % 'gone'},")
+    remarks = put(store, tmp_path, dump)
+    assert "1 object with owners that are not in the input: kept, and belonging to nobody" in remarks
+    assert not store.get(find_kind("pods"), "shop", "web").document()["metadata"].get("ownerReferences")
+
+
+def test_what_others_are_admitted_by_comes_first(store, tmp_path):
+    put(
+        store,
+        tmp_path,
+        """
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: shop}
+spec: {priorityClassName: high, containers: [{name: c, image: i}]}
+---
+apiVersion: scheduling.k8s.io/v1
+kind: PriorityClass
+metadata: {name: high}
+value: 7
+---
+apiVersion: v1
+kind: LimitRange
+metadata: {name: usual, namespace: shop}
+spec: {limits: [{type: Container, defaultRequest: {cpu: 250m}}]}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop, labels: {tier: front}}
+""",
+    )
+    spec = store.get(find_kind("pods"), "shop", "web").document()["spec"]
+    assert spec["priority"] == 7
+    assert spec["containers"][0]["resources"]["requests"] == {"cpu": "250m"}
+    assert store.get(find_kind("namespaces"), "", "shop").labels["tier"] == "front"
+
+
+def test_the_example_cluster_can_be_begun_with(store):
+    demo = PAGE.parents[2] / "examples" / "demo"
+    fill(store, [str(demo)])
+    assert len([*store.all(find_kind("nodes"))]) == 8
+
+
 def test_what_is_there_already_stays(store, tmp_path):
     put(store, tmp_path, DUMP)
     assert "1 Pod that is there already left out" in put(store, tmp_path, DUMP.replace("phase: Running", "phase: Failed"))

@@ -15,11 +15,14 @@ from moorage.apiserver.store import Store
 from moorage.errors import InputError
 from moorage.simulator.files import open_sources
 from moorage.simulator.objects import Found, find_objects
+from moorage.simulator.words import counted
 
 __all__ = ["fill"]
 
 _BY_VERSION: Final = {(kind.api_version, kind.kind): kind for kind in KINDS}
-_ORDER: Final = {kind: number for number, kind in enumerate(sorted(KINDS, key=lambda kind: kind.kind != "Namespace"))}
+#: What is stored first, because others cannot be without it or are admitted by it; the rest has no order.
+_FIRST: Final = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass", "LimitRange")
+_ORDER: Final = {kind: _FIRST.index(kind.kind) if kind.kind in _FIRST else len(_FIRST) for kind in KINDS}
 #: What a cluster says of the moment, and nobody wants back.
 _PASSING: Final = frozenset(["Event", "Lease"])
 #: How many faults are told at once.
@@ -41,11 +44,35 @@ def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: 
             else:
                 wanted.append((kind, _plain(found), found.where))
     wanted.sort(key=lambda one: _ORDER[one[0]])
+    strays = _let_go_of_owners(store, [document for _, document, _ in wanted])
     faults = [fault for one in wanted if (fault := _keep(store, *one, left))]
     if faults:
         more = [f"and {len(faults) - _MOST} more"] if len(faults) > _MOST else []
         raise InputError("\n".join([*faults[:_MOST], *more]))
-    return [f"{count} {what} left out" for what, count in sorted(left.items())]
+    remarks = [f"{count} {what} left out" for what, count in sorted(left.items())]
+    if strays:
+        remarks.append(f"{counted(strays, 'object')} with owners that are not in the input: kept, and belonging to nobody")
+    return remarks
+
+
+def _let_go_of_owners(store: Store, documents: Iterable[Document]) -> int:
+    """Take away references to owners that are neither in the input nor there: what they own would be cleared away.
+
+    Returns  of how many objects
+    """
+    listed = list(documents)
+    known = {uid for one in listed if (uid := one["metadata"].get("uid"))}
+    known.update(record.document()["metadata"]["uid"] for kind in KINDS for record in store.all(kind))
+    count = 0
+    for one in listed:
+        held = one["metadata"].get("ownerReferences")
+        if not isinstance(held, list):
+            continue
+        kept = [ref for ref in held if not isinstance(ref, dict) or ref.get("uid") in known]
+        if len(kept) < len(held):
+            one["metadata"]["ownerReferences"] = kept
+            count += 1
+    return count
 
 
 def _plain(found: Found) -> Document:

@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from moorage.framework.points import Depends
+from moorage.framework.prefiltered import PreFiltered
 from moorage.framework.profile import Profile, Step
-from moorage.framework.running import PreFiltered, drained, run_filter, shifted
+from moorage.framework.running import drained, run_filter, shifted
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Status
 from moorage.state.cluster import Snapshot

@@ -16,8 +16,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from moorage.framework.prefiltered import PreFiltered
 from moorage.framework.profile import Profile, Step, other_form
-from moorage.framework.running import MAX_SCORE, PreFiltered, ask, normalized
+from moorage.framework.running import MAX_SCORE, ask, normalized
 from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray

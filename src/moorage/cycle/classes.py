@@ -24,8 +24,9 @@ from moorage.cycle.narrow import NarrowLook
 from moorage.cycle.signing import Signer
 from moorage.cycle.ties import draw, ring_position
 from moorage.framework.points import Depends
+from moorage.framework.prefiltered import PreFiltered
 from moorage.framework.profile import Profile, Step, other_form
-from moorage.framework.running import PreFiltered, ask, check_range, normalized, refused_rows, scored
+from moorage.framework.running import ask, check_range, normalized, refused_rows, scored
 from moorage.framework.verdicts import SKIP, Hold, Narrow
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray

@@ -24,8 +24,9 @@ from moorage.cycle.ties import draw
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect
 from moorage.framework.points import PostFilterResult
+from moorage.framework.prefiltered import PreFiltered
 from moorage.framework.profile import Profile
-from moorage.framework.running import PreFiltered, Scores, ask, run_filter, run_pre_filter, run_score
+from moorage.framework.running import Scores, ask, run_filter, run_pre_filter, run_score
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status
 from moorage.state.cluster import Snapshot

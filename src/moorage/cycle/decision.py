@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from moorage.errors import PluginError
 from moorage.framework.points import PostFilterResult
-from moorage.framework.running import PreFiltered, Scores
+from moorage.framework.prefiltered import PreFiltered
+from moorage.framework.running import Scores
 from moorage.framework.verdict_table import Verdicts, fit_error
 from moorage.framework.verdicts import Code, Status
 from moorage.state.pod_info import PodInfo

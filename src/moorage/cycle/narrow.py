@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final
 
+from moorage.framework.prefiltered import PreFiltered
 from moorage.framework.profile import Profile, other_form
-from moorage.framework.running import PreFiltered, ask, refused_rows, run_pre_filter
+from moorage.framework.running import ask, refused_rows, run_pre_filter
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 

@@ -58,22 +58,20 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from moorage.framework.effects import Effect
 from moorage.framework.events import Wake
+from moorage.framework.prefiltered import PreFiltered
+from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status, Wait
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
-
-if TYPE_CHECKING:
-    from moorage.framework.running import PreFiltered
-    from moorage.framework.verdict_table import Verdicts
 
 __all__ = [
     "POINTS", "AnyPlugin", "Attempt", "BindPlugin", "Depends", "FilterNodePlugin", "FilterPlugin", "Log", "NormalizeOverPlugin",

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from msgspec import Struct
 
 from moorage.errors import PluginError
+from moorage.framework.prefiltered import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status
@@ -24,28 +24,11 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "MAX_SCORE", "PreFiltered", "Scores", "ask", "check_range", "checked", "drained", "merged", "normalized",
+    "MAX_SCORE", "Scores", "ask", "check_range", "checked", "drained", "merged", "normalized",
     "refused_rows", "run_filter", "run_pre_filter", "run_score", "scored", "shifted",
 ]  # fmt: skip
 
 MAX_SCORE = 100
-
-
-class PreFiltered(Struct, frozen=True):
-    """What PreFilter left behind: each plugin's state, who asked to be skipped, and the nodes it came down to.
-
-    ``refused`` is set when a plugin turned the pod down; ``nodes`` is None when all nodes are to be looked at.
-    """
-
-    states: Mapping[str, Any]
-    skipped: frozenset[str]
-    nodes: frozenset[str] | None = None
-    narrowed_by: tuple[str, ...] = ()
-    refused: Status | None = None
-
-    def state_of(self, step: Step, pod: PodInfo) -> Any:
-        """What ``filter`` receives: the plugin's PreFilter state, or the pod if it has no PreFilter."""
-        return self.states.get(step.name, pod)
 
 
 @dataclass(frozen=True, slots=True)

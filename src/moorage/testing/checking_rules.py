@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from moorage.framework.points import Depends, points_of
+from moorage.framework.prefiltered import PreFiltered
 from moorage.framework.profile import Profile, make_profile, other_form
-from moorage.framework.running import PreFiltered, run_filter, run_pre_filter, scored, shifted
+from moorage.framework.running import run_filter, run_pre_filter, scored, shifted
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Hold, Skip, Status
 from moorage.state.cluster import Snapshot

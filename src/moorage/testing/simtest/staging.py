@@ -111,14 +111,15 @@ class Stage:
         return self.node_of(names[-1])
 
     async def until(self, condition: Callable[[], Any], within_s: float = 15.0) -> float:
-        """Wait for something to come true, and return how many seconds it took.
+        """Wait for something to come true, and return how many seconds it took. It looks less often the longer it waits.
 
         Raises  AssertionError if it takes longer
         """
         begin = self.now
         while not condition():
-            assert self.now - begin < within_s, f"not within {within_s:g}s:\n" + "\n".join(self.recording.reports[-20:])
-            await asyncio.sleep(0.01)
+            waited_s = self.now - begin
+            assert waited_s < within_s, f"not within {within_s:g}s:\n" + "\n".join(self.recording.reports[-20:])
+            await asyncio.sleep(min(max(0.01, waited_s / 100), 0.2))
         return self.now - begin
 
     def requests(self, method: str, ending: str) -> list[Asked]:

@@ -131,9 +131,7 @@ def _in_a_process_of_its_own(name: str, sizes: Sizes, seed: int, check_every: in
 
 
 @main.command()
-@click.option(
-    "--folder", type=click.Path(exists=True, path_type=Path), help="On the disk that is meant."
-)
+@click.option("--folder", type=click.Path(exists=True, path_type=Path), help="On the disk that is meant.")
 @click.option("--count", default=4000, help="Pods made in each run.")
 @click.option("--writers", default=[1, 8, 64], multiple=True, help="Writers side by side; may be given several times.")
 @click.option("--rounds", default=5, help="Runs of each kind, in turn.")

@@ -208,14 +208,6 @@ class VirtualRest(Rest):
         except TimeoutError as error:
             raise ClusterError(f"{method} {path}: timed out") from error
 
-    async def _exchanged(
-        self, lane: int, method: str, path: str, params: Mapping[str, str], body: bytes | None, headers: Mapping[str, str],
-        most: int, check: Callable[[], None],
-    ) -> bytes:  # fmt: skip
-        check()
-        session, _ = await self._session(lane)
-        return await self._once(session, method, path, params, body, headers, most)
-
     @asynccontextmanager
     async def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
         await self._throttle.take(OTHER)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import platform
 
 import pytest
 
-from moorage.cli.memory import keep_freed_memory
+from moorage.cli.memory import collect_seldom, keep_freed_memory
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc can be told")
@@ -22,3 +23,13 @@ def test_another_c_library_is_left_alone(broken, monkeypatch):
 
     monkeypatch.setattr(ctypes, "CDLL", load)
     assert not keep_freed_memory()
+
+
+def test_what_runs_on_and_on_is_collected_seldom():
+    before = gc.get_threshold()
+    try:
+        collect_seldom()
+        assert gc.isenabled()
+        assert gc.get_threshold() > before
+    finally:
+        gc.set_threshold(*before)

@@ -19,6 +19,7 @@ from msgspec import structs
 
 from moorage import __version__
 from moorage.cli.main import OK
+from moorage.cli.memory import collect_seldom
 from moorage.cli.pflag import FlagCommand, Given
 from moorage.cli.reading import CONFIG_LIMIT, read_file
 from moorage.cli.run_flags import FLAGS, LEADER_FIELDS
@@ -87,6 +88,7 @@ def run(given: Given) -> int:
         log=log,
     )
     hear_others(log)
+    collect_seldom()
     return asyncio.run(run_process(process))
 
 

@@ -20,6 +20,7 @@ from moorage.apiserver.store import Store
 from moorage.cli.building import build_scheduler
 from moorage.cli.filling import fill
 from moorage.cli.main import ERROR, OK
+from moorage.cli.memory import collect_seldom
 from moorage.cli.reading import CONFIG_LIMIT, read_file
 from moorage.client.extenders import ExtenderClient
 from moorage.controllers.everything import all_controllers
@@ -102,6 +103,7 @@ def up(**given: Any) -> int:
             lambda ready: _tell(ready, given, time.monotonic() - began),
             extenders,
         )
+        collect_seldom()
         return asyncio.run(_run(cluster, given["lasts_s"]))
     finally:
         store.close()

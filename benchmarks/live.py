@@ -17,7 +17,7 @@ from time import monotonic, monotonic_ns, process_time
 from typing import Any, Final
 
 from benchmarks.live_world import EVENTS, PODS, Scheduler, World, world
-from moorage.apiserver.history import BACKLOG, CAPACITY
+from moorage.apiserver.history import CAPACITY
 from moorage.apiserver.records import Record
 from moorage.apiserver.store import DeleteOptions
 
@@ -82,11 +82,13 @@ async def relist(sizes: LiveSizes) -> dict[str, Any]:
         witness = await there.witness()
         await witness.ask("state")
         cpu = witness.cpu_s
-        # All in one go: the watch falls behind, and more is forgotten than it was still told.
-        for _ in range((BACKLOG + CAPACITY) // sizes.init + 1):
-            _burst(there, [*there.store.all(PODS)], "1")
+        await there.hang_up()
+        pods = [*there.store.all(PODS)]
+        for _ in range(CAPACITY // len(pods) + 1):  # nobody watches, and more happens than is remembered
+            _burst(there, pods[:CAPACITY], "1")
         last = [*there.store.all(PODS)][-1000:]
         _burst(there, last, "2")
+        await there.serve()
         seen = await witness.ask("await", 2, len(last))
         listed = "listing again" in witness.log.read_text()
         cpu_s = round(witness.cpu_s - cpu, 2)

@@ -14,7 +14,7 @@ import sys
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from time import monotonic
 from typing import Any, Final
@@ -22,7 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks import shapes
-from moorage.apiserver.authority import make_authority
+from moorage.apiserver.authority import Authority, make_authority
 from moorage.apiserver.guarding import guard_for
 from moorage.apiserver.history import Change
 from moorage.apiserver.kinds import KINDS, Kind, served
@@ -127,12 +127,26 @@ class Scheduler:
 class World:
     """A cluster of ``nodes`` nodes. ``follower`` sees what happens to its pods."""
 
-    def __init__(self, store: Store, home: Path, nodes: int) -> None:
+    def __init__(self, store: Store, home: Path, nodes: int, authority: Authority) -> None:
         self.store, self.home, self.nodes = store, home, nodes
+        self.port = 0
+        self._authority, self._serving = authority, AsyncExitStack()
         self.follower = Follower(room=40)
         store.follow(self.follower)
         self._schedulers: list[Scheduler] = []
         self._made = 0
+
+    # -- the server ---------------------------------------------------------------------------------------------------------
+
+    async def serve(self) -> None:
+        """Serve, on the port that was served on before."""
+        guard, tls = guard_for(self.store, self._authority), self._authority.tls()
+        server = serving(self.store, guard, port=self.port, tls=tls, limits=Limits(client_s=300.0))
+        self.port = await self._serving.enter_async_context(server)
+
+    async def hang_up(self) -> None:
+        """Serve no longer; all connections end."""
+        await self._serving.aclose()
 
     # -- objects -----------------------------------------------------------------------------------------------------------
 
@@ -182,6 +196,7 @@ class World:
         """End all schedulers."""
         for scheduler in self._schedulers:
             await scheduler.end()
+        await self.hang_up()
 
 
 @asynccontextmanager
@@ -192,13 +207,13 @@ async def world(nodes: int, pods: int = 0) -> AsyncIterator[World]:
         authority = make_authority(home / "pki")
         store = open_store(seed=0)
         _fill(store, nodes, pods)
-        async with serving(store, guard_for(store, authority), tls=authority.tls(), limits=Limits(client_s=300.0)) as port:
-            authority.write_kubeconfig(home / "kubeconfig", port)
-            there = World(store, home, nodes)
-            try:
-                yield there
-            finally:
-                await there.end()
+        there = World(store, home, nodes, authority)
+        await there.serve()
+        authority.write_kubeconfig(home / "kubeconfig", there.port)
+        try:
+            yield there
+        finally:
+            await there.end()
 
 
 def _fill(store: Store, nodes: int, pods: int) -> None:

@@ -53,7 +53,7 @@ class World:
     async def until(self, text, count=1):
         """Wait until a text was said so often; return those lines."""
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while True:
                     found = [line for line in self.said if text in line]
                     if len(found) >= count:
@@ -64,8 +64,31 @@ class World:
 
     async def end(self, number=signal.SIGTERM):
         self.process.send_signal(number)
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             return await self.process.wait()
+
+
+@asynccontextmanager
+async def scheduler(*flags, rest=None):
+    """A scheduler process, and what it says."""
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCES)}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "moorage", "run", *flags, env=env, stderr=asyncio.subprocess.PIPE
+    )
+    said = []
+
+    async def read():
+        while line := await process.stderr.readline():
+            said.append(line.decode())
+
+    reading = asyncio.create_task(read())
+    try:
+        yield World(rest, process, said)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        await reading
 
 
 @asynccontextmanager
@@ -77,24 +100,8 @@ async def running(folder, *flags, kubeconfig="--kubeconfig"):
         endpoint = Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity("admin-token")))
         async with Rest(endpoint, qps=0) as rest:
             given = [kubeconfig, str(config)] if kubeconfig else []
-            env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCES)}
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "moorage", "run", *given, *flags, env=env, stderr=asyncio.subprocess.PIPE
-            )
-            said = []
-
-            async def read():
-                while line := await process.stderr.readline():
-                    said.append(line.decode())
-
-            reading = asyncio.create_task(read())
-            try:
-                yield World(rest, process, said)
-            finally:
-                if process.returncode is None:
-                    process.kill()
-                await process.wait()
-                await reading
+            async with scheduler(*given, *flags, rest=rest) as world:
+                yield world
 
 
 class Asking:
@@ -202,25 +209,8 @@ def test_a_standby_waits_and_its_log_is_json(tmp_path):
 @asynccontextmanager
 async def second(folder, *flags):
     """Another scheduler on the same cluster."""
-    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(SOURCES)}
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "moorage", "run", "--kubeconfig", str(folder / "kubeconfig"), "--secure-port=0", *flags,
-        env=env, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    said = []
-
-    async def read():
-        while line := await process.stderr.readline():
-            said.append(line.decode())
-
-    reading = asyncio.create_task(read())
-    try:
-        yield World(None, process, said)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-        await reading
+    async with scheduler("--kubeconfig", str(folder / "kubeconfig"), "--secure-port=0", *flags) as world:
+        yield world
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 What must hold after each is the same: the oracle finds nothing in the history, the scheduler believes what the API says,
 nothing is left over, and no pod was helped by the flush of old pods (``on_stage`` looks). A test says only what is its own.
-Faults that only a process can have are in ``test_processes.py``.
+Faults that only a process can have are in ``test_processes.py`` and ``test_process_faults.py``.
 """
 
 import asyncio

@@ -1,8 +1,6 @@
-"""``moorage run`` as processes that are killed, stopped, cut off and starved, on the embedded API server over real sockets.
+"""``moorage run`` as processes that are killed, stopped, cut off and starved; how they are started is in ``processes.py``.
 
-Leases are scaled down so that a test takes seconds; one test with kube-scheduler's own times runs where MOORAGE_LONG_TESTS is
-set.
-After each test the server's history is gone through: no pod ever moved, and no node was ever overfull.
+One test with kube-scheduler's own times runs where MOORAGE_LONG_TESTS is set.
 """
 
 import asyncio
@@ -10,164 +8,12 @@ import os
 import random
 import resource
 import signal
-import sys
-import time
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
-from moorage.apiserver.guarding import Guard, User
-from moorage.apiserver.serving import serving, write_kubeconfig
-from moorage.testing.simtest import rules
-from moorage.testing.simtest.recording import Written
-from moorage.testing.simtest.virtual_api import VirtualApi
-from moorage.testing.simtest.world import World
+from tests.regressions.processes import FAST, LEASE_S, RENEW_S, RETRY_S, SLACK_S, Proxy, in_place, two
 
 pytestmark = pytest.mark.slow
-
-SOURCES = Path(__file__).resolve().parents[2] / "src"
-LEASE_S, RENEW_S, RETRY_S = 3.0, 2.0, 0.4
-FAST = (
-    f"--leader-elect-lease-duration={LEASE_S:g}s", f"--leader-elect-renew-deadline={RENEW_S:g}s",
-    f"--leader-elect-retry-period={RETRY_S * 1000:g}ms",
-)  # fmt: skip
-#: How much longer things may take on a busy machine.
-SLACK_S = 8.0
-
-
-class Proxy:
-    """A way to the server that can be cut: connections break, and new ones are refused."""
-
-    def __init__(self, port):
-        self.target, self.open, self.writers = port, True, set()
-
-    async def __aenter__(self):
-        self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self.server.sockets[0].getsockname()[1]
-        return self
-
-    async def __aexit__(self, *_):
-        self.cut()
-        self.server.close()
-
-    def cut(self):
-        self.open = False
-        self.reset()
-
-    def reset(self):
-        """Break what is open, in the middle of whatever it says."""
-        for writer in list(self.writers):
-            writer.transport.abort()
-
-    async def _serve(self, reader, writer):
-        if not self.open:
-            writer.transport.abort()
-            return
-        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self.target)
-        both = {writer, there_writer}
-        self.writers |= both
-        with suppress(ConnectionError, OSError):
-            await asyncio.gather(self._pump(reader, there_writer), self._pump(there_reader, writer))
-        self.writers -= both
-        for one in both:
-            one.close()
-
-    @staticmethod
-    async def _pump(reader, writer):
-        while chunk := await reader.read(1 << 16):
-            writer.write(chunk)
-            await writer.drain()
-        writer.close()
-
-
-class Place:
-    """A server, a world, and schedulers as processes."""
-
-    def __init__(self, api, port, folder):
-        self.api, self.port, self.folder = api, port, folder
-        self.world = World(api, random.Random(1), end_after_s=0.5)
-        self.processes = []
-
-    async def scheduler(self, *flags, port=None, **options):
-        kubeconfig = self.folder / f"config-{port or self.port}"
-        write_kubeconfig(kubeconfig, port or self.port, "t")
-        name = len(self.processes)
-        with (self.folder / f"log-{name}").open("w") as log:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "moorage", "run", "--kubeconfig", str(kubeconfig), "--secure-port=0", *flags,
-                env={**os.environ, "PYTHONPATH": str(SOURCES)}, stderr=log, stdout=log, **options,
-            )  # fmt: skip
-        process.log = self.folder / f"log-{name}"
-        self.processes.append(process)
-        return process
-
-    def node_of(self, name):
-        held = self.api.do("GET", f"/api/v1/namespaces/default/pods/{name}")
-        return held["spec"].get("nodeName", "") if held else ""
-
-    def holder(self):
-        lease = self.api.do("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler")
-        return lease["spec"].get("holderIdentity", "") if lease else ""
-
-    async def until(self, condition, within_s):
-        begin = time.monotonic()
-        while not condition():
-            if time.monotonic() - begin > within_s:
-                logs = [f"{one.log}:\n{one.log.read_text()[-1500:]}" for one in self.processes]
-                raise AssertionError(f"not within {within_s:g}s\n" + "\n".join(logs))
-            await asyncio.sleep(0.02)
-        return time.monotonic() - begin
-
-    async def bound(self, *names, within_s=20.0):
-        return await self.until(lambda: all(self.node_of(name) for name in names), within_s)
-
-    def check_history(self):
-        """No pod moved, and no node was overfull, at any revision."""
-        nodes, pods, where = {}, {}, {}
-        for entry in self.api.recording.entries:
-            if not isinstance(entry, Written) or entry.kind not in {"Node", "Pod"}:
-                continue
-            held = nodes if entry.kind == "Node" else pods
-            if entry.change == "DELETED":
-                held.pop(entry.uid, None)
-                continue
-            held[entry.uid] = entry.document
-            on = entry.document["spec"].get("nodeName") if entry.kind == "Pod" else None
-            if on:
-                assert where.setdefault(entry.uid, on) == on
-                node = next(one for one in nodes.values() if one["metadata"]["name"] == on)
-                others = [pod for uid, pod in pods.items() if pod["spec"].get("nodeName") == on and uid != entry.uid]
-                assert rules.crowds(entry.document, node, others) == ""
-
-
-def in_place(main, folder):
-    async def play():
-        api = VirtualApi(1)
-        guard = Guard({"t": User("admin", ("system:masters",))})
-        async with serving(api.store, guard) as port:
-            place = Place(api, port, folder)
-            try:
-                await main(place)
-            finally:
-                for process in place.processes:
-                    if process.returncode is None:
-                        with suppress(ProcessLookupError):
-                            process.send_signal(signal.SIGCONT)
-                            process.kill()
-                    await process.wait()
-            place.check_history()
-
-    asyncio.run(play())
-
-
-async def two(place, *flags):
-    """Start a leader and then a standby."""
-    leader = await place.scheduler(*flags)
-    await place.until(place.holder, 20)
-    standby = await place.scheduler(*flags)
-    await place.until(lambda: "kube-scheduler" in standby.log.read_text(), 20)
-    return leader, standby
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,189 @@
+"""``moorage run`` as a process whose surroundings misbehave: extenders, its own plugins, its memory, its disk."""
+
+import asyncio
+import json
+import time
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from tests.regressions.processes import FAST, LEASE_S, SLACK_S, in_place
+
+pytestmark = pytest.mark.slow
+
+MIB = 1 << 20
+
+
+def configured(place, **fields):
+    """Return the flag for a configuration that says these fields."""
+    head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    path = place.folder / "configuration.yaml"
+    path.write_text(json.dumps({**head, "clientConnection": {"kubeconfig": str(place.kubeconfig())}, **fields}))
+    return f"--config={path}"
+
+
+# -- extenders ---------------------------------------------------------------------------------------------------------
+
+TIMEOUT_S = 1.0
+#: What the extender does to a question, by the name of the pod that it is about.
+ANSWERS = ("drips", "gibibyte", "html", "half", "silent", "unknown")
+
+
+class Extender:
+    """Answers about each pod in the way that its name says; ``asked``: the names, and how long each took."""
+
+    def __init__(self):
+        self.asked = []
+
+    @asynccontextmanager
+    async def serving(self):
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=1 << 22)
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            server.close()
+
+    async def _serve(self, reader, writer):
+        try:
+            with suppress(asyncio.IncompleteReadError, ConnectionError):
+                while True:
+                    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+                    (size,) = (line.split(":")[1] for line in head.lower().split("\r\n") if line.startswith("content-length"))
+                    question = json.loads(await reader.readexactly(int(size)))
+                    name, begin = question["Pod"]["metadata"]["name"], time.monotonic()
+                    try:
+                        await asyncio.wait_for(self._answer(name, question, reader, writer), 30)
+                    finally:
+                        self.asked.append((name, time.monotonic() - begin))
+        finally:
+            writer.transport.abort()
+
+    async def _answer(self, name, question, reader, writer):
+        def head(size):
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % size)
+
+        fine = json.dumps({"NodeNames": question["NodeNames"]}).encode()
+        if name == "drips":
+            head(10_000)
+            while True:
+                writer.write(b" ")
+                await writer.drain()
+                await asyncio.sleep(0.05)
+        elif name == "gibibyte":
+            head(1 << 30)
+            for _ in range(1024):
+                writer.write(bytes(MIB))
+                await writer.drain()
+        elif name == "html":
+            head(21)
+            writer.write(b"<html>not json</html>")
+        elif name == "half":
+            head(len(fine))
+            writer.write(fine[:9])
+            await writer.drain()
+            raise ConnectionError
+        elif name == "silent":
+            await reader.read(1)  # until the other side hangs up
+            raise ConnectionError
+        else:
+            fine = b'{"NodeNames": ["nowhere"]}' if name == "unknown" else fine
+            head(len(fine))
+            writer.write(fine)
+        await writer.drain()
+
+
+def peak_memory(process):
+    """Return the most memory that a process ever held, in bytes."""
+    with open(f"/proc/{process.pid}/status") as file:
+        (line,) = (line for line in file if line.startswith("VmHWM"))
+    return int(line.split()[1]) << 10
+
+
+@pytest.mark.parametrize("ignorable", [True, False], ids=["ignorable", "not ignorable"])
+def test_f30_an_extender_that_misbehaves_costs_little_memory_and_time(ignorable, tmp_path):
+    async def main(place):
+        place.world.node("n1", cpu=40, pods=110)
+        extender = Extender()
+        async with extender.serving() as port:
+            extenders = [
+                {
+                    "urlPrefix": f"http://127.0.0.1:{port}", "filterVerb": "filter", "nodeCacheCapable": True,
+                    "ignorable": ignorable, "httpTimeout": f"{TIMEOUT_S:g}s",
+                }
+            ]  # fmt: skip
+            process = await place.scheduler("--leader-elect=false", configured(place, extenders=extenders))
+            place.world.pod("fine")
+            await place.bound("fine")
+            before = peak_memory(process)
+            for name in ANSWERS:
+                place.world.pod(name)
+            place.world.pod("other")
+            await place.bound("other", within_s=2 * len(ANSWERS) * TIMEOUT_S)
+            await place.until(lambda: set(ANSWERS) <= {name for name, _ in extender.asked}, 2 * len(ANSWERS) * TIMEOUT_S)
+            if ignorable:
+                await place.bound(*ANSWERS, within_s=SLACK_S)
+            assert process.returncode is None
+            assert peak_memory(process) - before < 64 * MIB
+            assert max(seconds for _, seconds in extender.asked) < TIMEOUT_S + 1
+            if not ignorable:
+                assert not any(place.node_of(name) for name in ANSWERS)
+            assert "Traceback" not in process.log.read_text()
+
+    in_place(main, tmp_path)
+
+
+# -- the loop ----------------------------------------------------------------------------------------------------------
+
+#: Plugins that are the death of what runs them, once a pod comes that is called so; SECONDS is how long one of them blocks.
+DEADLY = """
+import asyncio, os, time
+
+class Deadly:
+    name = "Deadly"
+
+    def pre_filter(self, pod, snapshot):
+        if pod.name == "cancels":
+            (loop,) = (task for task in asyncio.all_tasks() if task.get_name() == "loop")
+            loop.cancel()
+        if pod.name == "blocks":
+            time.sleep(float(os.environ["SECONDS"]))
+"""
+
+
+async def deadly(place, folder, seconds):
+    """Return a leader whose plugin kills it, and a standby without that plugin."""
+    (folder / "deadly.py").write_text(DEADLY)
+    profile = {"plugins": {"multiPoint": {"enabled": [{"name": "Deadly"}]}}}
+    leader = await place.scheduler(
+        *FAST, "--plugins=deadly:Deadly", configured(place, profiles=[profile]), cwd=folder, env={"SECONDS": str(seconds)},
+    )  # fmt: skip
+    await place.until(place.holder, 20)
+    await place.scheduler(*FAST)
+    await asyncio.sleep(2.0)
+    return leader, place.holder()
+
+
+def test_f37_a_scheduler_whose_loop_is_killed_ends_and_gives_up_its_lease(tmp_path):
+    async def main(place):
+        place.world.node("n1")
+        leader, first = await deadly(place, tmp_path, 0)
+        place.world.pod("cancels")
+        assert await asyncio.wait_for(leader.wait(), 10) == 1
+        await place.bound("cancels", within_s=10)
+        assert place.holder() not in {"", first}
+        assert "Traceback" not in leader.log.read_text()
+
+    in_place(main, tmp_path)
+
+
+def test_f37_f26_a_loop_that_is_blocked_renews_no_lease_and_ends_when_it_wakes(tmp_path):
+    async def main(place):
+        place.world.node("n1", cpu=1)
+        leader, first = await deadly(place, tmp_path, LEASE_S + 2)
+        place.world.pod("blocks")
+        await place.bound("blocks", within_s=10)
+        assert place.holder() not in {"", first}
+        assert await asyncio.wait_for(leader.wait(), LEASE_S + SLACK_S) == 1
+        assert "not sent: the lease was not renewed in time" in leader.log.read_text()
+
+    in_place(main, tmp_path)

@@ -176,6 +176,19 @@ def test_narrowing(asked, left, text):
     assert (found.refused.message if found.refused else None) == text
 
 
+@pytest.mark.parametrize("nodes", [None, 5, "n1", ["n1"], frozenset([1]), frozenset([None])], ids=repr)
+def test_narrowing_to_what_are_no_names_names_the_plugin(nodes):
+    class Narrows:
+        name = "Narrows"
+
+        def pre_filter(self, pod, snapshot):
+            return Narrow(nodes, "s")
+
+    snapshot = a_cluster([a_node("n1")]).snapshot
+    with pytest.raises(PluginError, match=r"plugin Narrows failed in preFilter: TypeError: Narrow\(.*; give a frozenset"):
+        run_pre_filter(profile(Narrows()), a_pod(), snapshot)
+
+
 def scores_of(*plugins, weights=None, nodes="ab"):
     snapshot = a_cluster([a_node(n) for n in nodes]).snapshot
     ran = profile(*plugins, weights=weights)

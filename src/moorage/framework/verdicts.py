@@ -6,6 +6,7 @@ Raising means that the plugin is broken, and ends the attempt.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, TypeVar, final
@@ -82,10 +83,17 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Narrow(Generic[S]):
-    """From PreFilter: only these nodes need be looked at; ``state`` is what ``filter`` receives."""
+    """From PreFilter: only these nodes need be looked at; ``state`` is what ``filter`` receives.
+
+    Raises  TypeError, in the plugin that makes it, if ``nodes`` are not a set of names
+    """
 
     nodes: frozenset[str]
     state: S
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.nodes, Set) or not all(isinstance(name, str) for name in self.nodes):
+            raise TypeError(f"Narrow({self.nodes!r:.100}, ...) holds no set of node names; give a frozenset of them")
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,12 +55,12 @@ class KeptScores:
         self._scaling = [s for s in steps if getattr(s.plugin, "normalize", None) is not None]
         self._plain = [s for s in steps if getattr(s.plugin, "normalize", None) is None]
         self._on_pods = [s for s in steps if getattr(s.plugin, "depends", None) is not Depends.NODES]
-        self._must_sum_up = any(s in self._scaling for s in self._on_pods)
+        self._must_sum_up = any(getattr(s.plugin, "normalize", None) is not None for s in self._on_pods)
         self._raw: dict[str, IntArray] = {}
         for step in steps:
             raw = scored(step, self._state(step, pod), view).astype(np.int64, copy=False)
             # What is written to must not be the plugin's own, and what is alike everywhere need not take room everywhere.
-            self._raw[step.name] = raw.copy() if step in self._on_pods else _thin(raw)
+            self._raw[step.name] = raw.copy() if getattr(step.plugin, "depends", None) is not Depends.NODES else _thin(raw)
         self._one_row = [(s, other_form(s, "score", "score_node")) for s in self._on_pods]
         self._weighed = [(self._weight(s), self._raw[s.name]) for s in self._on_pods]
         #: True when equal rooms (see ``NodeTable.room``) have equal raw scores, as far as those hang on pods.

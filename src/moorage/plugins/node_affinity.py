@@ -122,6 +122,8 @@ class NodeAffinity:
     def filter_node(self, pod: PodInfo, node: NodeInfo) -> Hold | None:
         if self._added is not None and not self._added.matches(node.labels, node.name):
             return Hold.because(REASON_ADDED, unresolvable=True)
+        if _asks_for_one_name(pod, node.name):
+            return None
         return None if required_node_affinity(pod).matches(node.node) else Hold.because(REASON, unresolvable=True)
 
     def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[PreferredTerm, ...] | Skip:
@@ -164,6 +166,18 @@ class NodeAffinity:
 def _affinity(pod: PodInfo) -> core.NodeAffinity:
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
     return affinity or _NO_AFFINITY
+
+
+def _asks_for_one_name(pod: PodInfo, name: str) -> bool:
+    """True if all that the pod requires is to be on the node of that name, as pods of a DaemonSet do; no need to compile it."""
+    required = _affinity(pod).required_during_scheduling_ignored_during_execution
+    if required is None or pod.spec.node_selector or len(required.node_selector_terms) != 1:
+        return False
+    term = required.node_selector_terms[0]
+    if term.match_expressions or len(term.match_fields) != 1:
+        return False
+    asked = term.match_fields[0]
+    return asked.key == "metadata.name" and asked.operator == "In" and asked.values == (name,)
 
 
 def preferred_terms(pod: PodInfo) -> tuple[PreferredTerm, ...]:

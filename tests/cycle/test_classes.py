@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Namespace, Service
+from moorage.cycle.classes import ClassCache
 from moorage.cycle.cycle import Cycle
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, points_of
@@ -248,3 +249,29 @@ def test_a_plugin_that_cannot_sign_is_asked_every_time(answer):
     for at in range(3):
         cycle.decide(profile, a_pod(f"p{at}"), cluster.snapshot)
     assert asked == [5, 5, 5]
+
+
+def test_a_crowd_of_pods_unlike_each_other_drives_out_nobody_who_is_asked_again():
+    """Two classes fit. The one in use stays; of those met once a new one is kept when it is met again."""
+    judged = []
+
+    class Colors:
+        name = "Colors"
+        depends = Depends.ROW
+
+        def filter(self, pod, nodes):
+            if len(nodes) > 1:
+                judged.append(pod.labels["color"])
+            return ()
+
+        def sign(self, pod):
+            return {"color": pod.labels["color"]}
+
+    profile = make_profile("s", {"Colors": Colors()}, {"filter": ["Colors"]}, {})
+    cluster = a_cluster([a_node(f"n{at}") for at in range(20)])
+    cache = ClassCache(profile, capacity=2)
+    colors = ["red", "green", "red", "blue", "white", "red", "blue", "blue", "red"]
+    for at, color in enumerate(colors):
+        quick = cache.decide(a_pod(f"p{at}", {"color": color}), cluster.snapshot, {}, 0)
+        assert quick is not None
+    assert judged == ["red", "green", "blue", "white", "blue"]

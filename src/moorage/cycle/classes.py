@@ -43,6 +43,8 @@ MORE = 32
 _ROWS_KEPT = 4_000_000
 #: Rooms whose verdict a class keeps.
 _ROOMS_KEPT = 4096
+#: Keys of classes that were met once.
+_PASSED_BY_REMEMBERED = 4096
 _POINTS = ("preFilter", "filter", "preScore", "score")
 
 
@@ -61,6 +63,8 @@ class ClassCache:
         self._profile = profile
         self._capacity = capacity
         self._classes: dict[Hashable, _PodClass] = {}
+        #: Keys of classes that were met but not kept.
+        self._passed_by: set[Hashable] = set()
         steps = {step.name: step for point in _POINTS for step in profile.at(point)}
         self._depends = {name: depends_of(step) for name, step in steps.items()}
         always_asked = frozenset(name for name, depends in self._depends.items() if depends is Depends.CLUSTER)
@@ -84,10 +88,27 @@ class ClassCache:
         known = self._classes.pop(key, None)
         if known is None or not known.refresh(pod, snapshot):
             known = _PodClass(self._profile, asked, self._depends, self._by_domain, pod, snapshot)
-            while len(self._classes) >= max(1, min(self._capacity, _ROWS_KEPT // len(snapshot.table))):
-                del self._classes[next(iter(self._classes))]
+            if not self._make_room(key, max(1, min(self._capacity, _ROWS_KEPT // len(snapshot.table)))):
+                return known.decide(pod, snapshot, nominated, seed)
         self._classes[key] = known
         return known.decide(pod, snapshot, nominated, seed)
+
+    def _make_room(self, key: Hashable, capacity: int) -> bool:
+        """Drop old classes until one more can be kept. False if this one had better not be.
+
+        Where pods come that are unlike each other, keeping what no pod will ask for only wears out memory. So while the
+        class that would have to go was never asked again, a new one is kept only if it is met a second time.
+        """
+        while len(self._classes) >= capacity:
+            oldest = next(iter(self._classes))
+            if not self._classes[oldest].asked_again and key not in self._passed_by:
+                if len(self._passed_by) >= _PASSED_BY_REMEMBERED:
+                    self._passed_by.clear()
+                self._passed_by.add(key)
+                return False
+            del self._classes[oldest]
+        self._passed_by.discard(key)
+        return True
 
 
 def depends_of(step: Step) -> Depends:
@@ -114,6 +135,8 @@ class _PodClass:
         self._states: dict[str, Any] = {}
         self._skipped: set[str] = set()
         self._refused = False
+        #: True once a second pod of the class has come.
+        self.asked_again = False
         self._nodes_seen = snapshot.table.changes.nodes
         self._position = snapshot.table.changes.position
         view = snapshot.nodes
@@ -171,6 +194,7 @@ class _PodClass:
         if changed is None:
             return False
         self._position = changes.position
+        self.asked_again = True
         if changed:
             rows = changed if len(changed) == 1 else list(dict.fromkeys(changed))
             if len(rows) <= (FEW if self._rooms is None else MORE):

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.checking import CheckedCycle, CheckFailedError
 from benchmarks.workloads import CHURN_EVERY, WORKLOADS, Sizes, Workload
-from moorage.cli.memory import keep_freed_memory
+from moorage.cli.memory import collect_seldom, keep_freed_memory
 from moorage.engine.facts import Seen
 from moorage.simulator.simulate import Options, prepare
 from moorage.simulator.simulation import Simulation, State
@@ -32,6 +32,7 @@ def run(name: str, sizes: Sizes, seed: int = 0, check_every: int = 100) -> dict[
     Raises  CheckFailedError if a sampled decision is not one that the plain way could have made, or pods were left over
     """
     keep_freed_memory()
+    collect_seldom()
     began = perf_counter()
     workload = WORKLOADS[name][0](sizes, Random(seed))
     simulation, _ = prepare(Options(seed=seed))

@@ -5,7 +5,7 @@ such memory back to the system at once and asks for it again for the next array,
 in it. Told to keep what was freed, it does neither.
 
 Python's cycle collector is run each time some hundreds of objects were made, which is twice for every pod that comes over the
-wire, though next to nothing of what a pod brings has cycles. For what runs on and on it is run more seldom.
+wire, though next to nothing of what a pod brings has cycles. It is run more seldom.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import click
 
 from moorage.cli.emulating import emulate_options, max_disks_option
 from moorage.cli.main import OK, PENDING
+from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
 from moorage.cli.reading import CONFIG_LIMIT, STDIN, read_file
 from moorage.errors import InputError
@@ -67,6 +68,7 @@ def simulate(**given: Any) -> int:
     for the pods their controllers would make. Exits with 0 when every pod has a place, 2 when some pod stays pending, 1 when
     something is wrong with the input or the options.
     """
+    collect_seldom()
     took = _Took() if given["timing"] else None
     options = _options(given, took)
     events = EventLog() if given["events"] else None

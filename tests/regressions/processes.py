@@ -58,7 +58,11 @@ class Proxy:
         if not self.open:
             writer.transport.abort()
             return
-        there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        try:
+            there_reader, there_writer = await asyncio.open_connection("127.0.0.1", self.target)
+        except OSError:
+            writer.transport.abort()
+            return
         both = {writer, there_writer}
         self.writers |= both
         with suppress(ConnectionError, OSError):
@@ -89,11 +93,12 @@ class Place:
         write_kubeconfig(path, port or self.port, "t")
         return path
 
-    async def scheduler(self, *flags, port=None, env=(), **options):
-        """Start one with these flags; ``env`` is added to its environment."""
+    async def scheduler(self, *flags, port=None, env=(), log=None, **options):
+        """Start one with these flags; ``env`` is added to its environment, and ``log`` takes what it says."""
         kubeconfig = self.kubeconfig(port)
         name = len(self.processes)
-        with (self.folder / f"log-{name}").open("w") as log:
+        (self.folder / f"log-{name}").touch()
+        with (log or self.folder / f"log-{name}").open("w") as log:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "moorage", "run", "--kubeconfig", str(kubeconfig), "--secure-port=0", *flags,
                 env={**os.environ, "PYTHONPATH": str(SOURCES), **dict(env)}, stderr=log, stdout=log, **options,

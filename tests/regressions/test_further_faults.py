@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from moorage.errors import ClusterError
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.verdicts import Hold
 from moorage.testing.simtest.network import Rule
 from moorage.testing.simtest.staging import on_stage
 
@@ -84,6 +86,50 @@ def test_f18_conditions_that_cannot_be_written_hold_up_no_bind(how):
         await stage.placed(*(f"p{number}" for number in range(20)), within_s=2)
 
     on_stage(main)
+
+
+# -- hints -------------------------------------------------------------------------------------------------------------
+
+
+class Hints:
+    """Gates or refuses pods until ``open``; its hint about nodes raises, or always says no."""
+
+    name = "Hints"
+    gates, raises, open = False, False, False
+
+    def pre_enqueue(self, pod):
+        return Hold.because("closed") if Hints.gates and not Hints.open else None
+
+    def filter_node(self, state, node):
+        return None if Hints.open else Hold.because("closed")
+
+    def wakes_on(self):
+        yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL), self._hint)
+
+    def _hint(self, pod, old, new):
+        if Hints.raises:
+            raise KeyError("a hint that is broken")
+        return False
+
+
+@pytest.mark.parametrize("gates", [False, True], ids=["refused", "gated"])
+@pytest.mark.parametrize("raises", [False, True], ids=["never", "raises"])
+def test_f31_a_hint_that_raises_counts_as_yes_and_one_that_never_says_so_delays_by_five_minutes(gates, raises, monkeypatch):
+    monkeypatch.setattr(Hints, "gates", gates)
+    monkeypatch.setattr(Hints, "raises", raises)
+    monkeypatch.setattr(Hints, "open", False)
+
+    async def main(stage):
+        stage.world.node("n1")
+        stage.world.pod("p")
+        await asyncio.sleep(20)
+        Hints.open = True
+        stage.world.touch_node("n1")
+        took = await stage.until(lambda: stage.node_of("p"), within_s=335)
+        stage.scheduler.queue.incoming.clear()  # here the flush is what was asked for
+        return took
+
+    assert (on_stage(main, Hints) < 11) is raises
 
 
 # -- others ------------------------------------------------------------------------------------------------------------

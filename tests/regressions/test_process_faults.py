@@ -2,8 +2,10 @@
 
 import asyncio
 import json
+import resource
 import time
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -185,5 +187,68 @@ def test_f37_f26_a_loop_that_is_blocked_renews_no_lease_and_ends_when_it_wakes(t
         assert place.holder() not in {"", first}
         assert await asyncio.wait_for(leader.wait(), LEASE_S + SLACK_S) == 1
         assert "not sent: the lease was not renewed in time" in leader.log.read_text()
+
+    in_place(main, tmp_path)
+
+
+# -- memory and disks --------------------------------------------------------------------------------------------------
+
+
+def limit_memory(process, more):
+    """Let a process have so much address space beyond what it has now; None lifts the limit."""
+    with open(f"/proc/{process.pid}/status") as file:
+        (line,) = (line for line in file if line.startswith("VmSize"))
+    soft = resource.RLIM_INFINITY if more is None else (int(line.split()[1]) << 10) + more
+    resource.prlimit(process.pid, resource.RLIMIT_AS, (soft, resource.RLIM_INFINITY))
+
+
+def test_f40_too_little_memory_ends_the_process_cleanly_or_not_at_all(tmp_path):
+    async def main(place):
+        place.world.node("n1", cpu=40, pods=110)
+        process = await place.scheduler("--leader-elect=false")
+        place.world.pod("first")
+        await place.bound("first")
+        limit_memory(process, 1 * MIB)
+        for number in range(60):
+            place.world.pod(f"big-{number}", cpu="10m", container={"env": [{"name": "A", "value": "a" * 1_000_000}]})
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(1)
+        assert process.returncode in {None, 1}
+        if process.returncode is None:
+            limit_memory(process, None)
+        else:
+            await place.scheduler("--leader-elect=false")
+        place.world.pod("last")
+        await place.bound("last", *(f"big-{number}" for number in range(60)), within_s=45)
+
+    in_place(main, tmp_path)
+
+
+FULL = Path("/dev/full")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this machine has no disk that is always full")
+def test_f40_a_log_on_a_full_disk_holds_up_no_pod(tmp_path):
+    async def main(place):
+        place.world.node("n1")
+        process = await place.scheduler("--leader-elect=false", "--v=5", log=FULL)
+        place.world.pod("p")
+        place.world.pod("huge", cpu="1000")
+        await place.bound("p")
+        place.world.pod("q")
+        await place.bound("q")
+        assert process.returncode is None
+
+    in_place(main, tmp_path)
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this machine has no disk that is always full")
+@pytest.mark.parametrize("target", [FULL, Path("/proc/written.yaml")], ids=["full", "read only"])
+def test_f40_a_configuration_that_cannot_be_written_is_told_in_a_line(target, tmp_path):
+    async def main(place):
+        process = await place.scheduler(f"--write-config-to={target}")
+        assert await asyncio.wait_for(process.wait(), 20) == 1
+        (line,) = process.log.read_text().splitlines()
+        assert f"--write-config-to {target}: " in line
 
     in_place(main, tmp_path)

@@ -219,8 +219,8 @@ def test_the_whole_openb_trace_in_arrival_order(process):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason="the openb trace is not beside the project; MOORAGE_SHARED says where it is")
-def test_the_trace_in_the_readme_is_a_real_run(process):
-    promised = (ROOT / "README.md").read_text().partition("```text\n$ moorage ")[2].partition("\n```")[0]
+def test_the_trace_in_the_reference_is_a_real_run(process):
+    promised = (ROOT / "docs/reference/inputs.md").read_text().partition("```text\n$ moorage ")[2].partition("\n```")[0]
     command, *lines = promised.splitlines()
     ran = process(*(SHARED / word if word.endswith(".csv") else word for word in command.split()), timeout=200)
     pattern = "\n".join(".*?" if line == "…" else re.escape(line) for line in lines)

@@ -217,7 +217,9 @@ def test_f40_too_little_memory_ends_the_process_cleanly_or_not_at_all(tmp_path):
         if process.returncode is None:
             limit_memory(process, None)
         else:
+            assert "out of memory" in process.log.read_text()
             await place.scheduler("--leader-elect=false")
+        assert "Traceback" not in process.log.read_text()
         place.world.pod("last")
         await place.bound("last", *(f"big-{number}" for number in range(60)), within_s=45)
 

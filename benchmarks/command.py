@@ -96,6 +96,7 @@ def once(names: tuple[str, ...], pods: int) -> None:
         "library-import": library_import,
         "reading": lambda: reading(pods),
         "simulate": lambda: whole_run(pods),
+        "simulate-in-turn": lambda: whole_run(pods, in_turn=True),
     }
     for name in names or tuple(measured):
         if name not in measured:

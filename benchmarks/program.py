@@ -44,12 +44,17 @@ def reading(pods: int = 100_000, nodes: int = 5000) -> dict[str, Any]:
         return {"name": "reading", "pods": pods, **took, "pods_per_cpu_s": round(pods / took["cpu_s"])}
 
 
-def whole_run(pods: int = 100_000, nodes: int = 5000) -> dict[str, Any]:
-    """``moorage simulate``: read a file, place every pod, write the report as JSON. Pods of 200 apps come in turn."""
+def whole_run(pods: int = 100_000, nodes: int = 5000, *, in_turn: bool = False) -> dict[str, Any]:
+    """``moorage simulate``: read a file, place every pod of 200 apps, write the report as JSON.
+
+    Pods come app by app, as kubectl lists them; or ``in_turn``, one of each app, which is the hardest order: whenever a class is
+    asked for again, as many nodes have changed as there are classes.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        path = _written(Path(folder) / "cluster.json", nodes, pods)
+        path = _written(Path(folder) / "cluster.json", nodes, pods, in_turn=in_turn)
         arguments = ["-m", "moorage", "simulate", "-f", str(path), "-o", "json"]
-        return {**_least("simulate", arguments, 1), "pods": pods, "nodes": nodes}
+        name = "simulate-in-turn" if in_turn else "simulate"
+        return {**_least(name, arguments, 1), "pods": pods, "nodes": nodes}
 
 
 def _least(name: str, arguments: list[str], times: int) -> dict[str, Any]:
@@ -70,8 +75,8 @@ def _least(name: str, arguments: list[str], times: int) -> dict[str, Any]:
     return {"name": name, "wall_s": round(min(walls), 3), "cpu_s": round(min(cpus), 3)}
 
 
-def _written(path: Path, nodes: int, pods: int) -> Path:
-    items = [*_nodes(nodes), *_pods(pods)]
+def _written(path: Path, nodes: int, pods: int, *, in_turn: bool = False) -> Path:
+    items = [*_nodes(nodes), *_pods(pods, in_turn)]
     path.write_bytes(msgspec.json.encode({"apiVersion": "v1", "kind": "List", "items": items}))
     return path
 
@@ -84,9 +89,9 @@ def _nodes(count: int) -> Iterator[dict[str, Any]]:
         yield {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{at}", "labels": labels}, "status": status}
 
 
-def _pods(count: int) -> Iterator[dict[str, Any]]:
+def _pods(count: int, in_turn: bool) -> Iterator[dict[str, Any]]:
     for at in range(count):
-        app = at % _APPS
+        app = at % _APPS if in_turn else at * _APPS // count
         requests = {"cpu": f"{100 + app}m", "memory": f"{200 + app}Mi"}
         container = {"name": "c", "image": f"example.com/app-{app}:1", "resources": {"requests": requests}}
         labels, name = {"app": f"app-{app}"}, f"app-{app}-{at}"

@@ -47,8 +47,8 @@ def reading(pods: int = 100_000, nodes: int = 5000) -> dict[str, Any]:
 def whole_run(pods: int = 100_000, nodes: int = 5000, *, in_turn: bool = False) -> dict[str, Any]:
     """``moorage simulate``: read a file, place every pod of 200 apps, write the report as JSON.
 
-    Pods come app by app, as kubectl lists them; or ``in_turn``, one of each app, which is the hardest order: whenever a class is
-    asked for again, as many nodes have changed as there are classes.
+    Pods come app by app, as kubectl lists them; or ``in_turn``, one of each app. That is the hardest order: whenever a class
+    is asked for again, as many nodes have changed as there are classes.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = _written(Path(folder) / "cluster.json", nodes, pods, in_turn=in_turn)

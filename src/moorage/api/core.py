@@ -6,21 +6,24 @@ priority classes) is applied by ``moorage.api.defaults``.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from msgspec import field
 
 from moorage.api.meta import LabelSelector, ObjectMeta, Quantity, ResourceList, Value
 
 __all__ = [
-    "Affinity", "ClaimSource", "Container", "ContainerImage", "ContainerPort", "ContainerRestartRule", "ContainerStatus",
-    "EphemeralVolume", "ImageVolumeSource", "LimitRange", "LimitRangeItem", "LimitRangeSpec", "Namespace", "Node",
+    "ENDED_PHASES", "Affinity", "ClaimSource", "Container", "ContainerImage", "ContainerPort", "ContainerRestartRule",
+    "ContainerStatus", "EphemeralVolume", "ImageVolumeSource", "LimitRange", "LimitRangeItem", "LimitRangeSpec", "Namespace", "Node",
     "NodeAffinity", "NodeCondition", "NodeSelector", "NodeSelectorRequirement", "NodeSelectorTerm", "NodeSpec", "NodeStatus",
     "Pod", "PodAffinity", "PodAffinityTerm", "PodAntiAffinity", "PodCondition", "PodResourceClaim", "PodResourceClaimStatus",
     "PodSchedulingGate", "PodSchedulingGroup", "PodSpec", "PodStatus", "PodTemplateSpec", "PreferredSchedulingTerm",
     "ReplicationController", "ReplicationControllerSpec", "ResourceRequirements", "Service", "ServiceSpec", "Taint",
     "Toleration", "TopologySpreadConstraint", "Volume", "WeightedPodAffinityTerm",
 ]  # fmt: skip
+
+#: Phases of pods that have run their course.
+ENDED_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 
 # -- pods -------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.api.core import Node, PodSpec
+from moorage.api.core import ENDED_PHASES, Node, PodSpec
 from moorage.api.decode import decode
 from moorage.apiserver.records import Document
 from moorage.controllers.daemons import DRIVES_AWAY, daemon_tolerations, runs_on
@@ -133,14 +133,12 @@ class _Look:
 
     def _alive(self, node: str) -> list[Document]:
         """Return the pods that run or will run on a node."""
-        return [
-            pod for pod in self.by_node.get(node, ()) if not is_ending(pod) and phase_of(pod) not in {"Succeeded", "Failed"}
-        ]
+        return [pod for pod in self.by_node.get(node, ()) if not is_ending(pod) and phase_of(pod) not in ENDED_PHASES]
 
     def ended(self) -> Iterator[tuple[str, Document]]:
         for node, pods in self.by_node.items():
             for pod in pods:
-                if phase_of(pod) in {"Succeeded", "Failed"} and not is_ending(pod) and self.borne.get(node):
+                if phase_of(pod) in ENDED_PHASES and not is_ending(pod) and self.borne.get(node):
                     yield node, pod
 
     def placed(self) -> Iterator[Step]:

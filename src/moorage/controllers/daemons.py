@@ -15,6 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from moorage.api.core import (
+    ENDED_PHASES,
     Affinity,
     Node,
     NodeAffinity,
@@ -140,6 +141,6 @@ def _required(spec: PodSpec) -> NodeSelector | None:
 
 def nodes_in_need(daemon_set: DaemonSet, nodes: Iterable[Node], held: Iterable[Pod]) -> list[Node]:
     """Return the nodes that lack a pod of the daemon set, in the order given. Pods that ended are replaced."""
-    served = {pod_node(pod) for pod in held if pod.status.phase not in {"Succeeded", "Failed"}}
+    served = {pod_node(pod) for pod in held if pod.status.phase not in ENDED_PHASES}
     judge = runs_on(daemon_set.spec.template.spec)
     return [node for node in nodes if node.name not in served and judge(node)]

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from moorage.api.core import ENDED_PHASES
 from moorage.api.decode import decode
 from moorage.api.meta import LabelSelector
 from moorage.api.selectors import NOTHING, Selector, SelectorError, compile_label_selector
@@ -27,7 +28,6 @@ __all__ = [
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
-_OVER: Final = frozenset(["Succeeded", "Failed"])
 
 
 def name_of(document: Document) -> str:
@@ -181,7 +181,7 @@ def phase_of(pod: Document) -> str:
 
 def is_active(pod: Document) -> bool:
     """Return True for a pod that counts as a replica: neither ended nor ending."""
-    return phase_of(pod) not in _OVER and not is_ending(pod)
+    return phase_of(pod) not in ENDED_PHASES and not is_ending(pod)
 
 
 def ready_since(pod: Document) -> float | None:

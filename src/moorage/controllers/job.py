@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.records import Document
 from moorage.controllers.documents import (
     is_active,
@@ -145,7 +146,7 @@ class _Look:
             yield SetStatus(JOBS, self.job, self.status)
 
     def _say_numbers(self, active: list[Document]) -> None:
-        ending = [pod for pod in self.pods if is_ending(pod) and status_of(pod).get("phase") not in {"Succeeded", "Failed"}]
+        ending = [pod for pod in self.pods if is_ending(pod) and status_of(pod).get("phase") not in ENDED_PHASES]
         numbers = {"active": len(active), "ready": sum(map(is_ready, active)), "terminating": len(ending)}
         for name, number in numbers.items():
             self.status.pop(name, None)
@@ -194,7 +195,7 @@ class _Look:
         """Return pods that are ending and are only to be replaced once they have ended."""
         if self.spec.get("podReplacementPolicy") != "Failed":
             return []
-        return [pod for pod in self.pods if is_ending(pod) and status_of(pod).get("phase") not in {"Succeeded", "Failed"}]
+        return [pod for pod in self.pods if is_ending(pod) and status_of(pod).get("phase") not in ENDED_PHASES]
 
     def _wanted(self) -> int:
         succeeded = int(self.status.get("succeeded") or 0)
@@ -254,7 +255,7 @@ class _Look:
         for pod in self.active:
             yield from self._deleted(pod)
         interim, final = ("SuccessCriteriaMet", "Complete") if outcome.good else ("FailureTarget", "Failed")
-        left = [pod for pod in self.pods if status_of(pod).get("phase") not in {"Succeeded", "Failed"}]
+        left = [pod for pod in self.pods if status_of(pod).get("phase") not in ENDED_PHASES]
         held = self.status.get("conditions") or []
         for name in (interim,) if left else (interim, final):
             held = with_condition(held, name, "True", self.now, outcome.reason, outcome.message, lastProbeTime=stamp(self.now))

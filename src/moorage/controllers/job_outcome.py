@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.records import Document
 from moorage.controllers.documents import is_active, key_of, phase_of, seconds, spec_of, status_of, uid_of
 from moorage.controllers.indexes import Indexes, parse_indexes
@@ -68,7 +69,7 @@ def tally(job: Document, pods: Iterable[Document]) -> Tally:
     written = {uid for name in ("succeeded", "failed") for uid in noted.get(name) or ()}
     for pod in pods:
         tracked = TRACKED in (pod["metadata"].get("finalizers") or ())
-        if not tracked or phase_of(pod) not in {"Succeeded", "Failed"}:
+        if not tracked or phase_of(pod) not in ENDED_PHASES:
             continue
         found.pods.append(pod)
         written.discard(uid_of(pod))

@@ -17,6 +17,7 @@ import ipaddress
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.records import Document
 from moorage.controllers.documents import (
     annotations_of,
@@ -130,7 +131,7 @@ class Kubelets:
         if now < at:
             yield Later(at - now)
             return
-        if phase_of(pod) not in {"Succeeded", "Failed"} and pod["metadata"].get("finalizers"):
+        if phase_of(pod) not in ENDED_PHASES and pod["metadata"].get("finalizers"):
             yield SetStatus(PODS, pod, stopped(pod, now))
         yield Delete(PODS, pod, grace_s=0)
 

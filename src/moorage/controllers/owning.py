@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from moorage.api.core import ENDED_PHASES
 from moorage.api.selectors import Selector
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
@@ -66,7 +67,7 @@ def claim(
 
 
 def _may_be_adopted(kind: Kind, one: Document) -> bool:
-    return kind is not PODS or phase_of(one) not in {"Succeeded", "Failed"}
+    return kind is not PODS or phase_of(one) not in ENDED_PHASES
 
 
 def keys_by_owner(event: Event, world: World, owned: Kind, owner: Kind) -> Iterator[str]:

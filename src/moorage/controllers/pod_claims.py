@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from moorage.api.core import ENDED_PHASES
 from moorage.api.decode import decode
 from moorage.api.devices import ResourceClaim
 from moorage.apiserver.records import Document
@@ -179,7 +180,7 @@ def _still_uses(user: dict[str, Any], namespace: str, world: World) -> bool:
     if user.get("resource") != "pods" or user.get("apiGroup"):
         return True  # another program's user, which it takes away itself
     pod = world.get(PODS, namespace, user.get("name", ""))
-    if pod is None or uid_of(pod) != user.get("uid") or phase_of(pod) in {"Succeeded", "Failed"}:
+    if pod is None or uid_of(pod) != user.get("uid") or phase_of(pod) in ENDED_PHASES:
         return False
     return bool(spec_of(pod).get("nodeName")) or not is_ending(pod)
 
@@ -187,7 +188,7 @@ def _still_uses(user: dict[str, Any], namespace: str, world: World) -> bool:
 def _belongs_to_pod_that_is_over(claim: Document, world: World) -> bool:
     owner = controller_of(claim)
     held = world.by_uid(owner["uid"]) if owner is not None and owner["kind"] == "Pod" else None
-    return held is not None and phase_of(held[1]) in {"Succeeded", "Failed"}
+    return held is not None and phase_of(held[1]) in ENDED_PHASES
 
 
 def _with_devices_ready(claim: Document) -> Document:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.records import Document
 from moorage.controllers.documents import (
     age_order,
@@ -31,7 +32,6 @@ QUARANTINE_S: Final = 40.0
 #: How many ended pods are left lying.
 MOST_ENDED: Final = 12_500
 _OUT: Final = "node.kubernetes.io/out-of-service"
-_OVER: Final = frozenset(["Succeeded", "Failed"])
 
 
 class PodCollector:
@@ -59,7 +59,7 @@ class PodCollector:
 
     def _count(self, event: Event) -> Iterator[str]:
         uid = event.latest["metadata"]["uid"]
-        if event.new is None or phase_of(event.latest) not in _OVER:
+        if event.new is None or phase_of(event.latest) not in ENDED_PHASES:
             self._ended.discard(uid)
             return
         self._ended.add(uid)
@@ -93,7 +93,7 @@ class PodCollector:
 
     @staticmethod
     def _clear(world: World) -> Iterator[Step]:
-        over = sorted((pod for pod in world.all(PODS) if phase_of(pod) in _OVER), key=age_order)
+        over = sorted((pod for pod in world.all(PODS) if phase_of(pod) in ENDED_PHASES), key=age_order)
         for pod in over[: max(0, len(over) - MOST_ENDED)]:
             yield Delete(PODS, pod, grace_s=0)
 
@@ -110,7 +110,7 @@ def _from_broken(node: Document, world: World, now: float) -> Iterator[Step]:
 
 
 def _lost(pod: Document, now: float, message: str) -> Iterator[Step]:
-    if phase_of(pod) not in _OVER:
+    if phase_of(pod) not in ENDED_PHASES:
         status = {**status_of(pod), "phase": "Failed"}
         if message:
             conditions = status.get("conditions") or ()

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.records import Document
 from moorage.controllers.documents import (
     annotations_of,
@@ -103,7 +104,7 @@ def _wait_s(restarts: int) -> float:
 
 def next_status(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float) -> tuple[Document | None, float | None]:
     """Return what a bound pod's status should say now, None for no change; and when to look again, None for never."""
-    if phase_of(pod) in {"Succeeded", "Failed"}:
+    if phase_of(pod) in ENDED_PHASES:
         return None, None
     if not status_of(pod).get("startTime"):
         at = starts_at(pod, life)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from moorage.api.core import ENDED_PHASES
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
@@ -124,7 +125,7 @@ def _status(held: Document, pods: list[Document], active: list[Document], now: f
         "fullyLabeledReplicas": sum(wanted.items() <= labels_of(pod).items() for pod in active),
         "readyReplicas": len(ready),
         "availableReplicas": sum(now - since >= least_s for since in ready),
-        "terminatingReplicas": sum(is_ending(pod) and phase_of(pod) not in {"Succeeded", "Failed"} for pod in pods),
+        "terminatingReplicas": sum(is_ending(pod) and phase_of(pod) not in ENDED_PHASES for pod in pods),
     }
     # Pods could be made after all.
     conditions = [one for one in status_of(held).get("conditions") or () if one.get("type") != _FAILURE]

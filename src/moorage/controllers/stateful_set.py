@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.records import Document
 from moorage.controllers.documents import (
     is_ending,
@@ -94,7 +95,7 @@ class _Look:
             return [*self._new_claims(number), self._made(number)], False
         if is_ending(pod):
             return [], False
-        if phase_of(pod) in {"Succeeded", "Failed"}:
+        if phase_of(pod) in ENDED_PHASES:
             text = f"StatefulSet {name_of(self.held)} is recreating {phase_of(pod).lower()} Pod {name_of(pod)}"
             return [Note(STATEFUL_SETS, self.held, "Warning", "RecreatingFailedPod", text), Delete(PODS, pod)], False
         steps = [*self._new_claims(number), *kept_claims(self.held, pod, self.world, leaves=False)]

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from moorage.api.core import ENDED_PHASES
 from moorage.api.decode import decode
 from moorage.api.quantity import parse
 from moorage.api.selectors import SelectorError, compile_label_selector
@@ -63,7 +64,7 @@ class Volumes:
             yield from _claims_concerned(event.latest, world)
         elif event.kind is STORAGE_CLASSES:
             yield from _waiting(world)
-        elif event.kind is PODS and (event.new is None or phase_of(event.new) in {"Succeeded", "Failed"}):
+        elif event.kind is PODS and (event.new is None or phase_of(event.new) in ENDED_PHASES):
             for name in _claim_names(event.latest):
                 yield f"claim:{namespace_of(event.latest)}/{name}"
 
@@ -126,7 +127,7 @@ def _look_at_claim(claim: Document, world: World) -> Iterator[Step]:
 
 def _is_used(claim: Document, world: World) -> bool:
     pods = world.all(PODS, namespace_of(claim))
-    return any(name_of(claim) in _claim_names(pod) and phase_of(pod) not in {"Succeeded", "Failed"} for pod in pods)
+    return any(name_of(claim) in _claim_names(pod) and phase_of(pod) not in ENDED_PHASES for pod in pods)
 
 
 class _Search:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Final
 
-from moorage.api.core import Namespace, Node, Pod
+from moorage.api.core import ENDED_PHASES, Namespace, Node, Pod
 from moorage.api.meta import Value
 from moorage.engine.binding import Binding
 from moorage.engine.facts import Gone, Seen
@@ -23,9 +22,6 @@ from moorage.state.cluster import Cluster, Snapshot
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Believer"]
-
-#: Phases of pods that have run their course.
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 class Believer(ABC):
@@ -65,7 +61,7 @@ class Believer(ABC):
         self.facts += 1
         obj = fact.obj
         if isinstance(obj, Pod):
-            if isinstance(fact, Gone) or obj.status.phase in _ENDED:
+            if isinstance(fact, Gone) or obj.status.phase in ENDED_PHASES:
                 self._pod_gone(obj)
             else:
                 self._pod_seen(self._readable(PodInfo(self._read(obj))))

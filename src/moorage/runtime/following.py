@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from moorage.api.core import Node, Pod
+from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.cycle.decision import NO_NODES, Decision
 from moorage.engine.facts import Answered, Done, Fact, Gone, Phase, Work
 from moorage.engine.machine import Scheduler
@@ -192,7 +192,7 @@ class Follower:
 
     def _label_of_pod(self, pod: Pod, *, gone: bool) -> str:
         scheduler, uid = self._scheduler, pod.uid
-        gone = gone or pod.status.phase in {"Succeeded", "Failed"}
+        gone = gone or pod.status.phase in ENDED_PHASES
         if pod.spec.node_name:
             resource, known = Resource.ASSIGNED_POD, scheduler.cluster.node_of(uid) is not None
             known = known and not scheduler.cluster.is_assumed(uid)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from moorage.api.core import Node, Pod
+from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.engine.machine import Scheduler
 from moorage.queue.queued import Place
 from moorage.runtime.observing import Log
@@ -38,7 +38,7 @@ def compare(scheduler: Scheduler, nodes: Iterable[Node], pods: Iterable[Pod], lo
 
 
 def _is_ours(scheduler: Scheduler, pod: Pod) -> bool:
-    ended = pod.status.phase in {"Succeeded", "Failed"}
+    ended = pod.status.phase in ENDED_PHASES
     return not ended and bool(pod.spec.node_name or pod.spec.scheduler_name in scheduler.profiles)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import Container, Pod, ResourceRequirements
+from moorage.api.core import ENDED_PHASES, Container, Pod, ResourceRequirements
 from moorage.api.quantity import QuantityError, milli_value
 from moorage.server.metric_kinds import Gauge, Labels, Registry, Spec
 from moorage.state.pod_requests import RequestOptions, pod_requests
@@ -32,7 +32,7 @@ _AS_WRITTEN: Final = RequestOptions(use_status=False, pod_level=True, pod_level_
 
 def pod_registry(pods: Iterable[Pod]) -> Registry:
     """Return the metrics of these pods; those that have ended ask for nothing."""
-    alive = [pod for pod in pods if not (pod.spec.node_name and pod.status.phase in {"Succeeded", "Failed"})]
+    alive = [pod for pod in pods if not (pod.spec.node_name and pod.status.phase in ENDED_PHASES)]
     requests = [series for pod in alive for series in _series(pod, _requests(pod))]
     limits = [series for pod in alive for series in _series(pod, _limits(pod))]
     return Registry([Gauge(REQUEST, lambda: requests), Gauge(LIMIT, lambda: limits)])

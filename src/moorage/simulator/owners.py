@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
-from moorage.api.core import Pod
+from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.api.workloads import Job, ReplicaSet
@@ -38,7 +38,7 @@ def owner_reference(api_version: str, kind: str, metadata: ObjectMeta) -> OwnerR
 
 def is_active(pod: Pod) -> bool:
     """Return True for a pod that counts as a replica: neither ended nor ending."""
-    return pod.status.phase not in {"Succeeded", "Failed"} and pod.metadata.deletion_timestamp is None
+    return pod.status.phase not in ENDED_PHASES and pod.metadata.deletion_timestamp is None
 
 
 def compiled(selector: LabelSelector | None, title: str) -> Selector:

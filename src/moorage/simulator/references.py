@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
-from moorage.api.core import Pod
+from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.meta import ObjectMeta
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.words import counted, some
@@ -69,7 +69,7 @@ def find_missing(cluster: ClusterInput) -> tuple[MissingReference, ...]:
 def _references(cluster: ClusterInput) -> Iterator[tuple[str, str, str, str]]:
     """Yield who refers to what: kind, name, kind, name."""
     for pod in cluster.pods:
-        if pod.status.phase not in {"Succeeded", "Failed"}:
+        if pod.status.phase not in ENDED_PHASES:
             for target_kind, target in _of_pod(pod):
                 yield "Pod", pod.key, target_kind, target
     yield from _of_storage(cluster)

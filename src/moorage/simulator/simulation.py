@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from moorage.api.core import Pod, PodCondition
+from moorage.api.core import ENDED_PHASES, Pod, PodCondition
 from moorage.api.meta import Value
 from moorage.cycle.decision import Decision
 from moorage.engine.facts import Answered, Done, Gone, News, Phase, Seen, Work
@@ -31,8 +31,6 @@ __all__ = ["Attempt", "PodRecord", "Simulation", "State", "wants_a_node"]
 
 #: A pod that failed so often, with nothing in the cluster having changed meanwhile, is not waited for.
 PATIENCE = 10
-#: Phases of pods that have run their course.
-_ENDED = {"Succeeded", "Failed"}
 #: Controllers that make a new pod when one of theirs is taken away.
 _REPLACING = {"ReplicaSet", "ReplicationController", "StatefulSet", "Job", "DaemonSet"}
 #: Controllers whose new pod has the old one's name.
@@ -51,7 +49,7 @@ class State:
 
 def wants_a_node(pod: Pod) -> bool:
     """True for a pod that some scheduler should place: it has no node, has not ended and is not about to go."""
-    return not pod.spec.node_name and pod.status.phase not in _ENDED and pod.metadata.deletion_timestamp is None
+    return not pod.spec.node_name and pod.status.phase not in ENDED_PHASES and pod.metadata.deletion_timestamp is None
 
 
 @dataclass(slots=True)

@@ -10,22 +10,19 @@ Source  kubernetes, pkg/controller/resourceclaim/controller.go, syncClaim, isPod
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.api.core import Pod
+from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.devices import ClaimConsumer, ResourceClaim
 from moorage.plugins.devices.binding import unprotected
 
 __all__ = ["is_done", "is_outlived", "owning_pod", "still_uses", "without_users_gone"]
 
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
-
 
 def is_done(pod: Pod) -> bool:
     """Say whether none of a pod's containers runs or ever will."""
-    return pod.status.phase in _ENDED or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
+    return pod.status.phase in ENDED_PHASES or (pod.metadata.deletion_timestamp is not None and not pod.spec.node_name)
 
 
 def still_uses(user: ClaimConsumer, pod: Pod | None) -> bool:

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.cycle import Cycle
 from moorage.engine.extenders import extenders_of
 from moorage.engine.machine import Scheduler
 from moorage.engine.profiles import build_resolved
 from moorage.errors import InputError
+from moorage.framework.profile import Profile
 
 __all__ = ["build_scheduler"]
 
 
-def build_scheduler(loaded: Loaded, seed: int, max_unschedulable_s: float) -> Scheduler:
-    """Return a scheduler with the profiles of a configuration.
+def build_scheduler(
+    loaded: Loaded,
+    seed: int,
+    max_unschedulable_s: float,
+    *,
+    max_disks: int | None = None,
+    watched: Callable[[Profile], Profile] = lambda profile: profile,
+) -> Scheduler:
+    """Return a scheduler with the profiles of a configuration; what runs is what ``watched`` makes of each.
 
     Raises  InputError where a plugin is enabled that does not exist
     """
@@ -23,12 +33,12 @@ def build_scheduler(loaded: Loaded, seed: int, max_unschedulable_s: float) -> Sc
         percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0,
         extenders=extenders_of(configuration.extenders, loaded.release),
     )
-    scheduler = Scheduler(cycle, loaded.gates)
+    scheduler = Scheduler(cycle, loaded.gates, max_disks)
     built = build_resolved(loaded.profiles, loaded.registry, scheduler)
     if built.missing:
         raise InputError(f"these plugins are enabled and do not exist here: {', '.join(built.missing)}")
     scheduler.use(
-        built.profiles,
+        {name: watched(profile) for name, profile in built.profiles.items()},
         initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
         max_backoff_s=float(configuration.pod_max_backoff_seconds),
         max_unschedulable_s=max_unschedulable_s,

@@ -20,6 +20,7 @@ from prometheus_client import CollectorRegistry
 
 from moorage import __version__
 from moorage.api.core import Node, Pod
+from moorage.cli.building import build_scheduler
 from moorage.cli.main import ERROR, OK
 from moorage.cli.pflag import Given
 from moorage.cli.run_flags import FLAGS
@@ -29,11 +30,7 @@ from moorage.client.extenders import ExtenderClient
 from moorage.client.reflector import Reflector
 from moorage.client.rest import BIND_S, Rest, user_agent
 from moorage.config.scheduler_document import Loaded
-from moorage.cycle.cycle import Cycle
-from moorage.engine.extenders import extenders_of
 from moorage.engine.machine import Scheduler
-from moorage.engine.profiles import build_resolved
-from moorage.errors import InputError
 from moorage.runtime.leader import LeadershipLostError
 from moorage.server.callers import Identifier
 from moorage.server.debugging import compare, dump
@@ -79,7 +76,14 @@ async def run_process(process: Process) -> int:
     log, endpoint = process.log, process.endpoint
     log.info(0, "Starting Moorage", version=f"v{__version__}", emulating=process.loaded.release)
     meter = Meter(time.monotonic)
-    scheduler = build_scheduler(process, meter)
+    scheduler = build_scheduler(
+        process.loaded,
+        process.given["seed"],
+        process.given["pod-max-in-unschedulable-pods-duration"],
+        max_disks=process.max_disks,
+        watched=meter.probe.watched,
+    )
+    scheduler.queue.time_hints(time.monotonic, meter.hinted)
     connection = process.loaded.configuration.client_connection
     scheme, _, place = endpoint.server.partition("://")
     host = place.rpartition("@")[2]  # whatever stands before it is nobody's business
@@ -127,32 +131,6 @@ async def _outcome(running: asyncio.Future[None], ending: _Ending, process: Proc
         return OK
     log.error(None, "lost lease")
     return ERROR
-
-
-def build_scheduler(process: Process, meter: Meter) -> Scheduler:
-    """Build the engine with watched profiles.
-
-    Raises  InputError if plugins are enabled that do not exist
-    """
-    loaded, given = process.loaded, process.given
-    configuration = loaded.configuration
-    cycle = Cycle(
-        seed=given["seed"],
-        percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0,
-        extenders=extenders_of(configuration.extenders, loaded.release),
-    )
-    scheduler = Scheduler(cycle, loaded.gates, process.max_disks)
-    built = build_resolved(loaded.profiles, loaded.registry, scheduler)
-    if built.missing:
-        raise InputError(f"these plugins are enabled and do not exist here: {', '.join(built.missing)}")
-    scheduler.use(
-        {name: meter.probe.watched(profile) for name, profile in built.profiles.items()},
-        initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
-        max_backoff_s=float(configuration.pod_max_backoff_seconds),
-        max_unschedulable_s=given["pod-max-in-unschedulable-pods-duration"],
-    )
-    scheduler.queue.time_hints(time.monotonic, meter.hinted)
-    return scheduler
 
 
 # -- serving ------------------------------------------------------------------------------------------------------------

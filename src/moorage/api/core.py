@@ -14,12 +14,13 @@ from moorage.api.meta import LabelSelector, ObjectMeta, Quantity, ResourceList, 
 
 __all__ = [
     "ENDED_PHASES", "Affinity", "ClaimSource", "Container", "ContainerImage", "ContainerPort", "ContainerRestartRule",
-    "ContainerStatus", "EphemeralVolume", "ImageVolumeSource", "LimitRange", "LimitRangeItem", "LimitRangeSpec", "Namespace",
-    "Node", "NodeAffinity", "NodeCondition", "NodeSelector", "NodeSelectorRequirement", "NodeSelectorTerm", "NodeSpec", "NodeStatus",
-    "Pod", "PodAffinity", "PodAffinityTerm", "PodAntiAffinity", "PodCondition", "PodResourceClaim", "PodResourceClaimStatus",
-    "PodSchedulingGate", "PodSchedulingGroup", "PodSpec", "PodStatus", "PodTemplateSpec", "PreferredSchedulingTerm",
-    "ReplicationController", "ReplicationControllerSpec", "ResourceRequirements", "Service", "ServiceSpec", "Taint",
-    "Toleration", "TopologySpreadConstraint", "Volume", "WeightedPodAffinityTerm",
+    "ContainerStatus", "EphemeralVolume", "ImageVolumeSource", "LimitRange", "LimitRangeItem", "LimitRangeSpec",
+    "Namespace", "Node", "NodeAffinity", "NodeCondition", "NodeSelector", "NodeSelectorRequirement",
+    "NodeSelectorTerm", "NodeSpec", "NodeStatus", "Pod", "PodAffinity", "PodAffinityTerm", "PodAntiAffinity",
+    "PodCondition", "PodResourceClaim", "PodResourceClaimStatus", "PodSchedulingGate", "PodSchedulingGroup",
+    "PodSpec", "PodStatus", "PodTemplateSpec", "PreferredSchedulingTerm", "ReplicationController",
+    "ReplicationControllerSpec", "ResourceRequirements", "Service", "ServiceSpec", "Taint", "Toleration",
+    "TopologySpreadConstraint", "Volume", "WeightedPodAffinityTerm",
 ]  # fmt: skip
 
 #: Phases of pods that have run their course.

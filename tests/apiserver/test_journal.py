@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
 
 import aiohttp
 import pytest
@@ -305,10 +306,10 @@ class Client:
 
     def __init__(self, session, port):
         self._session, self._base = session, f"http://127.0.0.1:{port}"
-        self._headers = {"Authorization": f"Bearer {TOKEN}"}
+        self.headers = {"Authorization": f"Bearer {TOKEN}"}
 
     async def send(self, method, path, document=None):
-        async with self._session.request(method, self._base + path, json=document, headers=self._headers) as response:
+        async with self._session.request(method, self._base + path, json=document, headers=self.headers) as response:
             return response.status, await response.json(content_type=None) if path.startswith(HOME) else ""
 
 
@@ -364,6 +365,32 @@ def test_whatever_keeps_a_change_from_the_disk_does_not_lose_it(tmp_path, monkey
     store = open_store(tmp_path / "data")
     assert "a" in names(store)
     store.close()
+
+
+def test_watches_are_told_of_nothing_that_is_not_kept_yet(tmp_path, monkeypatch):
+    async def run():
+        store = open_store(tmp_path / "data")
+        write, open_disk = store.keeper._write, threading.Event()
+        async with (
+            serving(store, Guard({TOKEN: User("admin", ("system:masters",))})) as port,
+            aiohttp.ClientSession() as session,
+        ):
+            client = Client(session, port)
+            asked = {"watch": "1", "resourceVersion": str(store.version)}
+            async with session.get(f"http://127.0.0.1:{port}{HOME}", params=asked, headers=client.headers) as stream:
+                monkeypatch.setattr(store.keeper, "_write", lambda batch: open_disk.wait(10) and write(batch))
+                posting = asyncio.ensure_future(client.send("POST", HOME, config("a")))
+                reading = asyncio.ensure_future(stream.content.readline())
+                await asyncio.sleep(0.3)
+                assert store.find(CONFIGS, "default", "a") is not None
+                assert not reading.done()
+                assert not posting.done()
+                open_disk.set()
+                assert b'"name":"a"' in await asyncio.wait_for(reading, 5)
+                assert (await posting)[0] == 201
+        store.close()
+
+    asyncio.run(run())
 
 
 # -- an end without a warning -------------------------------------------------------------------------------------------

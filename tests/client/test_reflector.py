@@ -393,6 +393,27 @@ def test_a_cluster_restored_from_a_backup_is_believed_after_a_while():
     assert any("the cluster was restored" in line for line in reports)
 
 
+def test_a_change_that_the_server_lost_after_telling_of_it_is_taken_back():
+    async def main():
+        server = Server(window=0)
+        server.put("a", x="1")
+        before = server.objects["a"]
+        async with following(server) as follower:
+            await asyncio.sleep(1)
+            server.put("a", x="2")
+            await asyncio.sleep(1)
+            server.objects["a"] = before
+            server.put("b")
+            server.rev += 1000
+            server.send(b'{"type":"ERROR","object":{"code":410}}')
+            await asyncio.sleep(20)
+            return follower.facts, agrees(server, follower)
+
+    facts, right = run_virtually(main())
+    assert right
+    assert facts[-2:] == [("Gone", "a", "a-uid"), ("Seen", "a", "a-uid")]
+
+
 def test_what_can_no_longer_be_read_is_not_gone_until_it_is_deleted():
     async def main():
         server = Server(window=0)

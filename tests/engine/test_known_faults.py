@@ -628,3 +628,26 @@ def test_a_pod_that_makes_no_sense_waits_and_holds_up_nobody(spec):
     driven = Driven()
     driven.see(node("n"), pod("bad", **spec), pod("good"))
     assert driven.steps() == [("bad", None), ("good", "n")]
+
+
+@pytest.mark.parametrize("when", ["before", "during", "after"])
+@pytest.mark.parametrize("error", [None, "connection lost"])
+def test_a_pod_whose_binding_the_server_lost_after_telling_of_it_is_bound_again(when, error):
+    driven = Driven()
+    driven.see(node(), waiting := pod("p", version="5"))
+    assert driven.step() == ("p", "n")
+    work = driven.only_work(Phase.BIND)
+    if when == "after":
+        driven.done(work, error)
+    driven.see(bound(pod("p", version="6"), "n"))
+    if when == "during":
+        driven.gone(bound(pod("p", version="6"), "n"))
+        driven.done(work, error)
+        driven.see(waiting)
+    else:
+        driven.gone(bound(pod("p", version="6"), "n"))
+        driven.see(waiting)
+        driven.done(work, error)
+    assert driven.steps(60.0) == [("p", "n")]
+    driven.done(driven.only_work(Phase.BIND))
+    assert driven.steps(600.0) == []

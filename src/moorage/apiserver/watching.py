@@ -1,5 +1,7 @@
 """A watch as lines of JSON: what changes, and bookmarks that say how far a client has come.
 
+Nothing is shown before it is kept: whoever acted on a change that the server lost with its life would act on what never was.
+
 A stream ends when its time is up, when its reader fell too far behind, or when it is closed; the client begins a new one where
 it left off. A version that history does not reach back to is told in the stream, as the API server does.
 """
@@ -29,6 +31,8 @@ __all__ = ["Stream", "is_watch", "open_stream"]
 BOOKMARK_S: Final = 60.0
 #: How long a watch lasts that does not say, in seconds: somewhere between these.
 LASTS_S: Final = (1800, 3600)
+#: How long to wait before what cannot be kept is tried again, in seconds.
+_UNKEPT_S: Final = 1.0
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 
 
@@ -85,6 +89,7 @@ class Stream:
                 lines += self._bookmark({_INITIAL_END: "true"})
             marks_end = False
             if lines:
+                await self._kept()
                 yield lines
             left_s = ends - asyncio.get_running_loop().time()
             if self._watch.closed or left_s <= 0:
@@ -97,7 +102,17 @@ class Stream:
             except TimeoutError:
                 # A change that came at the same moment goes first: a bookmark says that nothing older is to come.
                 if self._bookmarks and left_s > BOOKMARK_S and not self._changed.is_set():
-                    yield self._bookmark({})
+                    line = self._bookmark({})
+                    await self._kept()
+                    yield line
+
+    async def _kept(self) -> None:
+        """Wait until all changes so far are kept, however long the disk is full."""
+        while True:
+            try:
+                return await self._store.settle()
+            except ApiError:
+                await asyncio.sleep(_UNKEPT_S)
 
     def _shown(self, seen: Seen) -> bytes:
         if self._form.startswith("Partial"):

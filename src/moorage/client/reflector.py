@@ -134,7 +134,7 @@ class Reflector(Generic[T]):
             if (new is None or _meta(new).uid != _meta(old).uid) and unread.get(key) != _meta(old).uid:
                 await self._gone(key, old)
         for key, obj in fresh.items():
-            await self._seen(key, obj, whatever_version=back)
+            await self._listed(key, obj, is_back=back)
         self._version = version
         self._must_list = False
         self.synced.set()
@@ -227,12 +227,25 @@ class Reflector(Generic[T]):
 
     # -- facts -------------------------------------------------------------------------------------------------------------
 
-    async def _seen(self, key: str, obj: T, *, whatever_version: bool = False) -> None:
+    async def _listed(self, key: str, obj: T, *, is_back: bool) -> None:
+        """Take in an object of a list. A list is the truth even where a later version was seen: the server lost that one.
+
+        Nobody else goes back in time, so that is told as if it were another object. Where versions are given out a second time
+        (``is_back``), the same one may mean something else.
+        """
         known = self._known.get(key)
-        if known is not None and whatever_version:
-            if known == obj:
+        if known is not None:
+            was, now = _meta(known).resource_version, _meta(obj).resource_version
+            if known == obj if is_back else was == now:
                 return
-        elif known is not None:
+            if is_back or is_older(now, was):
+                await self._deliver(Gone(known))
+        self._known[key] = obj
+        await self._deliver(Seen(obj))
+
+    async def _seen(self, key: str, obj: T) -> None:
+        known = self._known.get(key)
+        if known is not None:
             was, now = _meta(known).resource_version, _meta(obj).resource_version
             if was == now or is_older(now, was):
                 return

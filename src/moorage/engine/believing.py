@@ -130,6 +130,8 @@ class Believer(ABC):
         binding = self._bindings.get(pod.uid)
         if binding is not None:
             binding.latest = pod
+            if binding.withdrawn and not pod.terminating:
+                binding.returned, binding.bound_to = True, ""
             if pod.terminating:
                 self._withdraw(binding)
         elif self.cluster.node_of(pod.uid) is None:  # else an older version came late: a bound pod stays bound

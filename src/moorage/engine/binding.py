@@ -36,7 +36,8 @@ class Binding(Struct, eq=False):
     ``verdict``   why it must give up its node; it does so when what is under way has ended
     ``ticket``    the work that is under way; None while Permit holds the pod
     ``latest``    the newest version of the pod, which has no node there
-    ``withdrawn`` the pod was deleted, or another took its name
+    ``withdrawn`` the pod was deleted, or another took its name; ``returned``: it is there again, on no node, as a server has it
+                  that lost its last writes
     ``failed``    what came of it, once it is being undone
     ``bound_to``  the node that the API says the pod is on, by our doing or somebody else's
     ``expected``  others were told that it is going to be on the node
@@ -54,6 +55,7 @@ class Binding(Struct, eq=False):
     ticket: int | None = None
     latest: PodInfo | None = None
     withdrawn: bool = False
+    returned: bool = False
     bound_to: str = ""
     failed: Decision | None = None
     expected: bool = False

@@ -366,6 +366,8 @@ class Scheduler(Believer):
         if phase is Phase.BIND and (fact.error is None or binding.bound_to == binding.node):
             self._drop_binding(binding)
             post_bind(binding, self.faults.append)
+            if binding.returned and binding.latest is not None and self.cluster.node_of(uid) is None:
+                self.queue.add(binding.latest, self.now)
         elif phase is Phase.UNRESERVE:
             self._undone(binding, fact.error)
         elif phase is Phase.PRE_BIND and fact.error is None and binding.wanted:
@@ -424,7 +426,7 @@ class Scheduler(Believer):
         """
         if binding.pod.uid in self._bindings:
             return
-        if binding.withdrawn or binding.bound_to:
+        if (binding.withdrawn and not binding.returned) or binding.bound_to:
             self.queue.done(binding.pod.uid)
             return
         binding.queued.pod = binding.latest or binding.queued.pod

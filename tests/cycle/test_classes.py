@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, points_of
 from moorage.framework.profile import make_profile
 from moorage.framework.registry import Registry
+from moorage.framework.verdicts import Reject
 from moorage.plugins import BUILTIN
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from tests.strategies import node, template
@@ -275,3 +277,47 @@ def test_a_crowd_of_pods_unlike_each_other_drives_out_nobody_who_is_asked_again(
         quick = cache.decide(a_pod(f"p{at}", {"color": color}), cluster.snapshot, {}, 0)
         assert quick is not None
     assert judged == ["red", "green", "blue", "white", "blue"]
+
+
+def test_what_hangs_on_nodes_alone_is_worked_out_once_for_pods_that_request_different_things():
+    judged = []
+
+    class Kinds:
+        name = "Kinds"
+        depends = Depends.NODES
+
+        def pre_filter(self, pod, snapshot):
+            return pod.labels["kind"]
+
+        def filter(self, kind, nodes):
+            judged.append(kind)
+            return [Reject(np.array([node.labels["kind"] != kind for node in nodes]), "of another kind")]
+
+        def score(self, kind, nodes):
+            return np.array([node.labels["worth"] == "more" for node in nodes]) * 10
+
+        def sign(self, pod):
+            return {"kind": pod.labels["kind"]}
+
+    registry = Registry(BUILTIN)
+    fit = registry.build("NodeResourcesFit")
+    fit.attach(Bench())
+    plugins = {"Kinds": Kinds(), "NodeResourcesFit": fit}
+    profile = make_profile("s", plugins, {"preFilter": [*plugins], "filter": [*plugins], "score": ["Kinds"]}, {"Kinds": 3})
+    labels = [{"kind": kind, "worth": worth} for kind in ("a", "b") for worth in ("less", "more")]
+    cluster = a_cluster([a_node(f"n{at}", labels[at], allocatable={"cpu": 4, "memory": "8Gi", "pods": 2}) for at in range(4)])
+    cycle = Cycle()
+
+    def placed(name, kind, cpu):
+        pod = a_pod(name, {"kind": kind}, containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}])
+        node = cycle.decide(profile, pod, cluster.snapshot).node
+        cluster.assume(pod, node)
+        return node
+
+    assert [placed("p", "a", "1"), placed("q", "b", "2"), placed("r", "a", "3"), placed("s", "a", "4")] == [
+        "n1", "n3", "n1", "n0",
+    ]  # fmt: skip
+    assert judged == ["a", "b"]
+    cluster.set_node(a_node("n4", labels[3], allocatable={"cpu": 9, "memory": "8Gi", "pods": 2}))
+    assert placed("t", "b", "5") == "n4"
+    assert judged == ["a", "b", "b"]

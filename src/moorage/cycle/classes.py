@@ -10,8 +10,8 @@ Nothing is approximated. ``Cycle`` decides the same with and without this file, 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,12 @@ from moorage.cycle.attempt import Nominated, contenders, judge_with_nominated
 from moorage.cycle.by_domain import ByDomain, Scoring
 from moorage.cycle.kept_scores import KeptScores
 from moorage.cycle.narrow import NarrowLook
+from moorage.cycle.node_part import NodePart, NodeParts, Steps
 from moorage.cycle.signing import Signer
 from moorage.cycle.ties import draw, ring_position
 from moorage.framework.points import Depends
 from moorage.framework.prefiltered import PreFiltered
-from moorage.framework.profile import Profile, Step, other_form
+from moorage.framework.profile import Profile, Step
 from moorage.framework.running import ask, check_range, normalized, refused_rows, scored
 from moorage.framework.verdicts import SKIP, Hold, Narrow
 from moorage.state.cluster import Snapshot
@@ -56,6 +57,13 @@ class Quick(Struct, frozen=True):
     found: PreFiltered
 
 
+class _Split(NamedTuple):
+    """The plugins that are asked about each pod, and those whose answers are kept and hang on the pods of a row."""
+
+    asked: Steps
+    on_rows: Steps
+
+
 class ClassCache:
     """The live classes of one profile; the one that was not asked for longest is dropped first."""
 
@@ -70,7 +78,10 @@ class ClassCache:
         always_asked = frozenset(name for name, depends in self._depends.items() if depends is Depends.CLUSTER)
         # Whoever judges node by node and must always be asked is asked once, the long way.
         self._pays = not any(step.one_by_one and name in always_asked for name, step in steps.items())
-        self._signer = Signer(steps.values(), always_asked)
+        self._parts = NodeParts(profile, self._depends)
+        self._on_rows = frozenset(name for name, depends in self._depends.items() if depends is Depends.ROW)
+        self._splits: dict[frozenset[str], _Split] = {}
+        self._signer = Signer(steps.values(), always_asked, self._parts.names)
         self._by_domain = ByDomain(profile)
         self._narrow = NarrowLook(profile)
 
@@ -82,16 +93,24 @@ class ClassCache:
             few = None if nominated else self._narrow.decide(pod, snapshot)
             return None if few is None else Quick(few[0], 1, few[1])
         try:
-            key, asked = self._signer.sign(pod, snapshot)
+            key, asked, on_nodes = self._signer.sign(pod, snapshot)
         except TypeError:  # a signature that cannot be hashed
             return None
         known = self._classes.pop(key, None)
         if known is None or not known.refresh(pod, snapshot):
-            known = _PodClass(self._profile, asked, self._depends, self._by_domain, pod, snapshot)
+            part = self._parts.of(on_nodes, asked, pod, snapshot)
+            known = _PodClass(self._profile, self._split(asked), part, self._by_domain, pod, snapshot)
             if not self._make_room(key, max(1, min(self._capacity, _ROWS_KEPT // len(snapshot.table)))):
                 return known.decide(pod, snapshot, nominated, seed)
         self._classes[key] = known
         return known.decide(pod, snapshot, nominated, seed)
+
+    def _split(self, asked: frozenset[str]) -> _Split:
+        found = self._splits.get(asked)
+        if found is None:
+            steps = Steps(self._profile, asked), Steps(self._profile, self._on_rows - asked)
+            found = self._splits[asked] = _Split(*steps)
+        return found
 
     def _make_room(self, key: Hashable, capacity: int) -> bool:
         """Drop old classes until one more can be kept. False if this one had better not be.
@@ -126,44 +145,34 @@ class _PodClass:
     """What is kept for one class. Arrays have one entry a row of the table."""
 
     def __init__(
-        self, profile: Profile, asked: frozenset[str], depends: Mapping[str, Depends], by_domain: ByDomain, pod: PodInfo,
-        snapshot: Snapshot,
-    ) -> None:  # fmt: skip
+        self, profile: Profile, steps: _Split, part: NodePart, by_domain: ByDomain, pod: PodInfo, snapshot: Snapshot
+    ) -> None:
         self._profile = profile
         self._by_domain = by_domain
-        self._asked = asked
-        self._states: dict[str, Any] = {}
-        self._skipped: set[str] = set()
-        self._refused = False
+        self._asked = steps.asked
+        self._states: dict[str, Any] = dict(part.states)
+        self._skipped = set(part.skipped)
+        self._refused = part.refused
         #: True once a second pod of the class has come.
         self.asked_again = False
         self._nodes_seen = snapshot.table.changes.nodes
         self._position = snapshot.table.changes.position
         view = snapshot.nodes
-        self._nodes_allow: BoolArray = np.ones(len(view), dtype=bool)
-        for step in profile.at("preFilter"):
-            if step.name not in asked:
-                self._pre_filter(step, pod, snapshot)
-        kept = [s for s in profile.at("filter") if s.name not in asked and s.name not in self._skipped]
-        self._row_filters = [s for s in kept if depends[s.name] is Depends.ROW]
-        self._one_row = [other_form(s, "filter", "filter_node") for s in self._row_filters]
-        self._refuse(self._nodes_allow, (s for s in kept if depends[s.name] is Depends.NODES), pod, view)
+        self._nodes_allow = part.allowed
+        for step in steps.on_rows.pre_filter:
+            self._pre_filter(step, pod, snapshot)
+        self._filters = [pair for pair in steps.on_rows.filter_nodes if pair[0].name not in self._skipped]
         self.allowed: BoolArray = self._nodes_allow.copy()
-        self._refuse(self.allowed, self._row_filters, pod, view)
-        self._scores = KeptScores(profile, asked, self._states, pod, view, self.allowed)
+        self._refuse(self.allowed, pod, view)
+        self._scores = KeptScores(steps.on_rows, profile.weights, part, self._states, pod, view, self.allowed)
         self._count = int(np.count_nonzero(self.allowed))
         self._rows: npt.NDArray[np.intp] | None = None
         #: What the rules that look at sums only make of a row, by its room; None where some look at more.
-        by_room = self._scores.by_room and all(getattr(s.plugin, "sums_only", False) for s in self._row_filters)
+        by_room = self._scores.by_room and all(getattr(s.plugin, "sums_only", False) for s, _ in self._filters)
         self._rooms: dict[tuple[int, ...], tuple[int, ...] | None] | None = {} if by_room else None
         #: The same of rooms with pods that are nominated there, by what those request.
         self._crowded: dict[Hashable, bool] = {}
         self._skips = frozenset(self._skipped)
-        self._asked_pre_filters = tuple(s for s in profile.at("preFilter") if s.name in asked)
-        self._asked_filters = tuple(s for s in profile.at("filter") if s.name in asked)
-        self._asked_pre_scores = tuple(s for s in profile.at("preScore") if s.name in asked)
-        self._asked_scores = tuple(s for s in profile.at("score") if s.name in asked)
-        self._asks_nobody = not (self._asked_filters or self._asked_pre_scores or self._asked_scores)
 
     def _pre_filter(self, step: Step, pod: PodInfo, snapshot: Snapshot) -> None:
         answer = ask(step, "preFilter", pod, snapshot)
@@ -172,13 +181,14 @@ class _PodClass:
         elif isinstance(answer, Hold):
             self._refused = True
         elif isinstance(answer, Narrow):
-            self._nodes_allow &= snapshot.nodes.named(answer.nodes)
+            self._nodes_allow = self._nodes_allow & snapshot.nodes.named(answer.nodes)
             self._states[step.name] = answer.state
         else:
             self._states[step.name] = answer
 
-    def _refuse(self, open_rows: BoolArray, steps: Iterable[Step], pod: PodInfo, view: NodeView) -> None:
-        for step in steps:
+    def _refuse(self, open_rows: BoolArray, pod: PodInfo, view: NodeView) -> None:
+        """Close the rows that the rules on rows refuse."""
+        for step, _ in self._filters:
             refused = refused_rows(step, self._states.get(step.name, pod), view)
             if refused is not None:
                 open_rows &= ~refused
@@ -226,7 +236,7 @@ class _PodClass:
     def _asked_about(self, row: int, pod: PodInfo, snapshot: Snapshot) -> tuple[int, ...] | None:
         """Ask the rules that look at pods about one row; None if it is refused, else raw scores."""
         node = snapshot.nodes.one(row)
-        for step, single in zip(self._row_filters, self._one_row, strict=True):
+        for step, single in self._filters:
             state = self._states.get(step.name, pod)
             if single is not None:
                 refused = ask(single, "filter", state, node) is not None
@@ -240,7 +250,7 @@ class _PodClass:
     def _judge_rows(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> None:
         view = NodeView(snapshot, rows)
         allowed = self._nodes_allow[rows]
-        self._refuse(allowed, self._row_filters, pod, view)
+        self._refuse(allowed, pod, view)
         self._count += int(np.count_nonzero(allowed)) - int(np.count_nonzero(self.allowed[rows]))
         self.allowed[rows] = allowed
         self._scores.rescore(view, pod)
@@ -265,13 +275,13 @@ class _PodClass:
         in_ring = self._scores.in_ring
         if in_ring is None:
             return None
-        if self._asks_nobody:
+        if not self._asked:
             ring = snapshot.table.ring()
             return Quick(ring.first_best(in_ring, ring_position(pod.uid, seed)), self._count, found)
-        closed = self._by_domain.closed(self._asked_filters, found, pod, snapshot.nodes)
+        closed = self._by_domain.closed(self._asked.filter, found, pod, snapshot.nodes)
         if closed is None:
             return None
-        scoring = Scoring(self._asked_pre_scores, self._asked_scores, found, pod)
+        scoring = Scoring(self._asked.pre_score, self._asked.score, found, pod)
         pick = self._by_domain.pick(in_ring, closed, scoring, snapshot, ring_position(pod.uid, seed))
         return None if pick is None else Quick(pick.row, pick.feasible, found)
 
@@ -287,7 +297,7 @@ class _PodClass:
             return Quick(int((self.allowed if feasible is None else feasible).argmax()), 1, found)
         rows = self._allowed_rows if feasible is None else np.flatnonzero(feasible)
         extra = self._asked_scores_of(pod, snapshot, found, rows)
-        totals = self._scores.totals(rows, pod) if extra is None else self._scores.totals(rows, pod) + extra
+        totals = self._scores.totals(rows) if extra is None else self._scores.totals(rows) + extra
         if not self._scores.is_sound():
             return None
         best = rows[totals == totals.max()]
@@ -304,9 +314,9 @@ class _PodClass:
         states: dict[str, Any] = self._states
         skipped: frozenset[str] = self._skips
         narrowed: BoolArray | None = None
-        if self._asked_pre_filters:
+        if self._asked.pre_filter:
             states, passed = dict(states), set()
-            for step in self._asked_pre_filters:
+            for step in self._asked.pre_filter:
                 answer = ask(step, "preFilter", pod, snapshot)
                 if answer is SKIP:
                     passed.add(step.name)
@@ -326,7 +336,7 @@ class _PodClass:
     ) -> BoolArray | None:
         """Return which rows are feasible; None if it is just those that the class allows."""
         feasible = None if narrowed is None else self.allowed & narrowed
-        for step in self._asked_filters:
+        for step in self._asked.filter:
             if step.name not in found.skipped:
                 refused = refused_rows(step, found.state_of(step, pod), snapshot.nodes)
                 if refused is not None:
@@ -343,7 +353,7 @@ class _PodClass:
 
     def _fits_beside(self, rivals: Sequence[PodInfo], row: int, pod: PodInfo, snapshot: Snapshot, found: PreFiltered) -> bool:
         """Say whether a row is feasible with the pods that are nominated to it. Where sums tell, equal sums tell the same."""
-        if self._rooms is None or self._asked_filters:
+        if self._rooms is None or self._asked.filter:
             return judge_with_nominated(self._profile, found, pod, snapshot, row, rivals) is None
         present = snapshot.table.pods[row]
         key = snapshot.table.room(row), tuple([rival.needs.key for rival in rivals if rival.uid not in present])
@@ -358,19 +368,19 @@ class _PodClass:
         self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, rows: npt.NDArray[np.intp]
     ) -> IntArray | None:
         """Score the feasible rows by the plugins that are always asked; None if all of them pass."""
-        if not self._asked_scores:
+        if not self._asked.score:
             return None
         view = snapshot.nodes if len(rows) == len(snapshot.table) else NodeView(snapshot, rows)
         states: dict[str, Any] = {}
         passed: set[str] = set()
-        for step in self._asked_pre_scores:
+        for step in self._asked.pre_score:
             state = ask(step, "preScore", pod, snapshot, view)
             if state is SKIP:
                 passed.add(step.name)
             else:
                 states[step.name] = state
         total: IntArray | None = None
-        for step in self._asked_scores:
+        for step in self._asked.score:
             if step.name in passed:
                 continue
             state = states[step.name] if step.name in states else found.states.get(step.name, pod)

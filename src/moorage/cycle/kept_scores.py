@@ -2,6 +2,7 @@
 
 Raw scores are kept, because what a raw score comes to may hang on the highest raw score among the feasible rows. Plugins whose
 raw scores are all alike (no taints, no preferences) come to one constant; only where they differ is the highest looked for.
+What plugins say that look at nodes alone is elsewhere (see ``node_part``); kept here is what hangs on the pods of a row.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from moorage.framework.points import Depends
-from moorage.framework.profile import Profile, Step, other_form
+from moorage.cycle.node_part import NodePart, Steps, Varying
+from moorage.framework.profile import Step
 from moorage.framework.running import MAX_SCORE, ask, normalized, scored
 from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
@@ -35,36 +36,23 @@ class KeptScores:
     """
 
     def __init__(
-        self, profile: Profile, asked: frozenset[str], found: Mapping[str, Any], pod: PodInfo, view: NodeView,
-        allowed: BoolArray,
+        self, steps: Steps, weights: Mapping[str, int], part: NodePart, found: Mapping[str, Any], pod: PodInfo,
+        view: NodeView, allowed: BoolArray,
     ) -> None:  # fmt: skip
-        self._broken = False
+        self._part = part
+        self._broken = not part.is_sound
         self._allowed = allowed
-        self._weights = profile.weights
         self._ring = view.table.ring()
-        self._states = dict(found)
-        passed: set[str] = set()
-        for step in profile.at("preScore"):
-            if step.name not in asked:
-                state = ask(step, "preScore", pod, view.snapshot, view)
-                if state is SKIP:
-                    passed.add(step.name)
-                else:
-                    self._states[step.name] = state
-        steps = [s for s in profile.at("score") if s.name not in asked and s.name not in passed]
-        self._scaling = [s for s in steps if getattr(s.plugin, "normalize", None) is not None]
-        self._plain = [s for s in steps if getattr(s.plugin, "normalize", None) is None]
-        self._on_pods = [s for s in steps if getattr(s.plugin, "depends", None) is not Depends.NODES]
-        self._must_sum_up = any(getattr(s.plugin, "normalize", None) is not None for s in self._on_pods)
-        self._raw: dict[str, IntArray] = {}
-        for step in steps:
-            raw = scored(step, self._state(step, pod), view).astype(np.int64, copy=False)
-            # What is written to must not be the plugin's own, and what is alike everywhere need not take room everywhere.
-            self._raw[step.name] = raw.copy() if getattr(step.plugin, "depends", None) is not Depends.NODES else _thin(raw)
-        self._one_row = [(s, other_form(s, "score", "score_node")) for s in self._on_pods]
-        self._weighed = [(self._weight(s), self._raw[s.name]) for s in self._on_pods]
+        states = {step.name: ask(step, "preScore", pod, view.snapshot, view) for step in steps.pre_score}
+        self._states = {**found, **states}
+        kept = [pair for pair in steps.score_nodes if states.get(pair[0].name) is not SKIP]
+        self._one_row = kept
+        # What is written to must not be the plugin's own.
+        self._raw = [scored(step, self._state(step, pod), view).astype(np.int64) for step, _ in kept]
+        self._weighed = [(weights.get(step.name, 1), raw) for (step, _), raw in zip(kept, self._raw, strict=True)]
+        self._must_sum_up = any(getattr(step.plugin, "normalize", None) is not None for step, _ in kept)
         #: True when equal rooms (see ``NodeTable.room``) have equal raw scores, as far as those hang on pods.
-        self.by_room = not self._must_sum_up and all(getattr(s.plugin, "sums_only", False) for s in self._on_pods)
+        self.by_room = not self._must_sum_up and all(getattr(step.plugin, "sums_only", False) for step, _ in kept)
         self._sum_up(pod)
 
     def is_sound(self) -> bool:
@@ -73,50 +61,41 @@ class KeptScores:
     def _state(self, step: Step, pod: PodInfo) -> Any:
         return self._states.get(step.name, pod)
 
-    def _weight(self, step: Step) -> int:
-        return self._weights.get(step.name, 1)
-
     def _sum_up(self, pod: PodInfo) -> None:
         """Work out every row's total; plugins whose outcome hangs on the highest feasible raw score are left for later."""
-        total = np.zeros(len(self._allowed), dtype=np.int64)
-        everywhere = 0
-        for step in self._plain:
-            raw, weight = self._raw[step.name], self._weight(step)
-            low, high = int(raw.min()), int(raw.max())
-            self._broken = self._broken or low < 0 or high > MAX_SCORE
-            if low == high:
-                everywhere += low * weight
+        total: IntArray | None = self._part.total
+        everywhere = self._part.everywhere
+        self._varying = list(self._part.varying)
+        for (step, _), (weight, raw) in zip(self._one_row, self._weighed, strict=True):
+            if getattr(step.plugin, "normalize", None) is None:
+                self._check(raw)
+                weighted = raw if weight == 1 else raw * weight
+                total = weighted if total is None else total + weighted
+            elif (raw == raw[0]).all():
+                everywhere += int(self._scaled(step, self._state(step, pod), raw[:1])[0]) * weight
             else:
-                total += raw if weight == 1 else raw * weight
-        self._varying: list[Step] = []
-        for step in self._scaling:
-            raw = self._raw[step.name]
-            if (raw == raw[0]).all():
-                everywhere += int(self._scaled(step, raw[:1], pod)[0]) * self._weight(step)
-            else:
-                self._varying.append(step)
-        if everywhere:
-            total += everywhere
-        self._total: IntArray = total
-        open_total = total if self._allowed.all() else np.where(self._allowed, total, REFUSED)
-        self._in_ring: IntArray = open_total[self._ring.rows]
+                self._varying.append(Varying(step, self._state(step, pod), raw, weight))
+        self._total: IntArray = np.full(len(self._allowed), everywhere) if total is None else total + everywhere
+        open_total = self._total if self._allowed.all() else np.where(self._allowed, self._total, REFUSED)
+        self._in_ring: IntArray = open_total.take(self._ring.rows)
 
-    def _scaled(self, step: Step, raw: IntArray, pod: PodInfo) -> IntArray:
-        scores = normalized(step, self._state(step, pod), raw)
+    def _scaled(self, step: Step, state: Any, raw: IntArray) -> IntArray:
+        scores = normalized(step, state, raw)
         self._check(scores)
         return scores
 
     def _check(self, scores: IntArray) -> None:
         # Read as unsigned, a negative score is a huge one.
-        self._broken = self._broken or bool((scores.astype(np.int64, copy=False).view(np.uint64) > MAX_SCORE).any())
+        unsigned = scores.astype(np.int64, copy=False).view(np.uint64)
+        self._broken = self._broken or (len(scores) > 0 and int(unsigned.max()) > MAX_SCORE)
 
     # -- the pick -----------------------------------------------------------------------------------------------------
 
-    def totals(self, rows: npt.NDArray[np.intp], pod: PodInfo) -> IntArray:
+    def totals(self, rows: npt.NDArray[np.intp]) -> IntArray:
         """Return the totals of the feasible rows (all of them: the highest raw score is looked for among them)."""
         totals: IntArray = self._total[rows]
-        for step in self._varying:
-            totals = totals + self._scaled(step, self._raw[step.name][rows], pod) * self._weight(step)
+        for step, state, raw, weight in self._varying:
+            totals = totals + self._scaled(step, state, raw[rows]) * weight
         return totals
 
     @property
@@ -159,7 +138,7 @@ class KeptScores:
         """Work out some rows again."""
         rows = view.row_numbers
         gained = view.zeros()
-        for step, (weight, raw) in zip(self._on_pods, self._weighed, strict=True):
+        for (step, _), (weight, raw) in zip(self._one_row, self._weighed, strict=True):
             scores = scored(step, self._state(step, pod), view)
             gained += (scores - raw[rows]) * weight
             raw[rows] = scores
@@ -170,8 +149,3 @@ class KeptScores:
             return
         self._total[rows] += gained
         self._in_ring[self._ring.place_of[rows]] = np.where(self._allowed[rows], self._total[rows], REFUSED)
-
-
-def _thin(raw: IntArray) -> IntArray:
-    """Return scores that are only read: one number for all rows, if they are all alike."""
-    return np.broadcast_to(raw[:1].copy(), raw.shape) if len(raw) and (raw == raw[0]).all() else raw

@@ -28,10 +28,11 @@ _CAPACITY = 4096
 
 
 class Signed(NamedTuple):
-    """A pod's class, and the plugins that have to be asked about each of its pods."""
+    """A pod's class, the plugins that have to be asked about each of its pods, and its class as far as rules on nodes go."""
 
     key: Hashable
     asked: frozenset[str]
+    on_nodes: Hashable = ()
 
 
 class _Shape(NamedTuple):
@@ -52,11 +53,14 @@ class _Shape(NamedTuple):
 
 
 class Signer:
-    """Signs pods for the plugins of one profile. ``always_asked`` are those whose signatures do not count."""
+    """Signs pods for the plugins of one profile. ``always_asked`` are those whose signatures do not count; ``on_nodes``, those
+    that look at nodes alone.
+    """
 
-    def __init__(self, steps: Collection[Step], always_asked: frozenset[str]) -> None:
+    def __init__(self, steps: Collection[Step], always_asked: frozenset[str], on_nodes: frozenset[str] = frozenset()) -> None:
         signing = [step for step in steps if step.name not in always_asked]
         self._always_asked = always_asked
+        self._on_nodes = on_nodes
         self._by_shape = [step for step in signing if signs_by(step.plugin) is not None]
         self._each = [step for step in signing if signs_by(step.plugin) is None]
         self._kinds = sorted({kind for step in self._by_shape for kind in signs_by(step.plugin) or ()}, key=repr)
@@ -84,7 +88,7 @@ class Signer:
         if known is None or not known.stands():
             known = self._known[shape] = self._first_look(pod, snapshot)
         signed = known.signed
-        return self._numbered(_signed(self._each, pod, signed.asked, signed.key)) if self._each else signed
+        return self._numbered(self._signed(self._each, pod, signed)) if self._each else signed
 
     def _first_look(self, pod: PodInfo, snapshot: Snapshot) -> _Shape:
         if len(self._known) >= _CAPACITY:
@@ -94,7 +98,7 @@ class Signer:
             if ask(step, "idle", pod, snapshot):
                 idle.add(step.name)
             logs += step.plugin.idle_until(snapshot)
-        signed = self._numbered(_signed(self._by_shape, pod, self._always_asked - idle))
+        signed = self._numbered(self._signed(self._by_shape, pod, Signed((), self._always_asked - idle)))
         return _Shape(pod, signed, tuple((log, log.position) for log in logs))
 
     def _numbered(self, signed: Signed) -> Signed:
@@ -106,21 +110,24 @@ class Signer:
                 self._known.clear()
             self._given += 1
             number = self._numbers[signed.key] = self._given
-        return Signed(number, signed.asked)
+        return signed._replace(key=number)
 
-
-def _signed(steps: Iterable[Step], pod: PodInfo, asked: frozenset[str], before: Hashable = ()) -> Signed:
-    merged: dict[str, Hashable] = {}
-    for step in steps:
-        try:
-            signature = step.plugin.sign(pod)
-        except Exception as error:
-            raise PluginError(step.name, f"failed in sign: {type(error).__name__}: {error}") from error
-        if signature is None:
-            asked = asked | {step.name}
-        elif signature:
-            merged.update(signature)
-    return Signed((before, tuple(merged.items()), asked), asked)
+    def _signed(self, steps: Iterable[Step], pod: PodInfo, before: Signed) -> Signed:
+        """Add what these plugins sign to what others have signed."""
+        asked = before.asked
+        on_nodes: dict[str, Hashable] = {}
+        on_rows: dict[str, Hashable] = {}
+        for step in steps:
+            try:
+                signature = step.plugin.sign(pod)
+            except Exception as error:
+                raise PluginError(step.name, f"failed in sign: {type(error).__name__}: {error}") from error
+            if signature is None:
+                asked = asked | {step.name}
+            elif signature:
+                (on_nodes if step.name in self._on_nodes else on_rows).update(signature)
+        key = before.on_nodes, tuple(on_nodes.items()), asked
+        return Signed((before.key, tuple(on_rows.items()), key), asked, key)
 
 
 def _idle_form(step: Step) -> Step | None:

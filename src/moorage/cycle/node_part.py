@@ -1,0 +1,150 @@
+"""What rules that look at nodes alone say of every row: the part of a class that unlike classes share.
+
+Pods that request different things still tolerate the same taints and ask for the same labels. What those rules make of the
+nodes is worked out once for all such classes; it is good until a node comes, goes or changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.framework.points import Depends
+from moorage.framework.profile import Profile, Step, other_form
+from moorage.framework.running import MAX_SCORE, ask, normalized, refused_rows, scored
+from moorage.framework.verdicts import SKIP, Hold, Narrow
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["NodePart", "NodeParts", "Steps", "is_in_range"]
+
+#: Parts kept at a time, and the rows in all of them together.
+_KEPT = 64
+_ROWS_KEPT = 4_000_000
+
+
+class Steps:
+    """The plugins of a profile that are asked about each pod (or of each pod of a class), at the points that decide."""
+
+    def __init__(self, profile: Profile, names: frozenset[str]) -> None:
+        pre_filter, filter_, pre_score, score = (
+            tuple(step for step in profile.at(point) if step.name in names)
+            for point in ("preFilter", "filter", "preScore", "score")
+        )
+        self.pre_filter, self.filter, self.pre_score, self.score = pre_filter, filter_, pre_score, score
+        #: The Filter and Score plugins with their form for one node, if they have one.
+        self.filter_nodes = tuple((step, other_form(step, "filter", "filter_node")) for step in filter_)
+        self.score_nodes = tuple((step, other_form(step, "score", "score_node")) for step in score)
+
+    def __bool__(self) -> bool:
+        return bool(self.filter or self.pre_score or self.score)
+
+
+class Varying(NamedTuple):
+    """Raw scores, one a row, that are not alike, of a plugin whose final ones hang on which rows are feasible."""
+
+    step: Step
+    state: Any
+    raw: IntArray
+    weight: int
+
+
+class NodePart:
+    """The answers. Arrays have one entry a row of the table and are not to be written to.
+
+    ``states`` and ``skipped`` are PreFilter's; ``refused``: one of the plugins turned the pod down as a whole
+    ``allowed``     the rows that no Filter plugin refuses
+    ``total``       sum of the weighted scores; None where they are alike. ``everywhere``: what is to be added to each
+    ``varying``     scores that are not in the sum yet
+    ``is_sound``    False if a score was out of range: then the long way has to be taken, which says so
+    """
+
+    def __init__(self, steps: Steps, weights: Mapping[str, int], pod: PodInfo, snapshot: Snapshot) -> None:
+        self.states: dict[str, Any] = {}
+        self.skipped: set[str] = set()
+        self.refused = False
+        self.allowed: BoolArray = np.ones(len(snapshot.table), dtype=bool)
+        self.total: IntArray | None = None
+        self.everywhere = 0
+        self.varying: list[Varying] = []
+        self.is_sound = True
+        for step in steps.pre_filter:
+            self._pre_filter(step, pod, snapshot)
+        for step in steps.filter:
+            refused = None if step.name in self.skipped else refused_rows(step, self._state(step, pod), snapshot.nodes)
+            if refused is not None:
+                self.allowed &= ~refused
+        self._score(steps, weights, pod, snapshot)
+
+    def _state(self, step: Step, pod: PodInfo) -> Any:
+        return self.states.get(step.name, pod)
+
+    def _pre_filter(self, step: Step, pod: PodInfo, snapshot: Snapshot) -> None:
+        answer = ask(step, "preFilter", pod, snapshot)
+        if answer is SKIP:
+            self.skipped.add(step.name)
+        elif isinstance(answer, Hold):
+            self.refused = True
+        elif isinstance(answer, Narrow):
+            self.allowed &= snapshot.nodes.named(answer.nodes)
+            self.states[step.name] = answer.state
+        else:
+            self.states[step.name] = answer
+
+    def _score(self, steps: Steps, weights: Mapping[str, int], pod: PodInfo, snapshot: Snapshot) -> None:
+        states: dict[str, Any] = {step.name: ask(step, "preScore", pod, snapshot, snapshot.nodes) for step in steps.pre_score}
+        for step in steps.score:
+            state = states.get(step.name, self._state(step, pod))
+            if state is not SKIP:
+                self._add(step, state, scored(step, state, snapshot.nodes), weights.get(step.name, 1))
+
+    def _add(self, step: Step, state: Any, raw: IntArray, weight: int) -> None:
+        alike = bool((raw == raw[:1]).all())
+        scales = getattr(step.plugin, "normalize", None) is not None
+        if scales and not alike:
+            self.varying.append(Varying(step, state, raw.astype(np.int64), weight))
+            return
+        scores = normalized(step, state, raw[:1]) if scales else raw
+        self.is_sound = self.is_sound and is_in_range(scores)
+        if alike:
+            self.everywhere += int(scores[0]) * weight if len(scores) else 0
+        else:
+            weighted = scores * np.int64(weight)
+            self.total = weighted if self.total is None else self.total + weighted
+
+
+def is_in_range(scores: npt.NDArray[Any]) -> bool:
+    """Return True if all scores are from 0 to 100."""
+    return not len(scores) or (int(scores.min()) >= 0 and int(scores.max()) <= MAX_SCORE)
+
+
+class NodeParts:
+    """The parts of one profile's classes; the one that was not asked for longest is dropped first."""
+
+    def __init__(self, profile: Profile, depends: Mapping[str, Depends]) -> None:
+        self._profile = profile
+        #: The plugins whose answers parts are made of.
+        self.names = frozenset(name for name, on in depends.items() if on is Depends.NODES)
+        self._nodes_seen = -1
+        self._parts: dict[Hashable, NodePart] = {}
+        self._steps: dict[frozenset[str], Steps] = {}
+
+    def of(self, key: Hashable, asked: frozenset[str], pod: PodInfo, snapshot: Snapshot) -> NodePart:
+        """Return the part that a pod has by this key. Plugins that are ``asked`` about each pod are left out."""
+        if self._nodes_seen != snapshot.table.changes.nodes:
+            self._nodes_seen = snapshot.table.changes.nodes
+            self._parts.clear()
+        part = self._parts.pop(key, None)
+        if part is None:
+            steps = self._steps.get(asked)
+            if steps is None:
+                steps = self._steps[asked] = Steps(self._profile, self.names - asked)
+            part = NodePart(steps, self._profile.weights, pod, snapshot)
+            while len(self._parts) >= max(1, min(_KEPT, _ROWS_KEPT // max(1, len(snapshot.table)))):
+                del self._parts[next(iter(self._parts))]
+        self._parts[key] = part
+        return part

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moorage.apiserver.guarding import Guard
-from moorage.apiserver.kinds import KINDS, REVIEWS
+from moorage.apiserver.kinds import KINDS, MEASURED, REVIEWS
 from moorage.apiserver.serving import serving
 from moorage.apiserver.store import Store
 from moorage.errors import ConfigError
@@ -175,7 +175,7 @@ def test_discovery_lists_every_kind_in_both_forms(against_a_server):
             code, resources = await client.ask("GET", place)
             assert code == 200
             listed |= {one["kind"] for one in resources["resources"] if "/" not in one["name"]}
-        assert listed == {one.kind for one in (*KINDS, *REVIEWS)}
+        assert listed == {one.kind for one in (*KINDS, *MEASURED, *REVIEWS)}
         shown = set()
         for root in ("/api", "/apis"):
             code, answer = await client.ask(

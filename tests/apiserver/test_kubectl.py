@@ -233,7 +233,8 @@ COMMANDS = (
     ("version", "Server Version: v1.36"),
     ("api-versions", "resource.k8s.io/v1"),
     ("get --raw /readyz", "ok"),
-    ("!top nodes", "Metrics API not available"),
+    ("top nodes", "n1"),
+    ("top pods -A", "No resources found"),
     ("!get widgets", "the server doesn't have a resource type"),
 )  # fmt: skip
 UNKNOWN = "apiVersion: v1\nkind: Pod\nmetadata: {name: odd}\nspec: {containers: [{name: c, imag: x, image: i}]}\n"

@@ -196,3 +196,13 @@ def test_a_cluster_begins_with_a_dump(up, tmp_path):
         status, _, err = other.end()
     assert status == 0
     assert "Event v1 left out" in err
+
+
+def test_top_tells_what_is_declared(up):
+    metadata = {"name": "hot", "annotations": {"moorage.dev/usage-memory": "3Gi"}}
+    spec = {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1500m"}}}]}
+    up("apply", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
+    up("wait", "pod/hot", "--for=condition=Ready", "--timeout=60s")
+    assert up("top", "pod", "hot", "--containers", "--no-headers").split() == ["hot", "c", "1500m", "3072Mi"]
+    assert len(up("top", "nodes", "--no-headers", "--sort-by=cpu").splitlines()) == 10
+    up("delete", "pod", "hot", "--now")

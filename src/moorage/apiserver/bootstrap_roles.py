@@ -57,6 +57,7 @@ _VIEW: Final = [
     _on("batch", "cronjobs cronjobs/status jobs jobs/status", _READ),
     _on("policy", "poddisruptionbudgets poddisruptionbudgets/status", _READ),
     _on("resource.k8s.io", "resourceclaims resourceclaims/status resourceclaimtemplates", _READ),
+    _on("metrics.k8s.io", "nodes pods", _READ),
 ]  # fmt: skip
 _EDIT: Final = [
     _on("core", "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy", _READ),

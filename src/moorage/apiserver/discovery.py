@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from moorage.apiserver.kinds import KINDS, REVIEWS, VERBS, Kind, Review
+from moorage.apiserver.kinds import KINDS, MEASURED, REVIEWS, Kind, Review
 
 __all__ = [
     "AGGREGATED",
@@ -51,7 +51,7 @@ def api_versions() -> dict[str, Any]:
 
 def _groups() -> Iterator[tuple[str, list[Kind | Review]]]:
     """Yield every group and version, as ``apps/v1``, with what it serves."""
-    served: list[Kind | Review] = sorted([*KINDS, *REVIEWS], key=lambda one: (one.group, one.version, one.resource))
+    served: list[Kind | Review] = sorted([*KINDS, *MEASURED, *REVIEWS], key=lambda one: (one.group, one.version, one.resource))
     for (group, version), members in groupby(served, key=lambda one: (one.group, one.version)):
         yield f"{group}/{version}", list(members)
 
@@ -97,7 +97,7 @@ def _entries(member: Kind | Review) -> Iterator[dict[str, Any]]:
         return
     entry: dict[str, Any] = {
         "name": member.resource, "singularName": member.singular, "namespaced": member.namespaced, "kind": member.kind,
-        "verbs": list(VERBS),
+        "verbs": list(member.verbs),
     }  # fmt: skip
     if member.short_names:
         entry["shortNames"] = list(member.short_names)

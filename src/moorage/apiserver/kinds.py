@@ -36,14 +36,14 @@ from moorage.api.workloads import (
     StatefulSet,
 )
 
-__all__ = ["KINDS", "REVIEWS", "VERBS", "Kind", "Review", "find_kind", "served"]
+__all__ = ["KINDS", "MEASURED", "REVIEWS", "VERBS", "Kind", "Review", "find_kind", "find_served", "served"]
 
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A resource whose objects are stored.
+    """A resource whose objects are stored, or measured when they are asked for.
 
     ``struct`` is what scheduling reads of it, and what its rules are checked on; None where nothing is checked but metadata.
     ``status_on_create`` is what a new object's status is set to; None keeps the one that was sent.
@@ -63,6 +63,7 @@ class Kind:
     fields: tuple[tuple[str, str], ...] = ()
     check_name: Callable[[str], list[str]] = check_dns1123_subdomain
     version: str = "v1"
+    verbs: tuple[str, ...] = VERBS
 
     @property
     def api_version(self) -> str:
@@ -321,12 +322,26 @@ REVIEWS: Final[tuple[Review, ...]] = (
     Review("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews"),
 )
 
+#: What is stored nowhere, and worked out when somebody asks; see ``measuring``.
+MEASURED: Final[tuple[Kind, ...]] = (
+    Kind("metrics.k8s.io", "NodeMetrics", "nodes", namespaced=False, version="v1beta1", verbs=("get", "list")),
+    Kind("metrics.k8s.io", "PodMetrics", "pods", version="v1beta1", verbs=("get", "list")),
+)
+
 _BY_RESOURCE: Final = {(kind.group, kind.version, kind.resource): kind for kind in KINDS}
 
 
 def find_kind(resource: str, group: str = "", version: str = "v1") -> Kind | None:
-    """Return what is served under a group's resource name, or None."""
+    """Return what is stored under a group's resource name, or None."""
     return _BY_RESOURCE.get((group, version, resource))
+
+
+_MEASURED: Final = {(kind.group, kind.version, kind.resource): kind for kind in MEASURED}
+
+
+def find_served(resource: str, group: str = "", version: str = "v1") -> Kind | None:
+    """Return what is stored or measured under a group's resource name, or None."""
+    return find_kind(resource, group, version) or _MEASURED.get((group, version, resource))
 
 
 def served(resource: str, group: str = "") -> Kind:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.apiserver.discovery import VERSION
-from moorage.apiserver.kinds import KINDS, Kind
+from moorage.apiserver.kinds import KINDS, MEASURED, Kind
 from moorage.apiserver.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema
 
 __all__ = ["document_of", "index", "swagger"]
@@ -47,6 +47,8 @@ _PLAIN: Final[Mapping[str, _Json]] = {
 
 def _name(shape: Struct) -> str:
     package, _, name = shape.name.partition(".")
+    if package == "metrics":
+        return f"io.k8s.metrics.pkg.apis.metrics.v1beta1.{name}"
     return f"{_META}{name}" if package == "meta" else f"io.k8s.api.{package}.v1.{name}"
 
 
@@ -161,6 +163,10 @@ _OPERATIONS: Final = (
 )  # fmt: skip
 
 
+_VERB_OF: Final = {"post": "create", "put": "update"}
+_ALL_KINDS: Final = (*KINDS, *MEASURED)
+
+
 def _place(kind: Kind) -> str:
     return f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
 
@@ -171,6 +177,8 @@ def _paths(kinds: Iterable[Kind], *, old: bool) -> _Json:
         within = "namespaces/{namespace}/" if kind.namespaced else ""
         base = f"/{_place(kind)}/{within}{kind.resource}"
         for method, is_collection, action, parameters in _OPERATIONS:
+            if _VERB_OF.get(action, action) not in kind.verbs:
+                continue
             path = base if is_collection else f"{base}/{{name}}"
             paths.setdefault(path, {})[method] = _operation(kind, action, parameters, old=old)
     return paths
@@ -196,7 +204,7 @@ def _operation(kind: Kind, action: str, parameters: tuple[str, ...], *, old: boo
 @cache
 def index() -> _Json:
     """Return where the documents of all groups are."""
-    places = sorted({_place(kind) for kind in KINDS})
+    places = sorted({_place(kind) for kind in _ALL_KINDS})
     return {"paths": {place: {"serverRelativeURL": f"/openapi/v3/{place}?hash={_digest(place)}"} for place in places}}
 
 
@@ -207,7 +215,7 @@ def _digest(place: str) -> str:
 @cache
 def document_of(place: str) -> _Json | None:
     """Return one group's document, or None where there is no such group."""
-    kinds = [kind for kind in KINDS if _place(kind) == place]
+    kinds = [kind for kind in _ALL_KINDS if _place(kind) == place]
     if not kinds:
         return None
     schemas = _Schemas("#/components/schemas/")
@@ -223,9 +231,14 @@ def document_of(place: str) -> _Json | None:
 def swagger() -> _Json:
     """Return the one document of version 2."""
     schemas = _Schemas("#/definitions/")
-    for kind in KINDS:
+    for kind in _ALL_KINDS:
         schemas.add_kind(kind)
-    return {"swagger": "2.0", "info": _info(), "paths": _paths(KINDS, old=True), "definitions": dict(_sorted(schemas.made))}
+    return {
+        "swagger": "2.0",
+        "info": _info(),
+        "paths": _paths(_ALL_KINDS, old=True),
+        "definitions": dict(_sorted(schemas.made)),
+    }
 
 
 def _info() -> _Json:

@@ -19,8 +19,9 @@ from moorage.apiserver.deleting import options_of
 from moorage.apiserver.forms import META as _META
 from moorage.apiserver.forms import form_of, metadata_of
 from moorage.apiserver.guarding import Guard
-from moorage.apiserver.kinds import Kind
+from moorage.apiserver.kinds import MEASURED, Kind
 from moorage.apiserver.listing import check_list
+from moorage.apiserver.measuring import measure, measure_all
 from moorage.apiserver.pods import bind, evict
 from moorage.apiserver.records import Document, Record
 from moorage.apiserver.requesting import Request, Response
@@ -53,6 +54,8 @@ def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, 
         return _token(guard, request, target)
     if target.subresource not in {"", "finalize", "resize", "status"}:
         return _subresource(store, request, target)
+    if target.kind in MEASURED and request.method not in {"GET", "HEAD"}:
+        raise not_allowed(target.kind.resource, target.kind.group, request.method.lower())
     if not target.name:
         return _collection(store, request, target)
     verb = _VERBS.get(request.method)
@@ -81,12 +84,13 @@ def _shown(store: Store, request: Request, kind: Kind, record: Record, code: int
     if form != "Table":
         return Response(code, record.body)
     shown = table(kind, [record.document()], store.clock(), request.query.get("includeObject", "Metadata"))
-    shown["metadata"] = {"resourceVersion": str(record.version)}
+    shown["metadata"] = _versioned(record.version)
     return _encoded(shown, code)
 
 
 def _get(store: Store, request: Request, target: Target) -> Response:
-    return _shown(store, request, target.kind, store.get(target.kind, target.namespace or "", target.name))
+    find = measure if target.kind in MEASURED else Store.get
+    return _shown(store, request, target.kind, find(store, target.kind, target.namespace or "", target.name))
 
 
 def _answered(store: Store, request: Request, kind: Kind, written: writing.Written) -> Response:
@@ -170,15 +174,7 @@ def chosen_by(request: Request, target: Target) -> Selection:
 
 def _list(store: Store, request: Request, target: Target) -> Response:
     check_list(request, is_watch=False)
-    query = request.query
-    page = store.page(
-        target.kind,
-        chosen_by(request, target),
-        limit=request.number("limit"),
-        token=query.get("continue", ""),
-        version=query.get("resourceVersion", ""),
-        match=query.get("resourceVersionMatch", ""),
-    )
+    page, query = _page(store, request, target), request.query
     form = form_of(request.accept)
     if form == "PartialObjectMetadataList":
         return Response(200, _list_body("PartialObjectMetadata", _META, page, map(metadata_of, page.records)))
@@ -189,8 +185,27 @@ def _list(store: Store, request: Request, target: Target) -> Response:
     return Response(200, _objects(target.kind, page))
 
 
+def _page(store: Store, request: Request, target: Target) -> Page:
+    query, chosen = request.query, chosen_by(request, target)
+    if target.kind in MEASURED:
+        return Page(measure_all(store, target.kind, chosen), 0)
+    return store.page(
+        target.kind,
+        chosen,
+        limit=request.number("limit"),
+        token=query.get("continue", ""),
+        version=query.get("resourceVersion", ""),
+        match=query.get("resourceVersionMatch", ""),
+    )
+
+
+def _versioned(version: int) -> Document:
+    """Return a version as metadata has it; what is measured has none."""
+    return {"resourceVersion": str(version)} if version else {}
+
+
 def _list_metadata(page: Page) -> Document:
-    metadata: Document = {"resourceVersion": str(page.version)}
+    metadata = _versioned(page.version)
     if page.token:
         metadata["continue"] = page.token
         if page.remaining is not None:

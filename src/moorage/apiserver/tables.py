@@ -9,7 +9,9 @@ import datetime
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from moorage.api import quantity
 from moorage.apiserver.kinds import Kind
+from moorage.apiserver.measuring import amounts
 from moorage.apiserver.records import Document, text_at
 
 __all__ = ["age", "human_duration", "scale_table", "table"]
@@ -320,6 +322,16 @@ def _role_binding(document: Document, now: float) -> list[Cell]:
     return [_name(document), role, _age(document, now), users, groups, accounts]
 
 
+def _metrics(document: Document, _: float) -> list[Cell]:
+    usages = [document["usage"]] if "usage" in document else [one["usage"] for one in document["containers"]]
+    total = amounts(
+        sum(quantity.milli_value(one["cpu"]) for one in usages), sum(quantity.value(one["memory"]) for one in usages)
+    )
+    return [_name(document), total["cpu"], total["memory"], document["window"]]
+
+
+_METRICS: Final = ("Name", "cpu", "memory", "Window")
+
 _LAYOUTS: Final[Mapping[tuple[str, str], tuple[tuple[str, ...], Cells]]] = {
     ("", "Pod"): (("Name", "Ready", "Status", "Restarts", "Age", "+IP", "+Node", "+Nominated Node", "+Readiness Gates"), _pod),
     ("", "Node"): (
@@ -359,6 +371,8 @@ _LAYOUTS: Final[Mapping[tuple[str, str], tuple[tuple[str, ...], Cells]]] = {
     ("batch", "CronJob"): (("Name", "Schedule", "Timezone", "Suspend", "Active", "Last Schedule", "Age"), _cron_job),
     ("batch", "Job"): (("Name", "Status", "Completions", "Duration", "Age", *_WORKLOAD, "+Selector"), _job),
     ("coordination.k8s.io", "Lease"): (("Name", "Holder", "Age"), _lease),
+    ("metrics.k8s.io", "NodeMetrics"): (_METRICS, _metrics),
+    ("metrics.k8s.io", "PodMetrics"): (_METRICS, _metrics),
     ("policy", "PodDisruptionBudget"): (("Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"), _budget),
     (_RBAC, "ClusterRole"): (("Name", "Created At"), _role),
     (_RBAC, "ClusterRoleBinding"): (("Name", "Role", "Age", *_SUBJECTS), _role_binding),

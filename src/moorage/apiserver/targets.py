@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from moorage.apiserver.kinds import REVIEWS, Kind, Review, find_kind
+from moorage.apiserver.kinds import REVIEWS, Kind, Review, find_served
 from moorage.apiserver.statuses import not_found_path
 
 __all__ = ["ReviewTarget", "Target", "find_target"]
@@ -56,7 +56,7 @@ def _within(group: str, version: str, parts: list[str]) -> Target | ReviewTarget
     review = _REVIEWS.get((group, version, parts[0]))
     if review is not None and len(parts) == 1 and review.namespaced is (namespace is not None):
         return ReviewTarget(review, namespace)
-    kind = find_kind(parts[0], group, version)
+    kind = find_served(parts[0], group, version)
     if kind is None or len(parts) > 3:
         raise not_found_path()
     name = parts[1] if len(parts) > 1 else ""

@@ -154,5 +154,7 @@ def open_stream(store: Store, request: Request, target: Target | ReviewTarget) -
     """
     if isinstance(target, ReviewTarget):
         raise not_allowed(target.review.resource, target.review.group, "watch")
+    if "watch" not in target.kind.verbs:
+        raise not_allowed(target.kind.resource, target.kind.group, "watch")
     check_list(request, is_watch=True)
     return Stream(store, target, request)

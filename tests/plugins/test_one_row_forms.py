@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,14 @@ from moorage.plugins.node_resources_balanced_allocation import (
 )
 from moorage.plugins.node_resources_fit import NodeResourcesFit, NodeResourcesFitArgs
 from moorage.plugins.node_unschedulable import NodeUnschedulable
-from moorage.plugins.scoring_strategies import RatioShape, ResourceSpec, ScoringStrategy, UtilizationPoint
+from moorage.plugins.scoring_strategies import (
+    RatioShape,
+    ResourceSpec,
+    ScoringStrategy,
+    UtilizationPoint,
+    least_allocated,
+    most_allocated,
+)
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
@@ -134,3 +142,16 @@ def test_who_overrides_the_columns_alone_has_no_form_for_one_node(method, expect
 
     plugin = Stricter()
     assert (other_form(Step("Stricter", plugin, getattr(plugin, method)), method, f"{method}_node") is not None) is expected
+
+
+@given(
+    st.integers(1, (1 << 46) - 1).flatmap(
+        lambda capacity: st.tuples(st.just(capacity), st.integers(0, 100), st.integers(-2, 2), st.integers(0, 2 * capacity))
+    )
+)
+def test_percentages_are_right_wherever_they_are_worked_out_in_floats(drawn):
+    capacity, percent, off, anything = drawn
+    for requested in (max(0, capacity * percent // 100 + off), anything):
+        columns = np.array([requested]), np.array([capacity])
+        assert least_allocated(*columns, columns[1].astype(float)) == [max(capacity - requested, 0) * 100 // capacity]
+        assert most_allocated(*columns, columns[1].astype(float)) == [min(capacity, requested) * 100 // capacity]

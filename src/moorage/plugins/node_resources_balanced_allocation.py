@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +27,10 @@ from moorage.plugins.one_row_scores import balance_of
 from moorage.plugins.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, demands, sub_path
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
+from moorage.state.kept_column import KeptColumn
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import PLACED, PodRequests, RequestOptions
+from moorage.state.table import NodeTable
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["NodeResourcesBalancedAllocation", "balance"]
@@ -36,6 +39,8 @@ __all__ = ["NodeResourcesBalancedAllocation", "balance"]
 UNCHANGED = 75
 
 Floats = npt.NDArray[np.float64]
+#: Sets of resources whose balance is kept.
+_KEPT = 16
 #: Says for all rows at once that a resource counts.
 _EVERYWHERE: BoolArray = np.ones(1, dtype=bool)
 
@@ -75,6 +80,7 @@ class NodeResourcesBalancedAllocation:
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
         self._resources = (args or NodeResourcesBalancedAllocationArgs()).resources
         self._options = PLACED
+        self._kept: WeakKeyDictionary[NodeTable, dict[tuple[str, ...], KeptColumn]] = WeakKeyDictionary()
 
     def attach(self, handle: Handle) -> None:
         gates = handle.gates
@@ -100,18 +106,25 @@ class NodeResourcesBalancedAllocation:
     def score(self, counted: tuple[Demand, ...], nodes: NodeView) -> IntArray:
         if len(counted) < 2:
             return np.full(len(nodes), UNCHANGED, dtype=np.int64)
-        shares: list[Floats] = []
-        counts: list[BoolArray] = []
-        for resource, amount, _ in counted:
-            requested, divisor = nodes.requested(resource), nodes.divisors(resource)
-            share = np.empty((2, len(nodes)))  # without the pod and with it
-            np.divide(requested, divisor, out=share[0])
-            np.divide(requested + amount, divisor, out=share[1])
-            shares.append(np.minimum(share, 1.0, out=share))
-            counts.append(_EVERYWHERE if nodes.is_offered_everywhere(resource) else nodes.allocatable(resource) != 0)
-        without, with_pod = balance(shares, counts)
-        scores: IntArray = 50 + ((50 + with_pod - without) >> 1)
+        scores = _balance_with(counted, nodes)
+        scores -= self._balance_now(counted, nodes.table).of(nodes)
+        scores += 150
+        scores >>= 1  # which is 50, and half of 50 and the difference
         return scores
+
+    def _balance_now(self, counted: tuple[Demand, ...], table: NodeTable) -> KeptColumn:
+        """Return how balanced nodes are without the pod: that hangs on which resources count, not on how much it asks for."""
+        kept = self._kept.setdefault(table, {})
+        resources = tuple(demand.resource for demand in counted)
+        found = kept.get(resources)
+        if found is None:
+            nothing = tuple(Demand(resource, 0, 1) for resource in resources)
+            if len(kept) >= _KEPT:
+                kept.clear()
+            found = kept[resources] = KeptColumn(
+                lambda nodes: _balance_with(nothing, nodes), lambda node: _balance_of_node(resources, node)
+            )
+        return found
 
     def score_node(self, counted: tuple[Demand, ...], node: NodeInfo) -> int:
         if len(counted) < 2:
@@ -127,6 +140,24 @@ class NodeResourcesBalancedAllocation:
         return 50 + (50 + balance_of(shares_with_pod) - balance_of(shares)) // 2
 
 
+def _balance_with(counted: tuple[Demand, ...], nodes: NodeView) -> IntArray:
+    """Return how balanced each node is with a pod that asks for so much; an array of the caller's own."""
+    shares: list[Floats] = []
+    counts: list[BoolArray] = []
+    for resource, amount, _ in counted:
+        requested = nodes.requested(resource)
+        share = np.divide(requested + amount if amount else requested, nodes.divisors(resource))
+        shares.append(np.minimum(share, 1.0, out=share))
+        counts.append(_EVERYWHERE if nodes.is_offered_everywhere(resource) else nodes.allocatable(resource) != 0)
+    return balance(shares, counts)
+
+
+def _balance_of_node(resources: tuple[str, ...], node: NodeInfo) -> int:
+    """Return how balanced one node is now."""
+    both = [(node.requested(resource), node.allocatable(resource)) for resource in resources]
+    return balance_of([min(requested / float(max(capacity, 1)), 1.0) for requested, capacity in both if capacity])
+
+
 def balance(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> IntArray:
     """Score nodes higher the closer their resources' requested shares are to each other.
 
@@ -136,12 +167,16 @@ def balance(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> IntArray:
             multiplication and an addition on machines other than amd64, where there are more than two resources; this does not
     """
     deviation = _of_two(shares, counts) if len(shares) == 2 else _of_many(shares, counts)
-    return ((1.0 - deviation) * 100.0).astype(np.int64)
+    np.subtract(1.0, deviation, out=deviation)
+    deviation *= 100.0
+    return deviation.astype(np.int64)
 
 
 def _of_two(shares: Sequence[Floats], counts: Sequence[BoolArray]) -> Floats:
     """Half the distance where both resources count; a single one deviates from nothing."""
-    deviation: Floats = np.abs((shares[0] - shares[1]) / 2)
+    deviation: Floats = np.subtract(shares[0], shares[1])
+    deviation *= 0.5
+    np.abs(deviation, out=deviation)
     both = counts[0] & counts[1]
     return deviation if both.all() else deviation * both
 

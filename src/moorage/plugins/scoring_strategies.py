@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import force_setattr
 
 from moorage.api.names import is_scalar_resource_name
@@ -154,33 +155,41 @@ def _demands(resources: Iterable[ResourceSpec], amounts: Mapping[str, int]) -> I
 
 # -- scores -------------------------------------------------------------------------------------------------------------
 
-#: ``score(requested, capacity)``: one resource of each node. Shapes (n,) and (n,), returns (n,), int64; scores 0-100. Capacity
-#: is above zero.
-Scores = Callable[[IntArray, IntArray], IntArray]
+Floats = npt.NDArray[np.float64]
+#: ``score(requested, capacity, exact)``: one resource of each node. Shapes (n,), returns (n,), int64; scores 0-100. Capacity is
+#: above zero; ``exact`` is the same as float64, or None where it is so large that floats would be inexact.
+Scores = Callable[[IntArray, IntArray, Floats | None], IntArray]
 #: ``scorer(demands, nodes)``: the score of each node of the view.
 Scorer = Callable[[Sequence[Demand], NodeView], IntArray]
 #: The same for one node.
 OneRowScorer = Callable[[Sequence[Demand], NodeInfo], int]
 
 
-def least_allocated(requested: IntArray, capacity: IntArray) -> IntArray:
+def least_allocated(requested: IntArray, capacity: IntArray, exact: Floats | None) -> IntArray:
     """Score a resource by the share that stays free, rounded down; 0 where more is requested than there is."""
-    scores: IntArray = np.maximum(capacity - requested, 0) * 100 // capacity
-    return scores
+    return _percent(np.maximum(capacity - requested, 0), capacity, exact)
 
 
-def most_allocated(requested: IntArray, capacity: IntArray) -> IntArray:
+def most_allocated(requested: IntArray, capacity: IntArray, exact: Floats | None) -> IntArray:
     """Score a resource by the share that is requested, rounded down; 100 where more is requested than there is."""
-    scores: IntArray = np.minimum(requested, capacity) * 100 // capacity
-    return scores
+    return _percent(np.minimum(requested, capacity), capacity, exact)
+
+
+def _percent(part: IntArray, capacity: IntArray, exact: Floats | None) -> IntArray:
+    """Return what percentage of the capacity a part of it is, rounded down. Dividing floats is several times faster."""
+    if exact is None:
+        scores: IntArray = part * 100 // capacity
+        return scores
+    share = part * 100.0
+    share /= exact
+    return share.astype(np.int64)
 
 
 def requested_to_capacity_ratio(table: IntArray) -> Scores:
     """Return the scorer that looks the utilization (percent, rounded down) up in ``table``, shape (101,)."""
 
-    def score(requested: IntArray, capacity: IntArray) -> IntArray:
-        utilization = np.minimum(requested, capacity) * 100 // capacity
-        scores: IntArray = table[np.clip(utilization, 0, 100)]
+    def score(requested: IntArray, capacity: IntArray, exact: Floats | None) -> IntArray:
+        scores: IntArray = table[np.clip(most_allocated(requested, capacity, exact), 0, 100)]
         return scores
 
     return score
@@ -224,7 +233,7 @@ def weighted_mean(
         counts: BoolArray | None = None
         if not nodes.is_offered_everywhere(resource):
             counts, capacity = capacity != 0, np.maximum(capacity, 1)
-        scores = score(requested, capacity)
+        scores = score(requested, capacity, nodes.exact_divisors(resource))
         if used_only:
             counts = scores > 0 if counts is None else counts & (scores > 0)
         share = weight if counts is None else counts * weight

@@ -78,11 +78,20 @@ class ImageHolders(NamedTuple):
     rows: set[int]
 
 
+#: Below this (64 TiB, in bytes) a hundred times as much is below 2**53, and no quotient of such numbers that is below a whole
+#: number up to a hundred is as close to it as half the distance of neighbouring floats.
+_EXACT = 1 << 46
+
+
 class Divisors(NamedTuple):
-    """What each row offers of a resource, as float64, at least 1; and whether every row offers any."""
+    """What each row offers of a resource, as float64, at least 1; and whether every row offers any.
+
+    ``exact``: a hundred times as much is a whole number in float64, so percentages can be worked out there and rounded down.
+    """
 
     amounts: npt.NDArray[np.float64]
     is_offered_everywhere: bool
+    exact: bool
 
 
 class NodeTable:
@@ -153,7 +162,8 @@ class NodeTable:
         found = self._divisors.get(resource)
         if found is None:
             offered = self.allocatable(resource).view
-            found = Divisors(np.maximum(offered, 1).astype(np.float64), bool(offered.all()))
+            exact = int(offered.max(initial=0)) < _EXACT
+            found = Divisors(np.maximum(offered, 1).astype(np.float64), bool(offered.all()), exact)
             self._divisors[resource] = found
         return found
 

@@ -91,6 +91,11 @@ class NodeView:
         """What requests of a resource are divided by for their share of a node: what it offers, or 1 if that is nothing."""
         return self.take(self.table.divisors(resource).amounts)
 
+    def exact_divisors(self, resource: str) -> npt.NDArray[np.float64] | None:
+        """The same, where percentages that are worked out with it are right once rounded down; None where they may not be."""
+        divisors = self.table.divisors(resource)
+        return self.take(divisors.amounts) if divisors.exact else None
+
     def is_offered_everywhere(self, resource: str) -> bool:
         """True if every node of the table offers some of a resource."""
         return self.table.divisors(resource).is_offered_everywhere

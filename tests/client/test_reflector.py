@@ -414,6 +414,30 @@ def test_a_change_that_the_server_lost_after_telling_of_it_is_taken_back():
     assert facts[-2:] == [("Gone", "a", "a-uid"), ("Seen", "a", "a-uid")]
 
 
+def test_versions_that_were_given_out_twice_are_told_apart_once_the_server_has_caught_up():
+    async def main():
+        server = Server(window=0)
+        server.put("a", x="1")
+        server.put("b", x="1")
+        async with following(server) as follower:
+            for _ in range(3):
+                await asyncio.sleep(1)
+                server.put("a", x="told and lost")
+            await asyncio.sleep(1)
+            server.rev -= 1
+            server.objects["a"]["metadata"]["labels"] = {"x": "another under the same version"}
+            server.send(b'{"type":"ERROR","object":{"code":410}}')
+            await asyncio.sleep(20)
+            told = len(follower.facts)
+            server.rev += 100
+            await asyncio.sleep(40)
+            return follower.facts[told:], agrees(server, follower)
+
+    facts, right = run_virtually(main())
+    assert right
+    assert facts == [("Gone", "a", "a-uid"), ("Seen", "a", "a-uid")]
+
+
 def test_what_can_no_longer_be_read_is_not_gone_until_it_is_deleted():
     async def main():
         server = Server(window=0)

@@ -651,3 +651,22 @@ def test_a_pod_whose_binding_the_server_lost_after_telling_of_it_is_bound_again(
     assert driven.steps(60.0) == [("p", "n")]
     driven.done(driven.only_work(Phase.BIND))
     assert driven.steps(600.0) == []
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_pod_that_has_no_node_in_a_later_version_is_bound_again(answered):
+    driven = Driven()
+    driven.see(node(), pod("p", version="5"))
+    assert driven.step() == ("p", "n")
+    work = driven.only_work(Phase.BIND)
+    if answered:
+        driven.done(work)
+    driven.see(bound(pod("p", version="6"), "n"))
+    driven.see(pod("p", version="5"))  # late, and nothing new
+    assert driven.steps(60.0) == []
+    driven.see(pod("p", version="1006"))
+    if not answered:
+        driven.done(work, "connection lost")
+    assert driven.steps(60.0) == [("p", "n")]
+    driven.done(driven.only_work(Phase.BIND))
+    assert driven.steps(600.0) == []

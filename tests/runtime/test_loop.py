@@ -154,7 +154,8 @@ def test_a_bind_whose_reply_was_lost_is_read_back_and_stands(error, watch_lag):
 
     cluster, loop = run_virtually(main())
     assert len(binds(cluster)) == cluster.requests["bind"] == 2
-    assert cluster.requests["read_pod"] == (6 if watch_lag > 1 else 1)  # the watch may tell first
+    # The watch may tell first; where it tells late, the pods are looked at now and then.
+    assert cluster.requests["read_pod"] in (range(6, 20) if watch_lag > 1 else [1])
     assert all(placed(cluster).values())
     assert not any(note.reason == "FailedScheduling" for note in cluster.notes)
     check_history(cluster, lambda uid: 2 if uid.endswith("p2") else 1)

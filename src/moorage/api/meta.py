@@ -10,7 +10,10 @@ from typing import TypeAlias, dataclass_transform
 
 import msgspec
 
-__all__ = ["LabelSelector", "LabelSelectorRequirement", "ObjectMeta", "OwnerReference", "Quantity", "ResourceList", "Value"]
+__all__ = [
+    "LabelSelector", "LabelSelectorRequirement", "ObjectMeta", "OwnerReference", "Quantity", "ResourceList", "Value",
+    "is_older",
+]  # fmt: skip
 
 #: A quantity as it stands on the wire: ``"100m"``, ``"1Gi"``, ``2``. See ``moorage.api.quantity``.
 Quantity: TypeAlias = str | int | float
@@ -44,6 +47,11 @@ class ObjectMeta(Value):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     finalizers: tuple[str, ...] = ()
+
+
+def is_older(version: str, than: str) -> bool:
+    """True if a resourceVersion is surely older than another; of such as are no numbers, nothing can be said."""
+    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
 
 
 class LabelSelectorRequirement(Value):

@@ -19,7 +19,7 @@ from moorage.client.resources import Resource
 from moorage.client.whole import WholeObjects
 from moorage.errors import ClusterError, InputError
 
-__all__ = ["Event", "Reader", "Wire", "is_older"]
+__all__ = ["Event", "Reader", "Wire"]
 
 T = TypeVar("T", bound=Value)
 
@@ -179,8 +179,3 @@ def _lenient(raw: bytes, kind: type[Any]) -> Any:
         return decode(raw, kind, "watch")
     except InputError:
         return kind()
-
-
-def is_older(version: str, than: str) -> bool:
-    """True if a resourceVersion is surely older than another; of such as are no numbers, nothing can be said."""
-    return version.isdecimal() and than.isdecimal() and int(version) < int(than)

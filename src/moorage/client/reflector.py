@@ -14,9 +14,9 @@ import random
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Generic, TypeVar
 
-from moorage.api.meta import ObjectMeta, Value
+from moorage.api.meta import ObjectMeta, Value, is_older
 from moorage.client.backoff import Backoff
-from moorage.client.listwatch import Event, Reader, Wire, is_older
+from moorage.client.listwatch import Event, Reader, Wire
 from moorage.client.resources import Resource
 from moorage.client.whole import WholeObjects
 from moorage.engine.facts import Fact, Gone, Seen
@@ -125,7 +125,7 @@ class Reflector(Generic[T]):
 
         Raises  ClusterError if the list goes back in time
         """
-        back = is_older(version, self._version)
+        back, refused = is_older(version, self._version), self._refusing_since is not None
         if back:
             self._bear_with(version)
         self._refusing_since = None
@@ -134,7 +134,7 @@ class Reflector(Generic[T]):
             if (new is None or _meta(new).uid != _meta(old).uid) and unread.get(key) != _meta(old).uid:
                 await self._gone(key, old)
         for key, obj in fresh.items():
-            await self._listed(key, obj, is_back=back)
+            await self._listed(key, obj, is_back=back, twice=back or refused)
         self._version = version
         self._must_list = False
         self.synced.set()
@@ -227,18 +227,18 @@ class Reflector(Generic[T]):
 
     # -- facts -------------------------------------------------------------------------------------------------------------
 
-    async def _listed(self, key: str, obj: T, *, is_back: bool) -> None:
+    async def _listed(self, key: str, obj: T, *, is_back: bool, twice: bool) -> None:
         """Take in an object of a list. A list is the truth even where a later version was seen: the server lost that one.
 
-        Nobody else goes back in time, so that is told as if it were another object. Where versions are given out a second time
-        (``is_back``), the same one may mean something else.
+        Nobody else goes back in time, so that is told as if it were another object. Where versions may have been given out
+        ``twice``, the same one may mean something else; in a list that goes back as a whole, a later one, too.
         """
         known = self._known.get(key)
         if known is not None:
             was, now = _meta(known).resource_version, _meta(obj).resource_version
-            if known == obj if is_back else was == now:
+            if known == obj if twice else was == now:
                 return
-            if is_back or is_older(now, was):
+            if is_back or was == now or is_older(now, was):
                 await self._deliver(Gone(known))
         self._known[key] = obj
         await self._deliver(Seen(obj))

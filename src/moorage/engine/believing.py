@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 
 from moorage.api.core import ENDED_PHASES, Namespace, Node, Pod
-from moorage.api.meta import Value
+from moorage.api.meta import Value, is_older
 from moorage.engine.binding import Binding
 from moorage.engine.facts import Gone, Seen
 from moorage.engine.pod_reading import pod_reader
@@ -127,6 +127,9 @@ class Believer(ABC):
             self._end_held(self._held[pod.uid])
 
     def _pending(self, pod: PodInfo) -> None:
+        placed = self.cluster.pod(pod.uid)
+        if placed is not None and self._lost_its_node(placed, pod):
+            self._uid_gone(pod.uid, placed)
         binding = self._bindings.get(pod.uid)
         if binding is not None:
             binding.latest = pod
@@ -140,6 +143,11 @@ class Believer(ABC):
                 self.queue.add(pod, self.now)
             else:
                 self.queue.update(known.pod, pod, self.now)
+
+    def _lost_its_node(self, placed: PodInfo, pod: PodInfo) -> bool:
+        """True if the API server has told of a binding, and then tells of a later pod without one: it lost it meanwhile."""
+        was, now = placed.pod.metadata.resource_version, pod.pod.metadata.resource_version
+        return not self.cluster.is_assumed(pod.uid) and is_older(was, now)
 
     def _pod_gone(self, pod: Pod) -> None:
         info = PodInfo(pod)

@@ -45,7 +45,7 @@ class Carrier:
 
     ``may_act`` is asked right before each bind. ``known`` returns an object as the engine knows it, for writes. ``wanted`` says
     whether work is still of use, by ticket; ``assumed``, whether the engine still waits to hear what became of a pod, by UID.
-    ``extenders`` are asked what the engine wants to know of them.
+    ``bound`` is told of each bind that the API server took. ``extenders`` are asked what the engine wants to know of them.
     """
 
     def __init__(
@@ -60,11 +60,12 @@ class Carrier:
         known: Callable[[Value], Value | None],
         wanted: Callable[[int], bool],
         assumed: Callable[[str], bool],
+        bound: Callable[[PodInfo, str], None] = lambda pod, node: None,
         extenders: Extenders | None = None,
     ) -> None:
         self._cluster, self._inbox, self._teller, self._clock, self._wall = cluster, inbox, teller, clock, wall
         self._may_act, self._known, self._wanted, self._assumed = may_act, known, wanted, assumed
-        self._extenders = extenders
+        self._bound, self._extenders = bound, extenders
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions: set[asyncio.Task[None]] = set()
 
@@ -147,6 +148,7 @@ class Carrier:
         match effect:
             case BindPod(pod, node):
                 await self._bind(pod, node, lambda: self._cluster.bind(pod.pod, node, self._check))
+                self._bound(pod, node)
             case BindThrough(pod, node, question):
                 await self._bind(pod, node, lambda: self._bind_through(question))
             case Evict():

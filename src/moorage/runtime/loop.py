@@ -19,6 +19,7 @@ from moorage.engine.facts import Answered, Done, Fact, Gone, Phase
 from moorage.engine.machine import Scheduler
 from moorage.errors import MoorageError
 from moorage.runtime.carrying import Carrier
+from moorage.runtime.confirming import Confirmer
 from moorage.runtime.following import Follower
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.observing import SILENT, UNMEASURED, Log, Measures
@@ -71,10 +72,11 @@ class Loop:
         self.synced = asyncio.Event()
         self._clock, self._unix, self._report, self._limits = clock, unix, report, limits
         self._teller = Teller(cluster, clock, wall, report)
+        self._confirmer = Confirmer(cluster, inbox, clock, self._is_unconfirmed, report)
         self._carrier = Carrier(
             cluster, inbox, self._teller, clock, wall,
             may_act=may_act, known=self._known, wanted=scheduler.is_wanted, assumed=scheduler.cluster.is_assumed,
-            extenders=extenders,
+            bound=self._confirmer.expect, extenders=extenders,
         )  # fmt: skip
         self._measures = measures
         self.follower = Follower(scheduler, log, measures)
@@ -98,6 +100,7 @@ class Loop:
         """Take in facts, and schedule while ``act`` runs. Ends only by being cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._teller.run())
+            tasks.create_task(self._confirmer.run())
             while True:
                 busy = self._turn()
                 if self._failing:
@@ -213,6 +216,9 @@ class Loop:
         metadata = getattr(obj, "metadata")  # noqa: B009 (every kind that is written has one; Value does not say so)
         key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
         return self.scheduler.cluster.objects(type(obj)).get(key)
+
+    def _is_unconfirmed(self, uid: str) -> bool:
+        return self.scheduler.cluster.is_assumed(uid) and self.scheduler.binding_of(uid) is None
 
     def _survived(self, line: str) -> None:
         self.faults += 1

@@ -9,12 +9,14 @@ from unittest import mock
 
 import pytest
 
+from moorage.client.reflector import Reflector
 from moorage.engine import machine
 from moorage.engine.machine import Scheduler
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.queue import SchedulingQueue
 from moorage.runtime.carrying import Carrier
+from moorage.runtime.confirming import Confirmer
 from moorage.testing.simtest import run
 from moorage.testing.simtest.nemesis import FAULTS
 
@@ -80,6 +82,10 @@ def loses_failures(requeue):
     return changed
 
 
+async def hears_no_loss(self, key, obj, **_):
+    await self._seen(key, obj)
+
+
 MUTANTS = {  # what is broken on purpose, under which faults it shows, and the promise that is then broken
     "resources are not looked at": (NodeResourcesFit, "filter", lambda *_: (), ["important pods"], "S3"),
     "taints are not looked at": (TaintToleration, "filter", lambda *_: (), ["nodes tainted"], "S3"),
@@ -87,6 +93,8 @@ MUTANTS = {  # what is broken on purpose, under which faults it shows, and the p
     "an assumed pod is forgotten": (Scheduler, "_bind", forgets_early(Scheduler._bind), ["pods late"], "S2"),
     "nobody is told to unreserve": (machine, "unreserve", lambda *_: (), ["bind refused"], "S7"),
     "events wake nobody": (SchedulingQueue, "event", lambda *_, **__: 0, ["pods deleted"], "L2"),
+    "what was lost stays": (Reflector, "_listed", hears_no_loss, ["last writes lost"], "L2"),
+    "a lost bind stands": (Confirmer, "expect", lambda *_: None, ["last writes lost"], "L2"),
     "failures are lost": (SchedulingQueue, "requeue", loses_failures(SchedulingQueue.requeue), ["plugins raise"], "L1"),
 }
 

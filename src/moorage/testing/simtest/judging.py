@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from moorage.testing.simtest import rules
-from moorage.testing.simtest.recording import Asked, Called, Entry, Told, Tried, Written
+from moorage.testing.simtest.recording import Asked, Called, Entry, Lost, Told, Tried, Written
 
 __all__ = ["Terms", "judge"]
 
@@ -61,6 +61,14 @@ class _View:
         return held
 
 
+class _Choice(NamedTuple):
+    """Why a choice was wrong by what its scheduler knew ("" for right), and what that was, by UID of pod and name of node."""
+
+    reason: str
+    pods: dict[str, Document]
+    nodes: dict[str, Document]
+
+
 def judge(entries: Iterable[Entry], terms: Terms = Terms()) -> list[str]:
     """Return every promise that was broken, with where."""
     entries = list(entries)
@@ -80,15 +88,14 @@ class _Judgement:
         self._bound: dict[str, str] = {}
         self._views: dict[str, _View] = {}
         self._unseen: dict[str, list[Written]] = {}
-        self._choices: dict[tuple[str, str, str], tuple[int, str, frozenset[int]]] = {}
+        self._choices: dict[tuple[str, str, str], _Choice] = {}
         self._leases: dict[str, list[float]] = {}
         self._reserved: dict[tuple[str, str], list[Called]] = {}
         self._wanted_gone: dict[str, list[tuple[str, str]]] = {}
         self._marked: set[str] = set()
         self._deletes: dict[tuple[str, str], int] = {}
         self._writers = {entry.actor for entry in entries if isinstance(entry, Told)}
-        self._told: dict[str, set[tuple[str, int]]] = {}
-        self._bound_by = _who_bound(entries)
+        self._bound_by: dict[str, str] = {}
         self._came_true = _choices_that_came_true(entries)
         self._plugins = _reserving_plugins(entries)
         self._last_renewals(entries)
@@ -110,6 +117,8 @@ class _Judgement:
         match entry:
             case Written():
                 self._written(entry)
+            case Lost():
+                self._lost(entry)
             case Asked():
                 self._asked(entry)
             case Told():
@@ -140,6 +149,13 @@ class _Judgement:
             self._marked.add(entry.uid)
         self._check_place(entry, before)
 
+    def _lost(self, entry: Lost) -> None:
+        """What was lost never was. Whoever was told of it believes in it until told otherwise, and is judged by that."""
+        self._nodes = {node["metadata"]["name"]: node for node in entry.nodes}
+        self._pods = {pod["metadata"]["uid"]: pod for pod in entry.pods}
+        self._bound = {uid: pod["spec"]["nodeName"] for uid, pod in self._pods.items() if pod["spec"].get("nodeName")}
+        self._bound_by = {uid: actor for uid, actor in self._bound_by.items() if uid in self._bound}
+
     def _check_place(self, entry: Written, before: Document | None) -> None:
         """S1, and for our binds S2, S3 and S5."""
         node = entry.document["spec"].get("nodeName", "")
@@ -149,6 +165,7 @@ class _Judgement:
         if not node or was:
             return
         self._bound[entry.uid] = node
+        self._bound_by[entry.uid] = entry.actor
         if entry.actor in self._writers and before is not None:
             self._check_bind(entry, before, node)
 
@@ -161,12 +178,11 @@ class _Judgement:
         if choice is None:
             self._say("S3", entry.at_s, f"{entry.key} was bound to {node}, which {entry.actor} never chose for it")
             return
-        _, reason, told = choice
-        if reason and self.terms.calm:
-            self._say("S3", entry.at_s, f"{entry.key} was bound to {node} against what {entry.actor} knew: {reason}")
-        self._check_room(entry, node, told)
+        if choice.reason and self.terms.calm:
+            self._say("S3", entry.at_s, f"{entry.key} was bound to {node} against what {entry.actor} knew: {choice.reason}")
+        self._check_room(entry, node, choice)
 
-    def _check_room(self, entry: Written, node: str, told: frozenset[int]) -> None:
+    def _check_room(self, entry: Written, node: str, choice: _Choice) -> None:
         """S2: the node is not overfull now, or something about it happened that the scheduler could not know."""
         held = self._nodes.get(node)
         if held is None:
@@ -175,12 +191,16 @@ class _Judgement:
         what = rules.crowds(entry.document, held, [pod for pod in here if pod["metadata"]["uid"] != entry.uid])
         if not what or not self.terms.calm:
             return
-        strange = int(held["metadata"]["resourceVersion"]) not in told
-        for pod in here:
-            version = int(pod["metadata"]["resourceVersion"])
-            strange = strange or (version not in told and self._bound_by.get(pod["metadata"]["uid"]) != entry.actor)
-        if not strange:
+        if choice.nodes.get(node) == held and not any(self._is_news(pod, choice, entry.actor) for pod in here):
             self._say("S2", entry.at_s, f"{node} has {what} since {entry.key} was bound to it")
+
+    def _is_news(self, pod: Document, choice: _Choice, actor: str) -> bool:
+        """True for a placed pod that a scheduler could not know of. What it bound itself it knows before it is told."""
+        uid = pod["metadata"]["uid"]
+        known = choice.pods.get(uid)
+        if known is None or rules.is_over(known):
+            return True
+        return known != pod and self._bound_by.get(uid) != actor
 
     # -- requests ------------------------------------------------------------------------------------------------------------
 
@@ -217,7 +237,6 @@ class _Judgement:
         view = self._view(entry.actor)
         if entry.kind not in {"Pod", "Node"}:
             return
-        self._told.setdefault(entry.actor, set()).add((entry.kind, entry.version))
         document = self._versions.get((entry.kind, entry.uid, entry.version))
         if entry.kind == "Node":
             if entry.gone:
@@ -250,8 +269,7 @@ class _Judgement:
             # A pod that later came to nothing may have made this choice possible, and cannot have made it wrong.
             reason = rules.fits_beside(pod, node, view.nodes, view.placed(view.assumed))
             reason = reason and rules.fits_beside(pod, node, view.nodes, view.placed(view.hoped))
-        told = frozenset(version for _, version in self._told.get(entry.actor, ()))
-        self._choices[entry.actor, entry.uid, entry.node] = number, reason, told
+        self._choices[entry.actor, entry.uid, entry.node] = _Choice(reason, dict(view.pods), dict(view.nodes))
         # Only what came true is held against later choices.
         view.hoped[entry.uid] = entry.node
         if number in self._came_true:
@@ -331,15 +349,6 @@ class _Judgement:
         return free and spec["schedulerName"] in self.terms.schedulers
 
 
-def _who_bound(entries: Iterable[Entry]) -> dict[str, str]:
-    """Return whose bind each pod's node came from."""
-    found: dict[str, str] = {}
-    for entry in entries:
-        if isinstance(entry, Written) and entry.kind == "Pod" and entry.document["spec"].get("nodeName"):
-            found.setdefault(entry.uid, entry.actor)
-    return found
-
-
 def _choices_that_came_true(entries: Iterable[Entry]) -> set[int]:
     """Return where in the recording each attempt stands that ended in the pod being bound."""
     last: dict[tuple[str, str, str], int] = {}
@@ -348,6 +357,8 @@ def _choices_that_came_true(entries: Iterable[Entry]) -> set[int]:
     for number, entry in enumerate(entries):
         if isinstance(entry, Tried) and entry.node:
             last[entry.actor, entry.uid, entry.node] = number
+        elif isinstance(entry, Lost):
+            bound = {pod["metadata"]["uid"] for pod in entry.pods if pod["spec"].get("nodeName")}
         elif isinstance(entry, Written) and entry.kind == "Pod" and entry.uid not in bound:
             node = entry.document["spec"].get("nodeName")
             if node:

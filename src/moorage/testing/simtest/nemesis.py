@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from moorage.errors import ClusterError
 from moorage.testing.simtest.network import Rule, Sent
+from moorage.testing.simtest.recording import Lost, Written
 
 if TYPE_CHECKING:
     from moorage.testing.simtest.running import Simulation
@@ -78,6 +79,45 @@ async def _partition(sim: Simulation, rng: random.Random, seconds: float) -> Non
     sim.api.network.cut_off(actor)
     await asyncio.sleep(rng.choice([3.0, 12.0, 25.0]))
     sim.api.network.down.discard(actor)
+
+
+async def _die(sim: Simulation, rng: random.Random, *, leaps: bool) -> None:
+    """Let the API server end and come back with its last seconds lost, of which replies had told, and watches or not."""
+    begin, entries = sim.now, sim.api.recording.entries
+    then, first = sim.api.store.version, len(entries)
+    late = sim.api.network.links(rng.choice(["pods", "nobody's"]))
+    for link in late:
+        link.delay_s = 1.0
+    least_s, binds = rng.choice([0.05, 0.5, 3.0]), list[int]()
+    while sim.now < begin + least_s or (not binds and sim.now < begin + 10.0):
+        await asyncio.sleep(0.05)
+        binds = [one.version for one in entries[first:] if isinstance(one, Written) and one.verb == "POST binding"]
+    sim.api.network.die()
+    await asyncio.sleep(rng.choice([0.0, 0.5, 5.0]))
+    if not any(isinstance(one, Lost) for one in entries[first:]):  # else it has died meanwhile, and that is enough
+        then = rng.choice([then, *(version - 1 for version in binds)])
+        sim.api.go_back(then, sim.api.store.version + rng.choice([1, 1000]) if leaps else then)
+    sim.world.look_again()
+    sim.api.network.dead = False
+    for link in late:
+        link.heal()
+
+
+async def _writes_lost(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    end = sim.now + seconds
+    while sim.now < end:
+        await _die(sim, rng, leaps=True)
+        await asyncio.sleep(rng.uniform(1.0, 15.0))
+
+
+async def _back_in_time(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    """Versions are given out a second time. Nobody can tell, so schedulers are started anew, as etcd's manual asks for."""
+    await _die(sim, rng, leaps=False)
+    try:
+        await asyncio.sleep(rng.choice([0.0, 1.0, 10.0]))
+    finally:
+        for member in sim.members:
+            await member.kill()
 
 
 # -- watches ------------------------------------------------------------------------------------------------------------
@@ -327,6 +367,8 @@ FAULTS: dict[str, Fault] = {
     "everything slow": _everything_slow,
     "outage": _outage,
     "partition": _partition,
+    "last writes lost": _writes_lost,
+    "last writes lost, versions given out again": _back_in_time,
     "watches closed": _cuts(""),
     "watches broken": _cuts("connection reset"),
     "watches garbled": _cuts("garbled"),

@@ -74,6 +74,8 @@ class Network:
     latency_s: float = 0.002
     rules: list[Rule] = field(default_factory=list)
     down: set[str] = field(default_factory=set)
+    #: Nobody reaches the API server, whoever it is.
+    dead: bool = False
     #: Lists of these resources are answered as they were so many versions ago.
     lagging: dict[str, int] = field(default_factory=dict)
     #: Whether lists may be asked for as the beginning of a watch; where lists lag, they may not.
@@ -82,6 +84,7 @@ class Network:
     spoiled: int = 0
     _links: dict[tuple[str, str], Link] = field(default_factory=dict)
     _late: set[asyncio.Task[None]] = field(default_factory=set)
+    _deaths: int = 0
 
     def link(self, actor: str, plural: str) -> Link:
         """Return how a program hears of a resource; the same one for each of its watches."""
@@ -97,6 +100,7 @@ class Network:
         """Let everything go through from now on."""
         self.rules.clear()
         self.down.clear()
+        self.dead = False
         self.lagging.clear()
         for link in self._links.values():
             link.heal()
@@ -107,6 +111,15 @@ class Network:
         for (whose, _), link in self._links.items():
             if whose == actor:
                 link.cut("connection reset")
+
+    def die(self) -> None:
+        """Let the API server end: what was on its way there or back is lost, every watch breaks, and nobody reaches it."""
+        self.dead = True
+        self._deaths += 1
+        for task in self._late:
+            task.cancel()
+        for link in self._links.values():
+            link.cut("connection reset")
 
     async def open(self, sent: Sent) -> None:
         """Let a watch begin, or not."""
@@ -119,12 +132,13 @@ class Network:
 
         Raises  ClusterError
         """
+        deaths = self._deaths
         await asyncio.sleep(self.latency_s)
-        self._check_up(sent)
+        self._check_up(sent, deaths)
         rule = self._rule(sent)
         if rule is not None and rule.hold_s:
             await asyncio.sleep(rule.hold_s)
-            self._check_up(sent)
+            self._check_up(sent, deaths)
         if rule is not None and rule.late_s is not None:
             task = asyncio.ensure_future(_carry_out_later(rule.late_s, carry_out))
             self._late.add(task)
@@ -137,11 +151,11 @@ class Network:
         body = carry_out()
         if rule is not None and rule.error is not None:
             raise rule.error
-        self._check_up(sent)
+        self._check_up(sent, deaths)
         return body
 
-    def _check_up(self, sent: Sent) -> None:
-        if sent.actor in self.down:
+    def _check_up(self, sent: Sent, deaths: int) -> None:
+        if self.dead or self._deaths != deaths or sent.actor in self.down:
             raise ClusterError(f"{sent.method} {sent.path}: connection refused")
 
     def _rule(self, sent: Sent) -> Rule | None:

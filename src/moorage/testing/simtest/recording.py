@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Asked", "Called", "Entry", "Recording", "Told", "Tried", "Written"]
+__all__ = ["Asked", "Called", "Entry", "Lost", "Recording", "Told", "Tried", "Written"]
 
 Document = dict[str, Any]
 
@@ -29,6 +29,19 @@ class Written:
     uid: str
     version: int
     document: Document
+
+
+@dataclass(slots=True)
+class Lost:
+    """The API server lost its last writes with its life: these are all pods and nodes from now on, as they once were.
+
+    Whoever saw or made those writes still believes in them. ``version`` is the one that the server goes on from.
+    """
+
+    at_s: float
+    version: int
+    pods: list[Document]
+    nodes: list[Document]
 
 
 @dataclass(slots=True)
@@ -81,7 +94,7 @@ class Called:
     uid: str
 
 
-Entry = Written | Asked | Told | Tried | Called
+Entry = Written | Lost | Asked | Told | Tried | Called
 
 
 @dataclass

@@ -21,7 +21,7 @@ import aiohttp
 from moorage.apiserver.authorizing import Authorizer
 from moorage.apiserver.guarding import Guard, User
 from moorage.apiserver.history import Change
-from moorage.apiserver.kinds import Kind
+from moorage.apiserver.kinds import KINDS, Kind
 from moorage.apiserver.requesting import Request, Response
 from moorage.apiserver.requests import serve
 from moorage.apiserver.statuses import ApiError
@@ -33,7 +33,7 @@ from moorage.client.rest import Rest
 from moorage.client.throttle import BINDING, OTHER
 from moorage.errors import ClusterError
 from moorage.testing.simtest.network import Link, Network, Sent
-from moorage.testing.simtest.recording import Asked, Recording, Written
+from moorage.testing.simtest.recording import Asked, Lost, Recording, Written
 
 __all__ = ["EPOCH", "Network", "VirtualApi", "VirtualRest", "wall_time"]
 
@@ -103,6 +103,13 @@ class VirtualApi:
         """Return all objects that are listed at a path."""
         items: list[dict[str, Any]] = self.do("GET", path)["items"]
         return items
+
+    def go_back(self, then: int, version: int) -> None:
+        """Lose every write after version ``then``, as a server does whose disk had no more, and go on from ``version``."""
+        kept = [(kind, one) for kind in KINDS for one in self.store.page(kind, version=str(then), match="Exact").records]
+        self.store.restore(kept, version)
+        pods, nodes = ([one.document() for kind, one in kept if kind.kind == name] for name in ("Pod", "Node"))
+        self.recording.add(Lost(self.clock(), version, pods, nodes))
 
     # -- what clients of the network see -----------------------------------------------------------------------------------
 

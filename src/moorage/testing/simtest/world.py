@@ -44,7 +44,19 @@ class World:
 
     async def _end(self, name: str, uid: str) -> None:
         await asyncio.sleep(self.end_after_s)
+        self._ending.discard(uid)
         self.delete_pod(name, uid=uid, grace=0)
+
+    def look_again(self) -> None:
+        """See to what would have been seen to already, had the API server not lost its last writes."""
+        there = {node["metadata"]["name"] for node in self.nodes()}
+        for pod in self.pods():
+            name, uid, node = pod["metadata"]["name"], pod["metadata"]["uid"], pod["spec"].get("nodeName", "")
+            if pod["metadata"].get("deletionTimestamp") and uid not in self._ending:
+                self._ending.add(uid)
+                self._soon(self._end(name, uid))
+            elif node and node not in there:
+                self._soon(self._collect(node))
 
     def _soon(self, work: Any) -> None:
         task = asyncio.ensure_future(work)

@@ -1,0 +1,109 @@
+"""An API server that dies and comes back without its last writes, as from a disk that had no more or from a backup.
+
+Whoever watched or wrote believes in what was lost. Where versions leap ahead, everybody is told to list again; where they go
+back, only whoever asks while the server is behind can tell.
+"""
+
+import asyncio
+
+import pytest
+
+from moorage.testing.simtest.staging import on_stage
+
+
+async def dies(stage, then, version, down_s=1.0):
+    stage.network.die()
+    await asyncio.sleep(down_s)
+    stage.api.go_back(then, version)
+    stage.world.look_again()
+    stage.mend()
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["a watch told of it", "only the reply did"])
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_bind_that_was_lost_is_made_again(told, streams):
+    async def main(stage):
+        stage.network.streams = streams
+        stage.world.node("n1")
+        await asyncio.sleep(1)
+        for link in stage.links("pods"):
+            link.delay_s = 0 if told else 2.0
+        stage.world.pod("p")
+        then = stage.api.store.version
+        await stage.placed("p")
+        await asyncio.sleep(0.5)
+        await dies(stage, then, stage.api.store.version + 10)
+        assert stage.node_of("p") == ""
+        await stage.placed("p", within_s=25)
+        assert len(stage.binds("p")) == 2
+
+    on_stage(main)
+
+
+def test_a_bind_that_was_lost_is_made_again_though_the_pod_has_changed_since():
+    async def main(stage):
+        stage.world.node("n1")
+        stage.world.pod("p", schedulingGates=[{"name": "wait"}])
+        await asyncio.sleep(1)
+        stage.world.ungate("p")
+        then = stage.api.store.version
+        await stage.placed("p")
+        await asyncio.sleep(0.5)
+        stage.network.die()
+        stage.api.go_back(then, stage.api.store.version + 10)
+        stage.world.change_pod("p", labels={"app": "db"})
+        stage.mend()
+        await stage.placed("p", within_s=25)
+
+    on_stage(main)
+
+
+def test_room_that_was_freed_is_taken_again():
+    async def main(stage):
+        stage.world.node("n1", 2)
+        stage.world.pod("p", cpu="2")
+        await stage.placed("p")
+        stage.world.pod("q", cpu="2")
+        then = stage.api.store.version
+        stage.world.delete_pod("p", grace=0)
+        await stage.placed("q")
+        await dies(stage, then, stage.api.store.version + 10)
+        await asyncio.sleep(30)
+        assert (stage.node_of("p"), stage.node_of("q")) == ("n1", "")
+
+    on_stage(main)
+
+
+@pytest.mark.parametrize("behind", [True, False], ids=["the server stays behind", "it catches up meanwhile"])
+def test_versions_that_are_given_out_again_are_believed_in_the_end(behind):
+    async def main(stage):
+        stage.network.streams = False
+        stage.world.node("n1")
+        stage.world.pod("p")
+        then = stage.api.store.version
+        await stage.placed("p")
+        for number in range(30):
+            stage.world.touch_node("n1")
+            stage.world.change_pod("p", labels={"app": f"a{number}"})
+        await asyncio.sleep(1)
+        await dies(stage, then, then, down_s=0.0)
+        await asyncio.sleep(20)
+        while not behind and stage.api.store.version < then + 80:
+            stage.world.touch_node("n1")
+        await stage.placed("p", within_s=200)
+
+    on_stage(main, leader=False, settle_s=60.0)
+
+
+def test_a_lease_that_was_lost_is_not_acted_upon_by_two():
+    async def main(stage):
+        stage.world.node("n1", 8)
+        then = stage.api.store.version
+        await stage.until(lambda: stage.members[0].live.leads)
+        await dies(stage, then - 1, stage.api.store.version + 10, down_s=0.1)
+        for number in range(40):
+            stage.world.pod(f"p{number}", cpu="100m")
+            await asyncio.sleep(0.5)
+            assert sum(member.live is not None and member.live.leads for member in stage.members) <= 1
+
+    on_stage(main, members=2)

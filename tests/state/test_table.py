@@ -105,7 +105,7 @@ def described(table: NodeTable) -> dict[str, object]:
         "images": {image: (size, {names[row] for row in rows}) for image, (size, rows) in table.images.items()},
         "matching": [by_name(table.pod_counts.of(matcher)) for matcher in MATCHERS],
         "matching in zones": [by_value("zone", table.pod_counts.by_domain(matcher, "zone")) for matcher in MATCHERS],
-        "nodes in zones": by_value("zone", table.labels.column("zone").population),
+        "nodes in zones": by_value("zone", table.labels.column("zone").held),
         "terms": {
             kind: {held: by_value(held.term.topology_key, counts) for held, counts in getattr(table, kind)} for kind in KINDS
         },

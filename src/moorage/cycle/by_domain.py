@@ -65,18 +65,22 @@ class ByDomain:
         return closed
 
     def pick(
-        self, in_ring: IntArray, closed: Mapping[str, BoolArray], scoring: Scoring, snapshot: Snapshot, start: np.uint64
+        self, in_ring: IntArray, allowed: int, closed: Mapping[str, BoolArray], scoring: Scoring, snapshot: Snapshot, start: int
     ) -> Pick | None:
         """Lay the domains over the totals in ring order and return the best row; None: ask about rows.
 
-        ``start`` is where ties are broken from. With a single feasible row nobody is asked for scores.
+        ``allowed``: how many rows have a total. ``start`` is where ties are broken from. With a single feasible row nobody is
+        asked for scores.
         """
         table = snapshot.table
         ring = table.ring()
         for key, domains in closed.items():
             in_ring = in_ring + np.where(domains, _CLOSED, 0).take(table.domains_in_ring(key))
-        open_places: BoolArray = in_ring >= 0
-        feasible = int(np.count_nonzero(open_places))
+        open_places: BoolArray | None = None
+        feasible = allowed
+        if closed or allowed < len(in_ring):
+            open_places = in_ring >= 0
+            feasible = int(np.count_nonzero(open_places))
         if feasible < 2:
             return Pick(int(ring.rows[in_ring.argmax()]) if feasible else -1, feasible)
         gains = self._gains(scoring, snapshot, open_places if feasible < len(in_ring) else None)
@@ -103,7 +107,7 @@ class ByDomain:
             if (some == some[0]).all():
                 continue  # all feasible rows get the same, whatever that is
             scores = normalized(step, scoring.state(step, states), some)
-            if scores.min() < 0 or scores.max() > MAX_SCORE:
+            if int(scores.min()) < 0 or int(scores.max()) > MAX_SCORE:
                 return None
             gain = np.zeros(len(raw), dtype=np.int64)
             gain[held] = scores * self._weights.get(step.name, 1)
@@ -133,8 +137,7 @@ def _held(table: NodeTable, key: str, open_places: BoolArray | None) -> BoolArra
     """Say for each value of a label, absence included, whether a row that is open has it."""
     column = table.labels.column(key)
     if open_places is None:
-        everywhere: BoolArray = column.population > 0
-        return everywhere
+        return column.held
     held = np.zeros(len(column.values), dtype=bool)
     held[table.domains_in_ring(key)[open_places]] = True
     return held

@@ -282,7 +282,7 @@ class _PodClass:
         if closed is None:
             return None
         scoring = Scoring(self._asked.pre_score, self._asked.score, found, pod)
-        pick = self._by_domain.pick(in_ring, closed, scoring, snapshot, ring_position(pod.uid, seed))
+        pick = self._by_domain.pick(in_ring, self._count, closed, scoring, snapshot, ring_position(pod.uid, seed))
         return None if pick is None else Quick(pick.row, pick.feasible, found)
 
     def _decide_by_row(

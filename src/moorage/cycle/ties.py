@@ -17,13 +17,13 @@ from moorage.state.table import NodeTable
 __all__ = ["draw", "ring_position"]
 
 
-def ring_position(uid: str, seed: int) -> np.uint64:
+def ring_position(uid: str, seed: int) -> int:
     """Return where a pod stands on the ring of 2^64 places."""
-    return np.uint64(int.from_bytes(blake2b(f"{seed}/{uid}".encode(), digest_size=8).digest(), "little"))
+    return int.from_bytes(blake2b(f"{seed}/{uid}".encode(), digest_size=8).digest(), "little")
 
 
 def draw(table: NodeTable, rows: npt.NDArray[np.intp], uid: str, seed: int) -> int:
     """Return one of ``rows`` (at least one): the first at or after the pod's place on the ring."""
     if len(rows) == 1:
         return int(rows[0])
-    return int(rows[np.argmin(table.name_hash.view[rows] - ring_position(uid, seed))])
+    return int(rows[np.argmin(table.name_hash.view[rows] - np.uint64(ring_position(uid, seed)))])

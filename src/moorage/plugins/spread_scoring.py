@@ -10,9 +10,8 @@ Source  kube-scheduler 1.36, plugins/podtopologyspread/scoring.go
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import log
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -43,8 +42,7 @@ _MAX_SCORE = 100
 _Floats = npt.NDArray[np.floating[Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class Weighed:
+class Weighed(NamedTuple):
     """One constraint: what each domain costs, shape (values,), 0 for id 0.
 
     Host names have no ``costs``: there a node costs ``weight`` for each pod that ``matcher`` finds on it, and ``more``.
@@ -57,8 +55,7 @@ class Weighed:
     matcher: PodMatcher | None
 
 
-@dataclass(frozen=True, slots=True)
-class SpreadPreference:
+class SpreadPreference(NamedTuple):
     """What Score needs. ``all_labels``: nodes without all the labels are set aside."""
 
     weighed: tuple[Weighed, ...]
@@ -143,18 +140,19 @@ def _costs(one: Weighed, nodes: NodeView) -> _Floats:
 def _rounded(scores: _Floats) -> IntArray:
     """Round to the nearest integer, halves up; scores are not negative."""
     down = np.floor(scores)
-    return (down + (scores - down >= 0.5)).astype(np.int64)
+    down += scores - down >= 0.5
+    return down.astype(np.int64)
 
 
 def normalize_spread(scores: IntArray) -> IntArray:
     """Turn raw scores, where less is better, into 0-100: the worst node keeps ``100 * least / most``, the best gets 100."""
-    kept: BoolArray | None = None
-    ranked = scores
-    if scores.min(initial=0) == SET_ASIDE:
-        kept = scores != SET_ASIDE
-        ranked = scores[kept]
-    if not len(ranked):
+    most = int(scores.max(initial=SET_ASIDE))
+    if most == SET_ASIDE:
         return np.zeros_like(scores)
-    least, most = int(ranked.min()), int(ranked.max())
+    kept: BoolArray | None = None
+    least = int(scores.min())
+    if least == SET_ASIDE:
+        kept = scores != SET_ASIDE
+        least = int(scores[kept].min())
     shares = np.full_like(scores, _MAX_SCORE) if most == 0 else _MAX_SCORE * (most + least - scores) // most
     return shares if kept is None else np.where(kept, shares, 0)

@@ -34,14 +34,13 @@ def domain_sums(nodes: NodeView, key: str, per_row: npt.NDArray[np.integer], row
 
 
 def domains_with(nodes: NodeView, key: str, rows: BoolArray | None = None) -> BoolArray:
-    """Say for each domain whether the view has a row of it; shape (values,), False for id 0."""
+    """Say for each domain whether the view has a row of it; shape (values,), False for id 0. Not to be written to."""
     column = nodes.label(key)
     if rows is None and nodes.is_whole:
-        held: BoolArray = column.population > 0
-    else:
-        ids = nodes.ids(column)
-        held = np.zeros(len(column.values), dtype=bool)
-        held[ids if rows is None else ids[rows]] = True
+        return column.domains
+    ids = nodes.ids(column)
+    held = np.zeros(len(column.values), dtype=bool)
+    held[ids if rows is None else ids[rows]] = True
     held[0] = False
     return held
 

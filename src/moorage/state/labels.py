@@ -98,11 +98,13 @@ class Tally:
 class LabelColumn(InternedColumn[str | None]):
     """The column of one label key. It knows how many rows hold each value, so topology domains need not be searched for."""
 
-    __slots__ = ("_population",)
+    __slots__ = ("_domains", "_held", "_population")
 
     def __init__(self, space: RowSpace) -> None:
         super().__init__(space, None)
         self._population = Tally()
+        self._held: BoolArray | None = None
+        self._domains: BoolArray | None = None
 
     @property
     def is_everywhere(self) -> bool:
@@ -110,22 +112,38 @@ class LabelColumn(InternedColumn[str | None]):
         return self._population.of(0) == 0
 
     @property
-    def population(self) -> IntArray:
-        """How many rows hold each of ``values``; a fresh array."""
-        return self._population.copy(len(self.values))
+    def held(self) -> BoolArray:
+        """Which of ``values`` some row holds, absence included; not to be written to."""
+        if self._held is None or len(self._held) < len(self.values):
+            self._held = self._population.copy(len(self.values)) > 0
+            self._domains = None
+        return self._held
+
+    @property
+    def domains(self) -> BoolArray:
+        """The same without absence, which is no domain; not to be written to."""
+        held = self.held
+        if self._domains is None:
+            self._domains = held.copy()
+            self._domains[0] = False
+        return self._domains
 
     def come(self, row: int, value: str | None) -> None:
         """Fill in a row that is new."""
         self.set(row, value)
-        self._population.add(self.intern(value), 1)
+        self._populate(self.intern(value), 1)
 
     def change(self, row: int, value: str | None) -> None:
-        self._population.add(int(self.ids[row]), -1)
+        self._populate(int(self.ids[row]), -1)
         self.come(row, value)
 
     def go(self, value: str | None) -> None:
         """Forget a row that held ``value``; the column itself is the space's to move."""
-        self._population.add(self.intern(value), -1)
+        self._populate(self.intern(value), -1)
+
+    def _populate(self, value: int, by: int) -> None:
+        self._population.add(value, by)
+        self._held = None
 
 
 class LabelColumns:

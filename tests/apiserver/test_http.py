@@ -191,6 +191,27 @@ def test_discovery_lists_every_kind_in_both_forms(against_a_server):
     against_a_server(test)
 
 
+def test_a_namespace_is_let_go_through_a_path_of_its_own(against_a_server):
+    async def test(client, store):
+        store.empties_namespaces = False
+        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
+        assert (await client.ask("POST", "/api/v1/namespaces", space))[1]["spec"] == {"finalizers": ["kubernetes"]}
+        assert (await client.ask("PUT", "/api/v1/namespaces/team", {**space, "spec": {}}))[1]["spec"]["finalizers"] == [
+            "kubernetes"
+        ]
+        for _ in range(2):
+            status, held = await client.ask("DELETE", "/api/v1/namespaces/team")
+            assert (status, held["kind"], held["status"]["phase"]) == (200, "Namespace", "Terminating")
+        for method in ("GET", "PATCH", "DELETE"):
+            assert (await client.ask(method, "/api/v1/namespaces/team/finalize", {}))[0] == 405
+        assert (await client.ask("PUT", "/api/v1/namespaces/team/finalize", {**space, "spec": {"finalizers": ["x"]}}))[0] == 422
+        status, held = await client.ask("PUT", "/api/v1/namespaces/team/finalize", {**space, "spec": {}})
+        assert (status, held["spec"]) == (200, {})
+        assert (await client.ask("GET", "/api/v1/namespaces/team"))[0] == 404
+
+    against_a_server(test)
+
+
 # -- the door -----------------------------------------------------------------------------------------------------------
 
 

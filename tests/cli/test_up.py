@@ -206,3 +206,18 @@ def test_top_tells_what_is_declared(up):
     assert up("top", "pod", "hot", "--containers", "--no-headers").split() == ["hot", "c", "1500m", "3072Mi"]
     assert len(up("top", "nodes", "--no-headers", "--sort-by=cpu").splitlines()) == 10
     up("delete", "pod", "hot", "--now")
+
+
+def test_a_namespace_ends_with_all_that_is_in_it(up):
+    up("create", "namespace", "going")
+    up("create", "deployment", "web", "--image=web:1", "--replicas=3", "-n", "going")
+    metadata = {"name": "slow", "annotations": {"moorage.dev/stop-seconds": "2"}}
+    slow = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    up("apply", "-n", "going", "-f", "-", stdin=json.dumps(slow))
+    up("wait", "pod/slow", "-n", "going", "--for=condition=Ready", "--timeout=60s")
+    up("delete", "namespace", "going", "--wait=false")
+    text = "Some resources are remaining: pods. has 1 resource instances"
+    up.until(lambda: text in up("get", "namespace", "going", "-o", "yaml"), 2)
+    assert "is being terminated" in up("create", "configmap", "x", "-n", "going", fails=True)
+    up("wait", "namespace/going", "--for=delete", "--timeout=60s")
+    assert up("get", "all,configmaps,events", "-n", "going") == ""

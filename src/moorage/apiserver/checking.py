@@ -65,15 +65,23 @@ def new_pod_faults(pod: Document) -> Iterator[Fault]:
 
 
 def _metadata_faults(metadata: Document) -> Iterator[Fault]:
-    for i, name in enumerate(metadata.get("finalizers") or ()):
-        if "/" not in name and name not in _FINALIZERS:
-            why = "name is neither a standard finalizer name nor is it fully qualified"
-            yield Fault("Invalid value", f"metadata.finalizers[{i}]", why, name)
+    yield from _finalizer_faults("metadata", metadata)
     for owner in metadata.get("ownerReferences") or ():
         if not owner.get("apiVersion"):
             yield Fault("Invalid value", "metadata.ownerReferences.apiVersion", "version must not be empty", "")
         if not owner.get("uid"):
             yield Fault("Invalid value", "metadata.ownerReferences.uid", "must not be empty", "")
+
+
+def _finalizer_faults(path: str, holder: Document) -> Iterator[Fault]:
+    for i, name in enumerate(holder.get("finalizers") or ()):
+        if "/" not in name and name not in _FINALIZERS:
+            why = "name is neither a standard finalizer name nor is it fully qualified"
+            yield Fault("Invalid value", f"{path}.finalizers[{i}]", why, name)
+
+
+def _namespace(namespace: Document) -> Iterator[Fault]:
+    yield from _finalizer_faults("spec", namespace.get("spec") or {})
 
 
 # -- pods ---------------------------------------------------------------------------------------------------------------
@@ -254,6 +262,7 @@ def _volume(volume: Document) -> Iterator[Fault]:
 _RULES: Final[Mapping[tuple[str, str], Callable[[Document], Iterator[Fault]]]] = {
     ("", "ConfigMap"): _data(("data", "binaryData")),
     ("", "Event"): _event,
+    ("", "Namespace"): _namespace,
     ("", "PersistentVolume"): _volume,
     ("", "Secret"): _data(("data",)),
     ("", "Service"): _service,

@@ -210,7 +210,6 @@ _IN_TURN: Final = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
 _SPECS: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]] = {
     ("", "Pod"): (_own_pod_spec,),
     ("", "ReplicationController"): (_given(replicas=1), _template),
-    ("", "Namespace"): (_given(finalizers=["kubernetes"]),),
     ("", "Service"): (_given(type="ClusterIP", sessionAffinity="None"), _service),
     ("", "PersistentVolume"): (_given(persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem"),),
     ("", "PersistentVolumeClaim"): (_given(volumeMode="Filesystem"),),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from moorage.apiserver.kinds import Kind
+from moorage.apiserver.namespaces import finalizers_of
 from moorage.apiserver.records import Document
 from moorage.apiserver.statuses import conflict, invalid
 from moorage.errors import Fault
@@ -80,7 +81,9 @@ def check_finalizers(kind: Kind, old: Document, new: Document) -> None:
 def is_done(document: Document) -> bool:
     """Return True for an object that waited for its last finalizer only."""
     metadata = document["metadata"]
-    waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds") or document["kind"] == "Namespace"
+    waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+    if document["kind"] == "Namespace":
+        waits = waits or finalizers_of(document)
     return bool(metadata.get("deletionTimestamp")) and not waits
 
 

@@ -20,6 +20,7 @@ from moorage.apiserver.changing import change_faults, resize_faults
 from moorage.apiserver.checking import further_faults, new_pod_faults
 from moorage.apiserver.filling import fill_in
 from moorage.apiserver.kinds import Kind
+from moorage.apiserver.namespaces import keep_finalizers, with_finalizer
 from moorage.apiserver.records import Document
 from moorage.apiserver.statuses import bad_request, conflict, invalid
 from moorage.errors import Fault, InputError
@@ -77,6 +78,8 @@ def prepare_create(kind: Kind, document: Document) -> None:
         document["metadata"]["generation"] = 1
     if kind.kind == "Job":
         _select_own_pods(document)
+    if kind.kind == "Namespace":
+        with_finalizer(document)
     found = completed(kind, document)
     if kind.kind == "Pod":
         document["status"]["qosClass"] = qos_class(document.get("spec") or {})
@@ -112,13 +115,16 @@ def prepare_adopted(kind: Kind, document: Document) -> None:
         document["metadata"].setdefault("generation", 1)
     if kind.status_on_create is not None and not document.get("status"):
         document["status"] = copy.deepcopy(kind.status_on_create)
+    if kind.kind == "Namespace" and not document["metadata"].get("deletionTimestamp"):
+        with_finalizer(document)
     _refuse(kind, document, _faults(kind, completed(kind, document)))
 
 
 def prepare_update(kind: Kind, old: Document, new: Document, subresource: str = "") -> None:
     """Turn what was sent for an existing object into its next version, in place.
 
-    Through the main path everything but the status changes; through ``status`` nothing but that and some metadata.
+    Through the main path everything but the status changes; through ``status`` nothing but that and some metadata. What a
+    namespace waits for changes through ``finalize`` only.
 
     Raises  ApiError 409 for another object of the same name, 422 for what must not change or breaks a rule
     """
@@ -129,6 +135,8 @@ def prepare_update(kind: Kind, old: Document, new: Document, subresource: str = 
         _only_resources(old, new)
     elif kind.has_status:
         _put(new, "status", old.get("status"))
+    if kind.kind == "Namespace" and subresource != "finalize":
+        keep_finalizers(old, new)
     if kind.has_generation:
         changed = {key: value for key, value in new.items() if key not in _NOT_SPEC} != {
             key: value for key, value in old.items() if key not in _NOT_SPEC

@@ -54,6 +54,8 @@ def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, 
         return _token(guard, request, target)
     if target.subresource not in {"", "finalize", "resize", "status"}:
         return _subresource(store, request, target)
+    if target.subresource == "finalize" and request.method != "PUT":
+        raise not_allowed("namespaces/finalize", "", request.method.lower())
     if target.kind in MEASURED and request.method not in {"GET", "HEAD"}:
         raise not_allowed(target.kind.resource, target.kind.group, request.method.lower())
     if not target.name:
@@ -99,8 +101,6 @@ def _answered(store: Store, request: Request, kind: Kind, written: writing.Writt
 
 
 def _put(store: Store, request: Request, target: Target) -> Response:
-    if target.subresource == "finalize":
-        return Response(200, store.get(target.kind, "", target.name).body)
     return _answered(store, request, target.kind, writing.replace(store, request, target))
 
 

@@ -35,18 +35,17 @@ from moorage.apiserver.leaving import (
     settle_dependents,
 )  # fmt: skip
 from moorage.apiserver.managing import Manager, same_but_times, track, unwritten
+from moorage.apiserver.namespaces import FOREVER, check_may_go, check_open, finalized, finalizers_of
 from moorage.apiserver.preparing import completed, prepare_adopted, prepare_create, prepare_update, read
 from moorage.apiserver.records import Document, Record, key_of
 from moorage.apiserver.schemas import kind_schema
 from moorage.apiserver.selecting import ALL, Selection
 from moorage.apiserver.statuses import (
     ApiError,
-    Cause,
     already_exists,
     bad_request,
     conflict,
     expired,
-    forbidden,
     invalid,
     not_found,
     timeout,
@@ -60,9 +59,6 @@ __all__ = ["DeleteOptions", "Deleted", "Keeper", "Page", "Store", "timestamp"]
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_BASE: Final = 58
 _MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
-_FOREVER: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
-#: Namespaces that cannot be deleted.
-_IMMORTAL: Final = ("default", "kube-public", "kube-system")
 
 
 class Page(NamedTuple):
@@ -110,13 +106,18 @@ def timestamp(epoch_s: float) -> str:
 
 
 class Store:
-    """A cluster's objects. ``clock`` tells seconds since 1970; ``draw`` makes uids and generated names."""
+    """A cluster's objects. ``clock`` tells seconds since 1970; ``draw`` makes uids and generated names.
+
+    ``empties_namespaces`` says whether the store deletes the content of a namespace that is deleted: at once, pods without any
+    grace. It does unless a controller that looks after namespaces has said that it does so itself.
+    """
 
     def __init__(
         self, clock: Callable[[], float], draw: random.Random, signing_key: bytes, capacity: int = history.CAPACITY
     ) -> None:
         self.version = 1
         self.clock = clock
+        self.empties_namespaces = True
         self._draw = draw
         self._signing_key = signing_key
         self._capacity = capacity
@@ -128,7 +129,7 @@ class Store:
 
     def _found(self) -> None:
         """Make the namespaces that every cluster has, where they are not there."""
-        for name in _FOREVER:
+        for name in FOREVER:
             if self.find(_NAMESPACE, "", name) is None:
                 self.create(_NAMESPACE, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
@@ -296,7 +297,7 @@ class Store:
         if metadata.get("resourceVersion"):
             raise unknown("resourceVersion should not be set on objects to be created")
         if kind.namespaced:
-            self._admit_into(kind, namespace, str(metadata.get("name") or ""))
+            check_open(self.find(_NAMESPACE, "", namespace), namespace, kind, str(metadata.get("name") or ""))
             metadata["namespace"] = namespace
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
             metadata.pop(name, None)
@@ -337,15 +338,6 @@ class Store:
     def _read_all(self, struct: type[Value], namespace: str) -> Iterator[Value]:
         kind = _BY_STRUCT[struct]
         return (read(kind, record.document()) for record in self.all(kind, Selection(namespace)))
-
-    def _admit_into(self, kind: Kind, namespace: str, name: str) -> None:
-        home = self.find(_NAMESPACE, "", namespace)
-        if home is None:
-            raise not_found("namespaces", "", namespace)
-        if home.fields["status.phase"] == "Terminating":
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
-            raise forbidden(kind.resource, kind.group, name, why, [cause])
 
     def _name(self, kind: Kind, namespace: str, metadata: Document) -> None:
         base = metadata.get("generateName")
@@ -407,18 +399,19 @@ class Store:
         metadata = document["metadata"]
         dry_run = dry_run or options.dry_run
         check_preconditions(kind, metadata, options)
-        if kind is _NAMESPACE and name in _IMMORTAL:
-            raise forbidden("namespaces", "", name, "this namespace may not be deleted")
+        if kind is _NAMESPACE:
+            check_may_go(name)
         grace = grace_of(kind, document, options)
         settle_dependents(metadata, options.propagation)
-        pending = bool(grace or metadata.get("finalizers") or (kind is _NAMESPACE and self._inhabitants[name]))
+        pending = bool(grace or metadata.get("finalizers") or (kind is _NAMESPACE and finalizers_of(document)))
         if dry_run:
             return Deleted(record, not pending)
         if not pending:
             return self._remove(kind, record, document)
         marked = self._mark(kind, record, document, grace)
-        if kind is _NAMESPACE:
+        if kind is _NAMESPACE and self.empties_namespaces:
             self._empty(name)
+            self._close(name)
             left = self.find(kind, "", name)
             return Deleted(marked, left is None)
         return Deleted(marked, False)
@@ -446,7 +439,7 @@ class Store:
         if kind.namespaced:
             self._inhabitants[record.namespace] -= 1
         self._tell(kind, Change(self.version, record, gone, gone=True))
-        if kind.namespaced:
+        if kind.namespaced and self.empties_namespaces:
             self._close(record.namespace)
         return Deleted(gone, True)
 
@@ -460,13 +453,10 @@ class Store:
                         self.delete(kind, record.namespace, record.name, DeleteOptions(grace_s=0))
 
     def _close(self, namespace: str) -> None:
-        """Remove a namespace that only waited for its last inhabitant."""
+        """Let a namespace go that only waited for its last inhabitant."""
         home = self.find(_NAMESPACE, "", namespace)
-        if home is None or self._inhabitants[namespace] or home.fields["status.phase"] != "Terminating":
-            return
-        document = home.document()
-        if not document["metadata"].get("finalizers"):
-            self._remove(_NAMESPACE, home, document)
+        if home is not None and not self._inhabitants[namespace] and home.fields["status.phase"] == "Terminating":
+            self.update(_NAMESPACE, "", namespace, finalized(home.document()), subresource="finalize")
 
     def _commit(self, kind: Kind, before: Record | None, after: Record) -> Record:
         shelf = self._shelves[kind]

@@ -6,11 +6,12 @@ from typing import Final
 
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
+from moorage.apiserver.selecting import Selection
 from moorage.apiserver.statuses import ApiError, conflict
 from moorage.apiserver.store import DeleteOptions, Store
 from moorage.controllers.documents import name_of, namespace_of, stamp, uid_of
 from moorage.controllers.kinds import EVENTS
-from moorage.controllers.steps import Create, Delete, Note, SetStatus, Update
+from moorage.controllers.steps import Create, Delete, DeleteAll, Note, SetStatus, Update
 
 __all__ = ["Carrier"]
 
@@ -25,7 +26,7 @@ class Carrier:
         self._store = store
         self._told: dict[tuple[str, ...], str] = {}
 
-    def carry_out(self, step: Create | Update | SetStatus | Delete | Note, source: str) -> None:
+    def carry_out(self, step: Create | Update | SetStatus | Delete | DeleteAll | Note, source: str) -> None:
         """Do it at once; ``source`` is on whose behalf.
 
         Raises  ApiError as the store does; 409 also where another object has the name by now
@@ -33,16 +34,19 @@ class Carrier:
         match step:
             case Create(kind, document):
                 self._create(step, kind, document, source)
-            case Update(kind, document):
+            case Update(kind, document, subresource):
                 self._own(kind, document)
                 document["metadata"] = {**document["metadata"]}
                 document["metadata"].pop("resourceVersion", None)
-                self._store.update(kind, namespace_of(document), name_of(document), document)
+                self._store.update(kind, namespace_of(document), name_of(document), document, subresource=subresource)
             case SetStatus(kind, document, status):
                 self._set_status(kind, document, status)
             case Delete(kind, document):
                 options = DeleteOptions(step.grace_s, uid_of(document), "", step.propagation)
                 self._delete(kind, document, options)
+            case DeleteAll(kind, namespace):
+                for record in [*self._store.all(kind, Selection(namespace))]:
+                    self._delete(kind, record.document(), DeleteOptions(propagation="Background"))
             case Note():
                 self._tell(step, source)
 
@@ -50,7 +54,7 @@ class Carrier:
         try:
             made = self._store.create(kind, namespace_of(document), document)
         except ApiError as error:
-            if step.or_keep and error.reason == "AlreadyExists":
+            if (step.or_keep and error.reason == "AlreadyExists") or _is_closing(error):
                 return
             if step.owner is not None:
                 self._tell(Note(*step.owner, "Warning", "FailedCreate", f"Error creating: {error}"), source)
@@ -107,6 +111,11 @@ class Carrier:
         if len(self._told) >= _REMEMBERED:
             del self._told[next(iter(self._told))]
         self._told[key] = made.name
+
+
+def _is_closing(error: ApiError) -> bool:
+    """Return True where something was not made because its namespace is going, and whoever wanted it with it."""
+    return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
 
 
 def _event(note: Note, source: str, now: str, namespace: str, mark: str) -> Document:

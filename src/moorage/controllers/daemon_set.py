@@ -21,6 +21,7 @@ from moorage.controllers.documents import (
     key_of,
     labels_of,
     name_of,
+    namespace_of,
     phase_of,
     ready_since,
     selector_of,
@@ -73,6 +74,8 @@ class DaemonSets:
         look = _Look(held, claimed.held, [self._read(one) for one in world.all(NODES)], history, now)
         yield from self._failed(look)
         changes = [*look.placed(), *look.rolled()]
+        if world.is_closing(namespace_of(held)):
+            changes = [step for step in changes if not isinstance(step, Create)]
         yield from changes[:_BURST]
         if len(changes) > _BURST:
             yield Later(0)

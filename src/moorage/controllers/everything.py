@@ -11,6 +11,7 @@ from moorage.controllers.garbage_collector import GarbageCollector
 from moorage.controllers.job import Jobs
 from moorage.controllers.kinds import CONTROLLERS, REPLICA_SETS
 from moorage.controllers.kubelets import Kubelets
+from moorage.controllers.namespaces import Namespaces
 from moorage.controllers.node_lifecycle import NodeLifecycle
 from moorage.controllers.pod_claims import EphemeralVolumes, ResourceClaims
 from moorage.controllers.pod_collector import PodCollector
@@ -41,4 +42,5 @@ def all_controllers(job_s: float = 5.0) -> list[Controller]:
         ResourceClaims(),
         PodCollector(),
         GarbageCollector(),
+        Namespaces(),
     ]

@@ -22,6 +22,7 @@ from moorage.apiserver.store import Store
 from moorage.controllers.carrying import Carrier
 from moorage.controllers.controller import Controller
 from moorage.controllers.documents import name_of, namespace_of
+from moorage.controllers.namespaces import Namespaces
 from moorage.controllers.steps import Later
 from moorage.controllers.work_queue import WorkQueue
 from moorage.controllers.world import World
@@ -51,6 +52,7 @@ class Manager:
         self._woken = asyncio.Event()
         self._stale = True
         self._watches: dict[Kind, Watch] = {}
+        store.empties_namespaces = not any(isinstance(one, Namespaces) for one in controllers)
         for kind in KINDS:
             if kind.kind not in _UNSEEN:
                 self._watches[kind] = self._watch(kind, "")
@@ -63,7 +65,8 @@ class Manager:
         self._woken.set()
 
     def close(self) -> None:
-        """Hear of nothing any more."""
+        """Hear of nothing any more, and leave namespaces to the store again."""
+        self._store.empties_namespaces = True
         for kind, watch in self._watches.items():
             self._store.unwatch(kind, watch)
 

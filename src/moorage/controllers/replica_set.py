@@ -19,6 +19,7 @@ from moorage.controllers.documents import (
     is_ending,
     labels_of,
     name_of,
+    namespace_of,
     phase_of,
     ready_since,
     selector_of,
@@ -66,7 +67,7 @@ class ReplicaSets:
         yield from claimed.steps
         active = [pod for pod in claimed.held if is_active(pod)]
         missing = int(spec_of(held).get("replicas", 1)) - len(active)
-        if missing and not is_ending(held):
+        if missing and not is_ending(held) and not (missing > 0 and world.is_closing(namespace_of(held))):
             # The status is told at the next look, which what is done here brings about.
             yield from self._adjust(held, active, missing, world, now)
         else:

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
 
-__all__ = ["Create", "Delete", "Later", "Note", "SetStatus", "Step", "Update"]
+__all__ = ["Create", "Delete", "DeleteAll", "Later", "Note", "SetStatus", "Step", "Update"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +31,11 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """Replace all of an object but its status."""
+    """Replace all of an object but its status, or what one of its other paths is for."""
 
     kind: Kind
     document: Document
+    subresource: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +56,14 @@ class Delete:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteAll:
+    """Delete every object of a kind in a namespace, each in its own time, and have what it owns go after it."""
+
+    kind: Kind
+    namespace: str
+
+
+@dataclass(frozen=True, slots=True)
 class Note:
     """Tell people, as an Event about ``document``. ``type`` is Normal or Warning."""
 
@@ -72,4 +81,4 @@ class Later:
     delay_s: float
 
 
-Step: TypeAlias = Create | Update | SetStatus | Delete | Note | Later
+Step: TypeAlias = Create | Update | SetStatus | Delete | DeleteAll | Note | Later

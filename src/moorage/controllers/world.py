@@ -12,8 +12,8 @@ from typing import Final
 
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
-from moorage.controllers.documents import controller_of, key_of, name_of, namespace_of, uid_of
-from moorage.controllers.kinds import PODS
+from moorage.controllers.documents import controller_of, is_ending, key_of, name_of, namespace_of, uid_of
+from moorage.controllers.kinds import NAMESPACES, PODS
 
 __all__ = ["Event", "World"]
 
@@ -96,6 +96,11 @@ class World:
         for kind in self._shelves:
             for one in self.dependents(kind, uid):
                 yield kind, one
+
+    def is_closing(self, namespace: str) -> bool:
+        """Return True for a namespace that was deleted and is not gone yet: nothing can be made in it."""
+        home = self.get(NAMESPACES, "", namespace)
+        return home is not None and is_ending(home)
 
     def unmanaged(self, kind: Kind, namespace: str) -> list[Document]:
         """Return the objects of a kind that have no controller."""

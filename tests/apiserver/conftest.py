@@ -2,10 +2,12 @@
 
 import asyncio
 import contextlib
+import importlib.util
 import io
 import random
 import threading
 import time
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -126,3 +128,18 @@ def against_a_server():
 @pytest.fixture(scope="session")
 def server_in_a_thread():
     return serve_in_a_thread
+
+
+@pytest.fixture(scope="session")
+def new_store():
+    """Return what makes stores of a cluster as it is at first."""
+    return make_store
+
+
+@pytest.fixture(scope="session")
+def go_client():
+    """Return the module of a client that sends what client-go sends."""
+    spec = importlib.util.spec_from_file_location("go_client", Path(__file__).with_name("go_client.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

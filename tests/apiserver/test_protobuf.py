@@ -1,12 +1,16 @@
-"""Protobuf bodies: written here by hand, read there; and nothing that comes in instead gets further than a refusal."""
+"""Protobuf: bodies written here by hand and read there, answers written there; what comes in instead gets no further."""
+
+import base64
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from moorage.apiserver.protobuf import read_protobuf
-from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.forms import accepted, encoded_as
+from moorage.apiserver.protobuf import Flag, messages, read_protobuf
+from moorage.apiserver.protobuf_writing import _WRITERS, write_event, write_protobuf
+from moorage.apiserver.statuses import ApiError, not_found
 
 
 def varint(value):
@@ -149,3 +153,149 @@ def test_damaged_bodies_are_read_or_refused_and_nothing_else(at, flip, cut):
 def test_maps_come_back_as_they_were(labels):
     fields = [(2, message((1, key), (2, value))) for key, value in labels.items()]
     assert read_protobuf(body("v1", "ConfigMap", *fields)).get("data", {}) == labels
+
+
+# -- answers ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_was_read_is_written_so_that_it_reads_the_same():
+    for sent, wanted in READ.values():
+        assert read_protobuf(write_protobuf(wanted)) == read_protobuf(sent)
+
+
+def test_answers_are_written_byte_for_byte():
+    status = not_found("pods", "", "web").status()
+    details = message((1, "web"), (3, "pods"))
+    text = 'pods "web" not found'
+    wanted = message((1, b""), (2, "Failure"), (3, text), (4, "NotFound"), (5, details), (6, 404))
+    assert write_protobuf(status) == b"k8s\x00" + message((1, message((1, "v1"), (2, "Status"))), (2, wanted), (3, ""), (4, ""))
+    config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"k": "v"}}
+    written = message((1, message((1, "a"))), (2, message((1, "k"), (2, "v"))))
+    listed = {"apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": "7"}, "items": [config]}
+    envelope = message((1, message((1, "v1"), (2, "ConfigMapList"))))
+    assert write_protobuf(listed).startswith(
+        b"k8s\x00" + envelope + message((2, message((1, message((2, "7"))), (2, written))))
+    )
+    event = message((1, "ADDED"), (2, message((1, write_protobuf(config)))))
+    assert write_event("ADDED", config) == len(event).to_bytes(4, "big") + event
+
+
+letters = st.text(max_size=6)
+quantities = st.sampled_from(["1", "100m", "5Gi"])
+moments = st.datetimes().filter(lambda at: 1 < at.year < 9999)
+SCALARS = {
+    "s": letters, "i": st.integers(-(2**31), 2**31), "b": st.booleans(), "f": st.floats(allow_nan=False, allow_infinity=False),
+    "y": st.binary(max_size=6).map(lambda raw: base64.b64encode(raw).decode()),
+    "T": moments.map(lambda at: f"{at.replace(microsecond=0).isoformat()}Z"),
+    "U": moments.map(lambda at: f"{at.isoformat(timespec='microseconds')}Z"), "Q": quantities,
+    "O": st.integers(0, 9) | st.just("50%"), "R": st.dictionaries(letters, letters, min_size=1, max_size=2),
+    "F": st.just({"f:metadata": {}}), "X": st.lists(letters, max_size=3),
+}  # fmt: skip
+
+
+@st.composite
+def documents(draw, name, depth=0):
+    """Draw an object of a message, as it would be kept: what is left out when it is empty is not there."""
+    document = {}
+    for field, holds, flags in messages()[name].values():
+        if depth > 3 or not draw(st.booleans()):
+            continue
+        if not field:
+            document |= draw(documents(holds, depth + 1))
+            continue
+        value = SCALARS[holds] if holds in SCALARS else documents(holds, depth + 1)
+        if flags & Flag.MAP:
+            value = st.dictionaries(letters, value, min_size=1, max_size=2)
+        elif flags & Flag.REPEATED:
+            value = st.lists(value, min_size=1, max_size=2)
+        drawn = draw(value)
+        if drawn or not flags & Flag.OMIT_EMPTY or flags & Flag.POINTER:
+            document[field] = drawn
+    return document
+
+
+KINDS = ["core.Pod", "core.Node", "core.PersistentVolume", "resource.ResourceClaim", "apps.StatefulSet", "events.Event"]
+
+
+@pytest.mark.parametrize("name", KINDS)
+@hypothesis_settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_every_object_comes_back_as_it_was(name, data):
+    group = {"core": "v1", "apps": "apps/v1", "resource": "resource.k8s.io/v1", "events": "events.k8s.io/v1"}
+    package, _, kind = name.partition(".")
+    whole = {"apiVersion": group[package], "kind": kind, **data.draw(documents(name))}
+    assert read_protobuf(write_protobuf(whole)) == whole
+
+
+def test_every_field_that_there_is_can_be_written():
+    held = {holds for fields in messages().values() for _, holds, _ in fields.values()}
+    assert {one for one in held if len(one) == 1} <= {"i", "b", "f", *_WRITERS}
+
+
+META_LIST = "as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+ACCEPTED = {
+    "nothing said": ("", "", "json"),
+    "anything": ("*/*", "", "json"),
+    "kube-scheduler's": ("application/vnd.kubernetes.protobuf, */*", "", "json"),
+    "typed clients'": ("application/vnd.kubernetes.protobuf,application/json", "", "json"),
+    "protobuf alone": ("application/vnd.kubernetes.protobuf", "", "vnd.kubernetes.protobuf"),
+    "YAML alone": ("application/yaml", "", "yaml"),
+    "protobuf before YAML": ("application/vnd.kubernetes.protobuf, application/yaml", "", "vnd.kubernetes.protobuf"),
+    "YAML liked better": (
+        "application/vnd.kubernetes.protobuf;q=0.5, application/yaml;q=0.9", "", "yaml",
+    ),
+    "a browser's": ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", "", "json"),
+    "kubectl's": (
+        "application/json;as=Table;v=v1;g=meta.k8s.io,application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json",
+        "Table", "json",
+    ),
+    "metadata informers'": (
+        f"application/vnd.kubernetes.protobuf;{META_LIST},application/json;{META_LIST},application/json",
+        "PartialObjectMetadataList", "json",
+    ),
+    "metadata as protobuf": (
+        "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "PartialObjectMetadata",
+        "vnd.kubernetes.protobuf",
+    ),
+    "tables have no protobuf": (
+        "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1,application/json", "", "json",
+    ),
+    "forms nobody knows": ("application/json;as=Poem;g=meta.k8s.io;v=v1,application/json", "", "json"),
+    "a stream": ("application/json;stream=watch", "", "json"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("accept", "form", "encoding"), ACCEPTED.values(), ids=ACCEPTED)
+def test_answers_come_in_the_form_that_is_accepted(accept, form, encoding):
+    assert accepted(accept) == (form, f"application/{encoding}")
+
+
+@pytest.mark.parametrize(
+    "accept",
+    ["text/plain", "application/cbor", "application/json;stream=poem", "application/json;as=Poem;g=meta.k8s.io;v=v1",
+     "application/vnd.kubernetes.protobuf;as=Table;g=meta.k8s.io;v=v1"],
+)  # fmt: skip
+def test_who_accepts_nothing_that_is_served_is_told_what_is(accept):
+    with pytest.raises(ApiError) as caught:
+        accepted(accept)
+    assert (caught.value.code, caught.value.reason) == (406, "NotAcceptable")
+    types = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    assert caught.value.message == f"only the following media types are accepted: {types}"
+
+
+def test_watches_have_no_yaml():
+    assert accepted("application/yaml, application/json", streams=True).encoding == "application/json"
+    with pytest.raises(ApiError):
+        accepted("application/yaml", streams=True)
+
+
+def test_durations_are_written_and_read():
+    metrics = {"apiVersion": "metrics.k8s.io/v1beta1", "kind": "NodeMetrics", "window": "1m30s", "timestamp": None}
+    assert message((3, message((1, 90 * 10**9)))) in write_protobuf(metrics)
+
+
+def test_what_has_no_protobuf_is_not_sent_as_such():
+    with pytest.raises(ApiError) as caught:
+        encoded_as("application/vnd.kubernetes.protobuf", b'{"kind":"Table","apiVersion":"meta.k8s.io/v1"}')
+    assert caught.value.code == 406
+    assert encoded_as("application/yaml", b'{"kind":"Pod","n":[1]}') == b"kind: Pod\nn:\n- 1\n"

@@ -11,14 +11,16 @@ from typing import Any, Final
 import msgspec
 
 from moorage.apiserver import discovery, openapi
+from moorage.apiserver.forms import JSON, accepted, encoded_as
 from moorage.apiserver.statuses import ApiError, not_acceptable, not_found_path
 from moorage.apiserver.store import Store
 from moorage.apiserver.swagger_proto import SWAGGER_PROTOBUF, SWAGGER_SENT, swagger_protobuf
 
 __all__ = ["HEALTH", "document", "health", "is_document"]
 
-_JSON: Final = "application/json"
 HEALTH: Final = frozenset(["/healthz", "/livez", "/readyz"])
+#: What is told in other encodings than JSON, too.
+_NEGOTIATED: Final = frozenset(["api", "apis"])
 #: How many parts a path has at most that is answered without the store; "/api/v1" has three.
 _DEPTHS: Final = {"api": 3, "apis": 4, "openapi": 99, "version": 2}
 
@@ -37,7 +39,11 @@ def document(path: str, accept: str) -> tuple[str, bytes]:
     found = _swagger(accept) if path == "/openapi/v2" else _encoded(path, discovery.aggregated_version(accept))
     if found is None:
         raise not_found_path()
-    return found
+    form, body = found
+    if form != JSON or path.split("/")[1] not in _NEGOTIATED:
+        return found
+    encoding = accepted(accept).encoding
+    return encoding, encoded_as(encoding, body)
 
 
 @lru_cache(maxsize=256)
@@ -46,7 +52,7 @@ def _encoded(path: str, aggregated: str) -> tuple[str, bytes] | None:
     if found is None:
         return None
     is_aggregated = found.get("kind") == "APIGroupDiscoveryList"
-    return discovery.AGGREGATED.format(aggregated) if is_aggregated else _JSON, msgspec.json.encode(found)
+    return discovery.AGGREGATED.format(aggregated) if is_aggregated else JSON, msgspec.json.encode(found)
 
 
 def _document(path: str, aggregated: str) -> dict[str, Any] | None:
@@ -69,9 +75,9 @@ def _swagger(accept: str) -> tuple[str, bytes]:
         form = clause.partition(";")[0].strip()
         if form in {SWAGGER_PROTOBUF, SWAGGER_SENT}:
             return SWAGGER_SENT, _swagger_protobuf()
-        if form in {"*/*", "application/*", _JSON}:
-            return _JSON, _swagger_json()
-    raise not_acceptable([_JSON, SWAGGER_PROTOBUF])
+        if form in {"*/*", "application/*", JSON}:
+            return JSON, _swagger_json()
+    raise not_acceptable([JSON, SWAGGER_PROTOBUF])
 
 
 @cache

@@ -1,31 +1,125 @@
-"""The forms that objects go out in: as they are, as rows of a table, or nothing but their metadata.
+"""The forms that objects go out in: as they are, as rows of a table, or nothing but their metadata; as JSON, YAML or protobuf.
 
-A client says which by parameters of the types it accepts, the form it likes best first.
+A client lists the types it accepts, with the form as a parameter of each. The first that is served says the form. What is
+sent is JSON wherever the client takes that in any form, as objects are kept so; every client of Kubernetes reads what an
+answer says it is. Others get YAML or protobuf.
 
-Source  apimachinery, pkg/apis/meta/v1/types.go; apiserver, pkg/endpoints/handlers/response.go
+Source  apimachinery, pkg/apis/meta/v1/types.go; apiserver, pkg/endpoints/handlers: response.go, negotiation/negotiate.go
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 import msgspec
+import yaml
 
+from moorage.apiserver.protobuf import PROTOBUF
+from moorage.apiserver.protobuf_writing import write_protobuf
 from moorage.apiserver.records import Record
+from moorage.apiserver.statuses import not_acceptable
 
-__all__ = ["META", "form_of", "metadata_of"]
+__all__ = ["JSON", "META", "Accepted", "accepted", "encoded_as", "form_of", "metadata_of"]
 
 #: The version of the group that forms belong to.
 META: Final = "meta.k8s.io/v1"
-_FORMS: Final = frozenset(["PartialObjectMetadata", "PartialObjectMetadataList", "Table"])
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+#: What is served, the one that stands for ``*/*`` first.
+_SERVED: Final = (JSON, YAML, PROTOBUF)
+_METADATA: Final = frozenset(["PartialObjectMetadata", "PartialObjectMetadataList"])
+
+
+class Accepted(NamedTuple):
+    """What a client is sent: ``form`` is ``Table``, ``PartialObjectMetadata`` (or ``…List``), or nothing for objects."""
+
+    form: str = ""
+    encoding: str = JSON
+
+
+class _Clause(NamedTuple):
+    types: tuple[str, ...]
+    parameters: Mapping[str, str]
+
+
+@lru_cache(maxsize=256)
+def accepted(accept: str, *, streams: bool = False) -> Accepted:
+    """Return what a client is sent that accepts such types. ``streams`` for a watch.
+
+    Raises  ApiError 406 for one that accepts nothing that is served
+    """
+    if not accept:
+        return Accepted()
+    served = tuple(one for one in _SERVED if not (streams and one == YAML))
+    found = [Accepted(form, one) for clause in _clauses(accept, served) for one, form in _shown(clause)]
+    if not found:
+        raise not_acceptable(served)
+    takes_json = any(one.encoding == JSON for one in found)
+    return Accepted(found[0].form, JSON if takes_json else found[0].encoding)
+
+
+def _clauses(accept: str, served: tuple[str, ...]) -> Iterator[_Clause]:
+    """Yield the types that are accepted and served, those the client likes best first."""
+    read = []
+    for part in accept.split(","):
+        name, *parameters = (piece.strip() for piece in part.split(";"))
+        given = dict(piece.partition("=")[::2] for piece in parameters)
+        match name:
+            case "*/*" | "application/*":
+                types = served
+            case _:
+                types = (name,) if name in served else ()
+        if types:
+            read.append((_liking(given.pop("q", "1")), _Clause(types, given)))
+    yield from (clause for _, clause in sorted(read, key=lambda one: -one[0]))
+
+
+def _liking(text: str) -> float:
+    try:
+        return min(max(float(text), 0.0), 1.0)
+    except ValueError:
+        return 1.0
+
+
+def _shown(clause: _Clause) -> Iterator[tuple[str, str]]:
+    """Yield the encodings that a clause allows, each with its form. Rows of a table have no protobuf."""
+    given = clause.parameters
+    if given.get("stream", "watch") not in {"", "watch"} or given.get("sv", "v1") not in {"", "v1"}:
+        return
+    form = given.get("as", "") if given.keys() & {"as", "g", "v"} else ""
+    is_form = form in _METADATA or form == "Table"
+    if given.keys() & {"as", "g", "v"} and not (is_form and (given.get("g"), given.get("v")) == ("meta.k8s.io", "v1")):
+        return
+    for one in clause.types:
+        if not (form == "Table" and one == PROTOBUF):
+            yield one, form
 
 
 def form_of(accept: str) -> str:
     """Return the form a client likes best: ``Table``, ``PartialObjectMetadata`` (or ``…List``), or nothing for objects."""
-    _, *parameters = (part.strip() for part in accept.partition(",")[0].split(";"))
-    asked = dict(parameter.partition("=")[::2] for parameter in parameters)
-    is_known = asked.get("g") == "meta.k8s.io" and asked.get("v") == "v1" and asked.get("as") in _FORMS
-    return asked["as"] if is_known else ""
+    return accepted(accept).form
+
+
+def encoded_as(encoding: str, body: bytes) -> bytes:
+    """Return an answer, which is JSON, in another encoding.
+
+    Raises  ApiError 406 for what has no such form
+    """
+    if encoding == JSON:
+        return body
+    document = msgspec.json.decode(body)
+    if encoding == YAML:
+        text: str = yaml.dump(document, Dumper=_DUMPER, sort_keys=True, allow_unicode=True, default_flow_style=False)
+        return text.encode()
+    try:
+        return write_protobuf(document)
+    except LookupError:
+        raise not_acceptable(_SERVED[:2]) from None
+
+
+_DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 def metadata_of(record: Record) -> bytes:

@@ -2,7 +2,7 @@
 
 Requests go through the guard (who is it), the authorizer (may they) and the seats (is there room), then by their path to the
 store; refusals of any kind become ``Status`` objects. What changes something is answered when the change is kept. A watch is a
-response that does not end: lines of JSON, written as the store's changes come.
+response that does not end, written as the store's changes come.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from moorage.apiserver.bodies import MAX_BODY
 from moorage.apiserver.connections import HEADERS, Connection
 from moorage.apiserver.documents import HEALTH, document, health, is_document
 from moorage.apiserver.escalating import GUARDED, check_escalation
+from moorage.apiserver.forms import JSON, accepted, encoded_as
 from moorage.apiserver.guarding import Guard, User, holder_of
 from moorage.apiserver.impersonating import impersonated
 from moorage.apiserver.kinds import MEASURED
@@ -92,23 +93,24 @@ class Front:
             self.meter.count_other(code)
 
     async def _answer_or_refuse(self, request: web.BaseRequest, asked: list[Attributes]) -> web.StreamResponse:
+        accept = request.headers.get("Accept", "")
         try:
             return await self._answer(request, asked)
         except ApiError as error:
-            return _refusal(error)
+            return _refusal(error, accept)
         except web.HTTPRequestEntityTooLarge:
-            return _refusal(too_large(MAX_BODY))
+            return _refusal(too_large(MAX_BODY), accept)
         except TimeoutError:
-            return _refusal(ApiError(408, "Timeout", "the request's body did not arrive in time"))
+            return _refusal(ApiError(408, "Timeout", "the request's body did not arrive in time"), accept)
         except RecursionError:
-            return _refusal(bad_request("the object is nested too deeply"))
+            return _refusal(bad_request("the object is nested too deeply"), accept)
         except web.HTTPException as error:
-            return _refusal(ApiError(error.status, "", error.reason))
+            return _refusal(ApiError(error.status, "", error.reason), accept)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:  # a bug of ours must not take the connection's other requests with it
             _LOG.exception("%s %r", request.method, request.path)
-            return _refusal(internal(type(error).__name__))
+            return _refusal(internal(type(error).__name__), accept)
 
     async def _answer(self, request: web.BaseRequest, about: list[Attributes]) -> web.StreamResponse:
         """Answer a request. What it is about is added to ``about`` once that is known."""
@@ -160,13 +162,13 @@ class Front:
     async def _serve(self, asked: Request, target: Target | ReviewTarget) -> web.Response:
         """Answer a request that ends; one that may change something, once the change is kept."""
         if asked.method in _READ_ONLY:
-            return _response(serve(self.store, self.guard, self.authorizer, asked, target))
+            return _response(asked, serve(self.store, self.guard, self.authorizer, asked, target))
         if self.store.keeper is not None:
             await self.store.keeper.check()
         if isinstance(target, Target):
             self._check_result(asked, target)
         try:
-            return _response(serve(self.store, self.guard, self.authorizer, asked, target))
+            return _response(asked, serve(self.store, self.guard, self.authorizer, asked, target))
         finally:
             await self.store.settle()
 
@@ -190,9 +192,9 @@ class Front:
     async def _watch(self, request: web.BaseRequest, user: User, target: Target | ReviewTarget) -> web.StreamResponse:
         asked = await _read(request, user, self.limits.client_s)
         if not is_watch(asked, target):
-            return _response(serve(self.store, self.guard, self.authorizer, asked, target))
+            return _response(asked, serve(self.store, self.guard, self.authorizer, asked, target))
         stream = open_stream(self.store, asked, target)
-        headers = {"Content-Type": "application/json", **HEADERS}
+        headers = {"Content-Type": stream.media_type, **HEADERS}
         response = web.StreamResponse(headers=headers)
         if request.version >= HttpVersion11:
             response.enable_chunked_encoding()
@@ -266,21 +268,27 @@ async def _let_come(request: web.BaseRequest) -> None:
     request.writer.output_size = 0  # the answer proper is yet to begin
 
 
-def _response(response: Response) -> web.Response:
-    return web.Response(status=response.code, body=response.body, headers=_headers(response.warnings))
+def _response(asked: Request, response: Response) -> web.Response:
+    encoding = accepted(asked.accept).encoding
+    body = encoded_as(encoding, response.body)
+    return web.Response(status=response.code, body=body, headers=_headers(encoding, response.warnings))
 
 
-def _headers(warnings: tuple[str, ...] = ()) -> CIMultiDict[str]:
-    headers = CIMultiDict({"Content-Type": "application/json"})
+def _headers(encoding: str, warnings: tuple[str, ...] = ()) -> CIMultiDict[str]:
+    headers = CIMultiDict({"Content-Type": encoding})
     for warning in warnings:
         headers.add("Warning", f"299 - {msgspec.json.encode(warning).decode()}")
     return headers
 
 
-def _refusal(error: ApiError) -> web.Response:
-    headers = _headers()
+def _refusal(error: ApiError, accept: str) -> web.Response:
+    try:
+        encoding = accepted(accept).encoding
+    except ApiError:
+        encoding = JSON  # whoever can read nothing is told so all the same
+    headers = _headers(encoding)
     if error.retry_after_s:
         headers["Retry-After"] = str(error.retry_after_s)
     if error.code == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="moorage"'
-    return web.Response(status=error.code, body=msgspec.json.encode(error.status()), headers=headers)
+    return web.Response(status=error.code, body=encoded_as(encoding, msgspec.json.encode(error.status())), headers=headers)

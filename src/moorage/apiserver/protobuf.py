@@ -1,8 +1,8 @@
 """Protobuf bodies, as typed clients of client-go send them, to the documents that the same objects are in JSON.
 
-Only reading is needed: every such client takes JSON for an answer. The fields of all messages are facts about the API and
-stand in ``protobuf_fields.json``: for each message and field number the JSON name (empty where a message is spread into the
-one around it), what it holds, and flags. Go writes fields that are empty; JSON leaves most of those out, and so does this.
+``protobuf_writing`` is the way back. The fields of all messages are facts about the API and stand in
+``protobuf_fields.json``: for each message and field number the JSON name (empty where a message is spread into the one
+around it), what it holds, and flags. Go writes fields that are empty; JSON leaves most of those out, and so does this.
 
 What a field holds is the name of a message, or a letter: s text, i integer, b truth, f float, y bytes, T time, U time with
 microseconds, Q quantity, O integer or text, D duration, R an embedded document, F fields of a manager, X a list of texts.
@@ -21,6 +21,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final, NamedTuple
 
+from moorage.api.durations import format_duration
 from moorage.apiserver.statuses import bad_request
 
 __all__ = ["PROTOBUF", "Flag", "messages", "read_protobuf"]
@@ -227,8 +228,7 @@ def _int_or_text(raw: int | bytes) -> int | str:
 
 
 def _duration(raw: int | bytes) -> str:
-    nanos = _integer(dict(_fields(_bytes(raw))).get(1, 0))
-    return f"{nanos // 10**9}s" if nanos % 10**9 == 0 else f"{nanos}ns"
+    return format_duration(_integer(dict(_fields(_bytes(raw))).get(1, 0)))
 
 
 def _embedded(raw: int | bytes) -> Any:

@@ -1,6 +1,6 @@
 """From a request to the store and back: verbs, query parameters, bodies, and the form an answer takes.
 
-Nothing here knows of sockets: a request is a value, and so is its response.
+Nothing here knows of sockets: a request is a value, and so is its response, which is JSON here.
 
 Source  apiserver, pkg/endpoints/handlers
 """
@@ -14,10 +14,10 @@ import msgspec
 
 from moorage.apiserver import writing
 from moorage.apiserver.authorizing import Authorizer
-from moorage.apiserver.bodies import JSON, OBJECT_TYPES, Body, read_body
+from moorage.apiserver.bodies import OBJECT_TYPES, Body, read_body
 from moorage.apiserver.deleting import options_of
 from moorage.apiserver.forms import META as _META
-from moorage.apiserver.forms import form_of, metadata_of
+from moorage.apiserver.forms import accepted, form_of, metadata_of
 from moorage.apiserver.guarding import Guard
 from moorage.apiserver.kinds import MEASURED, Kind
 from moorage.apiserver.listing import check_list
@@ -28,7 +28,7 @@ from moorage.apiserver.requesting import Request, Response
 from moorage.apiserver.reviews import answer
 from moorage.apiserver.scaling import read_scale, write_scale
 from moorage.apiserver.selecting import Selection, selection
-from moorage.apiserver.statuses import bad_request, conflict, not_acceptable, not_allowed, success
+from moorage.apiserver.statuses import bad_request, conflict, not_allowed, success
 from moorage.apiserver.store import DeleteOptions, Page, Store
 from moorage.apiserver.tables import scale_table, table
 from moorage.apiserver.targets import ReviewTarget, Target
@@ -41,7 +41,7 @@ def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, 
 
     Raises  ApiError for everything that is refused
     """
-    _check_accept(request.accept)
+    accepted(request.accept)
     if isinstance(target, ReviewTarget):
         if request.method != "POST":
             raise not_allowed(target.review.resource, target.review.group, request.method.lower())
@@ -64,12 +64,6 @@ def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, 
     if verb is None or (target.subresource and request.method == "DELETE"):
         raise not_allowed(target.kind.resource, target.kind.group, request.method.lower())
     return verb(store, request, target)
-
-
-def _check_accept(accept: str) -> None:
-    types = [part.partition(";")[0].strip() for part in accept.split(",")]
-    if accept and not any(one in {"*/*", "application/*", JSON} for one in types):
-        raise not_acceptable([JSON])
 
 
 def _encoded(document: Document, code: int = 200) -> Response:

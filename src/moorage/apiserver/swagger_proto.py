@@ -13,6 +13,9 @@ from typing import Any, Final
 
 import msgspec
 
+from moorage.apiserver.protobuf_wire import delimited as _message
+from moorage.apiserver.protobuf_wire import text as _text
+
 __all__ = ["SWAGGER_PROTOBUF", "SWAGGER_SENT", "swagger_protobuf"]
 
 #: What clients ask for, and what they are sent: the first is no media type by the rules for those.
@@ -28,25 +31,6 @@ def swagger_protobuf(document: Mapping[str, Any]) -> bytes:
     paths = (_message(2, _named(path, _path_item(item))) for path, item in document["paths"].items())
     definitions = (_message(1, _named(name, _schema(schema))) for name, schema in document["definitions"].items())
     return _join(_text(1, document["swagger"]), _message(2, info), _message(8, _join(*paths)), _message(9, _join(*definitions)))
-
-
-# -- the wire -----------------------------------------------------------------------------------------------------------
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes([*out, number])
-
-
-def _message(field: int, body: bytes) -> bytes:
-    return b"".join([_varint(field << 3 | 2), _varint(len(body)), body])
-
-
-def _text(field: int, text: str) -> bytes:
-    return _message(field, text.encode())
 
 
 def _join(*parts: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""A watch as lines of JSON: what changes, and bookmarks that say how far a client has come.
+"""A watch as lines of JSON, or pieces of protobuf: what changes, and bookmarks that say how far a client has come.
 
 Nothing is shown before it is kept: whoever acted on a change that the server lost with its life would act on what never was.
 
@@ -15,9 +15,10 @@ from typing import Final
 
 import msgspec
 
-from moorage.apiserver.forms import META, form_of, metadata_of
+from moorage.apiserver.forms import JSON, META, accepted, metadata_of
 from moorage.apiserver.history import Seen, Watch
 from moorage.apiserver.listing import check_list, sends_initial
+from moorage.apiserver.protobuf_writing import write_event
 from moorage.apiserver.records import Document
 from moorage.apiserver.requests import Request, chosen_by
 from moorage.apiserver.statuses import ApiError, not_allowed
@@ -42,12 +43,12 @@ def is_watch(request: Request, target: Target | ReviewTarget) -> bool:
 
 
 class Stream:
-    """Lines of JSON as they come due. Iterate over it once, then close it."""
+    """What a client is told, as it comes due, in the encoding that it takes. Iterate over it once, then close it."""
 
     def __init__(self, store: Store, target: Target, request: Request) -> None:
         self._store = store
         self._kind = target.kind
-        self._form = form_of(request.accept)
+        self._form, self._encoding = accepted(request.accept, streams=True)
         self._include = request.query.get("includeObject", "Metadata")
         self._bookmarks = request.flag("allowWatchBookmarks")
         self._initial = sends_initial(request)
@@ -65,6 +66,10 @@ class Stream:
                 raise
             self._refusal = error
 
+    @property
+    def media_type(self) -> str:
+        return JSON if self._encoding == JSON else f"{self._encoding};stream=watch"
+
     def close(self) -> None:
         if self._watch is not None:
             self._store.unwatch(self._kind, self._watch)
@@ -78,7 +83,7 @@ class Stream:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         if self._watch is None:
             if self._refusal is not None:
-                yield _line("ERROR", msgspec.json.encode(self._refusal.status()))
+                yield self._line("ERROR", msgspec.json.encode(self._refusal.status()))
             return
         ends = asyncio.get_running_loop().time() + self._lasts_s
         marks_end = self._initial
@@ -116,13 +121,13 @@ class Stream:
 
     def _shown(self, seen: Seen) -> bytes:
         if self._form.startswith("Partial"):
-            return _line(seen.type, metadata_of(seen.record))
+            return self._line(seen.type, metadata_of(seen.record))
         if self._form != "Table":
-            return _line(seen.type, seen.record.body)
+            return self._line(seen.type, seen.record.body)
         document = seen.record.document()
         shown = table(self._kind, [document], self._store.clock(), self._include, heading=not self._headed)
         self._headed = True
-        return _line(seen.type, msgspec.json.encode(shown))
+        return self._line(seen.type, msgspec.json.encode(shown))
 
     def _bookmark(self, annotations: dict[str, str]) -> bytes:
         metadata: Document = {"resourceVersion": str(self._store.version), "creationTimestamp": None}
@@ -140,11 +145,12 @@ class Stream:
                 "columnDefinitions": [],
                 "rows": rows,
             }
-        return _line("BOOKMARK", msgspec.json.encode(mark))
+        return self._line("BOOKMARK", msgspec.json.encode(mark))
 
-
-def _line(kind: str, body: bytes) -> bytes:
-    return b"".join([b'{"type":"', kind.encode(), b'","object":', body, b"}\n"])
+    def _line(self, kind: str, body: bytes) -> bytes:
+        if self._encoding == JSON:
+            return b"".join([b'{"type":"', kind.encode(), b'","object":', body, b"}\n"])
+        return write_event(kind, msgspec.json.decode(body))
 
 
 def open_stream(store: Store, request: Request, target: Target | ReviewTarget) -> Stream:

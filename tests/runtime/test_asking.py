@@ -204,9 +204,10 @@ class Whimsical:
     st.booleans(),
     st.booleans(),
     st.lists(st.sampled_from(["1", "2"]), min_size=1, max_size=5),
-    st.sampled_from([0.001, 2.0]),
+    st.sampled_from([0.001, 0.01, 2.0]),
+    st.sampled_from([0.001, 0.003, 0.3]),
 )
-def test_whatever_extenders_do_no_pod_is_lost_and_no_node_overfull(moods, ignorable, binds_itself, sizes, lag_s):
+def test_whatever_extenders_do_no_pod_is_lost_and_no_node_overfull(moods, ignorable, binds_itself, sizes, lag_s, every_s):
     async def main():
         cluster = MemoryCluster([node(f"n{at}") for at in range(3)], lag_s=lag_s)
         verbs = {"filter_verb": "f", "prioritize_verb": "p", "bind_verb": "bind" if binds_itself else ""}
@@ -214,9 +215,9 @@ def test_whatever_extenders_do_no_pod_is_lost_and_no_node_overfull(moods, ignora
         async with running(cluster, asked=(extender,), extenders=Whimsical(cluster, moods)) as loop:
             for number, size in enumerate(sizes):
                 cluster.put(pod(f"p{number}", cpu=size))
-                await asyncio.sleep(0.3)
+                await asyncio.sleep(every_s)
             cluster.remove(cluster.get(Pod, "default/p0"))
-            await asyncio.sleep(600)
+            await asyncio.sleep(len(moods) * 330 + 600)  # "nobody" again and again: it is asked every five and a half minutes
             return cluster, loop
 
     cluster, loop = run_virtually(main())

@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,6 +68,7 @@ class MemoryCluster:
         self.deaf = False
         self._objects: dict[tuple[type[Value], str], Value] = {}
         self._watchers: list[Inbox] = []
+        self._on_the_way: deque[Fact] = deque()
         self._told: dict[tuple[type[Value], str], Value] = {}
         for obj in objects:
             self.put(obj)
@@ -123,8 +125,14 @@ class MemoryCluster:
             self._told[_key(obj)] = obj
         else:
             self._told.pop(_key(obj), None)
+        self._on_the_way.append(fact)
+        asyncio.get_running_loop().call_later(self.lag_s, self._arrive)
+
+    def _arrive(self) -> None:
+        """Tell of the oldest change that is on its way: of two timers that are due at once, either may come first."""
+        fact = self._on_the_way.popleft()
         for inbox in self._watchers:
-            asyncio.get_running_loop().call_later(self.lag_s, inbox.put_now, fact)
+            inbox.put_now(fact)
 
     # -- the port ----------------------------------------------------------------------------------------------------------
 

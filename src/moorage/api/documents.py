@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from moorage.api import json_tree, yaml_tree
+from moorage.api import json_tree
 from moorage.api.encodings import to_utf8
 from moorage.api.json_tree import JsonSyntaxError, loads_strict_json
 from moorage.errors import InputError
@@ -37,6 +37,8 @@ class Document:
 
 def read_yaml(data: bytes | str, where: str, *, strict: bool = False) -> Iterator[Document]:
     """Yield the documents of a YAML stream, leaving out empty ones. ``strict`` refuses duplicate keys."""
+    from moorage.api import yaml_tree  # it takes long to import, and much input is JSON
+
     return _documents(yaml_tree.read_tree(to_utf8(data, where), where, strict=strict))
 
 

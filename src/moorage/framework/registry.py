@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import AnyPlugin, points_of
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 __all__ = ["ENTRY_POINT_GROUP", "Handle", "PluginClass", "Registry", "WaitingPod", "load"]
 
@@ -132,6 +134,8 @@ class Registry:
         nobody enables cannot hurt.
         Raises  InputError if one of them cannot be imported or cannot be registered
         """
+        from importlib.metadata import entry_points  # it takes long to import, and few come here
+
         grown = Registry(self._classes.values(), self._args)
         for found in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
             if named_in is None or found.name in named_in:

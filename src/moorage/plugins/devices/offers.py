@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 from moorage.api.core import Node, NodeSelector
 from moorage.api.devices import Device, DeviceAttribute, ResourceSlice
 from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector
 from moorage.api.quantity import parse
-from moorage.cel import CelError, DeviceFacts, Version, compile_selector, device_variables
-from moorage.cel.faults import CompileError
-from moorage.cel.values import Value
+
+if TYPE_CHECKING:
+    from moorage.plugins.devices.selecting import Variables
 
 __all__ = ["DeviceId", "Offer", "PoolId", "SelectionError", "SelectorError", "SliceOffers", "reaches"]
 
@@ -43,7 +44,7 @@ class Offer:
         self.id: DeviceId = (source.spec.driver, source.spec.pool.name, device.name)
         self.shared = bool(device.allow_multiple_allocations)
         self._answers: dict[tuple[str, bool], bool | SelectorError] = {}
-        self._variables: dict[bool, Mapping[str, Value] | CelError] = {}
+        self._variables: dict[bool, Variables] = {}
 
     def __repr__(self) -> str:
         return f"Offer({'/'.join(self.id)})"
@@ -71,19 +72,13 @@ class Offer:
         return known
 
     def _ask(self, expression: str, lists: bool) -> bool | SelectorError:
-        try:
-            selector = compile_selector(expression, lists)
-        except CompileError as error:
-            return SelectorError(f"CEL compile error: {error}")
+        from moorage.plugins.devices import selecting  # CEL takes long to import, and most clusters have no devices
+
         variables = self._variables.get(lists)
         if variables is None:
-            variables = self._variables[lists] = _variables_of(self.device, self.id[0], lists)
-        try:
-            if isinstance(variables, CelError):
-                raise variables
-            return selector.matches(variables)
-        except CelError as error:
-            return SelectorError(f"CEL runtime error: {error}")
+            variables = self._variables[lists] = selecting.variables_of(self.device, self.id[0], lists)
+        answer = selecting.takes(expression, lists, variables)
+        return SelectorError(answer) if isinstance(answer, str) else answer
 
     def attribute(self, name: str) -> DeviceAttribute | None:
         """Return the attribute of a fully qualified name; one without a domain of its own belongs to the driver."""
@@ -92,31 +87,6 @@ class Offer:
         if found is None and slash and domain == self.id[0]:
             found = self.device.attributes.get(bare)
         return found
-
-
-def _variables_of(device: Device, driver: str, lists: bool) -> Mapping[str, Value] | CelError:
-    attributes = {name: _value(attribute, lists) for name, attribute in device.attributes.items()}
-    capacity = {name: held.value for name, held in device.capacity.items()}
-    facts = DeviceFacts(driver, attributes, capacity, bool(device.allow_multiple_allocations))
-    try:
-        return device_variables(facts, lists)
-    except CelError as error:
-        return error
-
-
-def _value(attribute: DeviceAttribute, lists: bool) -> Value:
-    """Return the one value that is set; None if none is that counts."""
-    a = attribute
-    if lists:
-        for values in (a.int_values, a.bool_values, a.string_values):
-            if values is not None:
-                return tuple(values)
-        if a.version_values is not None:
-            return tuple(map(Version, a.version_values))
-    for value in (a.int_value, a.bool_value, a.string_value):
-        if value is not None:
-            return value
-    return None if a.version_value is None else Version(a.version_value)
 
 
 class SliceOffers:

@@ -18,6 +18,7 @@ from moorage.api.selectors import label_selector_matches
 from moorage.apiserver.bootstrap_roles import born_with
 from moorage.apiserver.history import Change
 from moorage.apiserver.kinds import Kind, served
+from moorage.apiserver.managing import Manager
 from moorage.apiserver.preparing import read
 from moorage.apiserver.records import Document, Record
 from moorage.apiserver.rules import missing
@@ -42,7 +43,9 @@ def found_cluster(store: Store) -> None:
         metadata = document["metadata"]
         held = store.find(kind, metadata.get("namespace", ""), metadata["name"])
         if held is None:
-            store.create(kind, metadata.get("namespace", ""), document)
+            store.create(
+                kind, metadata.get("namespace", ""), document, manager=Manager("kube-apiserver", version=kind.api_version)
+            )
         else:
             _reconcile(store, kind, held, document)
 

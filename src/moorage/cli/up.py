@@ -15,6 +15,7 @@ import click
 
 from moorage.api.durations import parse_duration
 from moorage.apiserver.authority import make_authority
+from moorage.apiserver.managing import Manager
 from moorage.apiserver.opening import open_store
 from moorage.apiserver.store import Store
 from moorage.cli.building import build_scheduler
@@ -26,6 +27,7 @@ from moorage.client.extenders import ExtenderClient
 from moorage.controllers.everything import all_controllers
 from moorage.controllers.hollow_nodes import STANDARD_CLASS, NodeShape, make_nodes
 from moorage.controllers.kinds import NODES, STORAGE_CLASSES
+from moorage.controllers.kubelets import KUBELET
 from moorage.engine.machine import Scheduler
 from moorage.errors import InputError
 from moorage.framework.registry import load
@@ -144,7 +146,7 @@ def _fill(store: Store, given: dict[str, Any]) -> None:
     shape = NodeShape(given["node_cpu"], given["node_memory"], given["node_pods"], given["zones"])
     for node in make_nodes(count, shape):
         if store.find(NODES, "", node["metadata"]["name"]) is None:
-            store.create(NODES, "", node)
+            store.create(NODES, "", node, manager=Manager(KUBELET, version=NODES.api_version))
 
 
 # -- running ------------------------------------------------------------------------------------------------------------

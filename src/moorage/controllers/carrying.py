@@ -1,16 +1,19 @@
-"""Steps become calls of the store."""
+"""Steps become calls of the store, each in the name of the program that would have made it in Kubernetes."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 from moorage.apiserver.kinds import Kind
+from moorage.apiserver.managing import Manager
 from moorage.apiserver.records import Document
 from moorage.apiserver.selecting import Selection
 from moorage.apiserver.statuses import ApiError, conflict
 from moorage.apiserver.store import DeleteOptions, Store
 from moorage.controllers.documents import name_of, namespace_of, stamp, uid_of
 from moorage.controllers.kinds import EVENTS
+from moorage.controllers.kubelets import KUBELET
 from moorage.controllers.steps import Create, Delete, DeleteAll, Note, SetStatus, Update
 
 __all__ = ["Carrier"]
@@ -35,12 +38,12 @@ class Carrier:
             case Create(kind, document):
                 self._create(step, kind, document, source)
             case Update(kind, document, subresource):
-                self._own(kind, document)
-                document["metadata"] = {**document["metadata"]}
-                document["metadata"].pop("resourceVersion", None)
-                self._store.update(kind, namespace_of(document), name_of(document), document, subresource=subresource)
+                held = self._own(kind, document)["metadata"]
+                document["metadata"] = {**document["metadata"], "resourceVersion": held["resourceVersion"]}
+                document["metadata"].pop("managedFields", None)
+                self._update(kind, document, source, subresource)
             case SetStatus(kind, document, status):
-                self._set_status(kind, document, status)
+                self._set_status(kind, document, status, source)
             case Delete(kind, document):
                 options = DeleteOptions(step.grace_s, uid_of(document), "", step.propagation)
                 self._delete(kind, document, options)
@@ -52,7 +55,7 @@ class Carrier:
 
     def _create(self, step: Create, kind: Kind, document: Document, source: str) -> None:
         try:
-            made = self._store.create(kind, namespace_of(document), document)
+            made = self._store.create(kind, namespace_of(document), document, manager=_manager(source, kind))
         except ApiError as error:
             if (step.or_keep and error.reason == "AlreadyExists") or _is_closing(error):
                 return
@@ -72,12 +75,16 @@ class Carrier:
             raise conflict(kind.resource, kind.group, name_of(document), "another object has this name by now")
         return held
 
-    def _set_status(self, kind: Kind, document: Document, status: Document) -> None:
+    def _update(self, kind: Kind, document: Document, source: str, subresource: str = "") -> None:
+        manager = _manager(source, kind, subresource)
+        self._store.update(kind, namespace_of(document), name_of(document), document, subresource=subresource, manager=manager)
+
+    def _set_status(self, kind: Kind, document: Document, status: Document, source: str) -> None:
         held = self._own(kind, document)
         if held.get("status") == status:
             return
         held["status"] = status
-        self._store.update(kind, namespace_of(held), name_of(held), held, subresource="status" if kind.has_status else "")
+        self._update(kind, held, source, "status" if kind.has_status else "")
 
     def _delete(self, kind: Kind, document: Document, options: DeleteOptions) -> None:
         try:
@@ -98,12 +105,13 @@ class Carrier:
         if held is not None:
             event = held.document()
             event |= {"count": int(event.get("count") or 1) + 1, "lastTimestamp": now}
-            self._store.update(EVENTS, namespace, held.name, event)
+            self._update(EVENTS, event, source)
             return
         try:
             # A version is never given out twice, whoever started when.
             mark = f"{int(self._store.clock() * 1e6):x}{self._store.version:x}"
-            made = self._store.create(EVENTS, namespace, _event(note, source, now, namespace, mark))
+            event = _event(note, source, now, namespace, mark)
+            made = self._store.create(EVENTS, namespace, event, manager=_manager(source, EVENTS))
         except ApiError as error:
             if error.code not in {403, 404}:
                 raise
@@ -111,6 +119,14 @@ class Carrier:
         if len(self._told) >= _REMEMBERED:
             del self._told[next(iter(self._told))]
         self._told[key] = made.name
+
+
+@cache
+def _manager(source: str, kind: Kind, subresource: str = "") -> Manager:
+    """Return who is to be named as the manager of what is written: the program that a controller is part of in Kubernetes."""
+    return Manager(
+        source if source == KUBELET else "kube-controller-manager", version=kind.api_version, subresource=subresource
+    )
 
 
 def _is_closing(error: ApiError) -> bool:

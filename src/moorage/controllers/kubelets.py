@@ -41,8 +41,9 @@ from moorage.controllers.pod_life import Life, ends_at, life_of, next_status, st
 from moorage.controllers.steps import Create, Delete, Later, SetStatus, Step, Update
 from moorage.controllers.world import Event, World
 
-__all__ = ["DOWN", "Kubelets", "lease_seconds"]
+__all__ = ["DOWN", "KUBELET", "Kubelets", "lease_seconds"]
 
+KUBELET: Final = "kubelet"
 DOWN: Final = "moorage.dev/down"
 LEASE_NAMESPACE: Final = "kube-node-lease"
 #: Seconds between two heartbeats of a node, and how many heartbeats of all nodes there are a second at most.
@@ -67,7 +68,7 @@ def lease_seconds(nodes: int) -> int:
 class Kubelets:
     """``job_s`` is how long pods of jobs run that do not say."""
 
-    name = "kubelet"
+    name = KUBELET
 
     def __init__(self, job_s: float = 5.0) -> None:
         self._job_s = job_s

@@ -7,7 +7,6 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from moorage.errors import InputError
-from moorage.framework import registry
 from moorage.framework.args import PluginArgs
 from moorage.framework.registry import ENTRY_POINT_GROUP, Registry, load
 
@@ -56,7 +55,7 @@ def test_arguments_may_be_known_without_the_class():
 
 def installed(monkeypatch, *points):
     found = tuple(EntryPoint(name, value, ENTRY_POINT_GROUP) for name, value in points)
-    monkeypatch.setattr(registry, "entry_points", lambda group: found if group == ENTRY_POINT_GROUP else ())
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found if group == ENTRY_POINT_GROUP else ())
     return Registry([Bare])
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import io
 import json
 import os
@@ -306,6 +307,47 @@ def test_what_was_written_is_read_again_as_the_same(tmp_path):
     assert run_here("--write-config-to", first)[0] == 0
     assert run_here("--config", first, "--write-config-to", second)[0] == 0
     assert first.read_text() == second.read_text()
+
+
+def test_a_written_configuration_takes_the_place_of_the_old_one_as_a_whole(tmp_path, monkeypatch):
+    folder, link = tmp_path / "folder", tmp_path / "link.yaml"
+    folder.mkdir()
+    (folder / "out.yaml").write_text("old")
+    (folder / "out.yaml").chmod(0o604)
+    link.symlink_to(folder / "out.yaml")
+    seen = []
+    replace = Path.replace
+    monkeypatch.setattr(
+        Path, "replace", lambda self, to: (seen.append((to.read_text(), "apiVersion" in self.read_text())), replace(self, to))
+    )
+    assert run_here("--write-config-to", link)[0] == 0
+    assert seen == [("old", True)]
+    assert link.is_symlink()
+    assert "apiVersion" in (folder / "out.yaml").read_text()
+    assert [one.name for one in folder.iterdir()] == ["out.yaml"]
+    assert (folder / "out.yaml").stat().st_mode & 0o777 == 0o604
+
+
+def test_a_configuration_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    (tmp_path / "out.yaml").write_text("old")
+    monkeypatch.setattr(os, "fsync", full)
+    status, said = run_here("--write-config-to", tmp_path / "out.yaml")
+    assert (status, f"--write-config-to {tmp_path / 'out.yaml'}: No space left on device" in said) == (1, True)
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("out.yaml", "old")]
+
+
+def test_a_configuration_may_go_to_what_is_no_file(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert run_here("--write-config-to", pipe)[0] == 0
+        assert os.read(reader, 20).startswith(b"apiVersion")
+    finally:
+        os.close(reader)
 
 
 def test_a_plugin_in_the_current_folder_is_found(tmp_path, monkeypatch):

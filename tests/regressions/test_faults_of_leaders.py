@@ -40,6 +40,30 @@ def test_f33_work_under_way_ends_before_the_lease_is_given_up():
     on_stage(main)
 
 
+@pytest.mark.parametrize("hold_s", [0.2, 30.0])
+def test_f33_events_are_written_after_the_lease_was_given_up_and_for_a_second_at_most(hold_s):
+    async def main(stage):
+        stage.world.node("n1")
+        await asyncio.sleep(3)
+        stage.spoil("POST events", hold_s=hold_s)
+        names = [f"p{number}" for number in range(6)]
+        for name in names:
+            stage.world.pod(name, cpu="100m")
+        await stage.placed(*names)
+        begin = stage.now
+        await stage.members[0].terminate()
+        took = stage.now - begin
+        (released,) = [one.at_s for one in stage.requests("PUT", "/kube-scheduler") if not one.holder]
+        assert released - begin < 0.1
+        told = [one for one in stage.api.items("/apis/events.k8s.io/v1/events") if one["reason"] == "Scheduled"]
+        if hold_s < 1:
+            assert (len(told), took < 1.0) == (6, True)
+        else:
+            assert (told, took) == ([], pytest.approx(1.0, abs=0.1))
+
+    on_stage(main)
+
+
 def test_f33_a_standby_takes_over_within_five_seconds_of_a_release():
     async def main(stage):
         stage.world.node("n1")

@@ -105,6 +105,36 @@ def test_other_words_for_the_same_thing_are_the_same_event():
     assert [(text, count) for text, count, _, _ in written(cluster)] == [("1 node", 2)]
 
 
+def flushed(*notes, faults=()):
+    """Tell of these, flush at once for a second, and return the cluster and how long that took."""
+
+    async def main():
+        cluster = MemoryCluster(latency_s=0.1)
+        cluster.faults += faults
+        async with recording(cluster) as recorder:
+            for one in notes:
+                recorder.note(one)
+            begin = asyncio.get_running_loop().time()
+            await recorder.flush(1.0)
+            return cluster, asyncio.get_running_loop().time() - begin
+
+    return run_virtually(main())
+
+
+def test_at_the_end_what_waits_is_written_and_so_are_last_counts():
+    cluster, took = flushed(*[note()] * 5, note(reason="Other"))
+    assert sorted((event.note.reason, event.count) for event in cluster.events.values()) == [
+        ("FailedScheduling", 5), ("Other", 1),
+    ]  # fmt: skip
+    assert took < 0.5
+
+
+@pytest.mark.parametrize("trouble", [Trouble("record", times=99), Trouble("record", None, hold_s=30.0, times=99)])
+def test_at_the_end_what_cannot_be_written_is_not_waited_for(trouble):
+    _, took = flushed(note(), note(reason="Other"), faults=[trouble])
+    assert took == pytest.approx(1.0, abs=0.02)
+
+
 def test_what_does_not_fit_is_dropped_and_counted_and_nobody_waits():
     pod = a_pod("p").pod
     notes = [note(pod=replace(pod, metadata=replace(pod.metadata, uid=str(i)))) for i in range(10_200)]

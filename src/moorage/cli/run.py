@@ -18,7 +18,7 @@ import yaml
 from msgspec import structs
 
 from moorage import __version__
-from moorage.cli.main import OK
+from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
 from moorage.cli.pflag import FlagCommand, Given
 from moorage.cli.reading import CONFIG_LIMIT, read_file
@@ -89,7 +89,12 @@ def run(given: Given) -> int:
     )
     hear_others(log)
     collect_seldom()
-    return asyncio.run(run_process(process))
+    try:
+        status = asyncio.run(run_process(process))
+    except* MemoryError:
+        log.error(None, "Out of memory: the process was allowed too little to go on")
+        status = ERROR
+    return status
 
 
 run.flags = FLAGS
@@ -188,9 +193,29 @@ def _emulated(asked: list[str]) -> str | None:
 def _write(path: Path, document: Mapping[str, Any]) -> None:
     text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
     try:
-        path.write_text(text, encoding="utf-8")
+        path = path.resolve()  # a link goes on leading where it led
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+        else:
+            _replace(path, text)
     except OSError as error:
         raise InputError(f"--write-config-to {path}: {error.strerror}") from None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Put a file in the place of what is there, at once and as a whole: who reads it meanwhile sees the one or the other."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "w", encoding="utf-8") as file:
+        try:
+            if path.exists():
+                os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+            fresh.replace(path)
+        except OSError:
+            fresh.unlink()
+            raise
 
 
 def _leader(configuration: Configuration) -> LeaderSettings | None:

@@ -123,6 +123,10 @@ class Loop:
             self.scheduler.break_off(self._clock(), "broken off while shutting down")
             await self._carrier.drain(self._limits.drain_s)
 
+    async def flush(self, patience_s: float) -> None:
+        """Write the events that wait, for so long at most. The loop still runs, and ``act`` has ended."""
+        await self._teller.flush(patience_s)
+
     # -- one turn ----------------------------------------------------------------------------------------------------------
 
     def _turn(self) -> bool:

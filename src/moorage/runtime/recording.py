@@ -32,6 +32,7 @@ _FINISH_S = 360.0
 _REFRESHES = 5
 _TRIES = 12
 _RETRY_S = 10.0
+_LOOK_S = 0.01
 
 
 @dataclass(slots=True)
@@ -52,6 +53,7 @@ class Recorder:
         self._news = tuple(asyncio.Event() for _ in range(_WRITERS))
         #: Events that did not fit, or that the API server did not take.
         self.dropped = 0
+        self._writing = 0
 
     def note(self, note: Note) -> None:
         """Tell people. Nothing here waits."""
@@ -89,6 +91,14 @@ class Recorder:
         if told.event.count > 2:
             self._put(told.event)
 
+    async def flush(self, patience_s: float) -> None:
+        """Write what waits, and then the last counts of series, for so long at most. ``run`` goes on meanwhile."""
+        for told in self._told.values():
+            self._end(told)
+        end = self._clock() + patience_s
+        while (self._writing or any(self._lanes)) and self._clock() < end:
+            await asyncio.sleep(_LOOK_S)
+
     # -- tasks -------------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -121,7 +131,11 @@ class Recorder:
             while not lane:
                 news.clear()
                 await news.wait()
-            await self._write(lane.popleft())
+            self._writing += 1
+            try:
+                await self._write(lane.popleft())
+            finally:
+                self._writing -= 1
 
     async def _write(self, event: Event) -> None:
         note = event.note

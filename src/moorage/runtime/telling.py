@@ -86,6 +86,11 @@ class Teller:
                 tasks.create_task(self._write_status())
             tasks.create_task(self._recorder.run())
 
+    async def flush(self, patience_s: float) -> None:
+        """Write the events that wait, for so long at most. Changes of status are for whoever leads next."""
+        self._changes.clear()
+        await self._recorder.flush(patience_s)
+
     async def _write_status(self) -> None:
         while True:
             while not self._changes:

@@ -14,7 +14,7 @@ from moorage.client.resources import WATCHED
 from moorage.client.rest import Rest
 from moorage.client.whole import WholeObjects
 from moorage.engine.machine import Scheduler
-from moorage.errors import ClusterError
+from moorage.errors import ClusterError, MoorageError
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.leader import Election, Timing, lead
 from moorage.runtime.loop import Loop
@@ -23,7 +23,10 @@ from moorage.runtime.ports import Extenders, WallClock
 from moorage.server.api_cluster import ApiCluster
 from moorage.server.api_lease import ApiLease
 
-__all__ = ["LeaderSettings", "Live"]
+__all__ = ["LeaderSettings", "Live", "PartEndedError"]
+
+#: For how long events are still written once the lease was released.
+_FLUSH_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,12 @@ class LeaderSettings:
     timing: Timing = field(default_factory=Timing)
 
 
+class PartEndedError(MoorageError):
+    """A part of the scheduler was cancelled, and not by who runs it: a plugin did, say."""
+
+
 class Live:
-    """A scheduler on an API server. ``run`` it; cancelling that drains and releases the lease.
+    """A scheduler on an API server. ``run`` it; cancelling that drains and releases the lease, and writes events for a moment.
 
     ``leader`` None means to act at once, without a lease. ``chance`` spreads retries; no decision depends on it. ``report`` is
     told what went wrong and was survived, ``log`` and ``measures`` what is done. ``delayed``: nothing is watched before it
@@ -96,7 +103,7 @@ class Live:
     async def run(self) -> None:
         """Schedule until cancelled.
 
-        Raises  LeadershipLostError; whatever ended one of the parts, as the scheduler is of no use without it
+        Raises  LeadershipLostError; PartEndedError; whatever ended one of the parts, as the scheduler is of no use without it
         """
         watching = [asyncio.create_task(self._follow(one), name=f"watch {one.resource.plural}") for one in self.reflectors]
         looping = asyncio.create_task(self.loop.run(), name="loop")
@@ -104,11 +111,17 @@ class Live:
         acting = asyncio.create_task(self._act(), name="act")
         try:
             done, _ = await asyncio.wait({*watching, looping, acting}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await _ended(acting)
+            await self.loop.flush(_FLUSH_S)
+            raise
         finally:
             # The loop and the watches go on while work under way ends: its outcomes are facts, too.
             await _ended(acting)
             await _ended(*watching, syncing, looping)
         for task in done:
+            if task.cancelled():
+                raise PartEndedError(f"{task.get_name()}: cancelled from within the process")
             await task
 
     async def _follow(self, reflector: Reflector[Any]) -> None:

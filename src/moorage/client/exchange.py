@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from moorage.client.channel import Channel
 from moorage.errors import ClusterError
 
 __all__ = ["Exchange", "Reply", "UnsentError"]
@@ -28,6 +29,11 @@ _CONNECT_S: Final = 10.0
 _READ: Final = re.compile(
     rb"\r\n(connection|content-length|retry-after|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n|$)", re.IGNORECASE
 )
+#: Of an answer as nearly all are: how it begins, its length, and what it does not hold.
+_STATUS: Final = re.compile(rb"HTTP/1\.1 (?!204|304)[2-9]\d\d ").match
+_LENGTH: Final = b"\r\ncontent-length: "
+_UNCOMMON: Final = (b"\r\nconnection", b"\r\nretry-after", b"\r\ntransfer-encoding")
+_NEVER: Final = float("inf")
 
 
 class Reply(NamedTuple):
@@ -43,13 +49,15 @@ class UnsentError(ClusterError):
     """The server hung up on a kept connection without a word: most likely before it saw the request."""
 
 
-class _Line(asyncio.Protocol):
-    """One connection."""
+class _Line(Channel):
+    """One connection. ``due`` is when the answer that is waited for must be there, on the loop's clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None, server_name: str | None) -> None:
+        super().__init__(tls, server_name)
         self.rested_since = 0.0
-        self.used = False
-        self._transport: asyncio.Transport | None = None
+        self.due = _NEVER
+        self._patience_s = 0.0
+        self._used = False
         self._answer: asyncio.Future[Reply] | None = None
         self._heard = bytearray()
         self._most = 0
@@ -61,70 +69,72 @@ class _Line(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         # What nobody asked for would be taken for the answer to what is asked next.
-        return self._keeps and not self._heard and self._transport is not None and not self._transport.is_closing()
+        return self._keeps and not self._heard and self.is_open
 
     def close(self) -> None:
         self._keeps = False
-        if self._transport is not None:
-            self._transport.abort()
+        super().close()
 
-    async def ask(self, request: bytes, most: int, patience_s: float) -> Reply:
-        """Send a request and return its answer.
+    def ask(self, request: bytes, most: int, due: float, patience_s: float) -> asyncio.Future[Reply]:
+        """Send a request and return where its answer will be; the one who waits for it says so with ``rest``.
 
-        Raises  ClusterError where none came, it took too long, was longer than ``most`` bytes, or is no HTTP
+        It will hold a ClusterError where none came, or one that is longer than ``most`` bytes or no HTTP.
+
+        Raises  OSError where it cannot be sent
         """
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Reply] = loop.create_future()
-        self._answer = answer
-        self._head, self._parts, self._size, self._most = None, [], 0, most
-        if self._transport is not None:
-            self._transport.write(request)
-        timer = loop.call_later(patience_s, self._fail, ClusterError(f"no answer within {patience_s:g}s"))
-        try:
-            return await answer
-        except BaseException:
-            self.close()
-            raise
-        finally:
-            timer.cancel()
-            self._answer = None
-            self.used = True
+        answer: asyncio.Future[Reply] = self.ready.get_loop().create_future()
+        self._answer, self.due, self._patience_s, self._most = answer, due, patience_s, most
+        self._head, self._parts, self._size = None, [], 0
+        self.say(request)
+        return answer
 
-    def _fail(self, error: ClusterError) -> None:
+    def rest(self) -> None:
+        """Nobody waits for an answer any more."""
+        self._answer, self.due, self._used = None, _NEVER, True
+
+    def give_up(self) -> None:
+        """The answer was waited for long enough."""
+        self.fail(ClusterError(f"no answer within {self._patience_s:g}s"))
+
+    def fail(self, error: ClusterError) -> None:
+        """Give up waiting for the answer."""
+        self.due = _NEVER
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error)
 
-    # -- what asyncio calls ------------------------------------------------------------------------------------------------
+    # -- what the channel calls ----------------------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._heard += data
+    def heard(self, data: bytes) -> None:
         if self._answer is None or self._answer.done():
+            self._heard += data
             self.close()
             return
+        if not self._heard and self._head is None:
+            reply = _common(data, self._most)
+            if reply is not None:
+                self._answer.set_result(reply)
+                return
+        self._heard += data
         try:
             body = self._read()
         except (ValueError, IndexError) as error:
-            self._fail(ClusterError(f"the answer is not HTTP: {error}"))
+            self.fail(ClusterError(f"the answer is not HTTP: {error}"))
             return
         if self._size > self._most:
-            self._fail(ClusterError(f"the answer is longer than {self._most} bytes"))
+            self.fail(ClusterError(f"the answer is longer than {self._most} bytes"))
         elif body is not None:
             self._give(body)
 
-    def connection_lost(self, error: Exception | None) -> None:
+    def ended(self, error: Exception | None) -> None:
         self._keeps = False
         if self._answer is None or self._answer.done():
             return
         if error is None and self._head is not None and not _is_framed(self._head[2]):
             self._give(bytes(self._heard))
-        elif self.used and self._head is None and not self._heard:
-            self._fail(UnsentError("Server disconnected"))
+        elif self._used and self._head is None and not self._heard:
+            self.fail(UnsentError("Server disconnected"))
         else:
-            self._fail(ClusterError(str(error or "") or "Server disconnected"))
+            self.fail(ClusterError(str(error or "") or "Server disconnected"))
 
     def _give(self, body: bytes) -> None:
         if self._answer is not None and self._head is not None:
@@ -196,6 +206,27 @@ class _Line(asyncio.Protocol):
         return b"".join(self._parts)
 
 
+def _common(data: bytes, most: int) -> Reply | None:
+    """Return an answer of the form that nearly all have: whole, of known length, on a connection that is kept.
+
+    None for any other, which is read with care.
+    """
+    end = data.find(b"\r\n\r\n")
+    if end < 0 or not _STATUS(data):
+        return None
+    head = data[: end + 2].lower()
+    at = head.find(_LENGTH)
+    if at < 0:
+        return None
+    length = head[at + len(_LENGTH) : head.find(b"\r\n", at + 2)]
+    if not length.isdigit() or len(length) > 15 or int(length) > most or len(data) != end + 4 + int(length):
+        return None
+    if head.find(b"\r\ncontent-length", at + 2) >= 0 or any(head.find(one) >= 0 for one in _UNCOMMON):
+        return None
+    phrase = data[13 : data.find(b"\r\n")].decode("latin-1")
+    return Reply(int(data[9:12]), phrase, {"content-length": length.decode()}, data[end + 4 :])
+
+
 def _head(raw: bytes) -> tuple[str, int, str, dict[str, str]]:
     first = raw.partition(b"\r\n")[0].decode("latin-1")
     version, _, rest = first.partition(" ")
@@ -227,18 +258,31 @@ class Exchange:
         self._server_name = (server_name or host) if tls is not None else None
         self._resting: list[_Line] = []
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._lines: dict[_Line, None] = {}
         self._count = 0
+        self._alarm: asyncio.TimerHandle | None = None
         self._closed = False
 
     async def ask(self, request: bytes, most: int, patience_s: float, check: Callable[[], None]) -> Reply:
         """Send a request and return its answer. ``check`` is called right before, and may raise.
 
-        Raises  ClusterError where there is no answer; what ``check`` raised
+        Raises  ClusterError where none came, it took too long, was longer than ``most`` bytes, or is no HTTP; OSError; what
+                ``check`` raised
         """
-        line = await self._line()
+        loop = asyncio.get_running_loop()
+        line = self._rested(loop.time()) or await self._line(loop)
         try:
             check()
-            return await line.ask(request, most, patience_s)
+            due = loop.time() + patience_s
+            try:
+                answer = line.ask(request, most, due, patience_s)
+                self._watch(due, loop)
+                return await answer
+            except BaseException:
+                line.close()
+                raise
+            finally:
+                line.rest()
         finally:
             self._put_back(line)
 
@@ -249,8 +293,28 @@ class Exchange:
             self._drop(line)
         self._resting.clear()
 
-    async def _line(self) -> _Line:
-        loop = asyncio.get_running_loop()
+    # -- time ----------------------------------------------------------------------------------------------------------------
+
+    def _watch(self, due: float, loop: asyncio.AbstractEventLoop) -> None:
+        """See to it that somebody looks when an answer is due: one timer for all, as hardly an answer is ever late."""
+        if self._alarm is None or due < self._alarm.when():
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm = loop.call_at(due, self._look, due, loop)
+
+    def _look(self, now: float, loop: asyncio.AbstractEventLoop) -> None:
+        self._alarm = None
+        next_due = _NEVER
+        for line in list(self._lines):
+            if line.due <= now:
+                line.give_up()
+            next_due = min(next_due, line.due)
+        if next_due < _NEVER:
+            self._watch(next_due, loop)
+
+    # -- connections ---------------------------------------------------------------------------------------------------------
+
+    async def _line(self, loop: asyncio.AbstractEventLoop) -> _Line:
         queue = self._waiting.append
         while True:
             line = self._rested(loop.time())
@@ -282,13 +346,23 @@ class Exchange:
         try:
             async with asyncio.timeout(_CONNECT_S):
                 _, line = await loop.create_connection(
-                    _Line, self._host, self._port, ssl=self._tls, server_hostname=self._server_name, happy_eyeballs_delay=0.25
+                    lambda: _Line(self._tls, self._server_name), self._host, self._port, happy_eyeballs_delay=0.25
                 )
+                await self._secured(line)
         except BaseException:
             self._count -= 1
             self._wake()
             raise
+        self._lines[line] = None
         return line
+
+    @staticmethod
+    async def _secured(line: _Line) -> None:
+        try:
+            await line.ready
+        except BaseException:
+            line.close()
+            raise
 
     def _put_back(self, line: _Line) -> None:
         if line.usable and not self._closed:
@@ -300,6 +374,7 @@ class Exchange:
 
     def _drop(self, line: _Line) -> None:
         line.close()
+        self._lines.pop(line, None)
         self._count -= 1
 
     def _wake(self) -> None:

@@ -17,6 +17,7 @@ import uuid
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from moorage.api.meta import Value
@@ -101,8 +102,12 @@ class _Shelf:
 
 def timestamp(epoch_s: float) -> str:
     """Return a time as objects carry it: whole seconds, UTC."""
-    moment = datetime.datetime.fromtimestamp(int(epoch_s), tz=datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _second(int(epoch_s))
+
+
+@lru_cache(maxsize=64)
+def _second(epoch: int) -> str:
+    return datetime.datetime.fromtimestamp(epoch, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Store:

@@ -32,6 +32,7 @@ from moorage.client.rest import BIND_S, Rest, user_agent
 from moorage.config.scheduler_document import Loaded
 from moorage.engine.machine import Scheduler
 from moorage.runtime.leader import LeadershipLostError
+from moorage.runtime.wall import Wall
 from moorage.server.callers import Identifier
 from moorage.server.debugging import compare, dump
 from moorage.server.delegating import Delegate
@@ -101,7 +102,7 @@ async def run_process(process: Process) -> int:
         )
         identity = f"{socket.gethostname()}_{uuid.uuid4()}"
         live = Live(
-            scheduler, rest, identity=identity, wall=_wall, leader=process.leader, chance=random.Random(identity),  # noqa: S311
+            scheduler, rest, identity=identity, wall=Wall(), leader=process.leader, chance=random.Random(identity),  # noqa: S311
             report=log.warning, reporter=next(iter(scheduler.profiles)), log=log, measures=meter,
             delayed=process.loaded.configuration.delay_cache_until_active,
             extenders=await stack.enter_async_context(process.extenders),
@@ -249,7 +250,3 @@ class _Ending:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, end)
         loop.add_signal_handler(signal.SIGUSR2, debug)
-
-
-def _wall() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Final
+from typing import Final, cast
 
 __all__ = ["Channel"]
 
@@ -66,8 +66,7 @@ class Channel(asyncio.BufferedProtocol):
     # -- what asyncio calls ------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # of other loops, transports may be of a class of their own
         if self._tls is None:
             self._settle(None)
         else:

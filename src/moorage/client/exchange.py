@@ -29,10 +29,8 @@ _CONNECT_S: Final = 10.0
 _READ: Final = re.compile(
     rb"\r\n(connection|content-length|retry-after|transfer-encoding)[ \t]*:[ \t]*([^\r\n]*?)[ \t]*(?=\r\n|$)", re.IGNORECASE
 )
-#: Of an answer as nearly all are: how it begins, its length, and what it does not hold.
-_STATUS: Final = re.compile(rb"HTTP/1\.1 (?!204|304)[2-9]\d\d ").match
-_LENGTH: Final = b"\r\ncontent-length: "
-_UNCOMMON: Final = (b"\r\nconnection", b"\r\nretry-after", b"\r\ntransfer-encoding")
+#: How an answer begins that has a body.
+_STATUS: Final = re.compile(rb"HTTP/1\.1 (?!204|304)([2-9]\d\d) ([^\r\n]*)").match
 _NEVER: Final = float("inf")
 
 
@@ -211,20 +209,16 @@ def _common(data: bytes, most: int) -> Reply | None:
 
     None for any other, which is read with care.
     """
-    end = data.find(b"\r\n\r\n")
-    if end < 0 or not _STATUS(data):
+    begins, end = _STATUS(data), data.find(b"\r\n\r\n")
+    if begins is None or end < 0:
         return None
-    head = data[: end + 2].lower()
-    at = head.find(_LENGTH)
-    if at < 0:
+    found = _READ.findall(data, 0, end)
+    if len(found) != 1 or found[0][0].lower() != b"content-length":
         return None
-    length = head[at + len(_LENGTH) : head.find(b"\r\n", at + 2)]
+    length = found[0][1]
     if not length.isdigit() or len(length) > 15 or int(length) > most or len(data) != end + 4 + int(length):
         return None
-    if head.find(b"\r\ncontent-length", at + 2) >= 0 or any(head.find(one) >= 0 for one in _UNCOMMON):
-        return None
-    phrase = data[13 : data.find(b"\r\n")].decode("latin-1")
-    return Reply(int(data[9:12]), phrase, {"content-length": length.decode()}, data[end + 4 :])
+    return Reply(int(begins[1]), begins[2].decode("latin-1"), {"content-length": length.decode()}, data[end + 4 :])
 
 
 def _head(raw: bytes) -> tuple[str, int, str, dict[str, str]]:

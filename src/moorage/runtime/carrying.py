@@ -270,6 +270,9 @@ def _is_marked(pod: Pod, mark: PodCondition) -> bool:
 
 def _at_once(work: Work) -> Iterator[Sequence[Effect]]:
     """Yield what may be done at the same time: evictions, all but the last, so that its end is the end of them all."""
+    if len(work.effects) == 1:
+        yield work.effects
+        return
     evictions = [effect for effect in work.effects[:-1] if isinstance(effect, Evict)]
     yield from ((effect,) for effect in work.effects[:-1] if not isinstance(effect, Evict))
     for start in range(0, len(evictions), _EVICTIONS_AT_ONCE):

@@ -181,7 +181,7 @@ class Follower:
             return self._label_of_pod(obj, gone=gone)
         if isinstance(obj, Node):
             known = self._scheduler.cluster.snapshot.table.row_of
-            return self._told(Resource.NODE, "delete" if gone else "update" if obj.name in known else "add", Ref("", obj.name))
+            return self._told(Resource.NODE, "delete" if gone else "update" if obj.name in known else "add", obj)
         if self._measures is None:
             return ""
         metadata = getattr(obj, "metadata")  # noqa: B009 (every kind that is watched has one; Value does not say so)
@@ -204,13 +204,15 @@ class Follower:
             trip = self._trips.get(uid)
             if trip is not None and trip.held_since is not None:
                 del self._trips[uid]
-        return self._told(resource, "delete" if gone else "update" if known else "add", Ref(pod.namespace, pod.name))
+        return self._told(resource, "delete" if gone else "update" if known else "add", pod)
 
-    def _told(self, resource: Resource, action: str, what: Ref) -> str:
+    def _told(self, resource: Resource, action: str, what: Node | Pod) -> str:
         level = 4 if action == "update" else 3
         if self._log.shows(level):
             words, kind = _WORDS[resource]
-            self._log.info(level, f"{action.capitalize()} event for {words}", **{kind: what})
+            metadata = what.metadata
+            named = Ref(metadata.namespace, metadata.name)
+            self._log.info(level, f"{action.capitalize()} event for {words}", **{kind: named})
         return _LABELS[resource, action]
 
     def handled(self, label: str, seconds: float) -> None:

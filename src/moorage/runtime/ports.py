@@ -7,8 +7,9 @@ a pod is bound already.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
@@ -22,16 +23,14 @@ Clock = Callable[[], float]
 WallClock = Callable[[], str]
 
 
-@dataclass(frozen=True, slots=True)
-class StatusChange:
+class StatusChange(Struct, frozen=True):
     """What is to change in a pod's status. ``nominated`` None leaves it alone, "" clears it."""
 
     condition: PodCondition | None = None
     nominated: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(Struct, frozen=True):
     """Something for people to read (``kubectl get events``). ``kind`` is ``Normal`` or ``Warning``.
 
     ``reporter`` is the scheduler name in whose name it is told.
@@ -46,8 +45,7 @@ class Note:
     reporter: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """A note as it is written: under a name, first at a time. ``count`` above 1 makes it a series, last seen at ``last``."""
 
     note: Note

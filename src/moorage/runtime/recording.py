@@ -13,9 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
 from zlib import crc32
+
+from msgspec.structs import replace
 
 from moorage.errors import ClusterError
 from moorage.runtime.ports import Clock, Cluster, Event, Note, WallClock
@@ -51,6 +53,7 @@ class Recorder:
         self._told: OrderedDict[tuple[str, ...], _Told] = OrderedDict()
         self._lanes: tuple[deque[Event], ...] = tuple(deque() for _ in range(_WRITERS))
         self._news = tuple(asyncio.Event() for _ in range(_WRITERS))
+        self._waiting = 0
         #: Events that did not fit, or that the API server did not take.
         self.dropped = 0
         self._writing = 0
@@ -60,8 +63,9 @@ class Recorder:
         key, now = _key(note), self._clock()
         told = self._told.get(key)
         if told is None:
-            began = self._wall()
-            event = Event(replace(note, text=shortened(note.text)), _name_of(note, (*key, began, str(now))), began)
+            began, text = self._wall(), shortened(note.text)
+            kept = note if text is note.text else replace(note, text=text)
+            event = Event(kept, _name_of(note, (*key, began, str(now))), began)
             if self._put(event):
                 self._told[key] = _Told(event, now)
                 self._forget_some()
@@ -74,9 +78,10 @@ class Recorder:
             self._put(told.event)
 
     def _put(self, event: Event) -> bool:
-        if sum(map(len, self._lanes)) >= _WAITING:
+        if self._waiting >= _WAITING:
             self.dropped += 1
             return False
+        self._waiting += 1
         lane = crc32(event.note.regarding.uid.encode()) % _WRITERS  # what is told of one pod is told in order
         self._lanes[lane].append(event)
         self._news[lane].set()
@@ -131,9 +136,11 @@ class Recorder:
             while not lane:
                 news.clear()
                 await news.wait()
+            event = lane.popleft()
+            self._waiting -= 1
             self._writing += 1
             try:
-                await self._write(lane.popleft())
+                await self._write(event)
             finally:
                 self._writing -= 1
 
@@ -167,6 +174,8 @@ def _name_of(note: Note, told_by: Iterable[str]) -> str:
 
 def shortened(text: str) -> str:
     """Return at most as much of a text as the API takes as an event's note."""
+    if len(text) <= NOTE_LIMIT and text.isascii():
+        return text
     raw = text.encode("utf-8", "replace")
     if len(raw) <= NOTE_LIMIT:
         return text

@@ -11,7 +11,6 @@ import random
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +26,7 @@ from moorage.controllers.controller import Controller
 from moorage.controllers.kinds import NODES
 from moorage.controllers.manager import Manager
 from moorage.engine.machine import Scheduler
+from moorage.runtime.wall import Wall
 from moorage.server.live import Live
 
 __all__ = ["Embedded", "Ready"]
@@ -109,7 +109,7 @@ class Embedded:
         endpoint = Endpoint(f"https://127.0.0.1:{port}", credentials, self.authority.certificate)
         async with Rest(endpoint, qps=0) as rest, self.extenders as extenders:
             live = Live(
-                scheduler, rest, identity=identity, wall=_wall, leader=None, chance=random.Random(identity),  # noqa: S311
+                scheduler, rest, identity=identity, wall=Wall(), leader=None, chance=random.Random(identity),  # noqa: S311
                 report=lambda line: None, reporter=next(iter(scheduler.profiles)), extenders=extenders,
             )  # fmt: skip
             telling = asyncio.create_task(_pass_on(live.loop.synced, synced))
@@ -134,7 +134,3 @@ def _reports(node: dict[str, object]) -> bool:
     status = node.get("status")
     conditions = status.get("conditions") if isinstance(status, dict) else None
     return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions or ())
-
-
-def _wall() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

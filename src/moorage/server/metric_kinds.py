@@ -110,13 +110,14 @@ class Histogram:
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
         self.children: dict[Labels, _Buckets] = {}
+        self._bounds = spec.buckets
         self.reset()
 
     def observe(self, value: float, *labels: str) -> None:
         child = self.children.get(labels)
         if child is None:
-            child = self.children[labels] = _Buckets(len(self.spec.buckets) + 1)
-        child.counts[bisect_left(self.spec.buckets, value)] += 1
+            child = self.children[labels] = _Buckets(len(self._bounds) + 1)
+        child.counts[bisect_left(self._bounds, value)] += 1
         child.total += value
 
     def reset(self) -> None:

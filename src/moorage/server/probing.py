@@ -33,6 +33,10 @@ _COUNTED: Final = frozenset(["PreFilter", "Filter", "PreScore", "Score"])
 #: Points that belong to no attempt: each call is told of by itself.
 _ALONE: Final = frozenset(["PreEnqueue", "PostBind"])
 _SUCCESS: Final = Code.SUCCESS.value
+_SKIP: Final = Code.SKIP.value
+_ERROR: Final = Code.ERROR.value
+_PASSING: Final = frozenset([_SUCCESS, _SKIP])
+_NOT_YET: Final = (0.0, _SUCCESS)
 
 
 class Probe:
@@ -80,13 +84,13 @@ class Probe:
                 return call(*args)
             self._inside = True
             answer: Any = None
-            status = Code.ERROR.value
+            status = _ERROR
             begun = clock()
             try:
                 answer = call(*args)
                 if drains and not isinstance(answer, list):
                     answer = list(answer or ())  # a generator works only when it is read
-                status = _SUCCESS if drains else _status(answer)
+                status = _SUCCESS if drains or answer is None else _status(answer)
             finally:
                 seconds = clock() - begun
                 self._inside = False
@@ -101,20 +105,18 @@ class Probe:
         if point in _ALONE:
             self._points.observe(seconds, point, status, profile)
             return
-        so_far, before = self._took.get(point, (0.0, _SUCCESS))
+        so_far, before = self._took.get(point, _NOT_YET)
         # A plugin that passes says nothing of the point.
-        said = before if status in {_SUCCESS, Code.SKIP.value} else status
+        said = before if status in _PASSING else status
         self._took[point] = (so_far + seconds, said)
 
 
 def _status(answer: Any) -> str:
-    """Return the status that an answer stands for."""
-    if answer is None:
-        return _SUCCESS
+    """Return the status that an answer stands for, other than none at all."""
     if isinstance(answer, (Hold, PostFilterResult)):
         return answer.code.value
     if isinstance(answer, Skip):
-        return Code.SKIP.value
+        return _SKIP
     return Code.WAIT.value if isinstance(answer, Wait) else _SUCCESS
 
 

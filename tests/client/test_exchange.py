@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+import ssl
+from pathlib import Path
 
 import pytest
 
 from moorage.client.exchange import Exchange, UnsentError
 from moorage.errors import ClusterError
+
+_spec = importlib.util.spec_from_file_location("certificates", Path(__file__).with_name("certificates.py"))
+certificates = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(certificates)
 
 OK = b"HTTP/1.1 200 OK\r\n"
 
@@ -36,10 +43,10 @@ class Server:
         finally:
             writer.close()
 
-    def run(self, test):
+    def run(self, test, ours=None, theirs=None, name=""):
         async def main():
-            server = await asyncio.start_server(self.serve, "127.0.0.1", 0)
-            exchange = Exchange("127.0.0.1", server.sockets[0].getsockname()[1], None)
+            server = await asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=theirs)
+            exchange = Exchange("127.0.0.1", server.sockets[0].getsockname()[1], ours, name)
             try:
                 return await test(exchange)
             finally:
@@ -69,9 +76,27 @@ ANSWERS = {
 }
 
 
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory):
+    """The server's side of TLS. Other than here, certificates are asked for and looked at elsewhere."""
+    pair = tmp_path_factory.mktemp("tls") / "pair.pem"
+    pair.write_text(certificates.CERTIFICATE + certificates.KEY)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pair)
+    return tls
+
+
+def ours(ca=certificates.CERTIFICATE, version=ssl.TLSVersion.TLSv1_3):
+    tls = ssl.create_default_context(cadata=ca)
+    tls.maximum_version = version
+    return tls
+
+
+@pytest.mark.parametrize("secured", [False, True], ids=["plain", "TLS"])
 @pytest.mark.parametrize(("script", "body"), ANSWERS.values(), ids=ANSWERS)
-def test_answers_are_read_whole(script, body):
-    assert Server(script).run(ask).body == body
+def test_answers_are_read_whole(script, body, secured, theirs):
+    tls = (ours(), theirs) if secured else ()
+    assert Server(script).run(ask, *tls).body == body
 
 
 WRONG = {
@@ -90,15 +115,16 @@ WRONG = {
 }
 
 
+@pytest.mark.parametrize("secured", [False, True], ids=["plain", "TLS"])
 @pytest.mark.parametrize(("script", "words"), WRONG.values(), ids=WRONG)
-def test_other_answers_are_errors_that_leave_open_what_happened(script, words):
+def test_other_answers_are_errors_that_leave_open_what_happened(script, words, secured, theirs):
     async def test(exchange):
         with pytest.raises(ClusterError, match=words) as error:
             await ask(exchange)
         assert error.value.may_have_happened
         assert not isinstance(error.value, UnsentError)
 
-    Server(script).run(test)
+    Server(script).run(test, *((ours(), theirs) if secured else ()))
 
 
 def test_connections_are_kept_until_the_server_says_otherwise():
@@ -171,3 +197,99 @@ def test_an_answer_that_takes_too_long_ends_the_connection():
 
     server.run(test)
     assert server.connections == 2
+
+
+def test_each_answer_has_its_own_time_though_one_timer_serves_them_all():
+    server = Server(*[[OK]] * 3)
+
+    async def test(exchange):
+        late = []
+
+        async def one(patience_s):
+            with pytest.raises(ClusterError, match=f"no answer within {patience_s}s"):
+                await ask(exchange, patience_s=patience_s)
+            late.append(patience_s)
+
+        async with asyncio.timeout(2.0):
+            await asyncio.gather(one(0.06), one(0.02), one(0.04))
+        return late
+
+    assert server.run(test) == [0.02, 0.04, 0.06]
+
+
+# -- TLS ------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3], ids=["1.2", "1.3"])
+def test_requests_and_answers_may_be_longer_than_what_is_encrypted_at_once(version, theirs):
+    long = bytes(range(256)) * 400
+    answer = OK + b"Content-Length: %d\r\n\r\n" % len(long) + long
+    server = Server([answer], [answer])
+
+    async def test(exchange):
+        request = b"GET /x HTTP/1.1\r\nX: " + b"a" * 60_000 + b"\r\n\r\n"
+        return [(await exchange.ask(request, len(long), 5.0, lambda: None)).body for _ in range(2)]
+
+    assert server.run(test, ours(version=version), theirs) == [long, long]
+    assert [len(one) for one in server.requests] == [60_024, 60_024]
+    assert server.connections == 1
+
+
+def other_authority():
+    return ssl.create_default_context()
+
+
+REFUSED = {  # our side, the name wanted, what is said
+    "nobody known stands for it": (other_authority, "", ssl.SSLCertVerificationError, "certificate verify failed"),
+    "another's name": (ours, "elsewhere", ssl.SSLCertVerificationError, "Hostname mismatch"),
+}
+
+
+@pytest.mark.parametrize(("context", "name", "error", "words"), REFUSED.values(), ids=REFUSED)
+def test_nothing_is_sent_to_a_server_that_is_not_who_it_should_be(context, name, error, words, theirs, monkeypatch):
+    monkeypatch.setattr("moorage.client.exchange._MOST", 1)
+    server = Server([OK], [OK])
+
+    async def test(exchange):
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # the server's own complaint
+        for _ in range(2):  # a connection that failed is not counted for ever
+            with pytest.raises(error, match=words):
+                await ask(exchange)
+
+    server.run(test, context(), theirs, name)
+    assert server.requests == []
+
+
+def test_a_server_without_tls_is_told_from_one_that_hangs_up():
+    async def plain(exchange):
+        with pytest.raises(ssl.SSLError):
+            await ask(exchange)
+
+    async def gone(exchange):
+        with pytest.raises(ConnectionError, match="before it was secured"):
+            await ask(exchange)
+
+    for test, answer in ((plain, b"HTTP/1.1 400 Bad Request\r\n\r\n"), (gone, b"")):
+
+        async def serve(reader, writer, answer=answer):
+            await reader.read(1)
+            writer.write(answer)
+            writer.close()
+
+        server = Server()
+        server.serve = serve
+        server.run(test, ours())
+
+
+def test_further_connections_go_on_with_the_session_of_the_first(theirs):
+    good, last = [OK + b"Content-Length: 0\r\n\r\n"], [OK + b"Connection: close\r\nContent-Length: 0\r\n\r\n"]
+    server = Server(good, last, good, good)
+    met = theirs.session_stats()["hits"]
+
+    async def test(exchange):
+        for _ in range(3):
+            await ask(exchange)
+
+    server.run(test, ours(), theirs)
+    assert server.connections == 2
+    assert theirs.session_stats()["hits"] == met + 1

@@ -21,20 +21,28 @@ _ROOM: Final = 16 << 10
 class Channel(asyncio.BufferedProtocol):
     """Speaks over one connection. ``ready`` is done once one may, or holds why one cannot.
 
-    Subclasses say what becomes of what is ``heard``, and of the connection's end.
+    ``session`` is that of an earlier connection to the same server, which need not prove again who it is. Subclasses say what
+    becomes of what is ``heard``, and of the connection's end.
     """
 
-    def __init__(self, tls: ssl.SSLContext | None, server_name: str | None) -> None:
+    def __init__(self, tls: ssl.SSLContext | None, server_name: str | None, session: ssl.SSLSession | None = None) -> None:
         self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._transport: asyncio.Transport | None = None
         self._room = memoryview(bytearray(_ROOM))
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = None if tls is None else tls.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name)
+        self._tls: ssl.SSLObject | None = None
+        if tls is not None:
+            self._tls = tls.wrap_bio(self._incoming, self._outgoing, server_hostname=server_name, session=session)
         self._fault: Exception | None = None
 
     @property
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def session(self) -> ssl.SSLSession | None:
+        """What a further connection to the same server can begin with; complete once something was heard."""
+        return None if self._tls is None else self._tls.session
 
     def close(self) -> None:
         """Hang up at once."""

@@ -50,8 +50,8 @@ class UnsentError(ClusterError):
 class _Line(Channel):
     """One connection. ``due`` is when the answer that is waited for must be there, on the loop's clock."""
 
-    def __init__(self, tls: ssl.SSLContext | None, server_name: str | None) -> None:
-        super().__init__(tls, server_name)
+    def __init__(self, tls: ssl.SSLContext | None, server_name: str | None, session: ssl.SSLSession | None) -> None:
+        super().__init__(tls, server_name, session)
         self.rested_since = 0.0
         self.due = _NEVER
         self._patience_s = 0.0
@@ -253,6 +253,7 @@ class Exchange:
         self._resting: list[_Line] = []
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._lines: dict[_Line, None] = {}
+        self._session: ssl.SSLSession | None = None
         self._count = 0
         self._alarm: asyncio.TimerHandle | None = None
         self._closed = False
@@ -340,7 +341,10 @@ class Exchange:
         try:
             async with asyncio.timeout(_CONNECT_S):
                 _, line = await loop.create_connection(
-                    lambda: _Line(self._tls, self._server_name), self._host, self._port, happy_eyeballs_delay=0.25
+                    lambda: _Line(self._tls, self._server_name, self._session),
+                    self._host,
+                    self._port,
+                    happy_eyeballs_delay=0.25,
                 )
                 await self._secured(line)
         except BaseException:
@@ -360,6 +364,8 @@ class Exchange:
 
     def _put_back(self, line: _Line) -> None:
         if line.usable and not self._closed:
+            if not line.rested_since:
+                self._session = line.session
             line.rested_since = asyncio.get_running_loop().time()
             self._resting.append(line)
         else:

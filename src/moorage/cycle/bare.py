@@ -26,6 +26,7 @@ class BareView(NodeView):
     """Some rows of a node table, with nothing on the nodes."""
 
     __slots__ = ()
+    is_true = False
 
     def only(self, keep: BoolArray) -> BareView:
         return BareView(self.snapshot, self.row_numbers[keep])

@@ -169,7 +169,7 @@ class _PodClass:
         self._rows: npt.NDArray[np.intp] | None = None
         #: What the rules that look at sums only make of a row, by its room; None where some look at more.
         by_room = self._scores.by_room and all(getattr(s.plugin, "sums_only", False) for s, _ in self._filters)
-        self._rooms: dict[tuple[int, ...], tuple[int, ...] | None] | None = {} if by_room else None
+        self._rooms: dict[tuple[int, ...], int | None] | None = {} if by_room else None
         #: The same of rooms with pods that are nominated there, by what those request.
         self._crowded: dict[Hashable, bool] = {}
         self._skips = frozenset(self._skipped)
@@ -219,22 +219,23 @@ class _PodClass:
         if not self._nodes_allow[row]:
             return
         if self._rooms is None:
-            scores = self._asked_about(row, pod, snapshot)
+            worth = self._asked_about(row, pod, snapshot)
         else:
             room = snapshot.table.room(row)
             try:
-                scores = self._rooms[room]
+                worth = self._rooms[room]
             except KeyError:
                 if len(self._rooms) >= _ROOMS_KEPT:
                     self._rooms.clear()
-                scores = self._rooms[room] = self._asked_about(row, pod, snapshot)
-        allowed = scores is not None
-        self._count += allowed - int(self.allowed[row])
-        self.allowed[row] = allowed
-        self._scores.set_row(row, scores, snapshot, pod)
+                worth = self._rooms[room] = self._asked_about(row, pod, snapshot)
+        allowed = worth is not None
+        if allowed is not self.allowed.item(row):
+            self._count += 1 if allowed else -1
+            self.allowed[row] = allowed
+        self._scores.set_row(row, worth, snapshot, pod)
 
-    def _asked_about(self, row: int, pod: PodInfo, snapshot: Snapshot) -> tuple[int, ...] | None:
-        """Ask the rules that look at pods about one row; None if it is refused, else raw scores."""
+    def _asked_about(self, row: int, pod: PodInfo, snapshot: Snapshot) -> int | None:
+        """Ask the rules that look at pods about one row; None if it is refused, else what they find it worth."""
         node = snapshot.nodes.one(row)
         for step, single in self._filters:
             state = self._states.get(step.name, pod)
@@ -245,7 +246,7 @@ class _PodClass:
                 refused = mask is not None and bool(mask[0])
             if refused:
                 return None
-        return self._scores.raw_of_row(row, node, snapshot, pod)
+        return self._scores.worth_of_row(row, node, snapshot, pod)
 
     def _judge_rows(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> None:
         view = NodeView(snapshot, rows)
@@ -253,7 +254,7 @@ class _PodClass:
         self._refuse(allowed, pod, view)
         self._count += int(np.count_nonzero(allowed)) - int(np.count_nonzero(self.allowed[rows]))
         self.allowed[rows] = allowed
-        self._scores.rescore(view, pod)
+        self._scores.rescore(view, allowed, pod)
 
     # -- deciding -----------------------------------------------------------------------------------------------------
 

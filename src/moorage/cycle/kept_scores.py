@@ -48,8 +48,9 @@ class KeptScores:
         kept = [pair for pair in steps.score_nodes if states.get(pair[0].name) is not SKIP]
         self._one_row = kept
         # What is written to must not be the plugin's own.
-        self._raw = [scored(step, self._state(step, pod), view).astype(np.int64) for step, _ in kept]
-        self._weighed = [(weights.get(step.name, 1), raw) for (step, _), raw in zip(kept, self._raw, strict=True)]
+        raws = [scored(step, self._state(step, pod), view).astype(np.int64) for step, _ in kept]
+        #: Weight and raw scores; the latter are kept up to date only where all has to be summed up again and again.
+        self._weighed = [(weights.get(step.name, 1), raw) for (step, _), raw in zip(kept, raws, strict=True)]
         self._must_sum_up = any(getattr(step.plugin, "normalize", None) is not None for step, _ in kept)
         #: True when equal rooms (see ``NodeTable.room``) have equal raw scores, as far as those hang on pods.
         self.by_room = not self._must_sum_up and all(getattr(step.plugin, "sums_only", False) for step, _ in kept)
@@ -105,10 +106,10 @@ class KeptScores:
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def raw_of_row(self, row: int, node: NodeInfo, snapshot: Snapshot, pod: PodInfo) -> tuple[int, ...]:
-        """Ask about one row again; returns the raw scores that hang on pods, for ``set_row``."""
-        scores: list[int] = []
-        for step, single in () if self._must_sum_up else self._one_row:
+    def worth_of_row(self, row: int, node: NodeInfo, snapshot: Snapshot, pod: PodInfo) -> int:
+        """Ask about one row again; returns the weighted sum of the scores that hang on pods, for ``set_row``."""
+        worth = 0
+        for (step, single), (weight, _) in () if self._must_sum_up else zip(self._one_row, self._weighed, strict=True):
             state = self._state(step, pod)
             if single is None:
                 score = int(scored(step, state, snapshot.nodes.at(row))[0])
@@ -116,36 +117,34 @@ class KeptScores:
                 score = int(ask(single, "score", state, node))
             if not 0 <= score <= MAX_SCORE:
                 self._broken = True
-            scores.append(score)
-        return tuple(scores)
+            worth += score * weight
+        return worth
 
-    def set_row(self, row: int, scores: tuple[int, ...] | None, snapshot: Snapshot, pod: PodInfo) -> None:
+    def set_row(self, row: int, worth: int | None, snapshot: Snapshot, pod: PodInfo) -> None:
         """Sum up one row anew. None: it is refused. What hangs on nodes alone stands."""
-        place = self._ring.place_of[row]
-        if scores is None:
-            self._in_ring[place] = REFUSED
-            return
-        if self._must_sum_up:
-            self.rescore(snapshot.nodes.at(row), pod)
-            return
-        total: int = self._total.item(row)
-        for (weight, raw), score in zip(self._weighed, scores, strict=True):
-            total += (score - raw.item(row)) * weight
-            raw[row] = score
-        self._total[row] = self._in_ring[place] = total
+        if worth is None:
+            self._in_ring[self._ring.place_of[row]] = REFUSED
+        elif self._must_sum_up:
+            self.rescore(snapshot.nodes.at(row), self._allowed[row : row + 1], pod)
+        else:
+            part = self._part
+            total = worth + part.everywhere + (0 if part.total is None else part.total.item(row))
+            self._total[row] = self._in_ring[self._ring.place_of[row]] = total
 
-    def rescore(self, view: NodeView, pod: PodInfo) -> None:
-        """Work out some rows again."""
+    def rescore(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> None:
+        """Work out some rows again; ``allowed`` says which of them may be picked."""
         rows = view.row_numbers
-        gained = view.zeros()
+        part = self._part
+        totals = np.full(len(rows), part.everywhere) if part.total is None else part.total[rows] + part.everywhere
         for (step, _), (weight, raw) in zip(self._one_row, self._weighed, strict=True):
             scores = scored(step, self._state(step, pod), view)
-            gained += (scores - raw[rows]) * weight
-            raw[rows] = scores
-            if not self._must_sum_up:
+            if self._must_sum_up:
+                raw[rows] = scores
+            else:
                 self._check(scores)
+                totals += scores if weight == 1 else scores * weight
         if self._must_sum_up:
             self._sum_up(pod)
             return
-        self._total[rows] += gained
-        self._in_ring[self._ring.place_of[rows]] = np.where(self._allowed[rows], self._total[rows], REFUSED)
+        self._total[rows] = totals
+        self._in_ring[self._ring.place_of[rows]] = np.where(allowed, totals, REFUSED)

@@ -29,7 +29,7 @@ class KeptColumn:
 
     def of(self, nodes: NodeView) -> IntArray:
         """Return the numbers of a view's rows, to be read only."""
-        if nodes.table.rows_in_what_ifs:  # what is so now will not be so afterwards
+        if not nodes.is_true or nodes.table.rows_in_what_ifs:  # what is so in a what-if will not be so afterwards
             return self._columns(nodes)
         values: IntArray = self._up_to_date(nodes)[nodes.rows]
         return values

@@ -7,7 +7,7 @@ a few copies just those. Arrays are read-only for rules.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,8 @@ class NodeView:
     """Some rows of a node table, as columns. ``rows`` indexes any full-length column: ``column[view.rows]``."""
 
     __slots__ = ("rows", "snapshot", "table")
+    #: False for views that show nodes otherwise than the table has them.
+    is_true: ClassVar[bool] = True
 
     def __init__(self, snapshot: Snapshot, rows: Rows) -> None:
         self.snapshot = snapshot
@@ -56,8 +58,11 @@ class NodeView:
 
     def take(self, column: Column | npt.NDArray[D]) -> npt.NDArray[Any]:
         """Return this view's part of a full-length column."""
-        full = column.view if isinstance(column, Column) else column
-        return full[self.rows]
+        if not isinstance(column, Column):
+            return column[self.rows]
+        if isinstance(self.rows, slice):
+            return column.view
+        return column.data.take(self.rows)
 
     def false(self) -> BoolArray:
         """Return an array of False, one entry per row, to be filled."""

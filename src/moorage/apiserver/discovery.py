@@ -92,7 +92,7 @@ def _entries(member: Kind | Review) -> Iterator[dict[str, Any]]:
     if isinstance(member, Review):
         yield {
             "name": member.resource, "singularName": member.kind.lower(), "namespaced": member.namespaced, "kind": member.kind,
-            "verbs": ["create"],
+            "verbs": list(member.verbs),
         }  # fmt: skip
         return
     entry: dict[str, Any] = {

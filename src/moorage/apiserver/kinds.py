@@ -95,6 +95,7 @@ class Review:
     resource: str
     namespaced: bool = False
     version: str = "v1"
+    verbs: tuple[str, ...] = ("create",)
 
 
 _STATUS: Final = ("status",)

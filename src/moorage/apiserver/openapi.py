@@ -1,7 +1,7 @@
 """The OpenAPI documents of what is served, versions 3 and 2: every kind with its fields, and what may be asked of it.
 
-Tools read them to explain fields, to check manifests and to learn how lists are merged. The fields come from ``schemas``; what
-they mean is not described.
+Tools read them to explain fields, to check manifests and to learn how lists are merged. The fields come from ``schemas``, and
+what they mean from ``describing``.
 
 Source  kube-openapi, pkg/builder3 and pkg/handler3, for the form; kubectl, pkg/explain and pkg/util/verifier, for what is read
 """
@@ -15,8 +15,9 @@ from typing import Any, Final
 
 import msgspec
 
+from moorage.apiserver.describing import describe
 from moorage.apiserver.discovery import VERSION
-from moorage.apiserver.kinds import KINDS, MEASURED, Kind
+from moorage.apiserver.kinds import KINDS, MEASURED, REVIEWS, Kind, Review
 from moorage.apiserver.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema
 
 __all__ = ["document_of", "index", "swagger"]
@@ -52,6 +53,11 @@ def _name(shape: Struct) -> str:
     return f"{_META}{name}" if package == "meta" else f"io.k8s.api.{package}.v1.{name}"
 
 
+def _described(struct: str, field: str = "") -> _Json:
+    text = describe(struct, field)
+    return {"description": text} if text else {}
+
+
 class _Schemas:
     """Schemas by name, gathered as they are referred to. ``place`` is where a document keeps them."""
 
@@ -62,19 +68,19 @@ class _Schemas:
     def add(self, shape: Struct) -> str:
         name = _name(shape)
         if name not in self.made:
-            described: _Json = {"type": "object"}
+            described: _Json = _described(shape.name) | {"type": "object"}
             self.made[name] = described
             if shape.fields:
-                described["properties"] = {field.name: self._property(field) for field in shape.fields.values()}
+                described["properties"] = {field.name: self._property(shape.name, field) for field in shape.fields.values()}
             if required := [field.name for field in shape.fields.values() if field.is_required]:
                 described["required"] = required
             if shape.is_atomic:
                 described["x-kubernetes-map-type"] = "atomic"
         return name
 
-    def _property(self, field: Field) -> _Json:
+    def _property(self, struct: str, field: Field) -> _Json:
         described = self._type(field.type)
-        more: _Json = {}
+        more = _described(struct, field.name)
         if field.merges:
             more["x-kubernetes-patch-strategy"] = "merge,retainKeys" if field.retains else "merge"
             if field.merge_key:
@@ -83,9 +89,9 @@ class _Schemas:
             more["x-kubernetes-patch-strategy"] = "retainKeys"
         if field.default is not None:
             more["default"] = field.default
-        if not more:
-            return described
-        return {"allOf": [described], **more} if "$ref" in described else {**described, **more}
+        # Version 3 has nothing beside a reference; readers of version 2 know no other way.
+        apart = more and "$ref" in described and self.place.startswith("#/components")
+        return {"allOf": [described], **more} if apart else {**described, **more}
 
     def _type(self, shape: Type) -> _Json:
         match shape:
@@ -109,11 +115,13 @@ class _Schemas:
     def _reference(self, name: str) -> _Json:
         return {"$ref": f"{self.place}{name}"}
 
-    def add_kind(self, kind: Kind) -> None:
-        """Add a kind and the kind of its lists."""
+    def add_kind(self, kind: Kind | Review) -> None:
+        """Add a kind and the kind of its lists, if it is stored."""
         shape = kind_schema(kind)
         name = self.add(shape)
         self.made[name]["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
+        if isinstance(kind, Review):
+            return
         self.made[f"{name}List"] = {
             "type": "object",
             "required": ["items"],
@@ -143,7 +151,7 @@ def _list_type(shape: ListOf) -> _Json:
     return {"x-kubernetes-list-type": "set" if shape.is_set else "atomic"}
 
 
-def _gvk(kind: Kind, name: str) -> _Json:
+def _gvk(kind: Kind | Review, name: str) -> _Json:
     return {"group": kind.group, "version": kind.version, "kind": name}
 
 
@@ -164,14 +172,14 @@ _OPERATIONS: Final = (
 
 
 _VERB_OF: Final = {"post": "create", "put": "update"}
-_ALL_KINDS: Final = (*KINDS, *MEASURED)
+_ALL_KINDS: Final[tuple[Kind | Review, ...]] = (*KINDS, *MEASURED, *REVIEWS)
 
 
-def _place(kind: Kind) -> str:
+def _place(kind: Kind | Review) -> str:
     return f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
 
 
-def _paths(kinds: Iterable[Kind], *, old: bool) -> _Json:
+def _paths(kinds: Iterable[Kind | Review], *, old: bool) -> _Json:
     paths: _Json = {}
     for kind in kinds:
         within = "namespaces/{namespace}/" if kind.namespaced else ""
@@ -184,7 +192,7 @@ def _paths(kinds: Iterable[Kind], *, old: bool) -> _Json:
     return paths
 
 
-def _operation(kind: Kind, action: str, parameters: tuple[str, ...], *, old: bool) -> _Json:
+def _operation(kind: Kind | Review, action: str, parameters: tuple[str, ...], *, old: bool) -> _Json:
     shown = [
         {"name": name, "in": "query", **({"type": "string"} if old else {"schema": {"type": "string"}})} for name in parameters
     ]

@@ -21,7 +21,7 @@ from functools import cache
 from importlib import resources
 from typing import Final, TypeAlias
 
-from moorage.apiserver.kinds import Kind
+from moorage.apiserver.kinds import Kind, Review
 from moorage.apiserver.protobuf import Flag, messages
 
 __all__ = ["Field", "ListOf", "MapOf", "Scalar", "Struct", "Type", "kind_schema", "schema"]
@@ -150,7 +150,7 @@ _TYPE_META: Final = {name: Field(name, _TEXT, is_left_out=True) for name in ("ap
 
 
 @cache
-def kind_schema(kind: Kind) -> Struct:
+def kind_schema(kind: Kind | Review) -> Struct:
     """Return the shape of a kind's objects."""
     found = schema(f"{kind.group.partition('.')[0] or 'core'}.{kind.kind}")
     return replace(found, fields={**_TYPE_META, **found.fields})

@@ -79,7 +79,7 @@ def _parameter(parameter: Mapping[str, Any]) -> bytes:
 
 
 def _schema(schema: Mapping[str, Any]) -> bytes:
-    parts = [_text(field, schema[name]) for name, field in (("$ref", 1), ("format", 2)) if name in schema]
+    parts = [_text(field, schema[name]) for name, field in (("$ref", 1), ("format", 2), ("description", 4)) if name in schema]
     if "default" in schema:
         parts.append(_message(5, _any(schema["default"])))
     parts += [_text(19, name) for name in schema.get("required", ())]

@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from moorage.testing.simtest.staging import on_stage
+from moorage.testing.simtest.staging import LOST, on_stage
 
 
 async def dies(stage, then, version, down_s=1.0):
@@ -54,6 +54,26 @@ def test_a_bind_that_was_lost_is_made_again_though_the_pod_has_changed_since():
         stage.world.change_pod("p", labels={"app": "db"})
         stage.mend()
         await stage.placed("p", within_s=25)
+
+    on_stage(main)
+
+
+def test_a_pod_that_was_read_to_be_gone_and_is_there_again_is_bound():
+    async def main(stage):
+        stage.world.node("n1")
+        await asyncio.sleep(1)
+        for link in stage.links("pods"):
+            link.delay_s = 1.0
+        stage.world.pod("p")
+        then = stage.api.store.version
+        await stage.placed("p")
+        await dies(stage, then, stage.api.store.version + 10, down_s=0.0)
+        stage.spoil("WATCH pods", error=LOST)
+        stage.world.delete_pod("p", grace=0)
+        then = stage.api.store.version - 1
+        await stage.until(lambda: any("does not know of it any more" in line for line in stage.recording.reports), 20)
+        await dies(stage, then, stage.api.store.version + 10)
+        await stage.placed("p", within_s=60)
 
     on_stage(main)
 

@@ -237,6 +237,8 @@ class Reflector(Generic[T]):
         if known is not None:
             was, now = _meta(known).resource_version, _meta(obj).resource_version
             if known == obj if twice else was == now:
+                if self.resource.retold(obj):
+                    await self._deliver(Seen(obj))
                 return
             if is_back or was == now or is_older(now, was):
                 await self._deliver(Gone(known))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
@@ -26,13 +27,17 @@ T = TypeVar("T", bound=Value)
 
 @dataclass(frozen=True, slots=True)
 class Resource(Generic[T]):
-    """A kind, the group and version it is served under, and its name in paths. ``fields`` narrows what is watched."""
+    """A kind, the group and version it is served under, and its name in paths.
+
+    ``fields`` narrows what is watched. ``retold`` says of which objects each list tells again, though they are as they were.
+    """
 
     type: type[T]
     api_version: str
     plural: str
     namespaced: bool = True
     fields: str = ""
+    retold: Callable[[T], bool] = lambda obj: False
 
     @property
     def kind(self) -> str:
@@ -62,7 +67,14 @@ _STORAGE, _DEVICES = "storage.k8s.io/v1", "resource.k8s.io/v1"
 #: All that the built-in plugins look up. Pods that have ended hold nothing, so they are not watched.
 WATCHED: Final[tuple[Resource[Value], ...]] = (
     Resource(Node, "v1", "nodes", namespaced=False),
-    Resource(Pod, "v1", "pods", fields="status.phase!=Succeeded,status.phase!=Failed"),
+    # Whoever bound a pod in vain may have read that it is gone, which a server that lost its last writes takes back.
+    Resource(
+        Pod,
+        "v1",
+        "pods",
+        fields="status.phase!=Succeeded,status.phase!=Failed",
+        retold=lambda obj: isinstance(obj, Pod) and not obj.spec.node_name,
+    ),
     Resource(Namespace, "v1", "namespaces", namespaced=False),
     Resource(Service, "v1", "services"),
     Resource(ReplicationController, "v1", "replicationcontrollers"),

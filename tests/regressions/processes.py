@@ -30,11 +30,14 @@ FAST = (
 SLACK_S = 8.0
 
 
+_BIND = b"/binding HTTP/1.1"
+
+
 class Proxy:
-    """A way to the server that can be cut: connections break, and new ones are refused."""
+    """A way to the server that can be cut: connections break, and new ones are refused. ``binds``: when some went through."""
 
     def __init__(self, port):
-        self.target, self.open, self.writers = port, True, set()
+        self.target, self.open, self.writers, self.binds = port, True, set(), []
 
     async def __aenter__(self):
         self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -66,14 +69,17 @@ class Proxy:
         both = {writer, there_writer}
         self.writers |= both
         with suppress(ConnectionError, OSError):
-            await asyncio.gather(self._pump(reader, there_writer), self._pump(there_reader, writer))
+            await asyncio.gather(self._pump(reader, there_writer, self.binds), self._pump(there_reader, writer, []))
         self.writers -= both
         for one in both:
             one.close()
 
     @staticmethod
-    async def _pump(reader, writer):
+    async def _pump(reader, writer, binds):
+        tail = b""
         while chunk := await reader.read(1 << 16):
+            tail = tail[-len(_BIND) + 1 :] + chunk
+            binds += [time.monotonic()] * tail.count(_BIND)
             writer.write(chunk)
             await writer.drain()
         writer.close()

@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from moorage.testing.simtest.staging import on_stage
+from moorage.testing.simtest.staging import LOST, on_stage
 from tests.regressions.churning import churn
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
@@ -102,6 +102,26 @@ def test_f34_a_leader_that_reaches_nobody_stops_before_another_starts():
             await asyncio.sleep(1)
         await stage.placed(*(f"p{number}" for number in range(20)), within_s=20)
         assert (actor, "lost its lease") in [(who, how) for _, who, how in stage.recording.exits]
+
+    on_stage(main, members=2)
+
+
+def test_f35_a_bind_that_froze_on_its_way_is_refused_once_another_leader_has_bound():
+    async def main(stage):
+        stage.world.node("n1", cpu=8)
+        stage.world.node("n2", cpu=8)
+        await asyncio.sleep(5)
+        leading = next(member for member in stage.members if member.live.leads)
+        actor = leading.actor
+        stage.spoil("POST binding", error=LOST, late_s=30.0, times=1)
+        stage.world.pod("p")
+        await stage.until(lambda: stage.binds("p"))
+        stage.network.cut_off(actor)
+        await stage.placed("p", within_s=25)
+        await asyncio.sleep(20)
+        frozen, other = (one for one in stage.binds("p") if one.code)  # the rest never got there
+        assert (frozen.actor, frozen.code, other.code) == (actor, 409, 201)
+        assert other.actor != actor
 
     on_stage(main, members=2)
 

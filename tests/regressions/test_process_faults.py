@@ -2,14 +2,19 @@
 
 import asyncio
 import json
+import os
 import resource
+import socket
+import sys
 import time
 from contextlib import asynccontextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 
+import aiohttp
 import pytest
 
-from tests.regressions.processes import FAST, LEASE_S, SLACK_S, in_place
+from tests.regressions.processes import FAST, LEASE_S, SLACK_S, Proxy, in_place
 
 pytestmark = pytest.mark.slow
 
@@ -152,12 +157,13 @@ class Deadly:
 """
 
 
-async def deadly(place, folder, seconds):
+async def deadly(place, folder, seconds, *flags):
     """Return a leader whose plugin kills it, and a standby without that plugin."""
     (folder / "deadly.py").write_text(DEADLY)
     profile = {"plugins": {"multiPoint": {"enabled": [{"name": "Deadly"}]}}}
     leader = await place.scheduler(
-        *FAST, "--plugins=deadly:Deadly", configured(place, profiles=[profile]), cwd=folder, env={"SECONDS": str(seconds)},
+        *FAST, "--plugins=deadly:Deadly", configured(place, profiles=[profile]), *flags, cwd=folder,
+        env={"SECONDS": str(seconds)},
     )  # fmt: skip
     await place.until(place.holder, 20)
     await place.scheduler(*FAST)
@@ -181,15 +187,90 @@ def test_f37_a_scheduler_whose_loop_is_killed_ends_and_gives_up_its_lease(tmp_pa
     in_place(main, tmp_path)
 
 
-def test_f37_f26_a_loop_that_is_blocked_renews_no_lease_and_ends_when_it_wakes(tmp_path):
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+async def livez(port, patience_s):
+    """Probe as a kubelet does: the code that is answered, or 0 where nothing is in time."""
+    try:
+        timeout = aiohttp.ClientTimeout(total=patience_s)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            return (await session.get(f"https://127.0.0.1:{port}/livez", ssl=False)).status
+    except (TimeoutError, aiohttp.ClientError):
+        return 0
+
+
+def test_f37_f26_a_loop_that_is_blocked_renews_no_lease_fails_its_probes_and_ends_when_it_wakes(tmp_path):
     async def main(place):
         place.world.node("n1", cpu=1)
-        leader, first = await deadly(place, tmp_path, LEASE_S + 2)
+        port = free_port()
+        leader, first = await deadly(place, tmp_path, LEASE_S + 5, f"--secure-port={port}", "--bind-address=127.0.0.1")
+        assert await livez(port, SLACK_S) == 200
         place.world.pod("blocks")
-        await place.bound("blocks", within_s=10)
+        await asyncio.sleep(0.5)
+        probes = [await livez(port, 1.0), await livez(port, 1.0)]
+        assert (probes, leader.returncode) == ([0, 0], None)
+        await place.bound("blocks", within_s=LEASE_S + SLACK_S)
         assert place.holder() not in {"", first}
         assert await asyncio.wait_for(leader.wait(), LEASE_S + SLACK_S) == 1
         assert "not sent: the lease was not renewed in time" in leader.log.read_text()
+
+    in_place(main, tmp_path)
+
+
+# -- the processor -----------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def busy_neighbours():
+    """Two programs for each processor that do nothing but take all of it."""
+    spinning = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", "while True: pass") for _ in range(2 * (os.cpu_count() or 1))
+    ]
+    try:
+        yield
+    finally:
+        for one in spinning:
+            one.kill()
+            await one.wait()
+
+
+def transitions(place):
+    """Return how often the lease changed hands."""
+    lease = place.api.do("GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler")
+    return lease["spec"].get("leaseTransitions", 0)
+
+
+@pytest.mark.parametrize("niceness", [0, 19], ids=["as dear as we are", "dearer than we are"])
+def test_f40_beside_a_busy_neighbour_only_who_leads_binds(niceness, tmp_path):
+    async def main(place):
+        for name in ("n1", "n2"):
+            place.world.node(name, cpu=40, pods=500)
+        async with Proxy(place.port) as one, Proxy(place.port) as other:
+            options = {"preexec_fn": lambda: os.nice(niceness)}
+            processes = [await place.scheduler(*FAST, port=one.port, **options)]
+            await place.until(place.holder, 20)
+            processes.append(await place.scheduler(*FAST, port=other.port, **options))
+            await asyncio.sleep(2.0)
+            names = []
+            async with busy_neighbours():
+                begin = time.monotonic()
+                while time.monotonic() - begin < 4:
+                    names.append(f"p{len(names)}")
+                    place.world.pod(names[-1], cpu="10m")
+                    await asyncio.sleep(0.05)
+            for process, proxy in zip(processes, (one, other), strict=True):
+                if process.returncode is not None:  # it gave up its lease, as it must when it cannot renew it
+                    assert (process.returncode, "Leaderelection lost" in process.log.read_text()) == (1, True)
+                    await place.scheduler(*FAST, port=proxy.port)
+            await place.bound(*names, within_s=LEASE_S + 2 * SLACK_S)
+            sent = sorted((at, number) for number, proxy in enumerate((one, other)) for at in proxy.binds)
+            senders = [number for _, number in sent]
+            assert len(senders) >= len(names)
+            assert sum(before != after for before, after in pairwise(senders)) <= transitions(place)
 
     in_place(main, tmp_path)
 

@@ -158,7 +158,7 @@ def values_of(shape, depth=0):
     if isinstance(shape, Scalar):
         return {
             "s": st.sampled_from(["", "a"]), "i": st.integers(-1, 3), "b": st.booleans(), "f": st.just(0.5),
-            "y": st.just("eA=="), "T": st.just("2026-01-01T00:00:00+01:00"), "U": st.just("2026-01-01T00:00:00.5Z"),
+            "y": st.just("eA=="), "T": st.just("2026-01-01T00:00:00+01:00"), "U": st.just("2026-01-01T00:00:00.500000Z"),
             "Q": st.sampled_from(["0.5", "1024Ki", 3]), "O": st.sampled_from([1, "5%"]), "D": st.just("5s"),
             "R": st.just({"a": 1}),
             "F": st.just({"f:a": {}}), "X": st.just(["a"]),

@@ -36,7 +36,7 @@ def test_an_object_lives_and_dies(against_a_server):
         code, patched = await client.ask("PATCH", f"{PODS}/web", patch, form="application/merge-patch+json")
         assert (code, patched["metadata"]["annotations"], patched["spec"]["nodeName"]) == (200, {"a": "b"}, "n1")
         code, status = await client.ask("PUT", f"{PODS}/web/status", {**patched, "status": {"phase": "Running"}})
-        assert (code, status["status"]) == (200, {"phase": "Running"})
+        assert (code, status["status"]) == (200, {"phase": "Running", "qosClass": "BestEffort"})
         code, evicted = await client.ask("POST", f"{PODS}/web/eviction", {"metadata": {"name": "web"}})
         assert (code, evicted["status"]) == (201, "Success")
         code, ending = await client.ask("GET", f"{PODS}/web")

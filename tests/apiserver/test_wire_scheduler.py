@@ -367,7 +367,8 @@ def test_it_allocates_devices_and_gives_them_back(mine, admin):
 
 
 def test_it_makes_and_deletes_claims_for_resources_that_devices_stand_for(mine, admin):
-    owner = pod(admin, "extended")["metadata"]
+    asks = {"requests": {"example.com/gpu": "1"}, "limits": {"example.com/gpu": "1"}}
+    owner = pod(admin, "extended", containers=[{"name": "c", "image": "i", "resources": asks}])["metadata"]
     claim = {
         "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim",
         "metadata": {

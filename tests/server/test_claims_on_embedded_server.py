@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from moorage.api.devices import ClaimConsumer, ResourceClaim
+from moorage.api.devices import AllocationResult, ClaimConsumer, ResourceClaim
 from moorage.apiserver.guarding import Guard, User
 from moorage.apiserver.serving import serving
 from moorage.apiserver.store import Store
@@ -31,15 +31,18 @@ def a_claim(name="c", **metadata):
     return msgspec.convert(document, ResourceClaim)
 
 
+GIVEN = {"devices": {"results": [{"request": "r", "driver": "gpu.example.com", "pool": "n1", "device": "d0"}]}}
+
+
 def used_by(*names):
-    """Return a change that adds users, as one that is bound to the claim is added."""
+    """Return a change that adds users, as one that is bound to the claim is added, and devices where there are none."""
 
     def change(claim):
         users = tuple([ClaimConsumer(resource="pods", name=name, uid=f"uid-{name}") for name in names])
         metadata = replace(claim.metadata, finalizers=("example.com/f",))
-        return replace(
-            claim, metadata=metadata, status=replace(claim.status, reserved_for=(*claim.status.reserved_for, *users))
-        )
+        given = claim.status.allocation or msgspec.convert(GIVEN, AllocationResult)
+        status = replace(claim.status, allocation=given, reserved_for=(*claim.status.reserved_for, *users))
+        return replace(claim, metadata=metadata, status=status)
 
     return change
 

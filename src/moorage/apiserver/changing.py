@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.quantity import parse
+from moorage.apiserver.event_rules import event_change_faults
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
 from moorage.apiserver.schemas import schema
@@ -306,6 +307,7 @@ def _node(old: Document, new: Document) -> Iterator[Fault]:
 
 _RULES: Final[Mapping[str, Callable[[Document, Document], Iterator[Fault]]]] = {
     "ConfigMap": _data,
+    "Event": event_change_faults,
     "Job": _job,
     "Node": _node,
     "PersistentVolume": _volume,

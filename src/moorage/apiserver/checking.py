@@ -3,7 +3,7 @@
 What scheduling reads is checked by ``moorage.api.validation``; here are images and policies of containers, their mounts, the
 sources of volumes, keys of config maps and secrets, and what else clients are used to being told of.
 
-Source  kubernetes, pkg/apis/core/validation/validation.go and events.go; apimachinery, pkg/util/validation
+Source  kubernetes, pkg/apis/core/validation/validation.go; pkg/apis/coordination/validation; apimachinery, pkg/util/validation
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
-from moorage.api.names import check_dns1123_label
+from moorage.api.names import check_dns1123_label, check_qualified_name
+from moorage.apiserver.event_rules import event_faults
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
 from moorage.apiserver.schemas import schema
@@ -28,6 +29,7 @@ _PULLS: Final = ("Always", "IfNotPresent", "Never")
 _MESSAGES: Final = ("File", "FallbackToLogsOnError")
 _DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _MAX_DATA: Final = 1 << 20
+_STRATEGY: Final = "OldestEmulationVersion"
 _ENV_NAME: Final = re.compile(r"[ -<>-~]+")
 _CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _SERVICE_NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -220,12 +222,6 @@ def _config_key_faults(key: str) -> Iterator[str]:
         yield "must not be '..'" if key == ".." else "must not start with '..'"
 
 
-def _event(event: Document) -> Iterator[Fault]:
-    subject, namespace = event.get("involvedObject") or {}, event["metadata"].get("namespace")
-    if subject.get("namespace") and subject["namespace"] != namespace:
-        yield Fault("Invalid value", "involvedObject.namespace", "does not match event.namespace", subject["namespace"])
-
-
 def _lease(lease: Document) -> Iterator[Fault]:
     spec = lease.get("spec") or {}
     duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
@@ -233,6 +229,16 @@ def _lease(lease: Document) -> Iterator[Fault]:
         yield Fault("Invalid value", "spec.leaseDurationSeconds", "must be greater than 0", duration)
     if transitions is not None and transitions < 0:
         yield Fault("Invalid value", "spec.leaseTransitions", "must be greater than or equal to 0", transitions)
+    strategy = spec.get("strategy")
+    if strategy is not None and "/" not in strategy:
+        if strategy != _STRATEGY:
+            supported = f'supported values: "{_STRATEGY}"'
+            yield Fault("Unsupported value", "spec.strategy.strategy", supported, strategy)
+    elif strategy is not None:
+        for why in check_qualified_name(strategy):
+            yield Fault("Invalid value", "spec.strategy.strategy", why, strategy)
+    if spec.get("preferredHolder") and not strategy:
+        yield Fault("Forbidden", "spec.preferredHolder", "may only be specified if `strategy` is defined")
 
 
 def _service(service: Document) -> Iterator[Fault]:
@@ -261,10 +267,11 @@ def _volume(volume: Document) -> Iterator[Fault]:
 
 _RULES: Final[Mapping[tuple[str, str], Callable[[Document], Iterator[Fault]]]] = {
     ("", "ConfigMap"): _data(("data", "binaryData")),
-    ("", "Event"): _event,
+    ("", "Event"): event_faults,
     ("", "Namespace"): _namespace,
     ("", "PersistentVolume"): _volume,
     ("", "Secret"): _data(("data",)),
     ("", "Service"): _service,
     ("coordination.k8s.io", "Lease"): _lease,
+    ("events.k8s.io", "Event"): event_faults,
 }

@@ -194,9 +194,12 @@ def _int_or_text(value: Any, go: str) -> int | str:
 
 _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(Z|[+-]\d\d:\d\d)")
 _LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
+#: As above, with exactly six digits of a second; and where those begin.
+_MICRO: Final = "2006-01-02T15:04:05.000000Z07:00"
+_SECONDS: Final = len("2006-01-02T15:04:05")
 
 
-def _moment(value: Any, go: str) -> tuple[datetime.datetime, int]:
+def _moment(value: Any, go: str, layout: str = _LAYOUT) -> tuple[datetime.datetime, int]:
     if not isinstance(value, str):
         raise _WrongType(_word(value), go)
     found = _TIME.fullmatch(value)
@@ -207,7 +210,7 @@ def _moment(value: Any, go: str) -> tuple[datetime.datetime, int]:
         moment = datetime.datetime.fromisoformat(found[1] + zone).astimezone(datetime.UTC)
     except (ValueError, OverflowError):
         quoted = json.dumps(value[:64], ensure_ascii=False)
-        raise Misfit(f'parsing time {quoted} as "{_LAYOUT}": cannot parse {quoted} as "2006"') from None
+        raise Misfit(f'parsing time {quoted} as "{layout}": cannot parse {quoted} as "2006"') from None
     return moment, int((found[2] or "0").ljust(9, "0")) // 1000
 
 
@@ -216,7 +219,11 @@ def _time(value: Any, go: str) -> str:
 
 
 def _micro_time(value: Any, go: str) -> str:
-    moment, micros = _moment(value, go)
+    moment, micros = _moment(value, go, _MICRO)
+    fraction = value[_SECONDS:].partition("Z")[0].partition("+")[0].partition("-")[0]
+    if len(fraction) != len(".000000"):
+        rest, wanted = (value[_SECONDS + 7 :], "Z07:00") if len(fraction) > 7 else (value[_SECONDS:], ".000000")
+        raise Misfit(f'parsing time "{value}" as "{_MICRO}": cannot parse "{rest}" as "{wanted}"')
     return moment.isoformat().replace("+00:00", f".{micros:06d}Z")
 
 

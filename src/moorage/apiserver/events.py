@@ -68,8 +68,10 @@ class _Mirror:
         if self._store.find(other, metadata["namespace"], metadata["name"]) is None:
             self._store.adopt(other, made)
         else:
-            metadata.pop("uid", None)
-            self._store.update(other, metadata["namespace"], metadata["name"], made)
+            record = self._store.get(other, metadata["namespace"], metadata["name"])
+            held = record.document()["metadata"]
+            made["metadata"] = {**metadata, **{name: held[name] for name in ("managedFields", "uid") if name in held}}
+            self._store.put(other, record, made)
 
 
 def _converted(kind: Kind, document: Document) -> Document:

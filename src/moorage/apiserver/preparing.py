@@ -9,7 +9,7 @@ Source  apiserver, pkg/registry/rest/create.go and update.go; kubernetes, pkg/re
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.decode import decode
@@ -18,10 +18,12 @@ from moorage.api.validation import validate
 from moorage.api.validation.metadata import object_meta
 from moorage.apiserver.changing import change_faults, resize_faults
 from moorage.apiserver.checking import further_faults, new_pod_faults
+from moorage.apiserver.event_rules import new_event_faults
 from moorage.apiserver.filling import fill_in
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.namespaces import keep_finalizers, with_finalizer
 from moorage.apiserver.records import Document
+from moorage.apiserver.status_rules import status_faults
 from moorage.apiserver.statuses import bad_request, conflict, invalid
 from moorage.errors import Fault, InputError
 
@@ -84,7 +86,12 @@ def prepare_create(kind: Kind, document: Document) -> None:
     if kind.kind == "Pod":
         document["status"]["qosClass"] = qos_class(document.get("spec") or {})
     faults = [*_faults(kind, found), *further_faults(kind, document)]
-    _refuse(kind, document, [*faults, *new_pod_faults(document)] if kind.kind == "Pod" else faults)
+    new = _NEW_FAULTS.get(kind.kind)
+    _refuse(kind, document, [*faults, *new(document)] if new is not None else faults)
+
+
+#: What some objects may not begin with.
+_NEW_FAULTS: Final[Mapping[str, Callable[[Document], Iterator[Fault]]]] = {"Event": new_event_faults, "Pod": new_pod_faults}
 
 
 def _select_own_pods(job: Document) -> None:
@@ -131,6 +138,8 @@ def prepare_update(kind: Kind, old: Document, new: Document, subresource: str = 
     _keep_identity(kind, old, new)
     if subresource == "status":
         _only_status(old, new)
+        if kind.kind == "Pod":
+            _keep_class(old, new)
     elif subresource == "resize":
         _only_resources(old, new)
     elif kind.has_status:
@@ -144,6 +153,7 @@ def prepare_update(kind: Kind, old: Document, new: Document, subresource: str = 
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + (1 if changed else 0)
     found = completed(kind, new)
     if subresource == "status":
+        _refuse(kind, new, [*status_faults(kind, old, new, found)])
         return
     changes = resize_faults(old, new, qos_class) if subresource == "resize" else change_faults(kind, old, new)
     _refuse(kind, new, [*_faults(kind, found), *further_faults(kind, new), *changes])
@@ -178,6 +188,13 @@ def _only_status(old: Document, new: Document) -> None:
     new.update(copy.deepcopy(old))
     new["metadata"] = metadata
     _put(new, "status", status)
+
+
+def _keep_class(old: Document, new: Document) -> None:
+    """Give a pod's next status the quality of service of the last, where it says none."""
+    held, status = (old.get("status") or {}).get("qosClass"), new.get("status")
+    if held and isinstance(status, dict) and not status.get("qosClass"):
+        status["qosClass"] = held
 
 
 def _only_resources(old: Document, new: Document) -> None:

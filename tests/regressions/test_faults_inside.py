@@ -10,8 +10,10 @@ import pytest
 from moorage.cycle.extenders import Extender
 from moorage.errors import ClusterError
 from moorage.framework.effects import Call
-from moorage.framework.verdicts import Wait
+from moorage.framework.points import PostFilterResult
+from moorage.framework.verdicts import Code, Hold, Wait
 from moorage.testing.memory_cluster import MemoryCluster
+from moorage.testing.simtest.recording import Tried
 from moorage.testing.simtest.staging import on_stage
 from moorage.testing.simtest.unruly import RAISED
 from moorage.testing.virtual_time import run_virtually
@@ -83,12 +85,19 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("phase", PHASES)
 def test_something_changes_in_the_middle(phase, change):
-    stages = []
-    plugin = at_phase(phase, lambda: change(stages[0].world))
+    stages, changed = [], []
+
+    def act():
+        changed.append(phase)
+        change(stages[0].world)
+
+    plugin = at_phase(phase, act)
 
     async def main(stage):
         stages.append(stage)
         stage.world.node("n1", cpu=4)
+        if phase == "PreScore":  # which is asked only where there is a choice
+            stage.world.node("n0", cpu=4)
         await asyncio.sleep(0.1)
         stage.world.pod("p", cpu="2")
         await asyncio.sleep(1.5 if phase == "waiting" else 0.5)
@@ -100,8 +109,37 @@ def test_something_changes_in_the_middle(phase, change):
         stage.world.node("n2", cpu=4)
         stage.world.pod("next", cpu="4")
         await asyncio.sleep(30)
+        assert changed or phase == "waiting"
 
     on_stage(main, plugin)
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_f20_the_room_of_a_pod_that_is_deleted_is_free_within_a_second(phase):
+    stages, begun = [], []
+
+    def delete():
+        stages[0].world.delete_pod("p", grace=0)
+        begun.append(stages[0].now)
+
+    async def main(stage):
+        stages.append(stage)
+        for name in ("n1", "n2"):  # where there is a choice, PreScore is asked
+            stage.world.node(name, cpu=4)
+        await asyncio.sleep(0.1)
+        stage.world.pod("p", cpu="4")
+        await asyncio.sleep(0.5 if phase == "waiting" else 0)
+        if phase == "waiting":
+            delete()
+        await stage.until(lambda: begun)
+        free_after_s = 0.1  # news takes a moment; what is being bound is taken note of by then
+        await asyncio.sleep(free_after_s)
+        assert not any(stage.scheduler.snapshot.node(name).pods for name in ("n1", "n2"))
+        for name in ("one", "other"):
+            stage.world.pod(name, cpu="4")
+        await stage.placed("one", "other", within_s=1)
+
+    on_stage(main, at_phase(phase, delete))
 
 
 # -- plugins -----------------------------------------------------------------------------------------------------------
@@ -127,6 +165,64 @@ def test_f25_a_plugin_raises_whatever_there_is(point):
         assert stage.members[0].starts == 1
 
     on_stage(main)
+
+
+def raising(point, kind):
+    """Return a plugin that raises at a point for the pod "bad", and keeps out of the way of others."""
+
+    def method(self, *given):
+        about = [getattr(one, "name", one) for one in given]
+        if "bad" in about:
+            raise kind(f"bad in {point}")
+        return {"filter": (), "normalize": None, "pre_filter": "good", "pre_score": "good"}.get(point)
+
+    methods = {point: method}
+    if point in {"filter", "score", "normalize"}:
+        before = "pre_filter" if point == "filter" else "pre_score"
+        methods[before] = lambda self, pod, *given: pod.name
+    if point == "score":
+        methods[point] = lambda self, state, nodes: nodes.zeros() if state != "bad" else method(self, state)
+    if point == "normalize":
+        methods["score"] = lambda self, state, nodes: nodes.zeros()
+        methods[point] = lambda self, state, scores: scores if state != "bad" else method(self, state)
+    if point == "post_filter":
+        methods["filter_node"] = lambda self, state, node: Hold.because("no") if state == "bad" else None
+        methods["pre_filter"] = lambda self, pod, snapshot: pod.name
+        methods[point] = lambda self, pod, attempt: method(self, pod) or PostFilterResult(Code.UNSCHEDULABLE)
+    if point == "pre_bind":
+        methods[point] = lambda self, state, pod, node: method(self, pod) or ()
+    if point in {"reserve", "unreserve"}:
+        quiet = {"reserve": lambda self, *given: None, "unreserve": lambda self, *given: None}
+        methods = {**quiet, **methods}
+    if point == "unreserve":
+        methods["permit"] = lambda self, state, pod, node: Hold.because("no") if pod.name == "bad" else None
+    return type("Raising", (), {"name": "Raising", **methods})
+
+
+EVERYWHERE = [
+    "pre_enqueue", "pre_filter", "filter", "post_filter", "pre_score", "score", "normalize", "reserve", "unreserve", "permit",
+    "pre_bind", "post_bind",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", RAISED)
+@pytest.mark.parametrize("point", EVERYWHERE)
+def test_f25_a_plugin_that_always_raises_for_one_pod_holds_up_no_other(point, kind):
+    async def main(stage):
+        for name in ("n1", "n2"):
+            stage.world.node(name, cpu=20, pods=50)
+        stage.world.pod("bad", priorityClassName="high")
+        await asyncio.sleep(0.1)
+        for number in range(10):
+            stage.world.pod(f"p{number}")
+        await stage.placed(*(f"p{number}" for number in range(10)), within_s=1)
+        await asyncio.sleep(30)
+        assert bool(stage.node_of("bad")) == (point == "post_bind")
+        assert stage.members[0].starts == 1
+        assert len([one for one in stage.recording.entries if isinstance(one, Tried)]) < 40  # it backs off
+        stage.world.delete_pod("bad", grace=0)
+
+    on_stage(main, raising(point, kind))
 
 
 @pytest.mark.parametrize("point", [point for point in POINTS if point not in {"hint", "unreserve", "post_bind", "pre_filter"}])

@@ -78,6 +78,23 @@ def test_a_pod_that_was_read_to_be_gone_and_is_there_again_is_bound():
     on_stage(main)
 
 
+def test_an_eviction_that_was_lost_is_made_again():
+    async def main(stage):
+        stage.world.node("n1", cpu=1)
+        stage.world.pod("victim", priorityClassName="low")
+        await stage.placed("victim")
+        await asyncio.sleep(1)
+        for link in stage.links("pods"):
+            link.delay_s = 1.0
+        stage.world.pod("important", priorityClassName="high")
+        await stage.until(lambda: stage.pod("victim")["metadata"].get("deletionTimestamp"))
+        (marked,) = [one.version for one in stage.history("victim") if one.document["metadata"].get("deletionTimestamp")]
+        await dies(stage, marked - 1, stage.api.store.version + 10, down_s=0.0)
+        await stage.placed("important", within_s=40)
+
+    on_stage(main)
+
+
 def test_room_that_was_freed_is_taken_again():
     async def main(stage):
         stage.world.node("n1", 2)

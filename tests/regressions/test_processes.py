@@ -128,9 +128,23 @@ def test_f02_f11_connections_that_break_and_a_server_that_is_not_there_yet(tmp_p
                 proxy.reset()
                 await asyncio.sleep(0.05)
             await place.bound(*names, within_s=60)
+            held = holds(process)
+            for _ in range(30):
+                proxy.reset()
+                await asyncio.sleep(0.05)
+            place.world.pod("last")
+            await place.bound("last", within_s=60)
+            await asyncio.sleep(3)
             assert process.returncode is None
+            assert "Traceback" not in process.log.read_text()
+            assert [now <= before + 3 for now, before in zip(holds(process), held, strict=True)] == [True, True]
 
     in_place(main, tmp_path)
+
+
+def holds(process):
+    """Return how many descriptors and threads a process has."""
+    return [len(os.listdir(f"/proc/{process.pid}/{what}")) for what in ("fd", "task")]
 
 
 def test_f33_work_under_way_ends_before_the_process_does(tmp_path):

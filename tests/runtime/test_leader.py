@@ -118,12 +118,17 @@ class Lock:
 
 
 class Replica:
-    def __init__(self, server, name, log):
+    """``rate``: how fast its clock runs."""
+
+    def __init__(self, server, name, log, rate=1.0):
         self.election = Election(name)
-        self.server, self.name, self.log = server, name, log
+        self.server, self.name, self.log, self.rate = server, name, log, rate
+
+    def clock(self):
+        return asyncio.get_running_loop().time() * self.rate
 
     async def run(self):
-        clock = asyncio.get_running_loop().time
+        clock = self.clock
         lock = self.server.lock(self.name)
         await lead(self.election, lock, self._act, clock=clock, wall=lambda: f"{clock()}", rng=random.Random(self.name))
 
@@ -132,7 +137,7 @@ class Replica:
         self.log.append((clock(), self.name, "leads"))
         try:
             while True:
-                if self.election.may_act(clock()):
+                if self.election.may_act(self.clock()):
                     self.log.append((clock(), self.name, "acts"))
                 await asyncio.sleep(0.25)
         finally:
@@ -201,15 +206,19 @@ def test_a_leader_that_cannot_reach_the_server_stops_before_another_starts(fault
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.1, 30.0)), max_size=8), st.integers(0, 9))
-def test_two_never_act_at_once_whatever_the_network_does(cuts, seed):
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.1, 30.0)), max_size=8),
+    st.integers(0, 9),
+    st.lists(st.sampled_from([0.8, 1.0, 1.2]), min_size=3, max_size=3),
+)
+def test_two_never_act_at_once_whatever_the_network_does(cuts, seed, rates):
     async def main():
         log, server = [], Server()
 
         async def forever(name):
             while True:
                 try:
-                    await Replica(server, name, log).run()
+                    await Replica(server, name, log, rates["abc".index(name)]).run()
                 except LeadershipLostError:
                     await asyncio.sleep(1)
 
@@ -245,3 +254,23 @@ def test_what_the_leader_raised_is_raised_and_the_lease_released():
 def test_a_bind_may_take_what_is_left_of_the_lease_after_the_deadline():
     assert Timing().spare_s == 5.0
     assert Timing(lease_s=8.0, renew_s=6.5, retry_s=1.0).spare_s == 1.5
+
+
+@pytest.mark.parametrize(("rate", "both"), [(0.5, False), (1.0, False), (1.45, False), (2.0, True)])
+def test_clocks_may_differ_in_rate_by_what_the_lease_is_longer_than_the_deadline(rate, both):
+    async def main():
+        log, server = [], Server()
+        first = asyncio.create_task(Replica(server, "a", log).run())
+        await asyncio.sleep(10)
+        second = asyncio.create_task(Replica(server, "b", log, rate).run())
+        await asyncio.sleep(30)
+        server.down.add("a")
+        await asyncio.sleep(60)
+        for task in (first, second):
+            task.cancel()
+        await asyncio.gather(first, second, return_exceptions=True)
+        return log
+
+    log = run_virtually(main())
+    assert [name for _, name, deed in log if deed == "leads"] == ["a", "b"]
+    assert bool(overlaps(log)) is both

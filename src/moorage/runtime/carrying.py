@@ -45,7 +45,8 @@ class Carrier:
 
     ``may_act`` is asked right before each bind. ``known`` returns an object as the engine knows it, for writes. ``wanted`` says
     whether work is still of use, by ticket; ``assumed``, whether the engine still waits to hear what became of a pod, by UID.
-    ``bound`` is told of each bind that the API server took. ``extenders`` are asked what the engine wants to know of them.
+    ``bound`` and ``evicted`` are told of each bind and eviction that the API server took. ``extenders`` are asked what the
+    engine wants to know of them.
     """
 
     def __init__(
@@ -61,11 +62,12 @@ class Carrier:
         wanted: Callable[[int], bool],
         assumed: Callable[[str], bool],
         bound: Callable[[PodInfo, str], None] = lambda pod, node: None,
+        evicted: Callable[[PodInfo, PodInfo], None] = lambda victim, preemptor: None,
         extenders: Extenders | None = None,
     ) -> None:
         self._cluster, self._inbox, self._teller, self._clock, self._wall = cluster, inbox, teller, clock, wall
         self._may_act, self._known, self._wanted, self._assumed = may_act, known, wanted, assumed
-        self._bound, self._extenders = bound, extenders
+        self._bound, self._evicted, self._extenders = bound, evicted, extenders
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions: set[asyncio.Task[None]] = set()
 
@@ -238,6 +240,7 @@ class Carrier:
                 raise
             return
         self._teller.preempted(effect.victim, effect.preemptor)
+        self._evicted(effect.victim, effect.preemptor)
 
     async def _amend(self, effect: Amend) -> None:
         try:

@@ -1,8 +1,9 @@
-"""Binds that the API server took and that no watch tells of: after a while the pod itself is asked.
+"""Binds and evictions that the API server took and that no watch tells of: after a while the pod itself is asked.
 
 A bind that was answered well counts as done, and its pod keeps its room until a watch confirms it. A server that dies and
 comes back without its last writes never will: for its lists nothing has changed, as nobody was told of the bind but us. So a
-pod that is still only assumed seconds later is read, and if it is on no node it comes anew.
+pod that is still only assumed seconds later is read, and if it is on no node it comes anew. So with victims: if one that was
+asked to go is there as ever, who waits for its place tries again.
 
 An extender that says it has bound is believed, as by kube-scheduler: it may take its time.
 """
@@ -12,8 +13,9 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from moorage.api.core import Pod
 from moorage.engine.facts import Gone, Seen
 from moorage.errors import ClusterError
 from moorage.runtime.inbox import Inbox
@@ -29,39 +31,66 @@ _BETWEEN_S = 0.05
 
 
 @dataclass(slots=True, eq=False)
-class _Bound:
+class _Taken:
+    """A bind to ``node``, or, with a ``preemptor``, an eviction that the API server took."""
+
     pod: PodInfo
     node: str
-    due: float
-    pause_s: float
+    preemptor: PodInfo | None
+    pause_s: float = _FIRST_S
+
+    @property
+    def key(self) -> tuple[str, bool]:
+        return self.pod.uid, self.preemptor is not None
+
+    def is_as_expected(self, found: Pod | None) -> bool:
+        if found is None or found.uid != self.pod.uid:
+            return self.preemptor is not None
+        return found.spec.node_name == self.node if self.preemptor is None else bool(found.metadata.deletion_timestamp)
 
 
 class Confirmer:
-    """``unconfirmed`` says whether the engine still only assumes a pod, by UID, with nothing under way for it."""
+    """Asks after what no watch has told of; what it finds out goes to the inbox, or to ``again`` with who has to try again.
+
+    ``assumed`` says of a pod that was bound whether the engine still only assumes so, ``stays`` of one that was evicted whether
+    the engine knows nothing of its end; both by UID.
+    """
 
     def __init__(
-        self, cluster: Cluster, inbox: Inbox, clock: Clock, unconfirmed: Callable[[str], bool], report: Callable[[str], None]
+        self,
+        cluster: Cluster,
+        inbox: Inbox,
+        clock: Clock,
+        *,
+        assumed: Callable[[str], bool],
+        stays: Callable[[str], bool],
+        again: Callable[[PodInfo], None],
+        report: Callable[[str], None],
     ) -> None:
         self._cluster, self._inbox, self._clock, self._report = cluster, inbox, clock, report
-        self._unconfirmed = unconfirmed
-        #: By UID, the last bind of each pod; and all of them, the next to be looked at first.
-        self._bound: dict[str, _Bound] = {}
-        self._due: list[tuple[float, int, _Bound]] = []
+        self._assumed, self._stays, self._again = assumed, stays, again
+        #: The last of each pod; and all of them by when they are due, the next to be looked at first.
+        self._taken: dict[tuple[str, bool], _Taken] = {}
+        self._due: list[tuple[float, int, _Taken]] = []
         self._serial = 0
         self._news = asyncio.Event()
 
-    def expect(self, pod: PodInfo, node: str) -> None:
+    def bound(self, pod: PodInfo, node: str) -> None:
         """Take note that the API server has just said that a pod is on its node now."""
-        self._wait_for(_Bound(pod, node, self._clock() + _FIRST_S, _FIRST_S))
+        self._look_after(_Taken(pod, node, None))
 
-    def _wait_for(self, bound: _Bound) -> None:
+    def evicted(self, victim: PodInfo, preemptor: PodInfo) -> None:
+        """Take note that the API server has just said that a victim goes."""
+        self._look_after(_Taken(victim, "", preemptor))
+
+    def _look_after(self, taken: _Taken) -> None:
         self._serial += 1
-        self._bound[bound.pod.uid] = bound
-        heapq.heappush(self._due, (bound.due, self._serial, bound))
+        self._taken[taken.key] = taken
+        heapq.heappush(self._due, (self._clock() + taken.pause_s, self._serial, taken))
         self._news.set()
 
     async def run(self) -> None:
-        """Look after binds until cancelled."""
+        """Look after all of it until cancelled."""
         while True:
             while not self._due:
                 self._news.clear()
@@ -70,33 +99,36 @@ class Confirmer:
             if wait_s > 0:
                 await asyncio.sleep(min(wait_s, _FIRST_S))
                 continue
-            bound = heapq.heappop(self._due)[2]
-            if self._is_open(bound):
-                await self._ask(bound)
+            taken = heapq.heappop(self._due)[2]
+            if self._is_open(taken):
+                await self._ask(taken)
                 await asyncio.sleep(_BETWEEN_S)
-            elif self._bound.get(bound.pod.uid) is bound:
-                del self._bound[bound.pod.uid]
+            elif self._taken.get(taken.key) is taken:
+                del self._taken[taken.key]
 
-    def _is_open(self, bound: _Bound) -> bool:
-        return self._bound.get(bound.pod.uid) is bound and self._unconfirmed(bound.pod.uid)
+    def _is_open(self, taken: _Taken) -> bool:
+        unheard = self._assumed if taken.preemptor is None else self._stays
+        return self._taken.get(taken.key) is taken and unheard(taken.pod.uid)
 
-    async def _ask(self, bound: _Bound) -> None:
-        pod = bound.pod
+    async def _ask(self, taken: _Taken) -> None:
+        pod = taken.pod
         found = None
         try:
             found = await self._cluster.read_pod(pod.namespace, pod.name)
+            later = taken.is_as_expected(found)
         except ClusterError:
             later = True
-        else:
-            later = found is not None and found.uid == pod.uid and found.spec.node_name == bound.node
-        if not self._is_open(bound):
+        if not self._is_open(taken):
             return
         if later:
-            pause_s = min(bound.pause_s * 2, _LONGEST_S)
-            self._wait_for(_Bound(pod, bound.node, self._clock() + pause_s, pause_s))
+            self._look_after(replace(taken, pause_s=min(taken.pause_s * 2, _LONGEST_S)))
             return
-        del self._bound[pod.uid]
-        self._report(f"bind {pod.key} to {bound.node}: the API server took it and does not know of it any more")
+        del self._taken[taken.key]
+        if taken.preemptor is not None:
+            self._report(f"evict {pod.key} for {taken.preemptor.key}: the API server took it and does not know of it any more")
+            self._again(taken.preemptor)
+            return
+        self._report(f"bind {pod.key} to {taken.node}: the API server took it and does not know of it any more")
         self._inbox.put_now(Gone(pod.pod))
         if found is not None and found.uid == pod.uid:
             self._inbox.put_now(Seen(found))

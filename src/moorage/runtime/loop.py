@@ -72,11 +72,13 @@ class Loop:
         self.synced = asyncio.Event()
         self._clock, self._unix, self._report, self._limits = clock, unix, report, limits
         self._teller = Teller(cluster, clock, wall, report)
-        self._confirmer = Confirmer(cluster, inbox, clock, self._is_unconfirmed, report)
+        self._confirmer = Confirmer(
+            cluster, inbox, clock, assumed=self._is_unconfirmed, stays=self._stays, again=self._try_again, report=report
+        )
         self._carrier = Carrier(
             cluster, inbox, self._teller, clock, wall,
             may_act=may_act, known=self._known, wanted=scheduler.is_wanted, assumed=scheduler.cluster.is_assumed,
-            bound=self._confirmer.expect, extenders=extenders,
+            bound=self._confirmer.bound, evicted=self._confirmer.evicted, extenders=extenders,
         )  # fmt: skip
         self._measures = measures
         self.follower = Follower(scheduler, log, measures)
@@ -223,6 +225,14 @@ class Loop:
 
     def _is_unconfirmed(self, uid: str) -> bool:
         return self.scheduler.cluster.is_assumed(uid) and self.scheduler.binding_of(uid) is None
+
+    def _stays(self, uid: str) -> bool:
+        pod = self.scheduler.cluster.pod(uid)
+        return pod is not None and not pod.terminating
+
+    def _try_again(self, pod: PodInfo) -> None:
+        self.scheduler.activate([pod])
+        self.inbox.poke()
 
     def _survived(self, line: str) -> None:
         self.faults += 1

@@ -94,7 +94,7 @@ MUTANTS = {  # what is broken on purpose, under which faults it shows, and the p
     "nobody is told to unreserve": (machine, "unreserve", lambda *_: (), ["bind refused"], "S7"),
     "events wake nobody": (SchedulingQueue, "event", lambda *_, **__: 0, ["pods deleted"], "L2"),
     "what was lost stays": (Reflector, "_listed", hears_no_loss, ["last writes lost"], "L2"),
-    "a lost bind stands": (Confirmer, "expect", lambda *_: None, ["last writes lost"], "L2"),
+    "a lost bind stands": (Confirmer, "bound", lambda *_: None, ["last writes lost"], "L2"),
     "failures are lost": (SchedulingQueue, "requeue", loses_failures(SchedulingQueue.requeue), ["plugins raise"], "L1"),
 }
 

@@ -256,7 +256,7 @@ def test_a_bind_may_take_what_is_left_of_the_lease_after_the_deadline():
     assert Timing(lease_s=8.0, renew_s=6.5, retry_s=1.0).spare_s == 1.5
 
 
-@pytest.mark.parametrize(("rate", "both"), [(0.5, False), (1.0, False), (1.45, False), (2.0, True)])
+@pytest.mark.parametrize(("rate", "both"), [(0.5, False), (1.0, False), (1.45, False), (15.0, True)])
 def test_clocks_may_differ_in_rate_by_what_the_lease_is_longer_than_the_deadline(rate, both):
     async def main():
         log, server = [], Server()

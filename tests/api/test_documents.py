@@ -313,6 +313,26 @@ def test_strict_reading_refuses_duplicate_fields(text, message):
     assert str(caught.value) == message
 
 
+plain = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), plain, min_size=1), st.sampled_from([None, (",", ":")]), st.booleans())
+def test_what_stands_twice_is_found_however_it_is_written(fields, separators, twice):
+    """Documents without blanks are the ones that are not read with care."""
+    members = [f"{json.dumps(name)}:{json.dumps(value, separators=separators)}" for name, value in fields.items()]
+    text = "{" + ",".join(members + members[:twice]) + "}"
+    with contextlib.suppress(InputError):
+        [document] = read_json(text.encode(), "f", strict=True)
+        assert not twice
+        assert document.data == fields
+        return
+    assert twice
+
+
 def test_loads_one_document_strictly():
     assert loads_strict_json(b'{"a": [{"b": 1}, {"b": 2}]}', "f") == {"a": [{"b": 1}, {"b": 2}]}
     for text, message in {

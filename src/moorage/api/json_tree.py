@@ -48,17 +48,25 @@ def read_tree(data: bytes, where: str, *, strict: bool = False) -> Iterator[tupl
     Raises  JsonSyntaxError for what is not JSON; InputError for what is, but is refused. Messages open with
             ``where:line:``. With ``strict`` duplicate fields are refused, all of a document's at once
     """
-    if not strict:
-        try:
-            document = msgspec.json.decode(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            pass
-        else:
+    try:
+        document = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        pass
+    else:
+        if not strict or _reads_back(document, data):
             line = data[: len(data) - len(data.lstrip(b" \t\r\n"))].count(b"\n") + 1
             _refuse_depth(document, f"{where}:{line}")
             yield document, line
             return
     yield from _read_carefully(data, where, strict)
+
+
+def _reads_back(document: Any, data: bytes) -> bool:
+    """Return True for a document that was written as we would: then nothing stands twice in it. Programs mostly write so."""
+    try:
+        return msgspec.json.encode(document) == data.strip(b" \t\r\n")
+    except (OverflowError, RecursionError):
+        return False
 
 
 def _read_carefully(data: bytes, where: str, strict: bool) -> Iterator[tuple[Any, int]]:

@@ -19,6 +19,7 @@ from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
 from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.users import User
 
 __all__ = ["HEADERS", "MAX_FIELD", "MAX_HEAD", "MAX_LINE", "Connection", "Door"]
 
@@ -45,10 +46,11 @@ HEADERS: Final = {
 class Connection(RequestHandler):
     """One connection. ``began`` and ``ended`` are called by whoever handles its requests.
 
-    ``when_lost`` is called if the client goes away while a request is served.
+    ``when_lost`` is called if the client goes away while a request is served. ``holder`` is whom the client's certificate is
+    made out to, once somebody has looked.
     """
 
-    __slots__ = ("_door", "_head", "_late", "_pipe", "_serving", "when_lost")
+    __slots__ = ("_door", "_due", "_head", "_late", "_pipe", "_serving", "holder", "when_lost")
 
     def __init__(self, door: Door, manager: web.Server, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -57,6 +59,9 @@ class Connection(RequestHandler):
         )  # fmt: skip
         self._door = door
         self._late: asyncio.TimerHandle | None = None
+        #: When the head of a request must be complete; None while none is awaited.
+        self._due: float | None = None
+        self.holder: User | None = None
         self._pipe: asyncio.BaseTransport | None = None
         self._serving = False
         self._head = 0
@@ -71,7 +76,7 @@ class Connection(RequestHandler):
             self._hang_up()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._stop_waiting()
+        self._stop_looking()
         self._door.let_out(self._pipe)
         if self.when_lost is not None:
             self.when_lost()
@@ -79,7 +84,7 @@ class Connection(RequestHandler):
 
     def data_received(self, data: bytes) -> None:
         before = self._request_count
-        if not self._serving and self._late is None:
+        if not self._serving and self._due is None:
             self._wait_for_head()
         super().data_received(data)
         self._head = 0 if self._serving or self._request_count != before else self._head + len(data)
@@ -89,7 +94,7 @@ class Connection(RequestHandler):
     def began(self) -> None:
         """Note that a request's head is complete."""
         self._serving = True
-        self._stop_waiting()
+        self._due = None
 
     def ended(self) -> None:
         """Note that the request was answered."""
@@ -97,15 +102,28 @@ class Connection(RequestHandler):
         self.when_lost = None
 
     def _wait_for_head(self) -> None:
-        self._late = self._loop.call_later(self._door.patience_s, self._hang_up)
+        self._due = self._loop.time() + self._door.patience_s
+        if self._late is None:
+            self._late = self._loop.call_at(self._due, self._look)
 
-    def _stop_waiting(self) -> None:
+    def _look(self) -> None:
+        """Hang up if a head is overdue; one timer serves all the requests of a connection, as hardly a head is ever late."""
+        self._late = None
+        if self._due is None:
+            return
+        if self._loop.time() >= self._due:
+            self._hang_up()
+        else:
+            self._late = self._loop.call_at(self._due, self._look)
+
+    def _stop_looking(self) -> None:
+        self._due = None
         if self._late is not None:
             self._late.cancel()
             self._late = None
 
     def _hang_up(self) -> None:
-        self._stop_waiting()
+        self._stop_looking()
         transport = self.transport
         self.force_close()
         if transport is not None:

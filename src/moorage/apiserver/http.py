@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 from aiohttp import HttpVersion10, HttpVersion11, web
-from multidict import CIMultiDict
+from multidict import CIMultiDict, istr
 
 from moorage.apiserver.asking import attributes_of
 from moorage.apiserver.authorizing import Authorizer
@@ -42,6 +42,7 @@ MAX_PARAMETERS: Final = 1000
 _LONG: Final = 64 << 10
 _READ_ONLY: Final = frozenset(["GET", "HEAD"])
 _METHODS: Final = _READ_ONLY | {"DELETE", "PATCH", "POST", "PUT"}
+_ALWAYS: Final = tuple((istr(name), value) for name, value in HEADERS.items())
 _APPLY: Final = "application/apply-patch+yaml"
 
 _LOG: Final = logging.getLogger(__name__)
@@ -79,8 +80,10 @@ class Front:
             response = await self._answer_or_refuse(request, asked)
             self._count(asked, response.status)
             if not response.prepared:
-                for name, value in HEADERS.items():
-                    response.headers.setdefault(name, value)
+                headers = response.headers
+                for name, value in _ALWAYS:
+                    if name not in headers:
+                        headers[name] = value
             return await self._sent(request, response)
         finally:
             if isinstance(connection, Connection):
@@ -115,8 +118,7 @@ class Front:
     async def _answer(self, request: web.BaseRequest, about: list[Attributes]) -> web.StreamResponse:
         """Answer a request. What it is about is added to ``about`` once that is known."""
         path = request.path.rstrip("/")
-        holder = holder_of(request.get_extra_info("peercert"))
-        user = self.guard.admit(path, request.headers, holder)
+        user = self.guard.admit(path, request.headers, _holder(request))
         if request.version < HttpVersion10:
             raise ApiError(505, "", "requests must be HTTP/1.0 or HTTP/1.1")
         if request.method not in _METHODS:
@@ -238,6 +240,16 @@ def _hang_up(request: web.BaseRequest) -> None:
         request.transport.abort()
 
 
+def _holder(request: web.BaseRequest) -> User | None:
+    """Return whom the connection's certificate is made out to, which is the same for all that is asked over it."""
+    connection = request.protocol
+    if not isinstance(connection, Connection):
+        return holder_of(request.get_extra_info("peercert"))
+    if connection.holder is None:
+        connection.holder = holder_of(request.get_extra_info("peercert"))
+    return connection.holder
+
+
 async def _read(request: web.BaseRequest, user: User, client_s: float) -> Request:
     media_type = request.headers.get("Content-Type", "application/json").partition(";")[0].strip().lower()
     body = b""
@@ -247,8 +259,11 @@ async def _read(request: web.BaseRequest, user: User, client_s: float) -> Reques
         if (request.content_length or 0) > MAX_BODY:
             raise too_large(MAX_BODY)
         await _let_come(request)
-        async with asyncio.timeout(client_s):
+        if request.content.is_eof():  # it came with the head, as short ones do
             body = await request.read()
+        else:
+            async with asyncio.timeout(client_s):
+                body = await request.read()
     query = {name: request.query[name] for name in request.query}
     accept, agent = request.headers.get("Accept", ""), request.headers.get("User-Agent", "")
     return Request(request.method, request.rel_url.raw_path, query, accept, media_type, body, user, agent)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -71,9 +71,15 @@ class Seats:
     def watches(self) -> int:
         return self._watching.total()
 
-    @asynccontextmanager
-    async def taken(self, client: str, *, mutating: bool) -> AsyncIterator[None]:
+    def taken(self, client: str, *, mutating: bool) -> AbstractAsyncContextManager[None]:
         """Hold a seat for a request.
+
+        Raises  ApiError 429, on entering, where there is none, nor in a while
+        """
+        return _Seat(self, client, mutating)
+
+    async def sit(self, mutating: bool, client: str) -> None:
+        """Take a seat, which ``rise`` gives back.
 
         Raises  ApiError 429 where there is none, nor in a while
         """
@@ -81,10 +87,6 @@ class Seats:
             self._sit(mutating, client)
         else:
             await self._wait(mutating, client)
-        try:
-            yield
-        finally:
-            self._rise(mutating, client)
 
     @contextmanager
     def watching(self, client: str) -> Iterator[None]:
@@ -121,14 +123,15 @@ class Seats:
                 await waiter.turn
         except BaseException as error:
             if waiter.turn.done() and not waiter.turn.cancelled():
-                self._rise(mutating, client)  # the seat came just too late
+                self.rise(mutating, client)  # the seat came just too late
             elif waiter in self._waiting:
                 self._waiting.remove(waiter)
             if isinstance(error, TimeoutError):
                 raise _busy() from None
             raise
 
-    def _rise(self, mutating: bool, client: str) -> None:
+    def rise(self, mutating: bool, client: str) -> None:
+        """Give a seat back, to who waits for one if there is somebody."""
         self._kinds[mutating] -= 1
         self._clients[client] -= 1
         if not self._clients[client]:
@@ -139,6 +142,21 @@ class Seats:
                 self._sit(waiter.mutating, waiter.client)
                 waiter.turn.set_result(None)
                 return
+
+
+class _Seat:
+    """A request's seat, from when it is entered to when it is left."""
+
+    __slots__ = ("_client", "_mutating", "_seats")
+
+    def __init__(self, seats: Seats, client: str, mutating: bool) -> None:
+        self._seats, self._client, self._mutating = seats, client, mutating
+
+    async def __aenter__(self) -> None:
+        await self._seats.sit(self._mutating, self._client)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._seats.rise(self._mutating, self._client)
 
 
 def _busy() -> ApiError:

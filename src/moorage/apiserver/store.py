@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import datetime
 import random
-import uuid
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -59,6 +58,9 @@ __all__ = ["DeleteOptions", "Deleted", "Keeper", "Page", "Store", "timestamp"]
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_BASE: Final = 58
+#: What of 128 bits is free in a UUID that was drawn, and what says that it is one (RFC 9562: version 4, variant 10).
+_UUID_4: Final = 4 << 76 | 2 << 62
+_UUID_KEPT: Final = ~(15 << 76 | 3 << 62)
 _MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 
 
@@ -338,7 +340,9 @@ class Store:
         return self._commit(kind, None, Record.of(kind, document, self.version + 1))
 
     def _new_uid(self) -> str:
-        return str(uuid.UUID(int=self._draw.getrandbits(128), version=4))
+        bits = self._draw.getrandbits(128) & _UUID_KEPT | _UUID_4
+        digits = f"{bits:032x}"
+        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     def _read_all(self, struct: type[Value], namespace: str) -> Iterator[Value]:
         kind = _BY_STRUCT[struct]

@@ -7,6 +7,7 @@ Source  apiserver, pkg/endpoints/request/requestinfo.go
 
 from __future__ import annotations
 
+import re
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
@@ -30,6 +31,8 @@ class ReviewTarget(NamedTuple):
     namespace: str | None
 
 
+#: What no segment of a path holds.
+_MARK: Final = re.compile(r"[/%\\\0]").search
 _REVIEWS: Final = {(one.group, one.version, one.resource): one for one in REVIEWS}
 
 
@@ -38,7 +41,8 @@ def find_target(path: str) -> Target | ReviewTarget:
 
     Raises  ApiError 404 for anything that is not served
     """
-    match [unquote(part) for part in path.removeprefix("/").removesuffix("/").split("/")]:
+    parts = path.removeprefix("/").removesuffix("/").split("/")
+    match [unquote(part) for part in parts] if "%" in path else parts:
         case ["api", version, *rest]:
             return _within("", version, rest)
         case ["apis", group, version, *rest]:
@@ -74,4 +78,4 @@ def _is_own(part: str) -> bool:
 
 
 def _is_segment(part: str) -> bool:
-    return part not in {"", ".", ".."} and not any(mark in part for mark in "/%\\\0")
+    return part not in {"", ".", ".."} and not _MARK(part)

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks.shapes import HOSTNAME, ZONE, namespace, node, pod, requests, term
-from moorage.api.core import Pod
+from moorage.api.core import Pod, Service
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from moorage.api.meta import Value
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
@@ -173,6 +173,15 @@ def unique_classes(sizes: Sizes, random: Random) -> Workload:
     return _workload(sizes, unlike, unlike)
 
 
+def services(sizes: Sizes, random: Random) -> Workload:
+    """Pods of twenty services in turn that name no constraint, so they are spread by default, over hosts and zones."""
+    apps = [f"app-{at}" for at in range(20)]
+    of_app = lambda name: pod(name, {"app": apps[int(name.rpartition("-")[2]) % len(apps)]})  # noqa: E731
+    base = _workload(sizes, of_app, of_app, zones=_ZONES)
+    base.objects += [_convert(Service, app, "default", spec={"selector": {"app": app}}) for app in apps]
+    return base
+
+
 def preemption_churn(sizes: Sizes, random: Random) -> Workload:
     """Plain pods among nodes full of big ones, and now and then a bigger one that has to displace some."""
     base = _workload(sizes, pod, lambda name: pod(name, resources=requests("900m", "500Mi")))
@@ -300,6 +309,7 @@ WORKLOADS: Final[Mapping[str, tuple[Callable[[Sizes, Random], Workload], Sizes]]
     "mixed-base": (mixed_base, Sizes(5000, 10000, 5000)),
     "daemonset-pinned": (daemonset_pinned, Sizes(5000, 0, 10000)),
     "unique-classes": (unique_classes, Sizes(5000, 1000, 10000)),
+    "services": (services, Sizes(5000, 5000, 5000)),
     "preemption-churn": (preemption_churn, Sizes(5000, 20000, 5000)),
     "unschedulable-churn": (unschedulable_churn, Sizes(5000, 20000, 10000)),
     "csi-volumes": (csi_volumes, Sizes(5000, 5000, 5000)),

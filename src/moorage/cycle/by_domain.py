@@ -31,6 +31,8 @@ __all__ = ["ByDomain", "Pick"]
 
 #: Added to the total of a row that is in a closed domain, once for each key: below zero whatever it was, and no overflow.
 _CLOSED: Final = -(1 << 52)
+#: Shapes of pods that are remembered to be decided by row.
+_SHAPES_REMEMBERED: Final = 4096
 
 
 class Pick(NamedTuple):
@@ -47,6 +49,8 @@ class ByDomain:
         self._weights = profile.weights
         self._filters = {step.name: other_form(step, "filter", "closed_domains") for step in profile.at("filter")}
         self._scores = {step.name: other_form(step, "score", "domain_scores") for step in profile.at("score")}
+        #: Shapes of pods for which a plugin had no answer by domain: it is not asked in vain for each of them.
+        self._by_row: set[bytes] = set()
 
     def closed(
         self, asked: tuple[Step, ...], found: PreFiltered, pod: PodInfo, nodes: NodeView
@@ -72,6 +76,8 @@ class ByDomain:
         ``allowed``: how many rows have a total. ``start`` is where ties are broken from. With a single feasible row nobody is
         asked for scores.
         """
+        if self._by_row and scoring.shape in self._by_row:
+            return None
         table = snapshot.table
         ring = table.ring()
         for key, domains in closed.items():
@@ -85,6 +91,9 @@ class ByDomain:
             return Pick(int(ring.rows[in_ring.argmax()]) if feasible else -1, feasible)
         gains = self._gains(scoring, snapshot, open_places if feasible < len(in_ring) else None)
         if gains is None:
+            if len(self._by_row) >= _SHAPES_REMEMBERED:
+                self._by_row.clear()
+            self._by_row.add(scoring.shape)
             return None
         for key, worth in gains.items():
             in_ring = in_ring + worth.take(table.domains_in_ring(key))
@@ -151,6 +160,10 @@ class Scoring:
         self._score = score
         self._found = found
         self._pod = pod
+
+    @property
+    def shape(self) -> bytes:
+        return self._pod.shape()
 
     def states(self, feasible: NodeView) -> Mapping[str, Any]:
         """Run PreScore; ``SKIP`` stands where a plugin passes."""

@@ -149,8 +149,12 @@ class PodTopologySpread:
         wanted = [constraint for constraint in self._defaults if constraint.required is required]
         if not wanted:
             return []
-        selector = default_selector(pod, snapshot)
-        return [] if selector.is_empty else [constraint._replace(selector=selector) for constraint in wanted]
+
+        def look() -> list[SpreadConstraint]:
+            selector = default_selector(pod, snapshot)
+            return [] if selector.is_empty else [constraint._replace(selector=selector) for constraint in wanted]
+
+        return pod.keep((self, "default", required), _owners(snapshot), look)
 
     def idle(self, pod: PodInfo, snapshot: Snapshot) -> bool:
         """True for a pod that nothing spreads: no constraints of its own, nor default ones by its services and owners."""
@@ -164,14 +168,14 @@ class PodTopologySpread:
     def _counted(
         self, pod: PodInfo, snapshot: Snapshot, constraints: Sequence[SpreadConstraint], *, all_labels: bool = True
     ) -> tuple[Counted, ...]:
-        """Look at what constraints of one kind count on. Where they are the pod's own, that is kept for pods of its shape."""
+        """Look at what constraints of one kind count on, which is kept for pods of this shape."""
 
         def look() -> tuple[Counted, ...]:
             return counted_by(pod, snapshot.nodes, constraints, self._numeric, all_labels=all_labels)
 
-        if not pod.spec.topology_spread_constraints:
-            return look()
-        return pod.keep((self, constraints[0].required), snapshot.table.changes, look)
+        changes = snapshot.table.changes
+        owners = () if pod.spec.topology_spread_constraints else _owners(snapshot)
+        return pod.keep((self, constraints[0].required), (changes, changes.nodes, owners), look)
 
     # -- filter -------------------------------------------------------------------------------------------------------
 
@@ -280,6 +284,12 @@ class PodTopologySpread:
         if old is None or new is None or was != is_now:
             return was or is_now
         return is_now and _counts_otherwise(pod, old, new, constraints)
+
+
+def _owners(snapshot: Snapshot) -> tuple[tuple[Log, int], ...]:
+    """Return the version of all objects that a default selector may come from."""
+    logs = [snapshot.changes_of(kind) for kind in OWNING_KINDS]
+    return tuple([(log, log.position) for log in logs])
 
 
 def _shifted(spreads: tuple[Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo, by: int) -> tuple[Spread, ...]:

@@ -7,7 +7,7 @@ The scheduler hands ``PodInfo`` around where Kubernetes' documents say "pod"; it
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -32,12 +32,6 @@ _OF_SHAPE: Final = (
 
 
 T = TypeVar("T")
-
-
-class _Nodes(Protocol):
-    """The log of a node table: ``nodes`` grows whenever a node comes, goes or changes."""
-
-    nodes: int
 
 
 class HostPort(NamedTuple):
@@ -84,19 +78,19 @@ class PodInfo:
             if fact in its:
                 mine[fact] = its[fact]
 
-    def keep(self, what: Hashable, nodes: _Nodes, work_out: Callable[[], T]) -> T:
-        """Return what follows from the pod's shape and the nodes alone, worked out once for all pods of the shape.
+    def keep(self, what: Hashable, version: Hashable, work_out: Callable[[], T]) -> T:
+        """Return what follows from the pod's shape and what ``version`` is a version of, worked out once for all of its shape.
 
-        It is worked out anew when a node has come, gone or changed. ``what`` tells it from all else that is kept.
+        It is worked out anew when the version is another. ``what`` tells it from all else that is kept.
         """
         held = self._kept.get(what)
-        if held is None or held[0] is not nodes or held[1] != nodes.nodes:
-            held = self._kept[what] = nodes, nodes.nodes, work_out()
-        kept: T = held[2]
+        if held is None or held[0] != version:
+            held = self._kept[what] = version, work_out()
+        kept: T = held[1]
         return kept
 
     @lazy
-    def _kept(self) -> dict[Hashable, tuple[_Nodes, int, Any]]:
+    def _kept(self) -> dict[Hashable, tuple[Hashable, Any]]:
         return {}
 
     def on(self, node: str) -> PodInfo:

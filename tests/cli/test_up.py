@@ -221,3 +221,21 @@ def test_a_namespace_ends_with_all_that_is_in_it(up):
     assert "is being terminated" in up("create", "configmap", "x", "-n", "going", fails=True)
     up("wait", "namespace/going", "--for=delete", "--timeout=60s")
     assert up("get", "all,configmaps,events", "-n", "going") == ""
+
+
+def test_what_needs_containers_is_refused_plainly(up):
+    up("run", "quiet", "--image=i")
+    up("wait", "pod/quiet", "--for=condition=Ready", "--timeout=60s")
+    pretended = 'container "quiet" of pod "quiet" is only pretended to run in this cluster'
+    assert f"{pretended}: it has no log" in up("logs", "quiet", fails=True)
+    assert f"{pretended}: no program can be run in it" in up("exec", "quiet", "--", "ls", fails=True)
+    assert "it listens on no port" in up("port-forward", "pod/quiet", "8080:80", fails=True)
+    up("debug", "quiet", "--image=busybox", "--container=look")
+    running = "-o=jsonpath={.status.ephemeralContainerStatuses[?(@.name=='look')].state.running}"
+    up.until(lambda: up("get", "pod", "quiet", running), 10)
+    up("delete", "pod", "quiet", "--now")
+
+
+def test_fields_are_explained(up):
+    assert "The node the pod is on." in up("explain", "pod.spec.nodeName")
+    assert "DESCRIPTION:" in up("explain", "poddisruptionbudgets.spec", "--recursive")

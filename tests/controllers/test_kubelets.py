@@ -165,3 +165,17 @@ def test_what_a_node_says_of_itself_stays(cluster):
     assert held["addresses"] == status["addresses"]
     assert held["allocatable"] == {"cpu": "2"}
     assert cluster.condition("nodes", "own", "GPUHealthy") == ("True", None)
+
+
+def test_containers_that_look_into_a_pod_run_until_it_ends(cluster):
+    run(cluster, "Never", run_seconds=30)
+    looks = {"name": "look", "image": "i"}
+    cluster.edit("pods", "web", lambda pod: pod["spec"].update(ephemeralContainers=[looks]), subresource="ephemeralcontainers")
+    cluster.advance(1)
+    (held,) = status(cluster)["ephemeralContainerStatuses"]
+    assert (held["name"], list(held["state"]), held["ready"]) == ("look", ["running"], False)
+    assert shown(cluster) == (*UP, 0)
+    cluster.advance(30)
+    assert shown(cluster)[0] == "Succeeded"
+    (held,) = status(cluster)["ephemeralContainerStatuses"]
+    assert held["state"]["terminated"]["exitCode"] == 137

@@ -16,7 +16,7 @@ from moorage.apiserver.records import Document
 from moorage.apiserver.schemas import schema
 from moorage.errors import Fault
 
-__all__ = ["change_faults", "needs_version", "resize_faults"]
+__all__ = ["change_faults", "ephemeral_faults", "needs_version", "resize_faults"]
 
 _CONDITIONAL: Final = frozenset(
     ["CSIDriver", "CSINode", "CSIStorageCapacity", "Lease", "PodDisruptionBudget", "RuntimeClass", "VolumeAttachment"]
@@ -206,6 +206,18 @@ def resize_faults(old: Document, new: Document, qos: Callable[[Document], str]) 
                 yield from _resized(f"spec.{part}[{i}].resources", one, other)
     if _plain(before) != _plain(after):
         yield Fault("Forbidden", "spec", "only cpu and memory resources are mutable")
+
+
+def ephemeral_faults(old: Document, new: Document) -> Iterator[Fault]:
+    """Find containers of debuggers that are taken away or changed: they can only be added."""
+    path = "spec.ephemeralContainers"
+    given = {one.get("name"): one for one in _spec(new).get("ephemeralContainers") or ()}
+    for held in _spec(old).get("ephemeralContainers") or ():
+        name = held["name"]
+        if name not in given:
+            yield Fault("Forbidden", path, f'existing ephemeral containers "{name}" may not be removed')
+        elif given[name] != held:
+            yield Fault("Forbidden", path, f'existing ephemeral containers "{name}" may not be changed')
 
 
 def _resized(path: str, old: Document, new: Document) -> Iterator[Fault]:

@@ -114,6 +114,7 @@ def _pod_spec_faults(path: str, spec: Document) -> Iterator[Fault]:
     for part in ("containers", "initContainers"):
         for i, container in enumerate(spec.get(part) or ()):
             yield from _container_faults(f"{path}.{part}[{i}]", container, volumes)
+    yield from _ephemeral_faults(f"{path}.ephemeralContainers", spec, volumes)
     yield from _one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= _INT32_MAX:
@@ -160,6 +161,35 @@ def _container_faults(path: str, container: Document, volumes: set[str]) -> Iter
     for i, variable in enumerate(container.get("env") or ()):
         yield from _variable_faults(f"{path}.env[{i}].name", variable.get("name", ""))
     yield from _mount_faults(f"{path}.volumeMounts", container.get("volumeMounts") or (), volumes)
+
+
+#: What a container that looks into a pod may say.
+_EPHEMERAL: Final = frozenset(
+    ["args", "command", "env", "envFrom", "image", "imagePullPolicy", "name", "securityContext", "stdin",
+     "stdinOnce", "targetContainerName", "terminationMessagePath", "terminationMessagePolicy", "tty", "volumeDevices",
+     "volumeMounts", "workingDir"]
+)  # fmt: skip
+
+
+def _ephemeral_faults(path: str, spec: Document, volumes: set[str]) -> Iterator[Fault]:
+    others = {one.get("name") for part in ("containers", "initContainers") for one in spec.get(part) or ()}
+    names = set(others)
+    for i, container in enumerate(spec.get("ephemeralContainers") or ()):
+        at, name = f"{path}[{i}]", container.get("name") or ""
+        if not name:
+            yield Fault("Required value", f"{at}.name")
+        else:
+            yield from (Fault("Invalid value", f"{at}.name", why, name) for why in check_dns1123_label(name))
+        yield from _container_faults(at, container, volumes)
+        if name in names:
+            yield Fault("Duplicate value", f"{at}.name", "", name)
+        names.add(name)
+        target = container.get("targetContainerName")
+        if target and target not in others:
+            yield Fault("Not found", f"{at}.targetContainerName", "", target)
+        for field, value in container.items():
+            if value and field not in _EPHEMERAL:
+                yield Fault("Forbidden", f"{at}.{field}", "cannot be set for an Ephemeral Container")
 
 
 def _is_address(text: str) -> bool:

@@ -34,9 +34,14 @@ VERSION: Final = {
 
 #: Kinds of subresources, with the group and the version of what they speak, and their verbs.
 _SUBRESOURCES: Final[dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
+    "attach": ("", "", "PodAttachOptions", ("create", "get")),
     "binding": ("", "v1", "Binding", ("create",)),
+    "ephemeralcontainers": ("", "", "", ("get", "patch", "update")),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
+    "exec": ("", "", "PodExecOptions", ("create", "get")),
     "finalize": ("", "", "", ("update",)),
+    "log": ("", "", "", ("get",)),
+    "portforward": ("", "", "PodPortForwardOptions", ("create", "get")),
     "resize": ("", "", "", ("get", "patch", "update")),
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
     "status": ("", "", "", ("get", "patch", "update")),

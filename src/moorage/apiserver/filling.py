@@ -128,7 +128,7 @@ def _pod_spec(spec: Document) -> None:
 
 
 def _containers(spec: Document) -> Iterator[Document]:
-    for part in ("initContainers", "containers"):
+    for part in ("initContainers", "containers", "ephemeralContainers"):
         held = spec.get(part)
         yield from (one for one in (held if isinstance(held, list) else ()) if isinstance(one, dict))
 

@@ -111,7 +111,9 @@ def encoded_as(encoding: str, body: bytes) -> bytes:
         return body
     document = msgspec.json.decode(body)
     if encoding == YAML:
-        text: str = yaml.dump(document, Dumper=_DUMPER, sort_keys=True, allow_unicode=True, default_flow_style=False)
+        text: str = yaml.dump(
+            document, Dumper=_DUMPER, sort_keys=True, allow_unicode=True, default_flow_style=False, width=_UNFOLDED
+        )
         return text.encode()
     try:
         return write_protobuf(document)
@@ -119,6 +121,8 @@ def encoded_as(encoding: str, body: bytes) -> bytes:
         raise not_acceptable(_SERVED[:2]) from None
 
 
+#: Texts stay on their lines, however long.
+_UNFOLDED: Final = 1 << 30
 _DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 

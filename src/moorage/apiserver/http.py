@@ -284,6 +284,8 @@ async def _let_come(request: web.BaseRequest) -> None:
 
 
 def _response(asked: Request, response: Response) -> web.Response:
+    if not response.body:
+        return web.Response(status=response.code, headers={"Content-Type": "text/plain"})
     encoding = accepted(asked.accept).encoding
     body = encoded_as(encoding, response.body)
     return web.Response(status=response.code, body=body, headers=_headers(encoding, response.warnings))

@@ -100,6 +100,9 @@ class Review:
 
 _STATUS: Final = ("status",)
 _SCALED: Final = ("scale", "status")
+_OF_PODS: Final = (
+    "attach", "binding", "ephemeralcontainers", "eviction", "exec", "log", "portforward", "resize", "status",
+)  # fmt: skip
 _NODE_NAMES: Final = (("spec.unschedulable", "false"),)
 _POD_FIELDS: Final = (
     ("spec.hostNetwork", "false"), ("spec.nodeName", ""), ("spec.restartPolicy", ""), ("spec.schedulerName", ""),
@@ -162,7 +165,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         "pods",
         ("po",),
         struct=Pod,
-        subresources=("binding", "eviction", "resize", "status"),
+        subresources=_OF_PODS,
         in_all=True,
         has_generation=True,
         status_on_create={"phase": "Pending"},

@@ -16,7 +16,7 @@ from moorage.api.decode import decode
 from moorage.api.meta import ObjectMeta, Value
 from moorage.api.validation import validate
 from moorage.api.validation.metadata import object_meta
-from moorage.apiserver.changing import change_faults, resize_faults
+from moorage.apiserver.changing import change_faults, ephemeral_faults, resize_faults
 from moorage.apiserver.checking import further_faults, new_pod_faults
 from moorage.apiserver.event_rules import new_event_faults
 from moorage.apiserver.filling import fill_in
@@ -142,6 +142,8 @@ def prepare_update(kind: Kind, old: Document, new: Document, subresource: str = 
             _keep_class(old, new)
     elif subresource == "resize":
         _only_resources(old, new)
+    elif subresource == "ephemeralcontainers":
+        _only_ephemeral(old, new)
     elif kind.has_status:
         _put(new, "status", old.get("status"))
     if kind.kind == "Namespace" and subresource != "finalize":
@@ -155,7 +157,13 @@ def prepare_update(kind: Kind, old: Document, new: Document, subresource: str = 
     if subresource == "status":
         _refuse(kind, new, [*status_faults(kind, old, new, found)])
         return
-    changes = resize_faults(old, new, qos_class) if subresource == "resize" else change_faults(kind, old, new)
+    match subresource:
+        case "resize":
+            changes = resize_faults(old, new, qos_class)
+        case "ephemeralcontainers":
+            changes = ephemeral_faults(old, new)
+        case _:
+            changes = change_faults(kind, old, new)
     _refuse(kind, new, [*_faults(kind, found), *further_faults(kind, new), *changes])
 
 
@@ -197,14 +205,26 @@ def _keep_class(old: Document, new: Document) -> None:
         status["qosClass"] = held
 
 
-def _only_resources(old: Document, new: Document) -> None:
-    """Keep of a pod's next version what its containers ask for, and nothing else."""
-    sent, version = new.get("spec") or {}, new["metadata"].get("resourceVersion")
-    managed = new["metadata"].get("managedFields")
+def _as_before(old: Document, new: Document) -> Document:
+    """Make a pod's next version what the last was, but for its version and managers; return the spec that was sent."""
+    sent, metadata = new.get("spec") or {}, new["metadata"]
+    kept = {name: metadata.get(name) for name in ("resourceVersion", "managedFields")}
     new.clear()
     new.update(copy.deepcopy(old))
-    _put(new["metadata"], "resourceVersion", version)
-    _put(new["metadata"], "managedFields", managed)
+    for name, value in kept.items():
+        _put(new["metadata"], name, value)
+    return dict(sent)
+
+
+def _only_ephemeral(old: Document, new: Document) -> None:
+    """Keep of a pod's next version the containers that are to look into it, and nothing else."""
+    sent = _as_before(old, new)
+    _put(new["spec"], "ephemeralContainers", sent.get("ephemeralContainers"))
+
+
+def _only_resources(old: Document, new: Document) -> None:
+    """Keep of a pod's next version what its containers ask for, and nothing else."""
+    sent = _as_before(old, new)
     for part in ("containers", "initContainers"):
         given = {one.get("name"): one for one in sent.get(part) or ()}
         for container in new["spec"].get(part) or ():

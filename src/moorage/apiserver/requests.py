@@ -30,6 +30,7 @@ from moorage.apiserver.scaling import read_scale, write_scale
 from moorage.apiserver.selecting import Selection, selection
 from moorage.apiserver.statuses import bad_request, conflict, not_allowed, success
 from moorage.apiserver.store import DeleteOptions, Page, Store
+from moorage.apiserver.streaming import STREAMS, check_stream
 from moorage.apiserver.tables import scale_table, table
 from moorage.apiserver.targets import ReviewTarget, Target
 
@@ -41,6 +42,8 @@ def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, 
 
     Raises  ApiError for everything that is refused
     """
+    if isinstance(target, Target) and target.subresource in STREAMS:
+        return _stream(store, request, target)
     accepted(request.accept)
     if isinstance(target, ReviewTarget):
         if request.method != "POST":
@@ -52,7 +55,7 @@ def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, 
         return _encoded(answer(target.review, sent, request.user, guard, authorizer, target.namespace or ""), 201)
     if target.subresource == "token":
         return _token(guard, request, target)
-    if target.subresource not in {"", "finalize", "resize", "status"}:
+    if target.subresource not in {"", "ephemeralcontainers", "finalize", "resize", "status"}:
         return _subresource(store, request, target)
     if target.subresource == "finalize" and request.method != "PUT":
         raise not_allowed("namespaces/finalize", "", request.method.lower())
@@ -254,6 +257,14 @@ def _subresource(store: Store, request: Request, target: Target) -> Response:
             return _encoded(success(code=201), 201)
         case _:
             raise not_allowed(f"{kind.resource}/{target.subresource}", kind.group, request.method.lower())
+
+
+def _stream(store: Store, request: Request, target: Target) -> Response:
+    if request.method not in ({"GET"} if target.subresource == "log" else {"GET", "POST"}):
+        raise not_allowed(f"pods/{target.subresource}", "", request.method.lower())
+    pod = store.get(target.kind, target.namespace or "", target.name).document()
+    check_stream(pod, target.subresource, request.query.get("container", ""))
+    return Response(200, b"")
 
 
 def _token(guard: Guard, request: Request, target: Target) -> Response:

@@ -112,6 +112,8 @@ def next_status(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float
     over = _overdue(pod, now)
     if over is not None:
         return over, None
+    if (looked_into := _looked_into(pod, now)) is not None:
+        return looked_into, now
     held = _main(pod)
     if "running" in held.get("state", {}):
         return _while_running(pod, held, life, now)
@@ -120,6 +122,19 @@ def next_status(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float
         restarted = _with_containers(pod, _running(pod, now, int(held.get("restartCount") or 0) + 1, life.ready_s <= 0), now)
         return restarted, now
     return None, again
+
+
+def _looked_into(pod: Document, now: float) -> Document | None:
+    """Return the status of a pod with containers that were added to look into it, None where all of them run."""
+    held = status_of(pod).get("ephemeralContainerStatuses") or []
+    known = {one["name"] for one in held}
+    state = {"running": {"startedAt": stamp(now)}}
+    fresh = [
+        _container(pod, one, 0, state=state, lastState={}, ready=False)
+        for one in spec_of(pod).get("ephemeralContainers") or ()
+        if one["name"] not in known
+    ]
+    return {**status_of(pod), "ephemeralContainerStatuses": [*held, *fresh]} if fresh else None
 
 
 def _main(pod: Document) -> dict[str, Any]:
@@ -148,7 +163,7 @@ def _overdue(pod: Document, now: float) -> Document | None:
     limit = spec_of(pod).get("activeDeadlineSeconds")
     if limit is None or now < seconds(status_of(pod).get("startTime")) + int(limit):
         return None
-    status = _with_containers(pod, _terminated(pod, 137, now), now)
+    status = _all_over(pod, 137, now)
     return {
         **status,
         "phase": "Failed",
@@ -176,8 +191,7 @@ def _started(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float) -
 
 def stopped(pod: Document, now: float) -> Document:
     """Return the status of a pod that was asked to end, and did."""
-    status = _with_containers(pod, _terminated(pod, 143, now), now)
-    return {**status, "phase": "Failed"}
+    return {**_all_over(pod, 143, now), "phase": "Failed"}
 
 
 def _ended(pod: Document, life: Life, now: float) -> Document:
@@ -185,8 +199,17 @@ def _ended(pod: Document, life: Life, now: float) -> Document:
     policy = spec_of(pod).get("restartPolicy", "Always")
     if policy == "Always" or (policy == "OnFailure" and life.exit_code):
         return _with_containers(pod, _waiting(pod, life.exit_code, now), now)
-    status = _with_containers(pod, _terminated(pod, life.exit_code, now), now, over=True)
+    status = _all_over(pod, life.exit_code, now, over=True)
     return {**status, "phase": "Failed" if life.exit_code else "Succeeded"}
+
+
+def _all_over(pod: Document, code: int, now: float, *, over: bool = False) -> Document:
+    """Return the pod's status once nothing of it runs: its containers ended with ``code``, others were stopped."""
+    status = _with_containers(pod, _terminated(pod, code, now), now, over=over)
+    if onlookers := status.get("ephemeralContainerStatuses"):
+        ended = [{**one, "state": {"terminated": _end_of(pod, one, 137, now)}} for one in onlookers]
+        status["ephemeralContainerStatuses"] = ended
+    return status
 
 
 def _with_containers(pod: Document, containers: list[dict[str, Any]], now: float, *, over: bool = False) -> Document:

@@ -1,12 +1,14 @@
 """Protobuf: bodies written here by hand and read there, answers written there; what comes in instead gets no further."""
 
 import base64
+import json
 
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
+from moorage.api.documents import read_yaml
 from moorage.apiserver.forms import accepted, encoded_as
 from moorage.apiserver.protobuf import Flag, messages, read_protobuf
 from moorage.apiserver.protobuf_writing import _WRITERS, write_event, write_protobuf
@@ -298,4 +300,22 @@ def test_what_has_no_protobuf_is_not_sent_as_such():
     with pytest.raises(ApiError) as caught:
         encoded_as("application/vnd.kubernetes.protobuf", b'{"kind":"Table","apiVersion":"meta.k8s.io/v1"}')
     assert caught.value.code == 406
-    assert encoded_as("application/yaml", b'{"kind":"Pod","n":[1]}') == b"kind: Pod\nn:\n- 1\n"
+    assert encoded_as("application/yaml", b'{"kind":"Pod","m":[1]}') == b"kind: Pod\nm:\n- 1\n"
+
+
+@given(st.text(alphabet="01789eEoOxX_.+-:yYnN~abß ,", max_size=6) | st.text(max_size=6))
+@hypothesis_settings(max_examples=300, deadline=None)
+def test_texts_in_yaml_are_read_as_what_they_are(text):
+    found = {"items": [text], **({"labels": {text: text}} if text else {})}
+    (read,) = read_yaml(encoded_as("application/yaml", json.dumps(found).encode()), "")
+    assert read.data == found
+
+
+@pytest.mark.parametrize("text", ["y", "N", "1e3", "-1E-3", "08", "0o17", "0x1f", "on", "null", "1_0", "2024-01-01", ".5e3"])
+def test_texts_that_look_like_something_else_are_quoted(text):
+    assert encoded_as("application/yaml", json.dumps({"a": text}).encode()).decode() == f"a: '{text}'\n"
+
+
+def test_other_texts_are_not_and_stay_on_their_lines():
+    for text in ("10.128.0.1", "1.36.2", "1e", "web", "a b " * 50 + "c", "64Mi", "100m"):
+        assert encoded_as("application/yaml", json.dumps({"a": text}).encode()).decode() == f"a: {text}\n"

@@ -9,9 +9,10 @@ Source  apimachinery, pkg/apis/meta/v1/types.go; apiserver, pkg/endpoints/handle
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import yaml
@@ -123,7 +124,16 @@ def encoded_as(encoding: str, body: bytes) -> bytes:
 
 #: Texts stay on their lines, however long.
 _UNFOLDED: Final = 1 << 30
-_DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+#: Texts that PyYAML writes bare, and that readers in Go take for numbers or truths.
+_TAKEN_WRONGLY: Final = re.compile(r"[yYnN]|[-+]?([\d_]*\.?[\d_]*([eE][-+]?[\d_]+)?|0[oO][\d_]+)", re.ASCII)
+_DUMPER: Final[Any] = type("_Dumper", (getattr(yaml, "CSafeDumper", yaml.SafeDumper),), {})
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if _TAKEN_WRONGLY.fullmatch(text) else None)
+
+
+_DUMPER.add_representer(str, _text)
 
 
 def metadata_of(record: Record) -> bytes:

@@ -184,6 +184,11 @@ class GoClient:
         self._line = kept("127.0.0.1", port, timeout=10, **({"context": context} if context is not None else {}))
         self._token, self.accept, self.port = token, accept, port
 
+    @property
+    def address(self):
+        """Return this end of the connection."""
+        return self._line.sock.getsockname() if self._line.sock is not None else None
+
     def close(self):
         """Hang up; what comes next goes over a new connection."""
         self._line.close()

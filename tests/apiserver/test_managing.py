@@ -147,6 +147,31 @@ def test_who_changes_a_field_takes_it():
     assert managers(second) == {("b", "Update"): [".spec.minReadySeconds", ".spec.replicas"]}
 
 
+EVENTS = kind_schema(find_kind("events", "events.k8s.io"))
+texts = st.sampled_from([None, "", "x", "y"])
+events = st.fixed_dictionaries(
+    {"metadata": st.fixed_dictionaries({"name": st.just("e")}, optional={"labels": st.dictionaries(st.sampled_from("ab"), texts)})},
+    optional={
+        "action": texts,
+        "note": texts,
+        "deprecatedCount": st.sampled_from([None, 0, 1, 2]),
+        "regarding": st.dictionaries(st.sampled_from(["kind", "name", "unknown"]), texts),
+        "series": st.none() | st.fixed_dictionaries({"count": st.sampled_from([0, 3])}),
+    },
+)
+
+
+@settings(max_examples=60)
+@given(st.lists(events, min_size=2, max_size=6))
+def test_what_is_managed_of_a_new_object_is_what_it_holds_however_many_looked_alike_before(documents):
+    for document in documents:
+        changed = compare(EVENTS, {"metadata": {}}, document)
+        wanted = difference(union(changed.added, changed.modified), set_of([("f:metadata",), ("f:metadata", "f:name")]))
+        track(EVENTS, None, document, updater("a"), NOW)
+        entries = document["metadata"].get("managedFields", [])
+        assert [entry["fieldsV1"] for entry in entries] == ([wanted] if wanted else [])
+
+
 def test_what_did_not_change_stays_where_it_is():
     first = deployment(replicas=1)
     track(DEPLOYMENTS, None, first, updater("a"), NOW)

@@ -89,6 +89,7 @@ class _Entry:
 
 
 _Managed = dict[Manager, _Entry]
+_Outline = tuple[tuple[str, Any], ...]
 
 
 def manager_of(given: str, user_agent: str) -> str:
@@ -185,12 +186,64 @@ def track(
     An object whose fields nobody manages yet stays so until somebody applies it.
     """
     managed = _taken_over(live or {"metadata": {}}, new, bool(manager.subresource))
-    if managed or live is None:
+    if live is None and not managed:
+        fields = _fields_of_new(shape, new, ignored)
+        managed = {manager: _Entry(fields, manager.version, now)} if fields else {}
+    elif managed or live is None:
         changed = compare(shape, _bare(live) if live else {"metadata": {}}, _bare(new))
-        changed = Differences(*(without(one, ignored) for one in changed)) if ignored else changed
+        changed = _not_ignored(changed, ignored)
         _update(managed, changed, manager, now)
         _cap(managed)
     _write(new, managed)
+
+
+def _not_ignored(changed: Differences, ignored: FieldSet) -> Differences:
+    return Differences(*(without(one, ignored) for one in changed)) if ignored else changed
+
+
+#: What is managed of new objects that look alike: by schema and outline, with the schema to keep it from going.
+_OF_ALIKE: Final[dict[tuple[int, tuple[str, ...], _Outline], tuple[Struct, FieldSet]]] = {}
+_MOST_OUTLINES: Final = 256
+_MOST_FIELDS: Final = 64
+
+
+def _fields_of_new(shape: Struct, new: Document, ignored: FieldSet) -> FieldSet:
+    """Return the fields that whoever makes an object manages. Nobody may change the set: objects that look alike share it."""
+    outline = _outline(new)
+    if outline is None:
+        return _worked_out(shape, new, ignored)
+    key = (id(shape), tuple(ignored), outline)
+    if key not in _OF_ALIKE:
+        if len(_OF_ALIKE) >= _MOST_OUTLINES:
+            _OF_ALIKE.clear()
+        _OF_ALIKE[key] = shape, _worked_out(shape, new, ignored)
+    return _OF_ALIKE[key][1]
+
+
+def _worked_out(shape: Struct, new: Document, ignored: FieldSet) -> FieldSet:
+    changed = _not_ignored(compare(shape, {"metadata": {}}, _bare(new)), ignored)
+    return difference(union(changed.added, changed.modified), _STRIPPED)
+
+
+def _outline(document: Mapping[str, Any]) -> _Outline | None:
+    """Return all that says which fields of a new object are managed: names, and which values are empty.
+
+    None where it says too little, as lists are managed by what is in them, or is too long to be kept.
+    """
+    made: list[tuple[str, Any]] = []
+    if len(document) > _MOST_FIELDS:
+        return None
+    for name, value in document.items():
+        if isinstance(value, dict):
+            inner = _outline(value)
+            if inner is None:
+                return None
+            made.append((name, inner))
+        elif isinstance(value, list):
+            return None
+        else:
+            made.append((name, True if value else type(value).__name__))
+    return tuple(made)
 
 
 def _update(managed: _Managed, changed: Differences, manager: Manager, now: str) -> None:

@@ -35,7 +35,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         if version:
             metadata["resourceVersion"] = str(version)
         namespace, name = metadata.get("namespace") or "", metadata["name"]
-        fields = {path: text_at(document, path) or absent for path, absent in kind.fields}
+        fields = _fields(kind, document)
         return cls(namespace, name, version, metadata.get("labels") or {}, fields, msgspec.json.encode(document))
 
     @classmethod
@@ -43,7 +43,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         """Return the record whose bytes were kept."""
         document = msgspec.json.decode(body)
         metadata = document["metadata"]
-        fields = {path: text_at(document, path) or absent for path, absent in kind.fields}
+        fields = _fields(kind, document)
         return cls(metadata.get("namespace") or "", metadata["name"], version, metadata.get("labels") or {}, fields, body)
 
     @property
@@ -72,10 +72,24 @@ def _steps(path: str) -> tuple[str, ...]:
     return tuple(path.split("."))
 
 
+@cache
+def _looked_at(kind: Kind) -> tuple[tuple[str, tuple[str, ...], str], ...]:
+    return tuple((path, _steps(path), absent) for path, absent in kind.fields)
+
+
+def _fields(kind: Kind, document: Document) -> dict[str, str]:
+    """Return what field selectors of the kind look at."""
+    return {path: _text(document, steps) or absent for path, steps, absent in _looked_at(kind)}
+
+
 def text_at(document: Mapping[str, Any], path: str) -> str:
     """Return what stands at a dotted path, as a field selector spells it; empty where nothing does."""
+    return _text(document, _steps(path))
+
+
+def _text(document: Mapping[str, Any], steps: tuple[str, ...]) -> str:
     here: Any = document
-    for step in _steps(path):
+    for step in steps:
         if type(here) is not dict and not isinstance(here, Mapping):  # asking an ABC takes ten times as long
             return ""
         here = here.get(step)

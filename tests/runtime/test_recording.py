@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
+from moorage.api.names import check_dns1123_subdomain
 from moorage.errors import ClusterError
 from moorage.runtime.ports import Note
 from moorage.runtime.recording import NOTE_LIMIT, Recorder, shortened
@@ -186,3 +187,14 @@ def test_texts_fit_what_the_api_takes_in_bytes(text, size):
     short = shortened(text)
     assert len(short.encode()) == size
     assert short == text or short.endswith(" ...")
+
+
+@pytest.mark.parametrize("length", [1, 236, 237, 253])
+def test_events_of_pods_with_long_names_have_names_that_the_api_takes(length):
+    pods = [a_pod(f"{'x' * (length - 1)}{mark}").pod for mark in "ab"]
+    cluster, _ = tell(*(note(pod=pod) for pod in pods), 1)
+    names = [event.name for event in cluster.events.values()]
+    assert len(set(names)) == 2
+    assert all(check_dns1123_subdomain(name) == [] for name in names)
+    named = {pod.name for pod in pods} == {name.rpartition(".")[0] for name in names}
+    assert named is (length <= 236)

@@ -1,4 +1,4 @@
-"""Every request that `moorage run` sends is on the page that lists them, and every row of the page is seen here or elsewhere."""
+"""Every request that `moorage run` sends is on the page that lists them; its rows are seen here or tested elsewhere."""
 
 import asyncio
 import json

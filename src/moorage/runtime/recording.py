@@ -15,6 +15,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from hashlib import blake2b
+from uuid import UUID
 from zlib import crc32
 
 from msgspec.structs import replace
@@ -27,6 +28,8 @@ __all__ = ["NOTE_LIMIT", "Recorder", "shortened"]
 #: The API takes no longer texts for events; in bytes.
 NOTE_LIMIT = 1024
 _SUFFIX = " ..."
+#: Longest name that the API takes; an event whose name would be longer is named like kube-scheduler's, by a UUID.
+_LONGEST_NAME = 253
 _WAITING = 10_000
 _WRITERS = 4
 _REMEMBERED = 4096
@@ -169,7 +172,9 @@ def _key(note: Note) -> tuple[str, ...]:
 
 def _name_of(note: Note, told_by: Iterable[str]) -> str:
     """Return the pod's name with a mark that no other event has, and that is the same when a run is repeated."""
-    return f"{note.regarding.name}.{blake2b(chr(0).join(told_by).encode(), digest_size=8).hexdigest()}"
+    told = chr(0).join(told_by).encode()
+    name = f"{note.regarding.name}.{blake2b(told, digest_size=8).hexdigest()}"
+    return name if len(name) <= _LONGEST_NAME else str(UUID(bytes=blake2b(told, digest_size=16).digest()))
 
 
 def shortened(text: str) -> str:

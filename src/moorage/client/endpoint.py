@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
-from typing import Protocol
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from moorage.errors import InputError
 
 __all__ = ["Anonymous", "Credentials", "Endpoint", "Identity", "proxy_for", "tls_context"]
+
+_CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[\s\S]*?-----END CERTIFICATE-----")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +79,11 @@ def tls_context(endpoint: Endpoint, identity: Identity) -> ssl.SSLContext | None
     if not endpoint.server.startswith("https:"):
         return None
     try:
-        context = ssl.create_default_context(cadata=endpoint.ca.decode("ascii") if endpoint.ca is not None else None)
+        context = ssl.create_default_context(cadata=None if endpoint.ca is None else _authorities(endpoint.ca))
     except (ssl.SSLError, ValueError) as error:
         raise InputError(f"the certificate authority of {endpoint.server} cannot be used: {error}") from None
+    # As Go has it: an authority need be no root, and certificates need no key identifiers, which many clusters' do not have.
+    context.verify_flags = (context.verify_flags | ssl.VERIFY_X509_PARTIAL_CHAIN) & ~ssl.VERIFY_X509_STRICT
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if endpoint.insecure:
         context.check_hostname = False
@@ -86,6 +91,17 @@ def tls_context(endpoint: Endpoint, identity: Identity) -> ssl.SSLContext | None
     if identity.certificate is not None:
         _load(context, identity.certificate, identity.key or b"")
     return context
+
+
+def _authorities(pem: bytes) -> str:
+    """Return the certificates in a file, without what stands between them.
+
+    Raises  ValueError if there are none, which to ``ssl`` would mean those of the system
+    """
+    found = _CERTIFICATE.findall(pem)
+    if not found:
+        raise ValueError("it holds no certificate")
+    return "\n".join(one.decode("ascii") for one in found)
 
 
 def _load(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:

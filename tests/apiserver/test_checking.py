@@ -30,7 +30,21 @@ def create(store, resource, document, **more):
 
 
 ports = lambda **port: pod({"ports": [{"containerPort": 80, **port}]})  # noqa: E731
+
+
+def stateful(mount, claim="data"):
+    """Return a stateful set with a mount and a claim for each pod."""
+    container = {"name": "c", "image": "i", "volumeMounts": [{"name": mount, "mountPath": "/x"}]}
+    claimed = {"metadata": {"name": claim}, "spec": CLAIM}
+    return of("statefulsets.apps", spec={
+        "serviceName": "x", "selector": {"matchLabels": {"a": "b"}}, "volumeClaimTemplates": [claimed],
+        "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container], "hostname": "Not_A_Name"}},
+    })  # fmt: skip
+
+
+CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}
 REFUSED = {
+    "a mount of no claim": (stateful("other"), 'volumeMounts[0].name: Not found: "other"'),
     "a finalizer of nobody's": (pod(meta={"finalizers": ["x"]}), "metadata.finalizers[0]: Invalid value"),
     "an owner without uid": (
         pod(meta={"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "x", "uid": ""}]}),
@@ -110,6 +124,7 @@ def test_refused(store, sent, message):
 
 
 ACCEPTED = {
+    "a mount of a claim that each pod gets": stateful("data"),
     "ten thousand containers": pod(containers=[{"name": f"c{i}", "image": "i"} for i in range(10_000)]),
     "a thousand terms": pod(
         affinity={
@@ -267,7 +282,6 @@ def test_a_pod_is_resized_through_its_own_path(against_a_server):
     against_a_server(test)
 
 
-CLAIM = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "2Gi"}}}
 CHANGES = {
     "a claim's size": (
         "persistentvolumeclaims", {"spec": CLAIM}, {"spec": {**CLAIM, "resources": {"requests": {"storage": "3Gi"}}}},

@@ -101,7 +101,16 @@ def _pod_specs(kind: Kind, document: Document) -> Iterator[tuple[str, Document]]
         job = (spec.get("jobTemplate") or {}).get("spec") or {} if kind.kind == "CronJob" else spec
         path = "spec.jobTemplate.spec.template.spec" if kind.kind == "CronJob" else "spec.template.spec"
         if inner := (job.get("template") or {}).get("spec"):
-            yield path, inner
+            yield path, _with_claims(inner, spec) if kind.kind == "StatefulSet" else inner
+
+
+def _with_claims(pod: Document, spec: Document) -> Document:
+    """Return the spec of a stateful set's pods with what its controller adds: volumes for its claims, and their names."""
+    claims = [(claim.get("metadata") or {}).get("name") for claim in spec.get("volumeClaimTemplates") or ()]
+    own = [volume for volume in pod.get("volumes") or () if volume.get("name") not in claims]
+    added = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims if name]
+    kept = {name: value for name, value in pod.items() if name not in {"hostname", "subdomain"}}
+    return {**kept, "volumes": [*own, *added]}
 
 
 def _pod_spec_faults(path: str, spec: Document) -> Iterator[Fault]:

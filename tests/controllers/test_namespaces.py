@@ -1,9 +1,12 @@
 """Deleting a namespace: what goes first, what is waited for, and what its conditions say meanwhile."""
 
+import copy
+
 import pytest
 
 from moorage.apiserver.statuses import ApiError
 from moorage.controllers.everything import all_controllers
+from moorage.controllers.hollow_nodes import STANDARD_CLASS
 from moorage.controllers.kubelets import Kubelets
 
 TEAM = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
@@ -200,3 +203,62 @@ def test_the_namespace_of_leases_is_made_anew(cluster):
     cluster.advance(60)
     assert cluster.get("namespaces", "kube-node-lease")["status"]["phase"] == "Active"
     assert len(cluster.names("leases")) == 3
+
+
+ALL_SORTS = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: long}
+spec:
+  parallelism: 3
+  completions: 9
+  template:
+    metadata: {annotations: {moorage.dev/run-seconds: "1000"}}
+    spec: {restartPolicy: Never, containers: [{name: c, image: i}]}
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: often}
+spec:
+  schedule: "* * * * *"
+  jobTemplate:
+    spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  serviceName: db
+  replicas: 2
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec: {containers: [{name: c, image: i, volumeMounts: [{name: data, mountPath: /data}]}]}
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: db}
+spec: {minAvailable: 2, selector: {matchLabels: {app: db}}}
+"""
+
+
+def test_whatever_is_in_it_goes_and_nobody_complains(cluster):
+    # Nobody here tells claims to which node their pod went, as a scheduler would.
+    cluster.apply({**copy.deepcopy(STANDARD_CLASS), "volumeBindingMode": "Immediate"})
+    for document in (DEPLOYMENT, DAEMONS, ALL_SORTS):
+        cluster.apply(document, "team")
+    cluster.apply(pod(), "team")
+    cluster.advance(130)
+    assert len([one for one in cluster.all("pods") if one["status"]["phase"] == "Running"]) == 3 + 3 + 3 + 2 + 1
+    assert len(cluster.names("persistentvolumes")) == 2
+    cluster.delete("namespaces", "team")
+    cluster.advance(10)
+    assert cluster.names("pods") == ["slow"]
+    assert "active" not in cluster.get("jobs", "long", "team")["status"]
+    cluster.advance(70)
+    assert cluster.get("namespaces", "team") is None
+    assert cluster.names("persistentvolumes") == []
+    assert cluster.reports == []

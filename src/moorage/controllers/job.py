@@ -19,7 +19,6 @@ from moorage.controllers.documents import (
     is_ready,
     labels_of,
     name_of,
-    namespace_of,
     revised,
     seconds,
     selector_of,
@@ -71,7 +70,7 @@ class Jobs:
             yield from _released(claimed.held)
             yield from _after_its_time(job, now)
         elif not is_ending(job):
-            yield from _Look(job, claimed.held, now, closing=world.is_closing(namespace_of(job))).steps()
+            yield from _Look(job, claimed.held, now).steps()
 
 
 def _let_go(key: str, world: World) -> Iterator[Step]:
@@ -103,10 +102,10 @@ def _after_its_time(job: Document, now: float) -> Iterator[Step]:
 
 
 class _Look:
-    """One look at a job that is not over; ``closing`` for one that can make no pods, as its namespace is going."""
+    """One look at a job that is not over."""
 
-    def __init__(self, job: Document, pods: list[Document], now: float, *, closing: bool) -> None:
-        self.job, self.pods, self.now, self.closing = job, pods, now, closing
+    def __init__(self, job: Document, pods: list[Document], now: float) -> None:
+        self.job, self.pods, self.now = job, pods, now
         self.spec = spec_of(job)
         self.status = dict(status_of(job))
         self.active = [pod for pod in pods if is_active(pod)]
@@ -120,8 +119,6 @@ class _Look:
             yield from self._finish(outcome)
             return
         adjusting = list(self._suspended() if self.spec.get("suspend") else self._adjusted())
-        if self.closing:
-            adjusting = [step for step in adjusting if not isinstance(step, Create)]
         yield from adjusting
         if not any(isinstance(step, (Create, Delete)) for step in adjusting):
             yield from self._told()

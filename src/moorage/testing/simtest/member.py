@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -111,10 +111,15 @@ class WatchedScheduler(Scheduler):
 
 
 def watched_scheduler(
-    actor: str, recording: Recording, plugins: Iterable[type[Any]] = (), *, seed: int = 0, profiles: str = ""
-) -> WatchedScheduler:
-    """Return an engine with the default plugins and these. ``profiles`` replaces the configuration's, in YAML."""
-    gates = FeatureGates()
+    actor: str, recording: Recording, plugins: Iterable[type[Any]] = (), *, seed: int = 0, profiles: str = "",
+    opened: Mapping[str, bool] = {},
+) -> WatchedScheduler:  # fmt: skip
+    """Return an engine with the default plugins and these.
+
+    ``profiles``  the rest of the configuration, in YAML, instead of a profile that enables these plugins
+    ``opened``    feature gates that are not as they come
+    """
+    gates = FeatureGates(opened)
     given = list(plugins)
     registry = registry_with(given)
     names = ", ".join(f"{{name: {plugin.name}}}" for plugin in given)

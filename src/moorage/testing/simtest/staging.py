@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from moorage.errors import ClusterError
@@ -40,7 +40,9 @@ _TERMS = Terms()
 class Stage:
     """A world, and schedulers that live in it as processes would. ``members[0]`` is the one that leads at first."""
 
-    def __init__(self, plugins: Iterable[type[Any]], members: int, seed: int, profiles: str, leader: bool) -> None:
+    def __init__(
+        self, plugins: Iterable[type[Any]], members: int, seed: int, profiles: str, leader: bool, opened: Mapping[str, bool]
+    ) -> None:
         self.api = VirtualApi(seed)
         self.network, self.recording = self.api.network, self.api.recording
         self.world = World(self.api, random.Random(seed), end_after_s=1.0)  # noqa: S311
@@ -50,7 +52,8 @@ class Stage:
 
         def make(actor: str) -> WatchedScheduler:
             mine = [unruly("Unruly", actor, self.mood), unruly("Unrulier", actor, self.mood), *given]
-            return watched_scheduler(actor, self.recording, [] if profiles else mine, seed=seed, profiles=profiles)
+            plugins = given if profiles else mine
+            return watched_scheduler(actor, self.recording, plugins, seed=seed, profiles=profiles, opened=opened)
 
         settings = LeaderSettings(timing=Timing()) if leader else None
         self.members = [
@@ -156,14 +159,18 @@ class Stage:
 def on_stage(
     main: Callable[[Stage], Awaitable[Any]], *plugins: type[Any], members: int = 1, seed: int = 1, profiles: str = "",
     leader: bool = True, terms: Terms = _TERMS, settle_s: float = _SETTLE_S, begun: bool = True,
+    opened: Mapping[str, bool] = {},
 ) -> Any:  # fmt: skip
     """Play ``main`` on a stage in virtual time, heal what it spoiled, and see that all is well. Returns what it returned.
 
-    ``begun``  the schedulers run already when it begins; otherwise it calls ``stage.start()``
+    ``plugins``   enabled besides the usual ones; where ``profiles`` are given, those say which are
+    ``profiles``  the configuration but for its head, in YAML
+    ``opened``    feature gates that are not as they come
+    ``begun``     the schedulers run already when it begins; otherwise it calls ``stage.start()``
     """
 
     async def play() -> Any:
-        stage = Stage(plugins, members, seed, profiles, leader)
+        stage = Stage(plugins, members, seed, profiles, leader, opened)
         if begun:
             stage.start()
             await asyncio.sleep(1.0)

@@ -121,5 +121,5 @@ def test_another_name_is_not_trusted(chain, server):
 
 @pytest.mark.parametrize("ca", [b"", b"no certificate", "für".encode("latin-1")], ids=["nothing", "words", "no text"])
 def test_what_holds_no_authority_is_refused_and_never_means_those_of_the_system(ca):
-    with pytest.raises(InputError, match="the certificate authority of .* cannot be used"):
+    with pytest.raises(InputError, match=r"the certificate authority of .* cannot be used"):
         trusting(ca)

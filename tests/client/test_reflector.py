@@ -533,8 +533,28 @@ def test_a_silent_watch_is_made_anew():
             return server
 
     server = run_virtually(main())
-    assert 4 <= server.watches <= 6
+    assert server.watches == 3
     assert server.lists == 1
+
+
+def test_bookmarks_once_a_minute_keep_a_watch_of_what_does_not_change():
+    """As a kube-apiserver sends them: who hung up earlier would never get one, and never know how far it is."""
+
+    async def main():
+        server = Server()
+        async with following(server):
+            for minute in range(1, 5):
+                await asyncio.sleep(61)
+                server.send(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%d"}}}' % (1000 * minute))
+            await asyncio.sleep(1)
+            watches = server.watches
+            server.cut()
+            await asyncio.sleep(10)
+            return server, watches
+
+    server, watches = run_virtually(main())
+    assert watches == 1
+    assert server.params[-1]["resourceVersion"] == "4000"
 
 
 def test_a_server_in_trouble_is_asked_less_and_less_and_never_more_often_than_it_wants():

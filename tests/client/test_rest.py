@@ -3,6 +3,7 @@
 import asyncio
 import importlib.util
 import re
+import socket
 import ssl
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -244,6 +245,33 @@ def test_a_watch_yields_lines_however_they_are_cut():
 
     lines = [b'{"a":1}', b'{"b":2}', b'{"c":3}']
     assert asyncio.run(main()) == {"/ends": lines, "/silent": lines}
+
+
+def test_a_watch_whose_server_is_gone_is_noticed_by_tcp():
+    made = []
+
+    class Noted(socket.socket):
+        def __init__(self, *arguments, **more):
+            super().__init__(*arguments, **more)
+            made.append(self)
+
+    async def handler(request):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await asyncio.sleep(1)
+        return response
+
+    async def main():
+        async with serving(handler) as rest:
+            with pytest.MonkeyPatch.context() as patched:
+                patched.setattr(socket, "socket", Noted)
+                async with rest.watch("/quiet", {}, 0.05) as lines:
+                    assert [line async for line in lines] == []
+                    return {tuple(one.getsockopt(*option) for option in options) for one in made if one.fileno() >= 0}
+
+    tcp = [getattr(socket, name) for name in ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")]
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE), *((socket.IPPROTO_TCP, option) for option in tcp)]
+    assert (1, 30, 5, 3) in asyncio.run(main())  # seconds until it asks, between tries, and how many: 45 in all
 
 
 def test_a_watch_that_is_refused_or_cut_is_an_error():

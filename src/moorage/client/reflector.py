@@ -27,8 +27,9 @@ __all__ = ["Reflector"]
 T = TypeVar("T", bound=Value)
 
 _PAGE = 500
-#: A watch that is silent for so long may be dead: the connection is made anew, from where it stood.
-_IDLE_S = 40.0
+#: A watch that is silent for so long may be dead: the connection is made anew, from where it stood. A kube-apiserver sends a
+#: bookmark a minute, which keeps it alive and says how far it is; a peer that is gone is noticed earlier, by TCP.
+_IDLE_S = 75.0
 _UNSERVED_S = 60.0
 #: Lists that go back in time for so long come from a cluster that was restored from a backup.
 _RESTORED_S = 120.0

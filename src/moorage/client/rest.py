@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import platform
 import re
+import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -266,7 +267,7 @@ class Rest:
     def _new_session(self, identity: Identity, lane: int) -> aiohttp.ClientSession:
         tls = tls_context(self.endpoint, identity)
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=tls if tls is not None else True),
+            connector=aiohttp.TCPConnector(limit=0, ssl=tls if tls is not None else True, socket_factory=_probing),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=[("User-Agent", self._agent), ("Accept", "application/json"), *self.endpoint.headers],
             timeout=aiohttp.ClientTimeout(total=self._bind_s if lane == BINDING else _REQUEST_S, sock_connect=_CONNECT_S),
@@ -280,6 +281,17 @@ class Rest:
         except ValueError as error:
             raise InputError(f"{self.endpoint.server}: {error}") from None
         return Exchange(where.hostname or "", port, tls, self.endpoint.server_name)
+
+
+def _probing(address: tuple[Any, ...]) -> socket.socket:
+    """Return a socket for an address that notices within 45 s that nobody is there, as kube-scheduler's pings of HTTP/2 do."""
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        option = getattr(socket, name, None)  # not every system has all of them
+        if option is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
 
 
 def _in_one_line(name: str, value: str) -> str:

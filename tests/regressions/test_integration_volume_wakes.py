@@ -1,4 +1,4 @@
-"""Which pods that wait for volumes an event wakes; see ``test_integration_wakes.py``. Nobody binds claims here but the tests."""
+"""Which pods that wait for volumes an event wakes; see ``test_integration_wakes.py``. Only the tests bind claims."""
 
 import pytest
 

@@ -141,7 +141,8 @@ RESOURCES = {
         more_memory, "",
     ),
     "more memory, and no device": Case(
-        f"{FIT} DynamicResources", lambda w: on.node(w, "n1"), {"p": {"requests": {GPU: "1"}}}, more_memory, "", opened=OLD_WAYS,
+        f"{FIT} DynamicResources", lambda w: on.node(w, "n1"), {"p": {"requests": {GPU: "1"}}}, more_memory, "",
+        opened=OLD_WAYS,
     ),
     "more memory, and a device that a class stands for": Case(
         f"{FIT} NodeAffinity DynamicResources", together(beside({}), lambda w: on.device_class(w, "gpus", GPU)),
@@ -195,7 +196,7 @@ NEAR = {
     "a node loses the topology key of away": Case(
         "InterPodAffinity", together(
             nodes(("n1", {"node": "n1", "service": "a", "other": "n1"})), placed("x", {"a": ""})
-        ), {name: {"labels": {"a": ""}, **on.away("a", key)} for name, key in (("p", "node"), ("q", "service"), ("r", "other"))},
+        ), {name: {"labels": {"a": ""}, **on.away("a", key)} for name, key in zip("pqr", ("node", "service", "other"))},
         lambda w: on.label(w, "n1", node=None, service="b", region="x"), "p q",
     ),
     "a node with some topology keys of away": Case(
@@ -249,7 +250,8 @@ SPREADING = {
     ),
     "a node of the topology has another taint": Case(
         "PodTopologySpread", together(
-            TWO_KEYS, lambda w: on.node(w, "n3", {"zone": "z"}, [NOT_READY]), placed("x", {"a": ""}), placed("y", {"a": ""}, "n2"),
+            TWO_KEYS, lambda w: on.node(w, "n3", {"zone": "z"}, [NOT_READY]),
+            placed("x", {"a": ""}), placed("y", {"a": ""}, "n2"),
         ), {**BY_KEY, "q": {**BY_KEY["q"], **on.tolerating("k")}}, lambda w: on.taint(w, "n3", on.no_schedule("k", "v")), "q",
     ),
 }  # fmt: skip

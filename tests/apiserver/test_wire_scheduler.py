@@ -21,7 +21,7 @@ UID = "0f4a7b36-3c1e-4d52-9c3a-1f1f5c1d7a10"
 @pytest.fixture(scope="module")
 def peers(server_in_a_thread, new_store, go_client):
     """Yield what makes clients of a server: the scheduler's, and those of others."""
-    users = {"admin": User("admin", ("system:masters",)), "mine": User("system:kube-scheduler")}
+    users = {"admin": User("admin", ("system:masters",)), "mine": User("system:kube-scheduler"), "driver": User("driver")}
     made = []
 
     def client(token, accept=go_client.SCHEDULER):
@@ -394,6 +394,37 @@ def test_it_makes_and_deletes_claims_for_resources_that_devices_stand_for(mine, 
     held = done(mine.ask("PATCH", f"{PODS}/extended/status", patch, form=STRATEGIC))
     assert held["status"]["extendedResourceClaimStatus"] == status
     assert done(mine.ask("DELETE", f"{CLAIMS}/{name}", {"apiVersion": "resource.k8s.io/v1", "kind": "DeleteOptions"}))
+
+
+def test_devices_are_given_by_those_alone_who_have_the_right_to_just_that(peers, admin):
+    """Since release 1.36 the right to a claim's status says nothing of whose devices they are."""
+    rbac, group = "/apis/rbac.authorization.k8s.io/v1/namespaces/default", "rbac.authorization.k8s.io"
+    rules = [{"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims/status"], "verbs": ["update", "patch"]}]
+    role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": {"name": "driver"}, "rules": rules}
+    binding = {
+        "apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": {"name": "driver"},
+        "subjects": [{"kind": "User", "apiGroup": group, "name": "driver"}],
+        "roleRef": {"apiGroup": group, "kind": "Role", "name": "driver"},
+    }  # fmt: skip
+    made(admin.ask("POST", f"{rbac}/roles", role))
+    made(admin.ask("POST", f"{rbac}/rolebindings", binding))
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    claim = {
+        "apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "h"},
+        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
+    }  # fmt: skip
+    held, driver = made(admin.ask("POST", CLAIMS, claim)), peers("driver")
+    where = {"driver": "gpu.example.com", "pool": "n1", "device": "d0"}
+    given = {**held, "status": {"allocation": {"devices": {"results": [{"request": "r", **where}]}}}}
+    refused = driver.ask("PUT", f"{CLAIMS}/h/status", given)
+    assert (refused.status, refused.reason) == (403, "Forbidden")
+    assert 'cannot update resource "resourceclaims/binding"' in refused.document["message"]
+    done(peers("mine").ask("PUT", f"{CLAIMS}/h/status", given))
+    ready = {"status": {"devices": [{**where, "data": {"ready": True}}]}}
+    form = "application/merge-patch+json"
+    assert done(driver.ask("PATCH", f"{CLAIMS}/h/status", json.dumps(ready).encode(), form=form))["status"]["devices"]
+    taken = json.dumps({"status": {"allocation": None}}).encode()
+    assert driver.ask("PATCH", f"{CLAIMS}/h/status", taken, form=form).reason == "Forbidden"
 
 
 # -- what its user may not ----------------------------------------------------------------------------------------------

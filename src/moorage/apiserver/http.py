@@ -21,7 +21,7 @@ from moorage.apiserver.authorizing import Authorizer
 from moorage.apiserver.bodies import MAX_BODY
 from moorage.apiserver.connections import HEADERS, Connection
 from moorage.apiserver.documents import HEALTH, document, health, is_document
-from moorage.apiserver.escalating import GUARDED, check_escalation
+from moorage.apiserver.escalating import GUARDED, check_devices, check_escalation, guards_devices
 from moorage.apiserver.forms import JSON, accepted, encoded_as
 from moorage.apiserver.guarding import Guard, User, holder_of
 from moorage.apiserver.impersonating import impersonated
@@ -185,11 +185,17 @@ class Front:
         makes = asked.method == "PUT" or (asked.method == "PATCH" and asked.media_type == _APPLY)
         if makes and target.name and not target.subresource and held is None:
             self.authorizer.check(asked.user, attributes_of("POST", target, {}))
-        if target.kind not in GUARDED or asked.method not in {"PATCH", "POST", "PUT"}:
+        devices = guards_devices(target)
+        if not (target.kind in GUARDED or devices) or asked.method not in {"PATCH", "POST", "PUT"}:
             return
         tried = replace(asked, query={**asked.query, "dryRun": "All"}, accept="application/json")
         made = msgspec.json.decode(serve(self.store, self.guard, self.authorizer, tried, target).body)
-        check_escalation(self.authorizer, asked.user, target.kind, held.document() if held is not None else None, made)
+        before = held.document() if held is not None else None
+        if devices:
+            verb = "patch" if asked.method == "PATCH" else "update"
+            check_devices(self.authorizer, asked.user, target, verb, before or {}, made)
+        else:
+            check_escalation(self.authorizer, asked.user, target.kind, before, made)
 
     async def _watch(self, request: web.BaseRequest, user: User, target: Target | ReviewTarget) -> web.StreamResponse:
         asked = await _read(request, user, self.limits.client_s)

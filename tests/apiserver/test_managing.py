@@ -149,8 +149,9 @@ def test_who_changes_a_field_takes_it():
 
 EVENTS = kind_schema(find_kind("events", "events.k8s.io"))
 texts = st.sampled_from([None, "", "x", "y"])
+labels = st.dictionaries(st.sampled_from("ab"), texts)
 events = st.fixed_dictionaries(
-    {"metadata": st.fixed_dictionaries({"name": st.just("e")}, optional={"labels": st.dictionaries(st.sampled_from("ab"), texts)})},
+    {"metadata": st.fixed_dictionaries({"name": st.just("e")}, optional={"labels": labels})},
     optional={
         "action": texts,
         "note": texts,

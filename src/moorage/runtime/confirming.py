@@ -28,6 +28,8 @@ __all__ = ["Confirmer"]
 _FIRST_S, _LONGEST_S = 10.0, 60.0
 #: Between two reads, so that a watch that lags costs few requests.
 _BETWEEN_S = 0.05
+#: Nothing is looked at sooner, so that what comes in bursts is looked at in bursts.
+_LEAST_S = 0.1
 
 
 @dataclass(slots=True, eq=False)
@@ -97,7 +99,7 @@ class Confirmer:
                 await self._news.wait()
             wait_s = self._due[0][0] - self._clock()
             if wait_s > 0:
-                await asyncio.sleep(min(wait_s, _FIRST_S))
+                await asyncio.sleep(min(max(wait_s, _LEAST_S), _FIRST_S))
                 continue
             taken = heapq.heappop(self._due)[2]
             if self._is_open(taken):

@@ -100,10 +100,7 @@ class PodInfo:
         return placed
 
     def takes_over(self, other: PodInfo) -> bool:
-        """Take over all that was worked out for ``other``, if nothing differs but where the pod is. Returns whether it did.
-
-        Only the identity of parts is looked at: a pod that was decoded anew never passes.
-        """
+        """Take over all that was worked out for ``other``, if nothing differs but where the pod is. Returns whether it did."""
         mine, its = self.spec, other.spec
         same = (
             self.labels is other.labels
@@ -116,9 +113,25 @@ class PodInfo:
             and self.status.container_statuses is other.status.container_statuses
             and self.metadata.deletion_timestamp == other.metadata.deletion_timestamp
         )
-        if same:
+        if same or self._reads_like(other):
             self.__dict__ = {**other.__dict__, **self.__dict__}
-        return same
+            return True
+        return False
+
+    def _reads_like(self, other: PodInfo) -> bool:
+        """Return True for a pod that was decoded anew and is as ``other`` but for its node, before it runs anywhere."""
+        mine, its = self.pod.metadata, other.pod.metadata
+        status, held = self.status, other.status
+        return (
+            self.labels == other.labels
+            and mine.owner_references == its.owner_references
+            and mine.deletion_timestamp == its.deletion_timestamp
+            and not _is_reported_on(status)
+            and not _is_reported_on(held)
+            and status.resource_claim_statuses == held.resource_claim_statuses
+            and status.extended_resource_claim_status == held.extended_resource_claim_status
+            and replace(self.spec, node_name="") == replace(other.spec, node_name="")
+        )
 
     @property
     def metadata(self) -> ObjectMeta:
@@ -216,3 +229,13 @@ class PodInfo:
     @lazy
     def _affinity_terms(self) -> AffinityTerms:
         return compile_affinity(self.namespace, self.spec.affinity)
+
+
+def _is_reported_on(status: PodStatus) -> bool:
+    """Return True once a node has said something of the pod's containers that what they ask for may depend on."""
+    return bool(
+        status.container_statuses
+        or status.init_container_statuses
+        or status.resources is not None
+        or status.allocated_resources
+    )

@@ -211,6 +211,23 @@ def test_a_list_as_the_beginning_of_a_watch(ends):
     assert (server.lists, server.streams_opened) == (0, 2 if ends else 3)
 
 
+class Endless(Server):
+    """Streams lists and never says that one is whole, as behind a proxy that cuts streams off."""
+
+    ends_lists = property(lambda self: False, lambda self, value: None)
+
+
+def test_a_server_that_never_ends_a_streamed_list_is_asked_for_plain_ones():
+    async def main():
+        server = Endless()
+        server.put("a")
+        async with following(server, streams=True) as follower:
+            await asyncio.sleep(60)
+            return agrees(server, follower), follower.synced.is_set(), server.streams_opened, server.lists
+
+    assert run_virtually(main()) == (True, True, 3, 1)
+
+
 def test_a_server_that_streams_no_lists_is_asked_for_plain_ones():
     async def main():
         server = Server()

@@ -37,6 +37,8 @@ _YET_TO_COME = "Too large resource version"
 #: How to ask for a list as the beginning of a watch, and what servers say that do not offer it.
 _AS_STREAM = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 _NO_STREAMS = frozenset([400, 405, 406, 415, 422])
+#: After so many streams in a row that ended without the end of the list, plain lists are asked for.
+_CUT_SHORT = 3
 _SHORT_S = 1.0
 
 
@@ -62,7 +64,7 @@ class _Listing(Generic[T]):
 class Reflector(Generic[T]):
     """Follows one resource and delivers facts. ``synced`` is set once all that exists was delivered.
 
-    ``streams``: lists are asked for as the beginning of a watch, until a server turns out not to offer that.
+    ``streams``: lists are asked for as the beginning of a watch, until a server turns out not to offer that, or not to end them.
 
     ``whole`` keeps what objects look like in full.
     """
@@ -90,6 +92,7 @@ class Reflector(Generic[T]):
         self._must_list = True
         self._refusing_since: float | None = None
         self._streams = streams
+        self._cut_short = 0
 
     @property
     def known(self) -> Collection[T]:
@@ -195,7 +198,7 @@ class Reflector(Generic[T]):
                         await self._take(event)
                     elif event.ends_list:
                         await self._agree_with(listing.fresh, listing.unread, event.version)
-                        listing = None
+                        listing, self._cut_short = None, 0
                     else:
                         listing.take(event)
                     events += 1
@@ -205,6 +208,8 @@ class Reflector(Generic[T]):
             self._streams = False
             return
         if listing is not None:
+            self._cut_short += 1
+            self._streams = self._cut_short < _CUT_SHORT
             raise ClusterError("the stream ended before all that exists was told")
         if not events and self._clock() - began < _SHORT_S:
             raise ClusterError("the watch ended at once, without an event")

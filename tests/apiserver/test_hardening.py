@@ -337,6 +337,25 @@ def test_a_head_may_only_be_so_large_however_many_headers_it_has():
 
 
 @pytest.mark.slow
+def test_a_body_that_still_comes_after_its_refusal_is_no_head():
+    async def run():
+        async with a_server() as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            size = 3 * 2**20 + 1
+            writer.write(sized(size, body=b""))
+            assert b" 413 " in await asyncio.wait_for(reader.readline(), 5)
+            for _ in range(3):
+                writer.write(b" " * 2**20)
+                await writer.drain()
+                await asyncio.sleep(0.01)
+            writer.write(b" " + raw("GET /version HTTP/1.1", "Connection: close"))
+            assert b"gitVersion" in await asyncio.wait_for(reader.read(-1), 5)
+            writer.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
 def test_a_client_that_does_not_read_is_dropped():
     async def run():
         store = open_store(seed=1)

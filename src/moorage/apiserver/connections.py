@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
-from aiohttp import web
+from aiohttp import StreamReader, web
 from aiohttp.http_exceptions import LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
@@ -50,7 +50,7 @@ class Connection(RequestHandler):
     made out to, once somebody has looked.
     """
 
-    __slots__ = ("_door", "_due", "_head", "_late", "_pipe", "_serving", "holder", "when_lost")
+    __slots__ = ("_body", "_door", "_due", "_head", "_late", "_pipe", "_serving", "holder", "when_lost")
 
     def __init__(self, door: Door, manager: web.Server, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
@@ -64,6 +64,8 @@ class Connection(RequestHandler):
         self.holder: User | None = None
         self._pipe: asyncio.BaseTransport | None = None
         self._serving = False
+        #: The body of the last request. It may still be coming when the request is answered already.
+        self._body: StreamReader | None = None
         self._head = 0
         self.when_lost: Callable[[], None] | None = None
 
@@ -87,14 +89,16 @@ class Connection(RequestHandler):
         if not self._serving and self._due is None:
             self._wait_for_head()
         super().data_received(data)
-        self._head = 0 if self._serving or self._request_count != before else self._head + len(data)
+        in_body = self._body is not None and not self._body.is_eof()
+        self._head = 0 if self._serving or in_body or self._request_count != before else self._head + len(data)
         if self._head > MAX_HEAD:
             self._hang_up()
 
-    def began(self) -> None:
-        """Note that a request's head is complete."""
+    def began(self, body: StreamReader) -> None:
+        """Note that a request's head is complete, and where its body is going to be."""
         self._serving = True
         self._due = None
+        self._body = body
 
     def ended(self) -> None:
         """Note that the request was answered."""

@@ -74,7 +74,7 @@ class Front:
         """Answer any request; nothing gets out of here but responses."""
         connection = request.protocol
         if isinstance(connection, Connection):
-            connection.began()
+            connection.began(request.content)
         try:
             asked: list[Attributes] = []
             response = await self._answer_or_refuse(request, asked)

@@ -64,7 +64,7 @@ class _Listing(Generic[T]):
 class Reflector(Generic[T]):
     """Follows one resource and delivers facts. ``synced`` is set once all that exists was delivered.
 
-    ``streams``: lists are asked for as the beginning of a watch, until a server turns out not to offer that, or not to end them.
+    ``streams``: lists are asked for as the beginning of a watch, until a server turns out not to offer that, or not to end one.
 
     ``whole`` keeps what objects look like in full.
     """

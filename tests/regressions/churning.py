@@ -10,7 +10,7 @@ async def churn(stage, seconds, *, every_s=0.3):
         stage.world.node(f"n{number}", zone="ab"[number % 2])
     end, names = stage.now + seconds, itertools.count()
     while stage.now < end:
-        stage.world.pod(f"churn-{next(names)}", cpu="500m")
+        stage.world.pod(f"churn-{next(names):06}", cpu="500m")
         pods = stage.world.pods()
         if len(pods) > 15:
             stage.world.delete_pod(pods[0]["metadata"]["name"], grace=0)

@@ -8,6 +8,7 @@ import asyncio
 import os
 import random
 import signal
+import socket
 import sys
 import time
 from contextlib import suppress
@@ -28,6 +29,8 @@ FAST = (
 )  # fmt: skip
 #: How much longer things may take on a busy machine.
 SLACK_S = 8.0
+#: How long a process may take to start on such a machine.
+START_S = 60.0
 
 
 _BIND = b"/binding HTTP/1.1"
@@ -88,20 +91,20 @@ class Proxy:
 class Place:
     """A server, a world, and schedulers as processes."""
 
-    def __init__(self, api, port, folder):
-        self.api, self.port, self.folder = api, port, folder
+    def __init__(self, api, port, folder, token="t"):
+        self.api, self.port, self.folder, self.token = api, port, folder, token
         self.world = World(api, random.Random(1), end_after_s=0.5)
         self.processes = []
 
-    def kubeconfig(self, port=None):
+    def kubeconfig(self, port=None, token=""):
         """Return a file that leads to the server, or to this port."""
-        path = self.folder / f"config-{port or self.port}"
-        write_kubeconfig(path, port or self.port, "t")
+        path = self.folder / f"config-{port or self.port}{'-' if token else ''}"
+        write_kubeconfig(path, port or self.port, token or self.token)
         return path
 
-    async def scheduler(self, *flags, port=None, env=(), log=None, **options):
+    async def scheduler(self, *flags, port=None, env=(), log=None, token="", **options):
         """Start one with these flags; ``env`` is added to its environment, and ``log`` takes what it says."""
-        kubeconfig = self.kubeconfig(port)
+        kubeconfig = self.kubeconfig(port, token)
         name = len(self.processes)
         (self.folder / f"log-{name}").touch()
         with (log or self.folder / f"log-{name}").open("w") as log:
@@ -130,7 +133,7 @@ class Place:
             await asyncio.sleep(0.02)
         return time.monotonic() - begin
 
-    async def bound(self, *names, within_s=20.0):
+    async def bound(self, *names, within_s=START_S):
         return await self.until(lambda: all(self.node_of(name) for name in names), within_s)
 
     def check_history(self):
@@ -152,12 +155,18 @@ class Place:
                 assert rules.crowds(entry.document, node, others) == ""
 
 
-def in_place(main, folder):
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def in_place(main, folder, token="t"):
     async def play():
         api = VirtualApi(1)
-        guard = Guard({"t": User("admin", ("system:masters",))})
+        guard = Guard({token: User("admin", ("system:masters",))})
         async with serving(api.store, guard) as port:
-            place = Place(api, port, folder)
+            place = Place(api, port, folder, token)
             try:
                 await main(place)
             finally:
@@ -175,7 +184,7 @@ def in_place(main, folder):
 async def two(place, *flags):
     """Start a leader and then a standby."""
     leader = await place.scheduler(*flags)
-    await place.until(place.holder, 20)
+    await place.until(place.holder, START_S)
     standby = await place.scheduler(*flags)
-    await place.until(lambda: "kube-scheduler" in standby.log.read_text(), 20)
+    await place.until(lambda: "kube-scheduler" in standby.log.read_text(), START_S)
     return leader, standby

@@ -30,6 +30,7 @@ from moorage.client.extenders import ExtenderClient
 from moorage.client.reflector import Reflector
 from moorage.client.rest import BIND_S, Rest, user_agent
 from moorage.config.scheduler_document import Loaded
+from moorage.cycle.extender_wire import shown
 from moorage.engine.machine import Scheduler
 from moorage.runtime.leader import LeadershipLostError
 from moorage.runtime.wall import Wall
@@ -180,13 +181,19 @@ def _served(process: Process, rules: ServingRules, live: Live, meter: Meter, end
         counted=counted,
         slis=Registry(health.families, rules.shown).with_others(),
         pod_metrics=lambda: _pod_metrics(live),
-        configuration=lambda: process.document,
+        configuration=lambda: _shown(process.document),
         flags=given.shown(FLAGS),
         program=Program(f"moorage v{__version__}", process.loaded.release, platform.python_version(), started, _PATHS),
         set_verbosity=lambda level: setattr(process.log, "verbosity", level),
         profiling=process.loaded.configuration.enable_profiling,
         hidden=closed_pages(given["feature-gates"]),
     )
+
+
+def _shown(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the configuration as anybody may see it who may look: addresses of extenders without the password in them."""
+    extenders = [{**one, "urlPrefix": shown(one.get("urlPrefix", ""))} for one in document.get("extenders") or ()]
+    return {**document, "extenders": extenders} if extenders else document
 
 
 def closed_pages(gates: Sequence[str]) -> frozenset[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from moorage.testing.simtest import judging, rules
 from moorage.testing.simtest.judging import Terms, judge
-from moorage.testing.simtest.recording import Asked, Called, Lost, Told, Tried, Written
+from moorage.testing.simtest.recording import Asked, Called, Lost, Told, Tried, Weighed, Written
 
 ME, PATH = "me", "/api/v1/namespaces/default/pods/p"
 
@@ -58,7 +58,13 @@ UNDONE = [("b", "unreserve"), ("a", "unreserve")]
 
 LOST = [*BOUND, told(pod(3, by=ME, nodeName="n")), Lost(0, 8, [P.document], [N.document])]
 
+
+def weights(*counts):
+    return [Weighed(60.0 * number, ME, "tasks", count) for number, count in enumerate(counts)]
+
+
 GOOD = {
+    "what goes up and down": weights(10, 12, 9, 20, 11, 13),
     "a pod whose binding was lost is bound again": [*LOST, Told(0, ME, True, "Pod", "default/p", "p", 3), told(P), tried(),
                                                     pod(9, by=ME, nodeName="n")],
     "what was deleted and is there again after all": [
@@ -94,6 +100,7 @@ BAD = {
            pod(3, by=ME, nodeName="n", schedulerName="x")],
     "S6": [*WANTED, DELETE],
     "S7": calls(*RESERVED, ("a", "unreserve"), ("b", "unreserve")),
+    "S9": weights(10, 12, 12, 13, 13, 14),
     "L2": SEEN,
 }  # fmt: skip
 

@@ -7,6 +7,7 @@
     S5  what may not be bound is not: ending, ended, of another scheduler
     S6  victims are less important, are marked before they are deleted, and are asked to go but once, in their own time
     S7  who was asked to reserve is told in the end: bound, or not
+    S9  what a scheduler holds does not grow while nothing else does
     L2  when all is well again, no pod waits that would fit somewhere
 
 It reads a ``Recording`` and nothing else: not the scheduler's memory, and none of its code.
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from moorage.testing.simtest import rules
-from moorage.testing.simtest.recording import Asked, Called, Entry, Lost, Told, Tried, Written
+from moorage.testing.simtest.recording import Asked, Called, Entry, Lost, Told, Tried, Weighed, Written
 
 __all__ = ["Terms", "judge"]
 
@@ -96,6 +97,7 @@ class _Judgement:
         self._deletes: dict[tuple[str, str], int] = {}
         self._writers = {entry.actor for entry in entries if isinstance(entry, Told)}
         self._bound_by: dict[str, str] = {}
+        self._weights: dict[tuple[str, str], list[tuple[float, int]]] = {}
         self._came_true = _choices_that_came_true(entries)
         self._plugins = _reserving_plugins(entries)
         self._last_renewals(entries)
@@ -127,6 +129,8 @@ class _Judgement:
                 self._tried(number, entry)
             case Called():
                 self._called(entry)
+            case Weighed():
+                self._weights.setdefault((entry.actor, entry.what), []).append((entry.at_s, entry.count))
 
     # -- the API ------------------------------------------------------------------------------------------------------------
 
@@ -311,7 +315,16 @@ class _Judgement:
                 self._close_attempt(calls)
         if self.terms.settled:
             self._check_waiting()
+        self._check_weights()
         return self.broken
+
+    def _check_weights(self) -> None:
+        """S9: the most of the last third is no more than the most of the first, give or take a tenth."""
+        for (actor, what), weights in self._weights.items():
+            third = max(1, len(weights) // 3)
+            first, last = (max(count for _, count in part) for part in (weights[:third], weights[-third:]))
+            if last > first * 1.1:
+                self._say("S9", weights[-1][0], f"{actor} held {first} {what} at first, and {last} at last")
 
     def _check_waiting(self) -> None:
         """L2: nobody waits who would fit, or who could push out others."""

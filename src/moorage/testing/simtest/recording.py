@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Asked", "Called", "Entry", "Lost", "Recording", "Told", "Tried", "Written"]
+__all__ = ["Asked", "Called", "Entry", "Lost", "Recording", "Told", "Tried", "Weighed", "Written"]
 
 Document = dict[str, Any]
 
@@ -94,7 +94,17 @@ class Called:
     uid: str
 
 
-Entry = Written | Lost | Asked | Told | Tried | Called
+@dataclass(slots=True)
+class Weighed:
+    """How much of something a scheduler held, at a time when nothing was different from when it was weighed before."""
+
+    at_s: float
+    actor: str
+    what: str
+    count: int
+
+
+Entry = Written | Lost | Asked | Told | Tried | Called | Weighed
 
 
 @dataclass

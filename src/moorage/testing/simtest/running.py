@@ -14,9 +14,10 @@ from moorage.testing.simtest.comparing import differences
 from moorage.testing.simtest.judging import Terms, judge
 from moorage.testing.simtest.member import Member, WatchedScheduler, watched_scheduler
 from moorage.testing.simtest.nemesis import FAULTS
-from moorage.testing.simtest.recording import Recording
+from moorage.testing.simtest.recording import Recording, Weighed
 from moorage.testing.simtest.unruly import Mood, unruly
 from moorage.testing.simtest.virtual_api import VirtualApi, wall_time
+from moorage.testing.simtest.weighing import tasks
 from moorage.testing.simtest.world import World
 from moorage.testing.virtual_time import run_virtually
 
@@ -115,7 +116,15 @@ class Simulation:
         await asyncio.sleep(25)
         for number in range(self.size):
             self.world.touch_node(f"n{number}")
-        await asyncio.sleep(HEAL_S - 25)
+        await asyncio.sleep(75)
+        self._weigh()
+        await asyncio.sleep(HEAL_S - 100)
+        self._weigh()
+
+    def _weigh(self) -> None:
+        for member in self.members:
+            count = tasks(self.world.tasks)
+            self.api.recording.add(Weighed(self.now, member.actor, "tasks", count))
 
 
 async def _play(seed: int, faults: list[str], plugins: Iterable[type[Any]], chaos_s: float) -> Run:

@@ -24,7 +24,7 @@ class World:
         self.api, self.rng, self.end_after_s = api, rng, end_after_s
         self._serial = 0
         self._ending: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
         for name, value in _CLASSES.items():
             policy = {"preemptionPolicy": "Never"} if name == "polite" else {}
             body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
@@ -60,8 +60,8 @@ class World:
 
     def _soon(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
 
     # -- nodes --------------------------------------------------------------------------------------------------------------
 

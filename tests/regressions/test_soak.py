@@ -1,0 +1,62 @@
+"""S9: an hour of pods that come and go under faults leaves a scheduler no heavier than its first ten minutes did."""
+
+import asyncio
+
+import pytest
+
+from moorage.testing.simtest import weighing
+from moorage.testing.simtest.recording import Weighed
+from moorage.testing.simtest.staging import LOST, on_stage
+from tests.regressions.churning import churn
+
+
+def weigh(stage):
+    (member,) = stage.members
+    beyond = (stage, stage.api, stage.api.store, stage.network, stage.recording, stage.world, stage.mood)
+    counts = {
+        "tasks": weighing.tasks([*stage.world.tasks, asyncio.current_task()]),
+        "objects": weighing.reachable(member.live, beyond),
+    }
+    for what, count in counts.items():
+        stage.recording.add(Weighed(stage.now, member.actor, what, count))
+    return counts
+
+
+async def soak(stage, minutes, *, every_s):
+    stage.spoil("POST binding", error=LOST, after=True, share=0.1)
+    stage.spoil("PATCH status", error=LOST, share=0.1)
+    churning = asyncio.ensure_future(churn(stage, 60 * minutes + 1, every_s=every_s))
+    found = []
+    for minute in range(1, minutes + 1):
+        await asyncio.sleep(60)
+        stage.world.pod(f"huge-{minute}", cpu="1000")
+        for link in stage.links() if minute % 4 == 0 else ():
+            link.cut("expired" if minute % 8 else "connection reset")
+        if minute >= minutes // 6:
+            found.append(weigh(stage))
+        stage.world.delete_pod(f"huge-{minute}", grace=0)
+    await churning
+    return found
+
+
+@pytest.mark.slow
+def test_an_hour_leaves_nothing_behind():
+    found = on_stage(lambda stage: soak(stage, 60, every_s=2.0))
+    assert len(found) == 51
+    assert min(one["objects"] for one in found) > 1000
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_keeps_what_it_heard_is_found_out(monkeypatch):
+    from moorage.runtime.recording import Recorder
+
+    kept, note = [], Recorder.note
+
+    def keeps(self, given):
+        self.kept = kept
+        kept.append([given, *range(300, 320)])
+        note(self, given)
+
+    monkeypatch.setattr(Recorder, "note", keeps)
+    with pytest.raises(AssertionError, match="objects at first"):
+        on_stage(lambda stage: soak(stage, 20, every_s=3.0))

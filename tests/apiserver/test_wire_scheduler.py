@@ -139,7 +139,10 @@ def test_it_becomes_leader_renews_and_steps_down(mine):
         "source": {"component": "default-scheduler"}, "reportingComponent": "default-scheduler",
         "firstTimestamp": "2026-11-21T08:00:00Z", "lastTimestamp": "2026-11-21T08:00:00Z",
     }  # fmt: skip
-    made(mine.ask("POST", "/api/v1/namespaces/kube-system/events", told))
+    events = "/api/v1/namespaces/kube-system/events"
+    made(mine.ask("POST", events, told))
+    again = json.dumps({"count": 2, "lastTimestamp": "2026-11-21T08:05:00Z"}).encode()
+    assert done(mine.ask("PATCH", f"{events}/kube-scheduler.18a", again, form=STRATEGIC))["count"] == 2
 
 
 # -- following ----------------------------------------------------------------------------------------------------------
@@ -439,3 +442,12 @@ def test_refusals_are_statuses_in_whatever_the_client_reads(peers, go_client):
     answer = peers("mine", "text/plain").ask("GET", PODS)
     assert (answer.status, answer.reason) == (406, "NotAcceptable")
     assert "application/vnd.kubernetes.protobuf" in answer.document["message"]
+
+
+def test_clients_that_would_rather_speak_cbor_are_told_to_speak_json(peers):
+    """They go by the code, and never try again; what they accept besides says what they are sent until then."""
+    client = peers("admin", "application/json;q=0.9, application/cbor;q=1")
+    assert done(client.ask("GET", PODS))["kind"] == "PodList"
+    for method, path, form in (("POST", PODS, "application/cbor"), ("PATCH", f"{PODS}/x", "application/apply-patch+cbor")):
+        answer = client.ask(method, path, b"\xd9\xd9\xf7\xa0", form=form)
+        assert (answer.status, answer.reason) == (415, "UnsupportedMediaType")

@@ -52,15 +52,20 @@ def no_schedule(key, value=""):
     return {"key": key, "value": value, "effect": "NoSchedule"}
 
 
-def pod(world, name, labels=None, **spec):
+def namespace(world, name, **labels):
+    return create(world, "/api/v1/namespaces", "Namespace", metadata={"name": name, "labels": labels})
+
+
+def pod(world, name, labels=None, namespace="default", **spec):
     """Make a pod that asks for nothing but what it says, with ``cpu=`` or ``requests=`` for amounts."""
     requests = spec.pop("requests", {})
     if "cpu" in spec:
         requests = {"cpu": spec.pop("cpu"), **requests}
     limits = {key: amount for key, amount in requests.items() if "/" in key}
     container = {"name": "c", "image": "i", "resources": {"requests": requests, "limits": limits}, **spec.pop("container", {})}
-    metadata = {"name": name, "namespace": "default", "labels": labels or {}}
-    return create(world, PODS, "Pod", metadata=metadata, spec={"containers": [container], **spec})
+    metadata = {"name": name, "namespace": namespace, "labels": labels or {}}
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    return create(world, path, "Pod", metadata=metadata, spec={"containers": [container], **spec})
 
 
 def using(*claims):

@@ -157,6 +157,7 @@ RESOURCES = {
     ),
 }  # fmt: skip
 
+ABC = (("p", "node"), ("q", "service"), ("r", "other"))
 NEAR = {
     "a node away from who is avoided": Case(
         "InterPodAffinity", together(nodes(("n1", {"node": "n1"})), placed("x", {"anti": ""}, **on.away("anti", "node"))),
@@ -196,7 +197,7 @@ NEAR = {
     "a node loses the topology key of away": Case(
         "InterPodAffinity", together(
             nodes(("n1", {"node": "n1", "service": "a", "other": "n1"})), placed("x", {"a": ""})
-        ), {name: {"labels": {"a": ""}, **on.away("a", key)} for name, key in zip("pqr", ("node", "service", "other"))},
+        ), {name: {"labels": {"a": ""}, **on.away("a", key)} for name, key in ABC},
         lambda w: on.label(w, "n1", node=None, service="b", region="x"), "p q",
     ),
     "a node with some topology keys of away": Case(

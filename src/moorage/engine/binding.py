@@ -41,6 +41,7 @@ class Binding(Struct, eq=False):
     ``failed``    what came of it, once it is being undone
     ``bound_to``  the node that the API says the pod is on, by our doing or somebody else's
     ``expected``  others were told that it is going to be on the node
+    ``alert``     called when a plugin let the pod go or sent it back, which may be at any time
     ``may_do_without_extender``  the extender that was asked to bind it may fail; ``extender_failed``: it did
     """
 
@@ -49,6 +50,7 @@ class Binding(Struct, eq=False):
     decision: Decision
     node: str
     busy: bool = True
+    alert: Callable[[], None] = lambda: None
     waits: dict[str, float] = field(default_factory=dict)
     patience: dict[str, float] = field(default_factory=dict)
     verdict: Status | None = None
@@ -83,12 +85,14 @@ class Binding(Struct, eq=False):
 
     def allow(self, plugin: str) -> None:
         """Let one plugin's wait end well. The pod goes on when none is left, at the scheduler's next step."""
-        self.waits.pop(plugin, None)
+        if self.waits.pop(plugin, None) is not None:
+            self.alert()
 
     def reject(self, plugin: str, message: str) -> None:
         """End the wait: the pod gives up its node at the scheduler's next step."""
         if self.ticket is None:
             self.verdict = self.verdict or Status(Code.UNSCHEDULABLE, plugin, (message,))
+            self.alert()
 
     def preempt(self, plugin: str, message: str) -> None:
         """Like ``reject``, but for no fault of the pod's: it is tried again after its backoff, whatever happens."""

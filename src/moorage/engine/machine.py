@@ -6,7 +6,7 @@ be done to the world. The asyncio loop and the simulator drive this same object;
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -66,6 +66,8 @@ class Scheduler(Believer):
         #: Pods that gave up their nodes for others before they were bound, each with the other; whoever drives the engine may
         #: empty it.
         self.preempted: list[tuple[PodInfo, PodInfo]] = []
+        #: Called when a plugin wants something, which may be between two steps: the next step should not be waited for.
+        self.alert: Callable[[], None] = lambda: None
         self._tickets = 0
         self._asking = Conversation()
 
@@ -83,6 +85,7 @@ class Scheduler(Believer):
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Move pending pods to the active queue."""
         self.queue.activate(pods, self.now)
+        self.alert()
 
     def binding_of(self, uid: str) -> Binding | None:
         """Return what is known of a pod on its way from its decision to its binding."""
@@ -281,7 +284,7 @@ class Scheduler(Believer):
         node = decision.node
         assert node is not None
         busy = decision.found is not None and not profile.resting.isdisjoint(decision.found.states)
-        binding = Binding(queued, profile, decision, node, busy)
+        binding = Binding(queued, profile, decision, node, busy, self.alert)
         self.cluster.assume(queued.pod, node)
         self.queue.end_nomination(queued.pod.uid)
         self.revision += 1

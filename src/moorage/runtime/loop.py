@@ -68,6 +68,7 @@ class Loop:
     ) -> None:
         self.scheduler = scheduler
         self.inbox = inbox
+        scheduler.alert = inbox.poke
         #: Set by whoever fills the inbox, once all that exists was put in: no pod is placed on half a picture.
         self.synced = asyncio.Event()
         self._clock, self._unix, self._report, self._limits = clock, unix, report, limits

@@ -17,6 +17,7 @@ from typing import Any, cast
 from urllib.parse import unquote
 
 import aiohttp
+import msgspec
 
 from moorage.apiserver.authorizing import Authorizer
 from moorage.apiserver.guarding import Guard, User
@@ -97,7 +98,7 @@ class VirtualApi:
             response = self.serve(actor, method, path, body, media_type=media_type)
         except ApiError:
             return None
-        return json.loads(response.body)
+        return msgspec.json.decode(response.body)
 
     def items(self, path: str) -> list[dict[str, Any]]:
         """Return all objects that are listed at a path."""

@@ -151,7 +151,9 @@ def test_f45_a_scheduler_outlives_its_server(tmp_path):
                         break
                     await asyncio.sleep(0.05)
                 for one in pods:
-                    assert where.setdefault(one["metadata"]["uid"], one["spec"]["nodeName"]) == one["spec"]["nodeName"]
+                    node = one["spec"].get("nodeName")
+                    assert node, f"{one['metadata']['name']} still waits:\n{process.log.read_text()[-3000:]}"
+                    assert where.setdefault(one["metadata"]["uid"], node) == node
                 assert len(where) == 10 * (turn + 1)
             assert process.returncode is None
 

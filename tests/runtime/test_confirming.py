@@ -1,0 +1,102 @@
+"""Binds and evictions that the API server took and then forgot, without a watch ever telling of them; in virtual time."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from moorage.api.core import Pod
+from moorage.errors import ClusterError
+from moorage.testing.memory_cluster import MemoryCluster, Trouble
+from moorage.testing.virtual_time import run_virtually
+from tests.runtime.test_loop import binds, node, placed, pod, running
+
+TOOK = "the API server took it and does not know of it any more"
+
+
+def after_a_deaf_bind(meanwhile, seconds=60.0, faults=()):
+    """Bind a pod of which no watch tells, let something happen, wait; return the cluster, the reports and who is queued."""
+
+    async def main():
+        cluster = MemoryCluster([node("n1")])
+        async with running(cluster) as loop:
+            cluster.put(pod("p"))
+            await asyncio.sleep(0.012)  # it was told of, and its bind was not
+            cluster.deaf = True
+            await asyncio.sleep(1)
+            assert placed(cluster) == {"p": "n1"}
+            cluster.faults += faults
+            meanwhile(cluster)
+            await asyncio.sleep(seconds)
+            return cluster, loop.reports, [queued.pod.name for queued in loop.scheduler.queue.pending()]
+
+    return run_virtually(main())
+
+
+def forget(cluster):
+    held = cluster.get(Pod, "default/p")
+    cluster.put(replace(held, spec=replace(held.spec, node_name="")))
+
+
+def test_a_bind_that_was_forgotten_is_made_again():
+    cluster, reports, _ = after_a_deaf_bind(forget)
+    assert binds(cluster) == ["default/p", "default/p"]
+    assert reports == [f"bind default/p to n1: {TOOK}"]
+
+
+def test_a_bind_that_stands_is_looked_at_less_and_less_often():
+    cluster, reports, queued = after_a_deaf_bind(lambda cluster: None, 600)
+    assert (binds(cluster), reports, queued) == (["default/p"], [], [])
+    assert cluster.requests["read_pod"] == 3 + (600 - 70) // 60
+
+
+@pytest.mark.parametrize("namesake", [False, True])
+def test_a_pod_that_is_gone_meanwhile_gives_back_its_room(namesake):
+    def goes(cluster):
+        cluster.remove(cluster.get(Pod, "default/p"))
+        if namesake:
+            cluster.put(pod("p", uid="another"))
+
+    cluster, _, queued = after_a_deaf_bind(goes)
+    assert (len(binds(cluster)), queued) == (1, [])  # the namesake is for a watch to tell of
+
+
+def test_no_answer_says_nothing():
+    cluster, reports, queued = after_a_deaf_bind(
+        lambda cluster: None, 45, [Trouble("read_pod", ClusterError("500", 500), times=9)]
+    )
+    assert (binds(cluster), reports, queued) == (["default/p"], [], [])
+
+
+def test_who_is_told_by_a_watch_is_not_read():
+    async def main():
+        cluster = MemoryCluster([node("n1", cpu="100"), *(pod(f"p{number}", cpu="1m") for number in range(20))])
+        async with running(cluster) as loop:
+            await asyncio.sleep(60)
+            return cluster, loop
+
+    cluster, loop = run_virtually(main())
+    assert (len(binds(cluster)), cluster.requests.get("read_pod", 0), loop.reports) == (20, 0, [])
+    assert not loop._confirmer._taken
+    assert not loop._confirmer._due
+
+
+def test_an_eviction_that_was_forgotten_is_made_again():
+    async def main():
+        cluster = MemoryCluster([node("n1")])
+        async with running(cluster) as loop:
+            cluster.put(pod("victim", cpu="2", priority=1))
+            await asyncio.sleep(1)
+            cluster.put(pod("important", cpu="2", priority=9))
+            await asyncio.sleep(0.012)
+            cluster.deaf = True
+            await asyncio.sleep(0.5)
+            held = cluster.get(Pod, "default/victim")
+            assert held.metadata.deletion_timestamp
+            cluster.put(replace(held, metadata=replace(held.metadata, deletion_timestamp=None)))
+            await asyncio.sleep(15)
+            return cluster, loop.reports
+
+    cluster, reports = run_virtually(main())
+    assert reports == [f"evict default/victim for default/important: {TOOK}"]
+    assert cluster.requests["delete_pod"] == 2

@@ -119,7 +119,7 @@ class PodInfo:
         return False
 
     def _reads_like(self, other: PodInfo) -> bool:
-        """Return True for a pod that was decoded anew and is as ``other`` but for its node, before it runs anywhere."""
+        """Return True for a pod that was decoded anew and is as ``other``, before its node has said anything of it."""
         mine, its = self.pod.metadata, other.pod.metadata
         status, held = self.status, other.status
         return (
@@ -130,7 +130,7 @@ class PodInfo:
             and not _is_reported_on(held)
             and status.resource_claim_statuses == held.resource_claim_statuses
             and status.extended_resource_claim_status == held.extended_resource_claim_status
-            and replace(self.spec, node_name="") == replace(other.spec, node_name="")
+            and self.spec == other.spec
         )
 
     @property

@@ -7,7 +7,7 @@ others of its page are read all the same.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -26,6 +26,8 @@ T = TypeVar("T", bound=Value)
 
 #: The annotation of the bookmark that ends a list which was asked for as a watch.
 _LIST_ENDS = "k8s.io/initial-events-end"
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_CHANGES = frozenset(["ADDED", "DELETED", "MODIFIED"])
 
 
 class Wire(Protocol):
@@ -69,8 +71,7 @@ class _Any(Value):
     metadata: _Named = _Named()
 
 
-@dataclass(frozen=True, slots=True)
-class Event(Generic[T]):
+class Event(msgspec.Struct, Generic[T], frozen=True):
     """``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``; ``obj`` is None for a bookmark and for what could not be read.
 
     ``key`` names what could not be read, as ``namespace/name``, and ``uid`` is its own. ``ends_list`` is true of the bookmark
@@ -106,12 +107,21 @@ class Reader(Generic[T]):
         self._decoder = msgspec.json.Decoder(resource.type)
         self._pages = msgspec.json.Decoder(_Page)
         self._lines = msgspec.json.Decoder(_Line)
+        kind: Any = resource.type
+        page = msgspec.defstruct("_WholePage", [("metadata", _ListMeta, _ListMeta()), ("items", list[kind] | None, None)])
+        line = msgspec.defstruct("_WholeLine", [("type", str), ("object", kind)])
+        self._whole_pages: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
+        self._whole_lines: msgspec.json.Decoder[Any] = msgspec.json.Decoder(line)
 
     def page(self, body: bytes) -> Page[T]:
         """Read a page of a list.
 
         Raises  ClusterError if it is none
         """
+        if self._whole is None:
+            with suppress(*_UNREADABLE):  # then it is read one by one
+                whole = self._whole_pages.decode(body)
+                return Page(whole.items or [], whole.metadata.resource_version, whole.metadata.continue_)
         try:
             page = self._pages.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -132,6 +142,19 @@ class Reader(Generic[T]):
 
         Raises  ClusterError for an ERROR event, and for a line that is no event
         """
+        return (self._plain(line) if self._whole is None else None) or self._event(line)
+
+    def _plain(self, line: bytes) -> Event[T] | None:
+        """Read a line as nearly all are, in one go; None for others."""
+        try:
+            read = self._whole_lines.decode(line)
+        except _UNREADABLE:
+            return None
+        if read.type not in _CHANGES:
+            return None
+        return Event(read.type, read.object, read.object.metadata.resource_version)
+
+    def _event(self, line: bytes) -> Event[T]:
         try:
             read = self._lines.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -160,7 +183,7 @@ class Reader(Generic[T]):
     def _decoded(self, raw: bytes) -> T | None:
         try:
             return self._decoder.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except _UNREADABLE:
             pass
         try:
             return decode(raw, self._resource.type, self._resource.plural)

@@ -1,75 +1,58 @@
-"""Lines and pages read in one go are what they are when read one by one, as is done where objects are kept in full."""
-
-from __future__ import annotations
+"""Objects as Go writes them: nothing where nothing is, null for lists that are not left out, and everything at once."""
 
 import json
 
 import pytest
 
-from moorage.api.core import Pod
+from moorage.apiserver.protobuf import Flag, messages
 from moorage.client.listwatch import Reader
-from moorage.client.resources import resource_of
-from moorage.client.whole import WholeObjects
-from moorage.errors import ClusterError
+from moorage.client.resources import WATCHED
 
-POD = {
-    "kind": "Pod",
-    "metadata": {"name": "p", "namespace": "a", "uid": "u", "resourceVersion": "7", "labels": {"app": "web"}},
-    "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}], "nodeName": "n1"},
-}
-BROKEN = {**POD, "spec": {"containers": "none"}}
-LOOSE = {**POD, "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": 1}}}]}}
-MARK = {"kind": "Pod", "metadata": {"resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"}}}
-STATUS = {"kind": "Status", "metadata": {}, "message": "too old", "reason": "Expired", "code": 410}
-
-LINES = {
-    "added": {"type": "ADDED", "object": POD},
-    "modified": {"object": POD, "type": "MODIFIED"},
-    "deleted": {"type": "DELETED", "object": POD},
-    "a bookmark": {"type": "BOOKMARK", "object": MARK},
-    "a type that nobody knows": {"type": "NEWS", "object": POD},
-    "numbers for quantities": {"type": "ADDED", "object": LOOSE},
-    "an object that cannot be read": {"type": "ADDED", "object": BROKEN},
-    "an error": {"type": "ERROR", "object": STATUS},
-    "no object": {"type": "ADDED"},
-    "no type": {"object": POD},
-    "a list": [POD],
-}
-PAGES = {
-    "some": {"metadata": {"resourceVersion": "9", "continue": "more"}, "items": [POD, LOOSE]},
-    "none": {"metadata": {"resourceVersion": "9"}, "items": []},
-    "null": {"metadata": {"resourceVersion": "9"}, "items": None},
-    "one that cannot be read": {"metadata": {"resourceVersion": "9"}, "items": [POD, BROKEN]},
-    "no list": "pods",
-}
+EMPTY = {"s": "", "i": 0, "b": False, "f": 0, "Q": "0", "O": 0}
+FULL = {"s": "a", "i": 1, "b": True, "f": 1.5, "y": "YQ==", "Q": "1", "O": 1, "R": {"a": 1}, "F": {}, "X": ["a"]}
+MANY = Flag.POINTER | Flag.REPEATED | Flag.MAP
 
 
-def outcome(read, *args):
-    try:
-        return read(*args)
-    except ClusterError as error:
-        return str(error), error.status, error.reason
+def empty(message):
+    """Return an object whose fields hold nothing, as ``encoding/json`` writes it."""
+    document = {}
+    for name, holds, flags in messages()[message].values():
+        plain = holds in messages() and not flags & MANY
+        if not name:
+            document |= empty(holds)
+        elif plain:
+            document[name] = empty(holds)  # a struct is never left out
+        elif not flags & Flag.OMIT_EMPTY:
+            document[name] = None if flags & MANY else EMPTY.get(holds)
+    return document
 
 
-def both(ask, document):
-    body = json.dumps(document).encode()
-    told = [], []
-    readers = (
-        Reader(resource_of(Pod), told[0].append),
-        Reader(resource_of(Pod), told[1].append, WholeObjects()),
-    )
-    found = [outcome(getattr(reader, ask), body) for reader in readers]
-    assert told[0] == told[1]
-    return found
+def full(message, depth=0):
+    """Return an object with something in each field, and nothing in those far inside."""
+    document = {}
+    for name, holds, flags in messages()[message].values():
+        value = FULL.get(holds)
+        if holds in messages():
+            value = full(holds, depth + 1) if depth < 5 else empty(holds)
+        if not name:
+            document |= value
+        elif flags & (Flag.MAP | Flag.REPEATED):
+            document[name] = {"k": value} if flags & Flag.MAP else [value]
+        else:
+            document[name] = value
+    return document
 
 
-@pytest.mark.parametrize("line", LINES.values(), ids=LINES)
-def test_lines(line):
-    quick, careful = both("event", line)
-    assert quick == careful
-
-
-@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
-def test_pages(page):
-    quick, careful = both("page", page)
-    assert quick == careful
+@pytest.mark.parametrize("made", [empty, full])
+@pytest.mark.parametrize("resource", WATCHED, ids=lambda one: one.kind)
+def test_whatever_a_kube_apiserver_may_send_is_read(resource, made):
+    package = resource.api_version.rpartition("/")[0].partition(".")[0] or "core"
+    document = made(f"{package}.{resource.kind}")
+    named = {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "1", "creationTimestamp": None}
+    document |= {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {**document["metadata"], **named}}
+    reported = []
+    reader = Reader(resource, reported.append)
+    page = reader.page(json.dumps({"metadata": {"resourceVersion": "1"}, "items": [document]}).encode())
+    event = reader.event(json.dumps({"type": "ADDED", "object": document}).encode())
+    assert reported == []
+    assert [one.metadata.name for one in (*page.objects, event.obj)] == ["a", "a"]

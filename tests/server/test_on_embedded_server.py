@@ -148,6 +148,7 @@ def test_pods_are_placed_explained_and_preempted():
     assert unscheduled["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
     (mark,) = [one for one in victim["status"]["conditions"] if one["type"] == "DisruptionTarget"]
     assert mark["reason"] == "PreemptionByScheduler"
+    assert (unscheduled["observedGeneration"], mark["observedGeneration"]) == (1, 1)
     assert nominated == "n1"
     assert {event["reason"] for event in events} == {"Scheduled", "FailedScheduling", "Preempted"}
     assert lease["spec"]["holderIdentity"] == "me"

@@ -217,6 +217,7 @@ class PodCondition(Value):
     reason: str = ""
     message: str = ""
     last_transition_time: str | None = None
+    observed_generation: int = 0
 
 
 class PodResourceClaimStatus(Value):

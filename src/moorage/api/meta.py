@@ -47,6 +47,7 @@ class ObjectMeta(Value):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     finalizers: tuple[str, ...] = ()
+    generation: int = 0
 
 
 def is_older(version: str, than: str) -> bool:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from msgspec.structs import replace
-
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
 from moorage.cycle.extender_wire import ExtenderError, check_bind_reply, shown
@@ -227,7 +225,7 @@ class Carrier:
         victim = effect.victim.pod
         mark = PodCondition(
             type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=effect.message,
-            last_transition_time=self._wall(),
+            last_transition_time=self._wall(), observed_generation=victim.metadata.generation,
         )  # fmt: skip
         try:
             if not _is_marked(victim, mark):
@@ -268,7 +266,8 @@ class Carrier:
 
 def _is_marked(pod: Pod, mark: PodCondition) -> bool:
     """Return True if the pod bears the mark already, whenever that was."""
-    return any(replace(mark, last_transition_time=one.last_transition_time) == one for one in pod.status.conditions)
+    shown = (mark.type, mark.status, mark.reason, mark.message)
+    return any((one.type, one.status, one.reason, one.message) == shown for one in pod.status.conditions)
 
 
 def _at_once(work: Work) -> Iterator[Sequence[Effect]]:

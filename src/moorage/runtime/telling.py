@@ -107,10 +107,14 @@ class Teller:
 def failure_condition(decision: Decision, wall: str) -> PodCondition | None:
     """Return the condition that a failed attempt leaves in the pod's status; None if it says so already."""
     reason = "Unschedulable" if decision.code is not Code.ERROR else "SchedulerError"
+    pod = decision.pod.pod
     wanted = PodCondition(
-        type="PodScheduled", status="False", reason=reason, message=decision.message, last_transition_time=wall
-    )
-    old = next((one for one in decision.pod.pod.status.conditions if one.type == wanted.type), None)
+        type="PodScheduled", status="False", reason=reason, message=decision.message, last_transition_time=wall,
+        observed_generation=pod.metadata.generation,
+    )  # fmt: skip
+    old = next((one for one in pod.status.conditions if one.type == wanted.type), None)
     if old is not None and old.status == wanted.status:
         wanted = replace(wanted, last_transition_time=old.last_transition_time)
-    return None if wanted == old else wanted
+    # Which version of the spec it is about is no news by itself; servers before 1.33 do not keep it.
+    same = old is not None and replace(wanted, observed_generation=old.observed_generation) == old
+    return None if same else wanted

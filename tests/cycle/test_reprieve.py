@@ -15,7 +15,7 @@ from moorage.cycle.disruption import Budgets
 from moorage.cycle.ranking import Ranking
 from moorage.cycle.reprieve import NOBODY_LESSER, select_victims, select_victims_everywhere
 from moorage.framework.points import Depends
-from moorage.framework.verdicts import Code, Reject, Status
+from moorage.framework.verdicts import Code, Hold, Reject, Status
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_ports import NodePorts
 from moorage.plugins.node_resources_fit import NodeResourcesFit
@@ -252,6 +252,25 @@ def test_rules_that_look_at_no_pods_are_asked_until_the_pod_fits_once():
             select_victims(wants(4, 10), one, Budgets([]))
         asked[depends] = rule.asked
     assert asked == {Depends.NODES: 1, Depends.ROW: 5, Depends.CLUSTER: 5}
+
+
+def test_what_rules_say_of_themselves_goes_for_pods_that_they_sign():
+    class Single:
+        """Looks at nodes alone, but for pods that it does not sign: there may be one of these on a node."""
+
+        name = "Single"
+        depends = Depends.NODES
+
+        def sign(self, pod):
+            return None if pod.name == "single" else {}
+
+        def filter_node(self, state, node):
+            return Hold.because("one is there") if any(pod.name == "one" for pod in node.pods) else None
+
+    cluster = a_cluster([node("n")], {"n": [wants(1, 1, "one"), wants(1, 1, "other")]})
+    failed = failed_attempt([Single(), NodeResourcesFit()], wants(1, 10, "single"), cluster.snapshot)
+    with failed.what_if(0) as one:
+        assert [victim.name for victim in select_victims(wants(1, 10, "single"), one, Budgets([])).pods] == ["one"]
 
 
 # -- what is kept of a row ------------------------------------------------------------------------------------------------

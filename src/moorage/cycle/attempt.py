@@ -21,7 +21,7 @@ import numpy.typing as npt
 from moorage.framework.points import Depends
 from moorage.framework.prefiltered import PreFiltered
 from moorage.framework.profile import Profile, Step
-from moorage.framework.running import drained, run_filter, shifted
+from moorage.framework.running import ask, drained, run_filter, shifted
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Status
 from moorage.state.cluster import Snapshot
@@ -222,6 +222,18 @@ class FailedAttempt:
             row_of[name] for name, pods in self._nominated.items() if name in row_of and contenders(pods, self.pod)
         )
 
+    def _looks_at_pods(self, step: Step) -> bool:
+        """Say whether a Filter plugin may judge otherwise once pods move.
+
+        What a plugin says of itself goes for pods that it signs: one that looks at nodes alone may look at more for others.
+        """
+        if getattr(step.plugin, "depends", Depends.CLUSTER) is not Depends.NODES:
+            return True
+        sign = getattr(step.plugin, "sign", None)
+        if sign is None or step.name in self.found.skipped:
+            return False
+        return ask(Step(step.name, step.plugin, sign), "sign", self.pod) is None
+
     @cached_property
     def _moving(self) -> Profile:
         """The profile with those PreFilter plugins only that have to be told when pods move."""
@@ -231,13 +243,9 @@ class FailedAttempt:
     @cached_property
     def _rest(self) -> Profile:
         """The same without Filter plugins that look at no pods."""
-        looking = tuple(step for step in self._profile.at("filter") if _looks_at_pods(step))
+        looking = tuple(step for step in self._profile.at("filter") if self._looks_at_pods(step))
         return replace(self._moving, steps={**self._moving.steps, "filter": looking})
 
 
 def _is_told(step: Step) -> bool:
     return any(getattr(step.plugin, method, None) is not None for method in ("add_pod", "remove_pod"))
-
-
-def _looks_at_pods(step: Step) -> bool:
-    return getattr(step.plugin, "depends", Depends.CLUSTER) is not Depends.NODES

@@ -85,7 +85,7 @@ Signature = Mapping[str, Hashable]
 
 
 class Depends(Enum):
-    """What a plugin's verdict or raw score for a row hangs on, besides the pod's signature."""
+    """What a plugin's verdict or raw score for a row hangs on, besides the pod's signature; nothing is said of pods without."""
 
     NODES = "nodes"
     """The nodes themselves, whatever pods are on them: kept until a node comes, goes or changes."""

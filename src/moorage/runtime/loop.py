@@ -193,6 +193,7 @@ class Loop:
                 self._survived(f"an attempt: {_words(error)}")
                 return True
             self._failing = 0
+            self._tell_revoked(now)  # before what follows it: a pod that comes back may be tried in the same step
             if decision is None:
                 self._began = began if self.scheduler.asks else None
                 return False
@@ -204,9 +205,7 @@ class Loop:
 
     def _hand_out(self) -> None:
         now = self._clock()
-        for decision in self.scheduler.take_revoked():
-            self.follower.revoked(decision, now)
-            self._teller.failed(decision)
+        self._tell_revoked(now)
         for query in self.scheduler.take_queries():
             self._carrier.put(query)
         for work in self.scheduler.take_work():
@@ -218,6 +217,11 @@ class Loop:
                 self._carrier.start(work)
             elif work.phase.is_answered:
                 self.inbox.put_now(Done(work.ticket, "not begun: this scheduler is shutting down"))
+
+    def _tell_revoked(self, now: float) -> None:
+        for decision in self.scheduler.take_revoked():
+            self.follower.revoked(decision, now)
+            self._teller.failed(decision)
 
     def _known(self, obj: Value) -> Value | None:
         metadata = getattr(obj, "metadata")  # noqa: B009 (every kind that is written has one; Value does not say so)

@@ -149,7 +149,7 @@ def holds(process):
 
 def test_f33_work_under_way_ends_before_the_process_does(tmp_path):
     async def main(place):
-        place.world.node("n1", cpu=40, pods=110)
+        place.world.node("n1", cpu=41, pods=110)
         process = await place.scheduler()  # a lease that a busy machine does not cost it meanwhile
         await place.until(place.holder, START_S)
         place.world.pod("first")

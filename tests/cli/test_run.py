@@ -350,6 +350,19 @@ def test_a_configuration_may_go_to_what_is_no_file(tmp_path):
         os.close(reader)
 
 
+@pytest.mark.parametrize("error", [MemoryError(), ExceptionGroup("tasks", [MemoryError()])], ids=["alone", "of a task"])
+def test_too_little_memory_is_told_in_words_of_its_own(monkeypatch, error):
+    async def fails(process):
+        raise error
+
+    monkeypatch.setattr("moorage.cli.run.run_process", fails)
+    monkeypatch.setattr("moorage.cli.run.collect_seldom", lambda: None)
+    status, said = run_here("--master=http://127.0.0.1:1", "--leader-elect=false")
+    assert status == 1
+    assert said.splitlines()[-1].endswith('"Out of memory: the process was allowed too little to go on"')
+    assert "Traceback" not in said
+
+
 def test_a_plugin_in_the_current_folder_is_found(tmp_path, monkeypatch):
     (tmp_path / "just_here.py").write_text(
         "class JustHere:\n    name = 'JustHere'\n    def filter_node(self, pod, node): ...\n"

@@ -84,12 +84,24 @@ def prepare_create(kind: Kind, document: Document) -> None:
         with_finalizer(document)
     found = completed(kind, document)
     if kind.kind == "Pod":
-        document["status"]["qosClass"] = qos_class(document.get("spec") or {})
+        spec = document.get("spec") or {}
+        document["status"]["qosClass"] = qos_class(spec)
+        if spec.get("schedulingGates"):
+            document["status"]["conditions"] = [dict(_GATED)]
     faults = [*_faults(kind, found), *further_faults(kind, document)]
     new = _NEW_FAULTS.get(kind.kind)
     _refuse(kind, document, [*faults, *new(document)] if new is not None else faults)
 
 
+#: What tells of a pod that nobody may place yet.
+_GATED: Final = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+    "lastProbeTime": None,
+    "lastTransitionTime": None,
+}
 #: What some objects may not begin with.
 _NEW_FAULTS: Final[Mapping[str, Callable[[Document], Iterator[Fault]]]] = {"Event": new_event_faults, "Pod": new_pod_faults}
 

@@ -127,7 +127,11 @@ def watched_scheduler(
     scheduler = WatchedScheduler(Cycle(seed=seed, percentage_of_nodes_to_score=0), gates)
     scheduler.watch_over(actor, recording)
     configuration = load(text.encode(), "simtest", registry, gates)
-    scheduler.use(build_profiles(configuration, registry, gates, scheduler).profiles)
+    scheduler.use(
+        build_profiles(configuration, registry, gates, scheduler).profiles,
+        initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
+        max_backoff_s=float(configuration.pod_max_backoff_seconds),
+    )
     return scheduler
 
 

@@ -1,6 +1,6 @@
 """Queueing, batches, binding and the scheduler as a whole, end to end: the rest of kube-scheduler's integration tests.
 
-Which event wakes whom is in ``test_integration_wakes.py``; gates, backoff and the order of the queue in ``test_integration.py``.
+Which event wakes whom is in ``test_integration_wakes.py``; gates, backoff and order also in ``test_integration.py``.
 """
 
 import asyncio

@@ -76,7 +76,7 @@ def using(*claims):
 
 def volume(world, name, labels=None, klass="", within=None, driver="", modes=("ReadWriteMany",)):
     """Make a volume. ``within``: the key and the value of the label that its nodes have."""
-    source = {"csi": {"driver": driver, "volumeHandle": f"{name}-handle"}} if driver else {"hostPath": {"path": "/tmp"}}
+    source = {"csi": {"driver": driver, "volumeHandle": f"{name}-handle"}} if driver else {"hostPath": {"path": "/data"}}
     spec = {"capacity": SIZE, "accessModes": list(modes), "storageClassName": klass, **source}
     if within is not None:
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": [{"matchExpressions": [within_term(*within)]}]}}

@@ -12,6 +12,7 @@ from moorage.framework.effects import BindPod, Call
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import PostFilterResult
 from moorage.framework.verdicts import SKIP, Code, Hold, Wait
+from moorage.testing.simtest.judging import Terms
 from moorage.testing.simtest.staging import on_stage
 from tests.regressions import cluster_objects as on
 
@@ -150,6 +151,22 @@ def test_a_pod_that_is_held_and_no_longer_ours_is_unreserved(how):
         assert (told, list(stage.scheduler.waiting()), stage.binds("p")) == (["n1"], [], [])
 
     on_stage(main, reserving, holding("One"))
+
+
+def test_pods_that_are_held_are_unreserved_when_the_scheduler_ends():
+    """PermitCancelled: it ends in good order, and takes back what it said of the pod."""
+    told = []
+    reserving = plugin("Reserving", reserve=lambda state, pod, node: None, unreserve=lambda state, pod, node: told.append(node))
+
+    async def main(stage):
+        await held(stage)
+        await stage.until(lambda: stage.pod("p")["status"].get("nominatedNodeName") == "n1")
+        await stage.members[0].stop()
+        await asyncio.sleep(1)
+        assert (told, stage.binds("p")) == (["n1"], [])
+        assert not stage.pod("p")["status"].keys() & {"nominatedNodeName", "conditions"}
+
+    on_stage(main, reserving, holding("One"), terms=Terms(settled=False), settle_s=0.0)
 
 
 def test_a_pod_that_is_held_gives_way_to_a_more_important_one():

@@ -122,6 +122,10 @@ class Loop:
         try:
             await asyncio.get_running_loop().create_future()
         finally:
+            # Plugins are told of pods that they hold; of these, nobody else is: whoever schedules next tries them.
+            self.scheduler.end_waits(self._clock())
+            self.scheduler.take_revoked()
+            self._hand_out()
             self._acting = False
             self.scheduler.break_off(self._clock(), "broken off while shutting down")
             await self._carrier.drain(self._limits.drain_s)

@@ -99,8 +99,6 @@ _GATED: Final = {
     "status": "False",
     "reason": "SchedulingGated",
     "message": "Scheduling is blocked due to non-empty scheduling gates",
-    "lastProbeTime": None,
-    "lastTransitionTime": None,
 }
 #: What some objects may not begin with.
 _NEW_FAULTS: Final[Mapping[str, Callable[[Document], Iterator[Fault]]]] = {"Event": new_event_faults, "Pod": new_pod_faults}

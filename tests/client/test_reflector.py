@@ -550,28 +550,31 @@ def test_a_silent_watch_is_made_anew():
             return server
 
     server = run_virtually(main())
-    assert server.watches == 3
+    assert 4 <= server.watches <= 6
     assert server.lists == 1
 
 
-def test_bookmarks_once_a_minute_keep_a_watch_of_what_does_not_change():
-    """As a kube-apiserver sends them: who hung up earlier would never get one, and never know how far it is."""
+def test_after_a_quiet_watch_a_short_one_ends_with_a_bookmark_and_after_a_busy_one_a_long_one():
+    """As a kube-apiserver sends them: at the end of a watch's time, however quiet it was."""
 
     async def main():
         server = Server()
         async with following(server):
-            for minute in range(1, 5):
-                await asyncio.sleep(61)
-                server.send(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"%d"}}}' % (1000 * minute))
-            await asyncio.sleep(1)
-            watches = server.watches
+            await asyncio.sleep(42)
+            asked = [server.params[-1]["timeoutSeconds"]]
+            server.send(b'{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"4000"}}}')
             server.cut()
-            await asyncio.sleep(10)
-            return server, watches
+            await asyncio.sleep(1)
+            asked.append(server.params[-1]["timeoutSeconds"])
+            version = server.params[-1]["resourceVersion"]
+            server.put("a")
+            server.cut()
+            await asyncio.sleep(1)
+            return [*asked, server.params[-1]["timeoutSeconds"]], version
 
-    server, watches = run_virtually(main())
-    assert watches == 1
-    assert server.params[-1]["resourceVersion"] == "4000"
+    (first, second, third), version = run_virtually(main())
+    assert (first, second, version) == ("35", "35", "4000")
+    assert int(third) >= 300
 
 
 def test_a_server_in_trouble_is_asked_less_and_less_and_never_more_often_than_it_wants():

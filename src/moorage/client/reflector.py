@@ -27,9 +27,11 @@ __all__ = ["Reflector"]
 T = TypeVar("T", bound=Value)
 
 _PAGE = 500
-#: A watch that is silent for so long may be dead: the connection is made anew, from where it stood. A kube-apiserver sends a
-#: bookmark a minute, which keeps it alive and says how far it is; a peer that is gone is noticed earlier, by TCP.
-_IDLE_S = 75.0
+#: A watch that is silent for so long may be dead: the connection is made anew, from where it stood.
+_IDLE_S = 40.0
+#: How long a watch is asked for after one that told of no change. It ends before its silence would mean anything, and a
+#: kube-apiserver ends it with a bookmark: so a quiet kind is known to be up to date, and its version never grows too old.
+_QUIET_S = 35
 _UNSERVED_S = 60.0
 #: Lists that go back in time for so long come from a cluster that was restored from a backup.
 _RESTORED_S = 120.0
@@ -92,6 +94,8 @@ class Reflector(Generic[T]):
         self._must_list = True
         self._refusing_since: float | None = None
         self._streams = streams
+        #: True when the last watch ended without having told of a change.
+        self._quiet = False
         self._cut_short = 0
 
     @property
@@ -182,12 +186,12 @@ class Reflector(Generic[T]):
 
     async def _watch(self) -> None:
         """Read events until the stream ends; where all that exists is still to be told, it comes first."""
-        began, events = self._clock(), 0
+        began, events, changes = self._clock(), 0, 0
         listing = _Listing[T]() if self._must_list else None
         params = self._params(
             watch="true",
             allowWatchBookmarks="true",
-            timeoutSeconds=str(int(300 * (1.0 + self._rng.random()))),
+            timeoutSeconds=str(_QUIET_S if self._quiet else int(300 * (1.0 + self._rng.random()))),
             **({"resourceVersion": self._version} if listing is None else _AS_STREAM),
         )
         try:
@@ -202,6 +206,7 @@ class Reflector(Generic[T]):
                     else:
                         listing.take(event)
                     events += 1
+                    changes += event.type != "BOOKMARK"
         except ClusterError as error:
             if listing is None or error.status not in _NO_STREAMS:
                 raise
@@ -211,6 +216,7 @@ class Reflector(Generic[T]):
             self._cut_short += 1
             self._streams = self._cut_short < _CUT_SHORT
             raise ClusterError("the stream ended before all that exists was told")
+        self._quiet = not changes
         if not events and self._clock() - began < _SHORT_S:
             raise ClusterError("the watch ended at once, without an event")
 

@@ -13,11 +13,13 @@ from pathlib import Path
 import aiohttp
 import pytest
 
+from moorage.apiserver.kinds import find_kind
 from tests.regressions.processes import FAST, LEASE_S, SLACK_S, START_S, Proxy, free_port, in_place
 
 pytestmark = pytest.mark.slow
 
 MIB = 1 << 20
+NODE = find_kind("nodes")
 
 
 def configured(place, **fields):
@@ -136,6 +138,51 @@ def test_f30_an_extender_that_misbehaves_costs_little_memory_and_time(ignorable,
             assert "Traceback" not in process.log.read_text()
 
     in_place(main, tmp_path)
+
+
+#: A plugin that keeps one pod in flight.
+HOLDS = """
+from moorage.framework.verdicts import Wait
+
+class Holds:
+    name = "Holds"
+
+    def permit(self, state, pod, node):
+        return Wait(600.0) if pod.name == "held" else None
+"""
+
+
+def test_f41_a_storm_of_updates_while_a_pod_is_in_flight_costs_little_memory(tmp_path):
+    async def main(place):
+        (tmp_path / "holds.py").write_text(HOLDS)
+        profile = {"plugins": {"multiPoint": {"enabled": [{"name": "Holds"}]}}}
+        for number in range(10):
+            place.world.node(f"n{number}")
+        process = await place.scheduler(
+            "--leader-elect=false", "--plugins=holds:Holds", configured(place, profiles=[profile]), cwd=tmp_path
+        )
+        place.world.pod("held")
+        place.world.pod("first")
+        await place.bound("first", within_s=START_S)
+        before = peak_memory(process)
+        for number in range(10_000):
+            place.api.store.change(NODE, "", f"n{number % 10}", beat(number))
+            if number % 500 == 0:
+                await asyncio.sleep(0.05)
+        place.world.pod("last")
+        await place.bound("last")
+        assert place.node_of("held") == ""
+        assert process.returncode is None
+        assert peak_memory(process) - before < 64 * MIB
+
+    in_place(main, tmp_path)
+
+
+def beat(number):
+    def edit(document):
+        document["metadata"].setdefault("annotations", {})["beat"] = str(number)
+
+    return edit
 
 
 # -- the loop ----------------------------------------------------------------------------------------------------------

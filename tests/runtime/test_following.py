@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from msgspec.structs import replace
 
+from moorage.api.core import Pod
 from moorage.config.loading import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.machine import Scheduler
@@ -291,3 +292,23 @@ def test_a_pod_that_goes_while_it_waits_leaves_nothing_behind():
 
     loop, _ = run(cluster, 5, act)
     assert loop.follower._trips == {}
+
+
+class SlowToAnswer(MemoryCluster):
+    async def bind(self, pod, node, check):
+        await super().bind(pod, node, check)
+        await asyncio.sleep(1.0)
+
+
+def test_nothing_is_kept_of_pods_that_are_gone_before_their_bind_is_answered():
+    cluster = SlowToAnswer([node("n1"), pod("a"), pod("b")])
+
+    async def act(loop):
+        while not (held := cluster.get(Pod, "default/a")).spec.node_name:
+            await asyncio.sleep(0.01)
+        assert loop.follower.pods_under_way == 2
+        cluster.remove(held)
+
+    loop, found = run(cluster, 5, act)
+    assert loop.follower.pods_under_way == 0
+    assert found["schedule_attempts_total"] == {("scheduled", "default-scheduler"): 2}

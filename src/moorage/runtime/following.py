@@ -62,6 +62,11 @@ class Follower:
             counts[work.phase] = counts.get(work.phase, 0) + 1
         return counts
 
+    @property
+    def pods_under_way(self) -> int:
+        """Pods between their decision and what becomes of it."""
+        return len(self._trips)
+
     # -- attempts ----------------------------------------------------------------------------------------------------------
 
     def attempted(self, decision: Decision, began: float, now: float) -> None:
@@ -144,7 +149,8 @@ class Follower:
         if work is None:
             return
         uid = work.pod.uid
-        bound = work.phase is Phase.BIND and self._scheduler.cluster.node_of(uid) == work.node
+        # A pod may be gone again by the time that its bind is answered.
+        bound = work.phase is Phase.BIND and (fact.error is None or self._scheduler.cluster.node_of(uid) == work.node)
         if self._measures is not None:
             profile = work.pod.spec.scheduler_name
             self._measures.worked(work.phase, profile, now - since, None if bound else fact.error)

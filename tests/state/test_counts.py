@@ -176,6 +176,7 @@ def test_label_columns_know_which_values_nodes_have(history):
             domains = {value for value, is_held in zip(column.values, column.domains.tolist(), strict=True) if is_held}
             assert domains == held - {None}
             assert column.is_everywhere is (None not in held)
+            assert column.domain_count == len(held - {None})
 
 
 @given(steps)

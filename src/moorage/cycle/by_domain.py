@@ -31,6 +31,8 @@ __all__ = ["ByDomain", "Pick"]
 
 #: Added to the total of a row that is in a closed domain, once for each key: below zero whatever it was, and no overflow.
 _CLOSED: Final = -(1 << 52)
+#: Up to so many domains are gone through one by one: each call into NumPy has a price, whatever the size.
+_FEW: Final = 32
 #: Shapes of pods that are remembered to be decided by row.
 _SHAPES_REMEMBERED: Final = 4096
 
@@ -113,15 +115,29 @@ class ByDomain:
             key, raw = answer
             held = _held(table, key, open_places)
             some = raw[held]
-            if (some == some[0]).all():
+            if _all_alike(some):
                 continue  # all feasible rows get the same, whatever that is
             scores = normalized(step, scoring.state(step, states), some)
-            if int(scores.min()) < 0 or int(scores.max()) > MAX_SCORE:
+            if not _in_range(scores):
                 return None
             gain = np.zeros(len(raw), dtype=np.int64)
             gain[held] = scores * self._weights.get(step.name, 1)
             gains[key] = gains[key] + gain if key in gains else gain
         return gains
+
+
+def _all_alike(raw: IntArray) -> bool:
+    if len(raw) > _FEW:
+        return bool((raw == raw[0]).all())
+    values: list[int] = raw.tolist()
+    return min(values) == max(values)
+
+
+def _in_range(scores: IntArray) -> bool:
+    if len(scores) > _FEW:
+        return int(scores.min()) >= 0 and int(scores.max()) <= MAX_SCORE
+    values: list[int] = scores.tolist()
+    return min(values) >= 0 and max(values) <= MAX_SCORE
 
 
 class _OpenNodes(NodeView):

@@ -10,7 +10,7 @@ Source  kube-scheduler 1.36, plugins/podtopologyspread/scoring.go
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log
+from math import floor, log
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +37,8 @@ HOSTNAME = "kubernetes.io/hostname"
 #: The raw score of a node that is set aside; all others are 0 or more.
 SET_ASIDE = -1
 _MAX_SCORE = 100
+#: Up to so many domains are gone through one by one: each call into NumPy has a price, whatever the size.
+_FEW = 32
 
 
 _Floats = npt.NDArray[np.floating[Any]]
@@ -93,8 +95,10 @@ def _weight(domains: int) -> float:
 
 def _domains(feasible: NodeView, key: str, scored: BoolArray | None) -> int:
     """Return how many domains the scored nodes have; where they may lack the label, that and an empty value are one."""
-    held = domains_with(feasible, key, scored)
     column = feasible.label(key)
+    if scored is None and column.is_everywhere and feasible.is_whole:
+        return column.domain_count
+    held = domains_with(feasible, key, scored)
     if scored is not None or column.is_everywhere or domain_ids(feasible, key).all():
         return int(np.count_nonzero(held))
     empty = column.find("")
@@ -122,7 +126,8 @@ def score_domains(preference: SpreadPreference) -> tuple[str, IntArray] | None:
     """Return the topology key and the raw score of each of its domains; None if rows of one domain differ."""
     if len(preference.weighed) != 1 or preference.weighed[0].costs is None:
         return None
-    scores = _rounded(preference.weighed[0].costs)
+    costs = preference.weighed[0].costs
+    scores = _few_rounded(costs) if len(costs) <= _FEW else _rounded(costs)
     if preference.all_labels:
         scores[0] = SET_ASIDE
     return preference.weighed[0].topology_key, scores
@@ -144,9 +149,14 @@ def _rounded(scores: _Floats) -> IntArray:
     return down.astype(np.int64)
 
 
+def _few_rounded(scores: _Floats) -> IntArray:
+    """Do the same one by one, which is faster for few."""
+    return np.array([(down := floor(score)) + (score - down >= 0.5) for score in scores.tolist()], dtype=np.int64)
+
+
 def normalize_spread(scores: IntArray) -> IntArray:
     """Turn raw scores, where less is better, into 0-100: the worst node keeps ``100 * least / most``, the best gets 100."""
-    most = int(scores.max(initial=SET_ASIDE))
+    most = int(scores.max()) if len(scores) else SET_ASIDE
     if most == SET_ASIDE:
         return np.zeros_like(scores)
     kept: BoolArray | None = None

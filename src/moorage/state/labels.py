@@ -98,7 +98,7 @@ class Tally:
 class LabelColumn(InternedColumn[str | None]):
     """The column of one label key. It knows how many rows hold each value, so topology domains need not be searched for."""
 
-    __slots__ = ("_domains", "_held", "_population")
+    __slots__ = ("_count", "_domains", "_everywhere", "_held", "_population")
 
     def __init__(self, space: RowSpace) -> None:
         super().__init__(space, None)
@@ -109,15 +109,15 @@ class LabelColumn(InternedColumn[str | None]):
     @property
     def is_everywhere(self) -> bool:
         """True when every row has the label."""
-        return self._population.of(0) == 0
+        if self._held is None:
+            self._look()
+        return self._everywhere
 
     @property
     def held(self) -> BoolArray:
         """Which of ``values`` some row holds, absence included; not to be written to."""
-        if self._held is None or len(self._held) < len(self.values):
-            self._held = self._population.copy(len(self.values)) > 0
-            self._domains = None
-        return self._held
+        held = self._held
+        return self._look() if held is None or len(held) < len(self.values) else held
 
     @property
     def domains(self) -> BoolArray:
@@ -127,6 +127,21 @@ class LabelColumn(InternedColumn[str | None]):
             self._domains = held.copy()
             self._domains[0] = False
         return self._domains
+
+    @property
+    def domain_count(self) -> int:
+        """How many values other than absence some row holds."""
+        if self._held is None:
+            self._look()
+        return self._count
+
+    def _look(self) -> BoolArray:
+        """Work out which values are held, and what follows from that."""
+        held: BoolArray = self._population.copy(len(self.values)) > 0
+        self._held, self._domains = held, None
+        self._everywhere = not held.item(0)
+        self._count = int(np.count_nonzero(held[1:]))
+        return held
 
     def come(self, row: int, value: str | None) -> None:
         """Fill in a row that is new."""

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from moorage.framework.prefiltered import PreFiltered
 from moorage.framework.profile import Profile, Step, other_form
-from moorage.framework.running import MAX_SCORE, ask, normalized
+from moorage.framework.running import are_in_range, ask, normalized
 from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -118,7 +118,7 @@ class ByDomain:
             if _all_alike(some):
                 continue  # all feasible rows get the same, whatever that is
             scores = normalized(step, scoring.state(step, states), some)
-            if not _in_range(scores):
+            if not are_in_range(scores):
                 return None
             gain = np.zeros(len(raw), dtype=np.int64)
             gain[held] = scores * self._weights.get(step.name, 1)
@@ -131,13 +131,6 @@ def _all_alike(raw: IntArray) -> bool:
         return bool((raw == raw[0]).all())
     values: list[int] = raw.tolist()
     return min(values) == max(values)
-
-
-def _in_range(scores: IntArray) -> bool:
-    if len(scores) > _FEW:
-        return int(scores.min()) >= 0 and int(scores.max()) <= MAX_SCORE
-    values: list[int] = scores.tolist()
-    return min(values) >= 0 and max(values) <= MAX_SCORE
 
 
 class _OpenNodes(NodeView):

@@ -21,14 +21,14 @@ from moorage.cycle.attempt import Nominated, contenders, judge_with_nominated
 from moorage.cycle.by_domain import ByDomain, Scoring
 from moorage.cycle.kept_scores import KeptScores
 from moorage.cycle.narrow import NarrowLook
-from moorage.cycle.node_part import NodePart, NodeParts, Steps
+from moorage.cycle.node_part import NodePart, NodeParts, Steps, ask_pre_filters, close_refused
 from moorage.cycle.signing import Signer
 from moorage.cycle.ties import draw, ring_position
 from moorage.framework.points import Depends
 from moorage.framework.prefiltered import PreFiltered
 from moorage.framework.profile import Profile, Step
 from moorage.framework.running import ask, check_range, normalized, refused_rows, scored
-from moorage.framework.verdicts import SKIP, Hold, Narrow
+from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
@@ -150,20 +150,19 @@ class _PodClass:
         self._profile = profile
         self._by_domain = by_domain
         self._asked = steps.asked
-        self._states: dict[str, Any] = dict(part.states)
-        self._skipped = set(part.skipped)
-        self._refused = part.refused
+        found = ask_pre_filters(steps.on_rows.pre_filter, pod, snapshot)
+        self._states: dict[str, Any] = {**part.states, **found.states}
+        self._skips = frozenset(part.skipped | found.skipped)
+        self._refused = part.refused or found.refused
         #: True once a second pod of the class has come.
         self.asked_again = False
         self._nodes_seen = snapshot.table.changes.nodes
         self._position = snapshot.table.changes.position
         view = snapshot.nodes
-        self._nodes_allow = part.allowed
-        for step in steps.on_rows.pre_filter:
-            self._pre_filter(step, pod, snapshot)
-        self._filters = [pair for pair in steps.on_rows.filter_nodes if pair[0].name not in self._skipped]
+        self._nodes_allow = part.allowed if found.narrowed is None else part.allowed & found.narrowed
+        self._filters = [pair for pair in steps.on_rows.filter_nodes if pair[0].name not in self._skips]
         self.allowed: BoolArray = self._nodes_allow.copy()
-        self._refuse(self.allowed, pod, view)
+        close_refused(self.allowed, (step for step, _ in self._filters), self._states, pod, view)
         self._scores = KeptScores(steps.on_rows, profile.weights, part, self._states, pod, view, self.allowed)
         self._count = int(np.count_nonzero(self.allowed))
         self._rows: npt.NDArray[np.intp] | None = None
@@ -172,26 +171,6 @@ class _PodClass:
         self._rooms: dict[tuple[int, ...], int | None] | None = {} if by_room else None
         #: The same of rooms with pods that are nominated there, by what those request.
         self._crowded: dict[Hashable, bool] = {}
-        self._skips = frozenset(self._skipped)
-
-    def _pre_filter(self, step: Step, pod: PodInfo, snapshot: Snapshot) -> None:
-        answer = ask(step, "preFilter", pod, snapshot)
-        if answer is SKIP:
-            self._skipped.add(step.name)
-        elif isinstance(answer, Hold):
-            self._refused = True
-        elif isinstance(answer, Narrow):
-            self._nodes_allow = self._nodes_allow & snapshot.nodes.named(answer.nodes)
-            self._states[step.name] = answer.state
-        else:
-            self._states[step.name] = answer
-
-    def _refuse(self, open_rows: BoolArray, pod: PodInfo, view: NodeView) -> None:
-        """Close the rows that the rules on rows refuse."""
-        for step, _ in self._filters:
-            refused = refused_rows(step, self._states.get(step.name, pod), view)
-            if refused is not None:
-                open_rows &= ~refused
 
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
@@ -251,7 +230,7 @@ class _PodClass:
     def _judge_rows(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> None:
         view = NodeView(snapshot, rows)
         allowed = self._nodes_allow[rows]
-        self._refuse(allowed, pod, view)
+        close_refused(allowed, (step for step, _ in self._filters), self._states, pod, view)
         self._count += int(np.count_nonzero(allowed)) - int(np.count_nonzero(self.allowed[rows]))
         self.allowed[rows] = allowed
         self._scores.rescore(view, allowed, pod)
@@ -312,25 +291,12 @@ class _PodClass:
 
     def _found(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PreFiltered | None, BoolArray | None]:
         """Run the PreFilters that are always asked. None if one turned the pod down."""
-        states: dict[str, Any] = self._states
-        skipped: frozenset[str] = self._skips
-        narrowed: BoolArray | None = None
-        if self._asked.pre_filter:
-            states, passed = dict(states), set()
-            for step in self._asked.pre_filter:
-                answer = ask(step, "preFilter", pod, snapshot)
-                if answer is SKIP:
-                    passed.add(step.name)
-                elif isinstance(answer, Hold):
-                    return None, None
-                elif isinstance(answer, Narrow):
-                    mask = snapshot.nodes.named(answer.nodes)
-                    narrowed = mask if narrowed is None else narrowed & mask
-                    states[step.name] = answer.state
-                else:
-                    states[step.name] = answer
-            skipped |= passed
-        return PreFiltered(states, skipped), narrowed
+        if not self._asked.pre_filter:
+            return PreFiltered(self._states, self._skips), None
+        states, skipped, narrowed, refused = ask_pre_filters(self._asked.pre_filter, pod, snapshot)
+        if refused:
+            return None, None
+        return PreFiltered({**self._states, **states}, self._skips | skipped), narrowed
 
     def _feasible(
         self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, narrowed: BoolArray | None, nominated: Nominated

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from moorage.cycle.node_part import NodePart, Steps, Varying
 from moorage.framework.profile import Step
-from moorage.framework.running import MAX_SCORE, ask, normalized, scored
+from moorage.framework.running import MAX_SCORE, are_in_range, ask, normalized, scored
 from moorage.framework.verdicts import SKIP
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
@@ -86,9 +86,7 @@ class KeptScores:
         return scores
 
     def _check(self, scores: IntArray) -> None:
-        # Read as unsigned, a negative score is a huge one.
-        unsigned = scores.astype(np.int64, copy=False).view(np.uint64)
-        self._broken = self._broken or (len(scores) > 0 and int(unsigned.max()) > MAX_SCORE)
+        self._broken = self._broken or not are_in_range(scores)
 
     # -- the pick -----------------------------------------------------------------------------------------------------
 

@@ -6,21 +6,21 @@ nodes is worked out once for all such classes; it is good until a node comes, go
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from moorage.framework.points import Depends
 from moorage.framework.profile import Profile, Step, other_form
-from moorage.framework.running import MAX_SCORE, ask, normalized, refused_rows, scored
+from moorage.framework.running import are_in_range, ask, normalized, refused_rows, scored
 from moorage.framework.verdicts import SKIP, Hold, Narrow
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
 
-__all__ = ["NodePart", "NodeParts", "Steps", "is_in_range"]
+__all__ = ["NodePart", "NodeParts", "Steps", "Varying", "ask_pre_filters", "close_refused"]
 
 #: Parts kept at a time, and the rows in all of them together.
 _KEPT = 64
@@ -44,6 +44,46 @@ class Steps:
         return bool(self.filter or self.pre_score or self.score)
 
 
+class PreFilters(NamedTuple):
+    """What some PreFilter plugins said: their states, who passes, the rows they left if any took some, and if one refused."""
+
+    states: dict[str, Any]
+    skipped: set[str]
+    narrowed: BoolArray | None
+    refused: bool
+
+
+def ask_pre_filters(steps: Iterable[Step], pod: PodInfo, snapshot: Snapshot) -> PreFilters:
+    """Ask all of these plugins about a pod."""
+    states: dict[str, Any] = {}
+    skipped: set[str] = set()
+    narrowed: BoolArray | None = None
+    refused = False
+    for step in steps:
+        answer = ask(step, "preFilter", pod, snapshot)
+        if answer is SKIP:
+            skipped.add(step.name)
+        elif isinstance(answer, Hold):
+            refused = True
+        elif isinstance(answer, Narrow):
+            mask = snapshot.nodes.named(answer.nodes)
+            narrowed = mask if narrowed is None else narrowed & mask
+            states[step.name] = answer.state
+        else:
+            states[step.name] = answer
+    return PreFilters(states, skipped, narrowed, refused)
+
+
+def close_refused(
+    open_rows: BoolArray, steps: Iterable[Step], states: Mapping[str, Any], pod: PodInfo, nodes: NodeView
+) -> None:
+    """Close the rows of a view that Filter plugins refuse."""
+    for step in steps:
+        refused = refused_rows(step, states.get(step.name, pod), nodes)
+        if refused is not None:
+            open_rows &= ~refused
+
+
 class Varying(NamedTuple):
     """Raw scores, one a row, that are not alike, of a plugin whose final ones hang on which rows are feasible."""
 
@@ -64,41 +104,20 @@ class NodePart:
     """
 
     def __init__(self, steps: Steps, weights: Mapping[str, int], pod: PodInfo, snapshot: Snapshot) -> None:
-        self.states: dict[str, Any] = {}
-        self.skipped: set[str] = set()
-        self.refused = False
-        self.allowed: BoolArray = np.ones(len(snapshot.table), dtype=bool)
+        self.states, self.skipped, narrowed, self.refused = ask_pre_filters(steps.pre_filter, pod, snapshot)
+        self.allowed: BoolArray = np.ones(len(snapshot.table), dtype=bool) if narrowed is None else narrowed
         self.total: IntArray | None = None
         self.everywhere = 0
         self.varying: list[Varying] = []
         self.is_sound = True
-        for step in steps.pre_filter:
-            self._pre_filter(step, pod, snapshot)
-        for step in steps.filter:
-            refused = None if step.name in self.skipped else refused_rows(step, self._state(step, pod), snapshot.nodes)
-            if refused is not None:
-                self.allowed &= ~refused
+        asked = (step for step in steps.filter if step.name not in self.skipped)
+        close_refused(self.allowed, asked, self.states, pod, snapshot.nodes)
         self._score(steps, weights, pod, snapshot)
-
-    def _state(self, step: Step, pod: PodInfo) -> Any:
-        return self.states.get(step.name, pod)
-
-    def _pre_filter(self, step: Step, pod: PodInfo, snapshot: Snapshot) -> None:
-        answer = ask(step, "preFilter", pod, snapshot)
-        if answer is SKIP:
-            self.skipped.add(step.name)
-        elif isinstance(answer, Hold):
-            self.refused = True
-        elif isinstance(answer, Narrow):
-            self.allowed &= snapshot.nodes.named(answer.nodes)
-            self.states[step.name] = answer.state
-        else:
-            self.states[step.name] = answer
 
     def _score(self, steps: Steps, weights: Mapping[str, int], pod: PodInfo, snapshot: Snapshot) -> None:
         states: dict[str, Any] = {step.name: ask(step, "preScore", pod, snapshot, snapshot.nodes) for step in steps.pre_score}
         for step in steps.score:
-            state = states.get(step.name, self._state(step, pod))
+            state = states.get(step.name, self.states.get(step.name, pod))
             if state is not SKIP:
                 self._add(step, state, scored(step, state, snapshot.nodes), weights.get(step.name, 1))
 
@@ -109,17 +128,12 @@ class NodePart:
             self.varying.append(Varying(step, state, raw.astype(np.int64), weight))
             return
         scores = normalized(step, state, raw[:1]) if scales else raw
-        self.is_sound = self.is_sound and is_in_range(scores)
+        self.is_sound = self.is_sound and are_in_range(scores)
         if alike:
             self.everywhere += int(scores[0]) * weight if len(scores) else 0
         else:
             weighted = scores * np.int64(weight)
             self.total = weighted if self.total is None else self.total + weighted
-
-
-def is_in_range(scores: npt.NDArray[Any]) -> bool:
-    """Return True if all scores are from 0 to 100."""
-    return not len(scores) or (int(scores.min()) >= 0 and int(scores.max()) <= MAX_SCORE)
 
 
 class NodeParts:

@@ -24,11 +24,13 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "MAX_SCORE", "Scores", "ask", "check_range", "checked", "drained", "merged", "normalized",
+    "MAX_SCORE", "Scores", "are_in_range", "ask", "check_range", "checked", "drained", "merged", "normalized",
     "refused_rows", "run_filter", "run_pre_filter", "run_score", "scored", "shifted",
 ]  # fmt: skip
 
 MAX_SCORE = 100
+#: Up to so many scores are gone through one by one: each call into NumPy has a price, whatever the size.
+_FEW = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +299,15 @@ def checked(step: Step, point: str, scores: Any, rows: int) -> IntArray:
             step.name, f"answered {scores!r} in {point}; return an int64 array with one score for each of {rows} rows"
         )
     return scores
+
+
+def are_in_range(scores: npt.NDArray[Any]) -> bool:
+    """Say whether all scores lie in 0-100."""
+    if len(scores) > _FEW:
+        # Read as unsigned, a negative score is a huge one.
+        return int(scores.astype(np.int64, copy=False).view(np.uint64).max()) <= MAX_SCORE
+    values: list[int] = scores.tolist()
+    return not values or (min(values) >= 0 and max(values) <= MAX_SCORE)
 
 
 def check_range(step: Step, scores: IntArray, feasible: NodeView) -> None:

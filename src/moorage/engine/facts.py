@@ -65,21 +65,22 @@ class Phase(Enum):
     PREEMPT = "Preempt"
     NOMINATE = "Nominate"
     EXPECT = "Expect"
+    UNRESERVE = "Unreserve"
+    GROUP_STATUS = "GroupStatus"
 
     @property
     def is_answered(self) -> bool:
         """True if whoever does the work has to say what came of it."""
-        return self is not Phase.NOMINATE and self is not Phase.EXPECT
-
-    UNRESERVE = "Unreserve"
+        return self not in {Phase.NOMINATE, Phase.EXPECT, Phase.GROUP_STATUS}
 
 
 class Work(Struct, frozen=True):
     """Effects to be carried out in order, for one pod. ``node`` is where the pod is to go ("" clears a nomination).
 
     All must be answered with ``Done``, and an error in any effect fails the whole and ends it; but in UNRESERVE the others are
-    carried out nevertheless, and NOMINATE and EXPECT need no answer: their outcome shows in the pod that the engine is told of.
-    EXPECT is for others to see, before a binding that takes its time; a simulation has nobody to tell.
+    carried out nevertheless, and NOMINATE, EXPECT and GROUP_STATUS need no answer: their outcome shows in the pod or the group
+    that the engine is told of. EXPECT is for others to see, before a binding that takes its time; a simulation has nobody to
+    tell. GROUP_STATUS holds one ``SetGroupCondition``, and ``pod`` is one of the group's pods.
     """
 
     ticket: int

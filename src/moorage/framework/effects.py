@@ -11,9 +11,12 @@ from typing import Any
 from msgspec import Struct
 
 from moorage.api.meta import Value
+from moorage.api.pod_groups import Condition, PodGroup
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Amend", "BindPod", "BindThrough", "Call", "Delete", "Effect", "Evict", "Question", "Until", "Write"]
+__all__ = [
+    "Amend", "BindPod", "BindThrough", "Call", "Delete", "Effect", "Evict", "Question", "SetGroupCondition", "Until", "Write",
+]  # fmt: skip
 
 
 class BindPod(Struct, frozen=True):
@@ -50,6 +53,17 @@ class Evict(Struct, frozen=True):
     victim: PodInfo
     preemptor: PodInfo
     message: str
+
+
+class SetGroupCondition(Struct, frozen=True):
+    """Put a condition into the status of a pod group; ``group`` is the group as it was known when this was decided.
+
+    The condition comes without its time of transition: ``moorage.api.pod_groups.with_condition`` fills it in, and tells whether
+    anything is to be written at all. Nothing else of the status may be touched.
+    """
+
+    group: PodGroup
+    condition: Condition
 
 
 class Write(Struct, frozen=True):
@@ -108,4 +122,4 @@ class Until(Struct, frozen=True):
     what: str
 
 
-Effect = Amend | BindPod | BindThrough | Evict | Write | Delete | Call | Until
+Effect = Amend | BindPod | BindThrough | Evict | SetGroupCondition | Write | Delete | Call | Until

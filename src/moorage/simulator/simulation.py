@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -17,11 +18,24 @@ from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Pod, PodCondition
 from moorage.api.meta import Value
+from moorage.api.pod_groups import with_condition
 from moorage.cycle.decision import Decision
 from moorage.engine.facts import Answered, Done, Gone, News, Phase, Seen, Work
 from moorage.engine.machine import NO_LONGER_WANTED, Scheduler
 from moorage.errors import MoorageError, StateError
-from moorage.framework.effects import Amend, BindPod, BindThrough, Call, Delete, Effect, Evict, Question, Until, Write
+from moorage.framework.effects import (
+    Amend,
+    BindPod,
+    BindThrough,
+    Call,
+    Delete,
+    Effect,
+    Evict,
+    Question,
+    SetGroupCondition,
+    Until,
+    Write,
+)
 from moorage.simulator.claim_controller import ClaimController
 from moorage.simulator.device_driver import DeviceDrivers
 from moorage.simulator.storage_controller import StorageController
@@ -286,6 +300,8 @@ class Simulation:
         if not work.phase.is_answered:
             if work.phase is Phase.NOMINATE:
                 self._nominate(work)
+            for effect in work.effects:
+                self._perform(effect)
             return
         self._go_on(work, 0)
 
@@ -323,6 +339,9 @@ class Simulation:
             self._tell(Seen(effect.obj))
         elif isinstance(effect, Amend):
             self._amend(effect)
+        elif isinstance(effect, SetGroupCondition):
+            change = partial(with_condition, condition=effect.condition, now=_timestamp(self.now))
+            self._amend(Amend(effect.group, change, "status", or_gone=True))
         elif isinstance(effect, Delete):
             self._tell(Gone(effect.obj))
         elif isinstance(effect, Call):

@@ -143,6 +143,24 @@ def test_a_watch_list_ends_its_beginning_with_a_bookmark(against_a_server):
     against_a_server(test)
 
 
+def test_a_list_that_cannot_be_streamed_is_refused_in_the_stream(against_a_server):
+    """As a kube-apiserver does over an etcd that cannot tell how far it is."""
+
+    async def test(client, store):
+        store.lists_by_watch = False
+        path = f"{PODS}?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+        async with asyncio.timeout(10):
+            (seen,) = await _lines(client, path, 1)
+        text = "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled"
+        assert seen == {
+            "type": "ERROR",
+            "object": {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": text,
+                       "reason": "InternalError", "code": 500},
+        }  # fmt: skip
+
+    against_a_server(test)
+
+
 def test_a_watch_from_a_forgotten_version_says_so_in_the_stream(against_a_server, clock):
     store = Store(clock, random.Random(1), b"k", capacity=2)
 

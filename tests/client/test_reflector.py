@@ -247,6 +247,80 @@ def test_a_server_that_streams_no_lists_is_asked_for_plain_ones():
     assert not any("forbidden" in line for line in reports)
 
 
+NO_PROGRESS = "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled"
+#: What a kube-apiserver over etcd before 3.5.11 says, and what others say whose streams fail: in the stream, or before it.
+NO_STREAM = {
+    "in the stream": {"kind": "Status", "message": NO_PROGRESS, "reason": "InternalError", "code": 500},
+    "in the stream, and no status": {"kind": "Status", "message": "something"},
+    "an internal error": ClusterError("it is broken", 500, "InternalError"),
+    "watching is not allowed, listing is": ClusterError("nodes is forbidden", 403, "Forbidden"),
+}
+
+
+@pytest.mark.parametrize("says", NO_STREAM.values(), ids=NO_STREAM)
+def test_a_server_whose_streamed_lists_fail_is_asked_for_a_plain_one_at_once(says):
+    async def main():
+        server = Refusing(says)
+        server.put("a")
+        began = asyncio.get_running_loop().time()
+        async with following(server, streams=True) as follower, asyncio.timeout(60):
+            await follower.synced.wait()
+            took_s = asyncio.get_running_loop().time() - began
+            server.put("b")
+            await asyncio.sleep(1)
+            server.send(b'{"type":"ERROR","object":{"code":410}}')
+            await asyncio.sleep(10)
+            return agrees(server, follower), took_s < 0.5, server.refused, server.lists
+
+    # A stream may have failed by chance, so that the next list is asked for as one again.
+    assert run_virtually(main()) == (True, True, 2, 2)
+
+
+class Refusing(Server):
+    """Fails each streamed list, before it or within."""
+
+    def __init__(self, says):
+        super().__init__()
+        self.says, self.refused = says, 0
+
+    @asynccontextmanager
+    async def watch(self, path, params, idle_s):
+        if not params.get("sendInitialEvents"):
+            async with super().watch(path, params, idle_s) as lines:
+                yield lines
+            return
+        self.refused += 1
+        if isinstance(self.says, Exception):
+            raise self.says
+
+        async def lines():
+            yield json.dumps({"type": "ERROR", "object": self.says}).encode()
+
+        yield lines()
+
+
+#: What is no answer to the question whether streams are offered: the same is asked again.
+NOT_NOW = {
+    "refused to connect": ClusterError("connection refused"),
+    "too many requests": ClusterError("try later", 429, "TooManyRequests", 1.0),
+    "starting": ClusterError("the server is starting", 503, "ServiceUnavailable", 1.0),
+    "who are you": ClusterError("Unauthorized", 401, "Unauthorized"),
+}
+
+
+@pytest.mark.parametrize("error", NOT_NOW.values(), ids=NOT_NOW)
+def test_a_streamed_list_that_cannot_be_asked_for_now_is_asked_for_again(error):
+    async def main():
+        server = Server()
+        server.put("a")
+        server.watch_faults = [error]
+        async with following(server, streams=True) as follower:
+            await asyncio.sleep(5)
+            return agrees(server, follower), server.lists, server.streams_opened
+
+    assert run_virtually(main()) == (True, 0, 1)
+
+
 def test_lists_come_in_pages_and_start_over_when_the_pages_expire():
     async def main():
         server = Server()

@@ -155,6 +155,19 @@ def test_pods_are_placed_explained_and_preempted():
 
 
 @pytest.mark.slow
+def test_pods_are_placed_where_lists_cannot_be_streamed():
+    async def main():
+        store = Store(time.time, random.Random(5), b"k")
+        store.lists_by_watch = False
+        async with live_on(store) as rest:
+            await make_node(rest, "n1")
+            await make_pod(rest, "a")
+            return await until(lambda: _node(rest, "a"), rest.reports), rest.reports
+
+    assert asyncio.run(main()) == ("n1", [])
+
+
+@pytest.mark.slow
 def test_a_scheduler_that_may_not_bind_says_so_and_goes_on():
     async def main():
         store = Store(time.time, random.Random(5), b"k")

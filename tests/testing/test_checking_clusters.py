@@ -23,8 +23,11 @@ def a_store():
     return Store(time.time, random.Random(5), b"k")
 
 
-def test_the_store_in_memory():
-    asyncio.run(check_cluster(StoreWire(a_store())))
+@pytest.mark.parametrize("streams", [True, False])
+def test_the_store_in_memory(streams):
+    store = a_store()
+    store.lists_by_watch = streams
+    asyncio.run(check_cluster(StoreWire(store)))
 
 
 @pytest.mark.slow

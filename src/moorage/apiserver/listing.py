@@ -12,7 +12,7 @@ from moorage.apiserver.requesting import Request
 from moorage.apiserver.statuses import invalid
 from moorage.errors import Fault
 
-__all__ = ["check_list", "sends_initial"]
+__all__ = ["asks_list", "check_list", "sends_initial"]
 
 _MATCH: Final = "resourceVersionMatch"
 _INITIAL: Final = "sendInitialEvents"
@@ -56,8 +56,13 @@ def _watch_faults(query: Mapping[str, str]) -> Iterator[Fault]:
             yield Fault(_FORBIDDEN, _MATCH, f"{_MATCH} is forbidden when continue is provided")
 
 
+def asks_list(request: Request) -> bool:
+    """Return True for a watch that is asked to be a list first."""
+    return request.flag(_INITIAL)
+
+
 def sends_initial(request: Request) -> bool:
     """Return True for a watch that begins with what there is: where that is asked for, or no version is given."""
     if _INITIAL in request.query:
-        return request.flag(_INITIAL)
+        return asks_list(request)
     return request.query.get("resourceVersion", "") in {"", "0"}

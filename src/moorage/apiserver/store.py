@@ -116,7 +116,8 @@ class Store:
     """A cluster's objects. ``clock`` tells seconds since 1970; ``draw`` makes uids and generated names.
 
     ``empties_namespaces`` says whether the store deletes the content of a namespace that is deleted: at once, pods without any
-    grace. It does unless a controller that looks after namespaces has said that it does so itself.
+    grace. It does unless a controller that looks after namespaces has said that it does so itself. ``lists_by_watch`` says
+    whether a list may be asked for as the beginning of a watch; a kube-apiserver over etcd before 3.5.11 cannot tell one so.
     """
 
     def __init__(
@@ -125,6 +126,7 @@ class Store:
         self.version = 1
         self.clock = clock
         self.empties_namespaces = True
+        self.lists_by_watch = True
         self._draw = draw
         self._signing_key = signing_key
         self._capacity = capacity

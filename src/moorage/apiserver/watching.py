@@ -17,7 +17,7 @@ import msgspec
 
 from moorage.apiserver.forms import JSON, META, accepted, metadata_of
 from moorage.apiserver.history import Seen, Watch
-from moorage.apiserver.listing import check_list, sends_initial
+from moorage.apiserver.listing import asks_list, check_list, sends_initial
 from moorage.apiserver.protobuf_writing import write_event
 from moorage.apiserver.records import Document
 from moorage.apiserver.requests import Request, chosen_by
@@ -35,6 +35,9 @@ LASTS_S: Final = (1800, 3600)
 #: How long to wait before what cannot be kept is tried again, in seconds.
 _UNKEPT_S: Final = 1.0
 _INITIAL_END: Final = "k8s.io/initial-events-end"
+_NO_PROGRESS: Final = (
+    "a watch stream was requested by the client but the required storage feature RequestWatchProgress is disabled"
+)
 
 
 def is_watch(request: Request, target: Target | ReviewTarget) -> bool:
@@ -57,6 +60,9 @@ class Stream:
         self._headed = False
         self._refusal: ApiError | None = None
         self._watch: Watch | None = None
+        if asks_list(request) and not store.lists_by_watch:
+            self._refusal = ApiError(500, "InternalError", _NO_PROGRESS)
+            return
         try:
             version = request.query.get("resourceVersion", "")
             chosen = chosen_by(request, target)

@@ -27,6 +27,8 @@ T = TypeVar("T", bound=Value)
 #: The annotation of the bookmark that ends a list which was asked for as a watch.
 _LIST_ENDS = "k8s.io/initial-events-end"
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+#: The status of an error in a watch that says none: it is an answer all the same.
+_BROKEN = 500
 _CHANGES = frozenset(["ADDED", "DELETED", "MODIFIED"])
 
 
@@ -162,7 +164,7 @@ class Reader(Generic[T]):
         raw = bytes(read.object)
         if read.type == "ERROR":
             status = _lenient(raw, _Status)
-            raise ClusterError(f"watch of {self._resource.plural}: {status.message}", status.code, status.reason)
+            raise ClusterError(f"watch of {self._resource.plural}: {status.message}", status.code or _BROKEN, status.reason)
         obj = self._object(raw) if read.type != "BOOKMARK" else None
         if obj is not None and read.type == "DELETED" and self._whole is not None:
             self._whole.drop(obj)

@@ -4,7 +4,9 @@ What others are told is the truth as the API server holds it, in order: each obj
 a gap swallowed is found by comparing lists; an object put in another's place under its name is told as a delete and a new one;
 a list from a server that lags behind what we have seen is refused. If it is all there is to be had for minutes, the cluster was
 restored from a backup, and the list is the truth. What cannot be read is not gone for that: it counts as it looked last. Where
-the server offers it, a list comes as the beginning of the watch.
+the server offers it, a list comes as the beginning of the watch; where that fails, as a list.
+
+Source  client-go, tools/cache/reflector.go
 """
 
 from __future__ import annotations
@@ -36,9 +38,11 @@ _UNSERVED_S = 60.0
 #: Lists that go back in time for so long come from a cluster that was restored from a backup.
 _RESTORED_S = 120.0
 _YET_TO_COME = "Too large resource version"
-#: How to ask for a list as the beginning of a watch, and what servers say that do not offer it.
+#: How to ask for a list as the beginning of a watch; what servers say that do not offer it; and after what the same may be
+#: asked again: no answer, who are you, no such kind, gone, later. After any other answer, a plain list is asked for.
 _AS_STREAM = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
 _NO_STREAMS = frozenset([400, 405, 406, 415, 422])
+_ASK_AGAIN = frozenset([0, 401, 404, 410, 429])
 #: After so many streams in a row that ended without the end of the list, plain lists are asked for.
 _CUT_SHORT = 3
 _SHORT_S = 1.0
@@ -208,9 +212,10 @@ class Reflector(Generic[T]):
                     events += 1
                     changes += event.type != "BOOKMARK"
         except ClusterError as error:
-            if listing is None or error.status not in _NO_STREAMS:
+            if listing is None or _may_ask_again(error):
                 raise
-            self._streams = False
+            self._streams = error.status not in _NO_STREAMS
+            await self._list()
             return
         if listing is not None:
             self._cut_short += 1
@@ -274,6 +279,11 @@ class Reflector(Generic[T]):
 
     def _params(self, **params: str) -> dict[str, str]:
         return {**params, "fieldSelector": self.resource.fields} if self.resource.fields else params
+
+
+def _may_ask_again(error: ClusterError) -> bool:
+    """Return True if a list that failed as a stream may as well be asked for as one again."""
+    return error.status in _ASK_AGAIN or error.is_expired or error.retry_after_s is not None or _YET_TO_COME in str(error)
 
 
 def _meta(obj: Value) -> ObjectMeta:

@@ -112,16 +112,26 @@ def once(names: tuple[str, ...], pods: int) -> None:
 @click.option("--seconds", type=float, help="How long a soak lasts.")
 @click.option("--lease", multiple=True, metavar="FLAG", help="A flag of `moorage run` about its lease, for failover.")
 @click.option("--profile", type=click.Path(path_type=Path), help="Profile the scheduler in throughput to this file (cProfile).")
+@click.option(
+    "--peer",
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
+    help="A kube-scheduler, for against: measured in the same run.",
+)
 def live(names: tuple[str, ...], **given: Any) -> None:
-    """Measure a live scheduler against the embedded API server: all measurements without NAMES. One JSON object a line."""
+    """Measure a live scheduler against the embedded API server: all measurements without NAMES. One JSON object a line.
+
+    `against` needs --peer, and is left out without it.
+    """
     asked = {option: value for option, value in given.items() if value not in (None, ())}
     broken = False
-    for name in names or tuple(LIVE):
+    if "against" in names and "peer" not in asked:
+        raise click.UsageError("against compares with another scheduler: --peer has to name its program")
+    for name in names or tuple(name for name in LIVE if name != "against" or "peer" in asked):
         if name not in LIVE:
             raise click.UsageError(f"nothing is named {name}; one of {', '.join(LIVE)}")
         for figures in measure_live(name, **asked):
             click.echo(json.dumps(figures))
-            broken = broken or any(value for key, value in figures.items() if key.startswith("broken"))
+            broken = broken or any(value for key, value in figures.items() if key.startswith(("broken", "peer_broken")))
     sys.exit(1 if broken else 0)
 
 

@@ -30,7 +30,10 @@ _LOOK_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class LiveSizes:
-    """``pods`` are measured, ``init`` are there before. ``seconds`` is how long a soak lasts; ``lease`` the flags of it."""
+    """``pods`` are measured, ``init`` are there before. ``seconds`` is how long a soak lasts; ``lease`` the flags of it.
+
+    ``peer`` is the program of another scheduler.
+    """
 
     nodes: int
     init: int = 0
@@ -38,13 +41,36 @@ class LiveSizes:
     seconds: float = 60.0
     lease: tuple[str, ...] = ()
     profile: Path | None = None
+    peer: Path | None = None
 
 
 async def throughput(sizes: LiveSizes) -> dict[str, Any]:
     """Pods bound a second. They are made while the scheduler is stopped, so that making them is not measured."""
+    profiled = () if sizes.profile is None else ("-m", "cProfile", "-o", str(sizes.profile))
+    return await _throughput(sizes, lambda there: there.scheduler(_ALONE, before=profiled))
+
+
+async def against(sizes: LiveSizes) -> dict[str, Any]:
+    """The throughput of a peer and ours, in turn on the same cluster; ratios are how many times the peer's own.
+
+    ``peer_pods_per_s`` is what the two of them and the server reach on this machine: the server takes a share of it.
+    """
+    program = sizes.peer
+    if program is None:
+        raise ValueError("--peer has to name the program to compare with")
+    theirs = await _throughput(sizes, lambda there: there.peer(program, _ALONE))
+    ours = await _throughput(sizes, lambda there: there.scheduler(_ALONE))
+    return {
+        **ours,
+        **{f"peer_{what}": found for what, found in theirs.items()},
+        "times_pods_per_s": round(ours["pods_per_s"] / theirs["pods_per_s"], 2),
+        "times_pods_per_cpu_s": round(ours["pods_per_cpu_s"] / theirs["pods_per_cpu_s"], 2),
+    }
+
+
+async def _throughput(sizes: LiveSizes, start: Callable[[World], Awaitable[Scheduler]]) -> dict[str, Any]:
     async with world(sizes.nodes, sizes.init) as there:
-        profiled = () if sizes.profile is None else ("-m", "cProfile", "-o", str(sizes.profile))
-        scheduler = await there.scheduler(_ALONE, before=profiled)
+        scheduler = await start(there)
         await there.ready()
         scheduler.process.send_signal(signal.SIGSTOP)
         told = there.store.count(EVENTS)
@@ -63,6 +89,7 @@ async def throughput(sizes: LiveSizes) -> dict[str, Any]:
             "pods_per_cpu_s": round(sizes.pods / all_busy, 1),
             "cpu_s_per_1000_until_bound": round(1000 * busy / sizes.pods, 4),
             "server_cpu_s_per_1000": round(1000 * (process_time() - own) / sizes.pods, 4),
+            "rss_mib": scheduler.memory_mib(),
             "broken": there.follower.broken,
         }
 
@@ -217,6 +244,7 @@ Measurement = Callable[[LiveSizes], Awaitable[dict[str, Any]]]
 #: Name → what is measured, and the sizes it is usually measured at.
 LIVE: Final[dict[str, tuple[Measurement, tuple[LiveSizes, ...]]]] = {
     "throughput": (throughput, (LiveSizes(1000, 0, 5000), LiveSizes(5000, 0, 5000))),
+    "against": (against, (LiveSizes(1000, 0, 2000), LiveSizes(5000, 0, 2000))),
     "lag": (lag, (LiveSizes(1000, 10_000, 10_000),)),
     "relist": (relist, (LiveSizes(5000, 150_000),)),
     "cold-start": (cold_start, (LiveSizes(100, 1000, 1), LiveSizes(5000, 150_000, 1))),

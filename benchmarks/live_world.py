@@ -170,18 +170,25 @@ class World:
 
     async def scheduler(self, *flags: str, before: tuple[str, ...] = ()) -> Scheduler:
         """Start ``moorage run``; ``before`` goes before ``-m moorage`` on the command line."""
-        flags = ("--secure-port=0", *_UNTHROTTLED, *flags)
-        return await self._start([*before, "-m", "moorage", "run", f"--kubeconfig={self.home}/kubeconfig", *flags], DEVNULL)
+        return await self._start([sys.executable, *before, "-m", "moorage", "run", *self._common, *flags], DEVNULL)
+
+    async def peer(self, program: Path, *flags: str) -> Scheduler:
+        """Start another scheduler: a program that takes the flags of kube-scheduler."""
+        return await self._start([str(program), *self._common, *flags], DEVNULL)
+
+    @property
+    def _common(self) -> tuple[str, ...]:
+        return (f"--kubeconfig={self.home}/kubeconfig", "--secure-port=0", *_UNTHROTTLED)
 
     async def witness(self) -> Scheduler:
         """Start a scheduler that can be asked what it has seen."""
-        return await self._start(["-m", "benchmarks.live_witness", f"{self.home}/kubeconfig"], PIPE)
+        return await self._start([sys.executable, "-m", "benchmarks.live_witness", f"{self.home}/kubeconfig"], PIPE)
 
-    async def _start(self, arguments: list[str], pipe: int) -> Scheduler:
+    async def _start(self, command: list[str], pipe: int) -> Scheduler:
         log = self.home / f"scheduler-{len(self._schedulers)}.log"
         with log.open("wb") as file:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, *arguments, stdin=pipe, stdout=pipe, stderr=file,
+                *command, stdin=pipe, stdout=pipe, stderr=file,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join([os.getcwd(), *sys.path])},
             )  # fmt: skip
         self._schedulers.append(Scheduler(process, log))

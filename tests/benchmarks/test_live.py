@@ -6,6 +6,8 @@ Relisting and failover take what they take at any size, and are run by hand.
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -34,6 +36,24 @@ def test_it_is_measured(name):
         figures = json.loads(line)
         assert told | {"load", "loop_us", "nodes"} <= set(figures)
         assert figures.get("pods_known") == figures.get("pods_there")
+
+
+@pytest.mark.slow
+def test_a_peer_is_measured_in_the_same_run(tmp_path):
+    program = tmp_path / "scheduler"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m moorage run "$@"\n')
+    program.chmod(0o755)
+    result = CliRunner().invoke(main, ["live", "against", "--peer", str(program), "--nodes", "5", "--pods", "20"])
+    assert result.exit_code == 0, (result.output, result.exception)
+    [figures] = map(json.loads, result.output.splitlines())
+    assert figures["times_pods_per_s"] == round(figures["pods_per_s"] / figures["peer_pods_per_s"], 2)
+    assert figures["peer_pods_per_cpu_s"] > 0
+
+
+def test_a_comparison_needs_a_peer():
+    result = CliRunner().invoke(main, ["live", "against"])
+    assert result.exit_code == 2
+    assert "--peer has to name its program" in result.output
 
 
 def test_a_pod_that_goes_to_a_second_node_is_noticed():

@@ -31,7 +31,7 @@ from moorage.apiserver.selecting import Selection, selection
 from moorage.apiserver.statuses import bad_request, conflict, not_allowed, success
 from moorage.apiserver.store import DeleteOptions, Page, Store
 from moorage.apiserver.streaming import STREAMS, check_stream
-from moorage.apiserver.tables import scale_table, table
+from moorage.apiserver.tables import included, scale_table, table
 from moorage.apiserver.targets import ReviewTarget, Target
 
 __all__ = ["Request", "Response", "chosen_by", "serve"]
@@ -82,7 +82,7 @@ def _shown(store: Store, request: Request, kind: Kind, record: Record, code: int
         return Response(code, metadata_of(record))
     if form != "Table":
         return Response(code, record.body)
-    shown = table(kind, [record.document()], store.clock(), request.query.get("includeObject", "Metadata"))
+    shown = table(kind, [record.document()], store.clock(), _included(request))
     shown["metadata"] = _versioned(record.version)
     return _encoded(shown, code)
 
@@ -169,17 +169,24 @@ def chosen_by(request: Request, target: Target) -> Selection:
     return selection(target.kind, namespace, query.get("labelSelector", ""), fields)
 
 
+def _included(request: Request) -> str:
+    return included(request.query.get("includeObject", ""))
+
+
 def _list(store: Store, request: Request, target: Target) -> Response:
     check_list(request, is_watch=False)
-    page, query = _page(store, request, target), request.query
+    return _many(store, request, target.kind, _page(store, request, target))
+
+
+def _many(store: Store, request: Request, kind: Kind, page: Page) -> Response:
+    """Return a list in the form that the client takes."""
     form = form_of(request.accept)
     if form == "PartialObjectMetadataList":
         return Response(200, _list_body("PartialObjectMetadata", _META, page, map(metadata_of, page.records)))
     if form == "Table":
-        include = query.get("includeObject", "Metadata")
-        shown = table(target.kind, [record.document() for record in page.records], store.clock(), include)
+        shown = table(kind, [record.document() for record in page.records], store.clock(), _included(request))
         return _encoded({**shown, "metadata": _list_metadata(page)})
-    return Response(200, _objects(target.kind, page))
+    return Response(200, _objects(kind, page))
 
 
 def _page(store: Store, request: Request, target: Target) -> Page:
@@ -231,7 +238,7 @@ def _delete_all(store: Store, request: Request, target: Target) -> Response:
     for record in page.records:
         if store.find(kind, record.namespace, record.name) is not None:
             store.delete(kind, record.namespace, record.name, options)
-    return Response(200, _objects(kind, page))
+    return _many(store, request, kind, page)
 
 
 # -- subresources -------------------------------------------------------------------------------------------------------
@@ -243,9 +250,7 @@ def _subresource(store: Store, request: Request, target: Target) -> Response:
         case "scale", "GET":
             scale = read_scale(store.get(kind, namespace, target.name))
             return _encoded(
-                scale_table(scale, store.clock(), request.query.get("includeObject", "Metadata"))
-                if form_of(request.accept) == "Table"
-                else scale
+                scale_table(scale, store.clock(), _included(request)) if form_of(request.accept) == "Table" else scale
             )
         case "scale", "PUT" | "PATCH":
             return _scale(store, request, target)

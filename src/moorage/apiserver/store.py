@@ -376,7 +376,7 @@ class Store:
         old = record.document()
         if not sent and manager is not None and needs_version(kind):
             fault = Fault("Invalid value", "metadata.resourceVersion", "must be specified for an update", 0)
-            raise invalid(kind.kind, kind.group, name, [fault])
+            raise invalid(kind.resource, kind.group, name, [fault])
         if sent and sent != str(record.version):
             parse_version(sent)
             raise conflict(kind.resource, kind.group, name, _MODIFIED)

@@ -23,7 +23,7 @@ from moorage.apiserver.records import Document
 from moorage.apiserver.requests import Request, chosen_by
 from moorage.apiserver.statuses import ApiError, not_allowed
 from moorage.apiserver.store import Store
-from moorage.apiserver.tables import table
+from moorage.apiserver.tables import included, table
 from moorage.apiserver.targets import ReviewTarget, Target
 
 __all__ = ["Stream", "is_watch", "open_stream"]
@@ -52,7 +52,7 @@ class Stream:
         self._store = store
         self._kind = target.kind
         self._form, self._encoding = accepted(request.accept, streams=True)
-        self._include = request.query.get("includeObject", "Metadata")
+        self._include = included(request.query.get("includeObject", ""))
         self._bookmarks = request.flag("allowWatchBookmarks")
         self._initial = sends_initial(request)
         self._lasts_s = request.number("timeoutSeconds") or random.randint(*LASTS_S)  # noqa: S311 - only spreads load

@@ -112,6 +112,7 @@ def once(names: tuple[str, ...], pods: int) -> None:
 @click.option("--seconds", type=float, help="How long a soak lasts.")
 @click.option("--lease", multiple=True, metavar="FLAG", help="A flag of `moorage run` about its lease, for failover.")
 @click.option("--profile", type=click.Path(path_type=Path), help="Profile the scheduler in throughput to this file (cProfile).")
+@click.option("--workload", type=click.Choice(list(WORKLOADS)), help="Whose pods throughput and against are measured with.")
 @click.option(
     "--peer",
     type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),

@@ -32,7 +32,8 @@ _LOOK_S: Final = 0.02
 class LiveSizes:
     """``pods`` are measured, ``init`` are there before. ``seconds`` is how long a soak lasts; ``lease`` the flags of it.
 
-    ``peer`` is the program of another scheduler.
+    ``workload`` is one of ``python -m benchmarks list``, whose pods throughput is measured with; ``peer`` the program of another
+    scheduler.
     """
 
     nodes: int
@@ -41,6 +42,7 @@ class LiveSizes:
     seconds: float = 60.0
     lease: tuple[str, ...] = ()
     profile: Path | None = None
+    workload: str = "basic"
     peer: Path | None = None
 
 
@@ -69,7 +71,7 @@ async def against(sizes: LiveSizes) -> dict[str, Any]:
 
 
 async def _throughput(sizes: LiveSizes, start: Callable[[World], Awaitable[Scheduler]]) -> dict[str, Any]:
-    async with world(sizes.nodes, sizes.init) as there:
+    async with world(sizes.nodes, sizes.init, sizes.workload, coming=sizes.pods + 1) as there:
         scheduler = await start(there)
         await there.ready()
         scheduler.process.send_signal(signal.SIGSTOP)
@@ -260,7 +262,7 @@ def measure(name: str, **given: Any) -> list[dict[str, Any]]:
     for sizes in dict.fromkeys(replace(one, **given) for one in usual):
         loop_us = _loop_us()
         figures = asyncio.run(measured(sizes))
-        about = {"live": name, "nodes": sizes.nodes, "init": sizes.init, "pods": sizes.pods}
+        about = {"live": name, "nodes": sizes.nodes, "init": sizes.init, "pods": sizes.pods, "workload": sizes.workload}
         found.append(
             {**about, **figures, "load": round(os.getloadavg()[0], 2), "loop_us": round((loop_us + _loop_us()) / 2, 2)}
         )

@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from time import monotonic
@@ -22,6 +22,8 @@ from typing import Any, Final
 import msgspec
 
 from benchmarks import shapes
+from benchmarks.workloads import WORKLOADS, Sizes
+from moorage.api.core import Namespace, Node, Pod
 from moorage.apiserver.authority import Authority, make_authority
 from moorage.apiserver.guarding import guard_for
 from moorage.apiserver.history import Change
@@ -36,6 +38,7 @@ __all__ = ["EVENTS", "NODES", "PODS", "Follower", "Scheduler", "World", "world"]
 
 PODS: Final = served("pods")
 NODES: Final = served("nodes")
+NAMESPACES: Final = served("namespaces")
 EVENTS: Final = served("events")
 #: No throttle of the scheduler's own is to be measured.
 _UNTHROTTLED: Final = ("--kube-api-qps=1000000", "--kube-api-burst=1000000")
@@ -125,10 +128,14 @@ class Scheduler:
 
 
 class World:
-    """A cluster of ``nodes`` nodes. ``follower`` sees what happens to its pods."""
+    """A cluster of ``nodes`` nodes. ``follower`` sees what happens to its pods.
 
-    def __init__(self, store: Store, home: Path, nodes: int, authority: Authority) -> None:
+    ``coming`` are the pods that are made first; when there are no more, plain ones are.
+    """
+
+    def __init__(self, store: Store, home: Path, nodes: int, authority: Authority, coming: Iterable[Pod] = ()) -> None:
         self.store, self.home, self.nodes = store, home, nodes
+        self._coming = iter(coming)
         self.port = 0
         self._authority, self._serving = authority, AsyncExitStack()
         self.follower = Follower(room=40)
@@ -154,7 +161,8 @@ class World:
         """Make pending pods, one for each step; yields their UIDs."""
         for _ in range(count):
             self._made += 1
-            record = self.store.create(PODS, "default", _document(shapes.pod(f"new-{self._made}")))
+            pod = next(self._coming, None) or shapes.pod(f"new-{self._made}")
+            record = self.store.create(PODS, pod.metadata.namespace, _document(pod))
             yield str(record.document()["metadata"]["uid"])
 
     async def create_all(self, count: int) -> list[str]:
@@ -207,14 +215,21 @@ class World:
 
 
 @asynccontextmanager
-async def world(nodes: int, pods: int = 0) -> AsyncIterator[World]:
-    """Serve a cluster of nodes, with pods that run on them in turn; at the end, its schedulers are ended first."""
+async def world(nodes: int, pods: int = 0, workload: str = "basic", coming: int = 0) -> AsyncIterator[World]:
+    """Serve a cluster of nodes, with plain pods that run on them in turn; at the end, its schedulers are ended first.
+
+    Nodes are labelled as those of the ``workload``, and the first pods to be made, ``coming`` of them, are its measured ones.
+    """
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         authority = make_authority(home / "pki")
         store = open_store(seed=0)
-        _fill(store, nodes, pods)
-        there = World(store, home, nodes, authority)
+        asked = WORKLOADS[workload][0](Sizes(nodes, 0, coming), random.Random(0))
+        _fill(store, [one for one in asked.objects if isinstance(one, Node)], pods)
+        for space in asked.objects:
+            if isinstance(space, Namespace) and space.metadata.name != "default":
+                store.create(NAMESPACES, "", _document(space))
+        there = World(store, home, nodes, authority, asked.measured)
         await there.serve()
         authority.write_kubeconfig(home / "kubeconfig", there.port)
         try:
@@ -223,20 +238,20 @@ async def world(nodes: int, pods: int = 0) -> AsyncIterator[World]:
             await there.end()
 
 
-def _fill(store: Store, nodes: int, pods: int) -> None:
+def _fill(store: Store, nodes: Sequence[Node], pods: int) -> None:
     """Put in nodes and running pods; copies of one that was admitted, as admitting each would take minutes."""
     draw = random.Random(1)
     version = store.version + 1
     held = [(kind, record) for kind in KINDS for record in store.all(kind)]
     node = store.create(NODES, "", _document(shapes.node(0)), dry_run=True).document()
-    for at in range(nodes):
-        node["metadata"] |= {"name": f"node-{at}", "uid": _uid(draw), "labels": {shapes.HOSTNAME: f"node-{at}"}}
+    for one in nodes:
+        node["metadata"] |= {"name": one.metadata.name, "uid": _uid(draw), "labels": dict(one.metadata.labels)}
         held.append((NODES, Record.of(NODES, node, version)))
     pod = store.create(PODS, "default", _document(shapes.pod("template")), dry_run=True).document()
     pod["status"]["phase"] = "Running"
     for at in range(pods):
         pod["metadata"] |= {"name": f"old-{at}", "uid": _uid(draw)}
-        pod["spec"]["nodeName"] = f"node-{at % nodes}"
+        pod["spec"]["nodeName"] = nodes[at % len(nodes)].metadata.name
         held.append((PODS, Record.of(PODS, pod, version)))
     store.restore(held, version)
 

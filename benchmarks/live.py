@@ -32,8 +32,8 @@ _LOOK_S: Final = 0.02
 class LiveSizes:
     """``pods`` are measured, ``init`` are there before. ``seconds`` is how long a soak lasts; ``lease`` the flags of it.
 
-    ``workload`` is one of ``python -m benchmarks list``, whose pods throughput is measured with; ``peer`` the program of another
-    scheduler.
+    ``workload`` is one of ``python -m benchmarks list``: throughput is measured with its pods. ``peer`` is
+    the program of another scheduler.
     """
 
     nodes: int

@@ -16,10 +16,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
-__all__ = ["AttemptError", "ClusterError", "ConfigError", "Fault", "InputError", "MoorageError", "PluginError", "StateError"]
+__all__ = [
+    "UNREACHABLE",
+    "AttemptError",
+    "ClusterError",
+    "ConfigError",
+    "Fault",
+    "InputError",
+    "MoorageError",
+    "PluginError",
+    "StateError",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +104,15 @@ class AttemptError(PluginError):
         MoorageError.__init__(self, text)
 
 
+#: The reason of errors where nobody was there to be asked.
+UNREACHABLE: Final = "Unreachable"
+
+
 class ClusterError(MoorageError):
     """A request that the API server refused or never answered.
 
     ``status`` is the HTTP status, 0 if none came; ``reason`` the API's word for it (``Conflict``, ``Expired``), "" if it gave
-    none. ``retry_after_s`` is what the server asked for.
+    none, or ``UNREACHABLE`` where not even a connection was made. ``retry_after_s`` is what the server asked for.
     """
 
     def __init__(self, message: str, status: int = 0, reason: str = "", retry_after_s: float | None = None) -> None:

@@ -13,7 +13,7 @@ from moorage.api.core import Node
 from moorage.client.reflector import Reflector
 from moorage.client.resources import WATCHED, Resource, resource_of
 from moorage.engine.facts import Gone
-from moorage.errors import ClusterError
+from moorage.errors import UNREACHABLE, ClusterError
 from moorage.testing.virtual_time import run_virtually
 
 NODES = Resource(Node, "v1", "nodes", namespaced=False)
@@ -297,6 +297,47 @@ class Refusing(Server):
             yield json.dumps({"type": "ERROR", "object": self.says}).encode()
 
         yield lines()
+
+
+def test_a_server_that_comes_back_is_followed_again_within_seconds():
+    """It was away for minutes, and then, as a kube-apiserver does at first, knew nobody's rights and no version of before."""
+
+    async def main():
+        server = Server()
+        server.put("a")
+        async with following(server, streams=True) as follower:
+            await follower.synced.wait()
+            server.put("b")
+            await asyncio.sleep(1)
+            server.watch_faults = [ClusterError("connection refused", reason=UNREACHABLE)] * 1000
+            server.cut()
+            await asyncio.sleep(300)
+            refused = 1000 - len(server.watch_faults)
+            server.watch_faults = [ClusterError("nodes is forbidden", 403, "Forbidden")]
+            server.put("c")
+            server.window = 0
+            begun = asyncio.get_running_loop().time()
+            async with asyncio.timeout(100):
+                while "c" not in follower.view:
+                    await asyncio.sleep(0.1)
+            return refused, asyncio.get_running_loop().time() - begun, follower.reports[-1]
+
+    refused, took_s, said = run_virtually(main())
+    assert 30 < refused < 70  # every five to ten seconds
+    assert took_s < 15
+    assert "too old resource version" in said
+
+
+def test_versions_that_are_gone_again_and_again_are_asked_for_ever_more_seldom():
+    async def main():
+        server = Server()
+        server.put("a")
+        server.watch_faults = [ClusterError("too old resource version", 410, "Expired")] * 1000
+        async with following(server):
+            await asyncio.sleep(600)
+            return server.lists
+
+    assert 10 < run_virtually(main()) < 30
 
 
 #: What is no answer to the question whether streams are offered: the same is asked again.

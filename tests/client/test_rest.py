@@ -274,6 +274,40 @@ def test_a_watch_whose_server_is_gone_is_noticed_by_tcp():
     assert (1, 30, 5, 3) in asyncio.run(main())  # seconds until it asks, between tries, and how many: 45 in all
 
 
+@pytest.mark.parametrize("lists", [True, False], ids=["over aiohttp", "over our own connections"])
+def test_who_is_not_there_is_told_apart_from_who_says_nothing(lists):
+    async def main():
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))  # and nobody listens
+            port = taken.getsockname()[1]
+            async with Rest(Endpoint(f"http://127.0.0.1:{port}"), qps=0) as rest:
+                with pytest.raises(ClusterError) as raised:
+                    await (rest.get("/api/x") if lists else rest.send("POST", "/api/x", b"{}"))
+        return raised.value
+
+    error = asyncio.run(main())
+    assert (error.status, error.reason) == (0, "Unreachable")
+    assert str(error).endswith("/api/x: cannot connect: Connection refused")
+
+
+def test_an_answer_that_breaks_off_is_told_in_plain_words():
+    async def handler(request):
+        response = web.StreamResponse(headers={"Content-Length": "1000"})
+        await response.prepare(request)
+        await response.write(b"{")
+        request.transport.abort()
+        return response
+
+    async def main():
+        async with serving(handler) as rest:
+            with pytest.raises(ClusterError) as raised:
+                await rest.get("/api/x")
+            return raised.value
+
+    error = asyncio.run(main())
+    assert (str(error), error.reason) == ("GET /api/x: the answer broke off", "")
+
+
 def test_a_watch_that_is_refused_or_cut_is_an_error():
     async def handler(request):
         if request.path == "/refused":

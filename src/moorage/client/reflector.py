@@ -22,7 +22,7 @@ from moorage.client.listwatch import Event, Reader, Wire
 from moorage.client.resources import Resource
 from moorage.client.whole import WholeObjects
 from moorage.engine.facts import Fact, Gone, Seen
-from moorage.errors import ClusterError
+from moorage.errors import UNREACHABLE, ClusterError
 
 __all__ = ["Reflector"]
 
@@ -35,6 +35,9 @@ _IDLE_S = 40.0
 #: kube-apiserver ends it with a bookmark: so a quiet kind is known to be up to date, and its version never grows too old.
 _QUIET_S = 35
 _UNSERVED_S = 60.0
+#: The longest pause, but for chance, before a server is looked for again that was not to be reached. client-go waits up to a
+#: minute for that, too.
+_AWAY_S = 5.0
 #: Lists that go back in time for so long come from a cluster that was restored from a backup.
 _RESTORED_S = 120.0
 _YET_TO_COME = "Too large resource version"
@@ -92,7 +95,8 @@ class Reflector(Generic[T]):
         self._wire, self._deliver, self._clock, self._rng, self._report = wire, deliver, clock, rng, report
         self._reader = Reader(resource, report, whole)
         self._whole = whole
-        self._backoff = Backoff(clock, rng)
+        self._backoff, self._gone_by = Backoff(clock, rng), Backoff(clock, rng)
+        self._away = Backoff(clock, rng, longest_s=_AWAY_S)
         self._known: dict[str, T] = {}
         self._version = ""
         self._must_list = True
@@ -118,7 +122,7 @@ class Reflector(Generic[T]):
                 await self._recover(error)
 
     async def _recover(self, error: ClusterError) -> None:
-        pause_s = self._backoff.pause(error.retry_after_s)
+        pause_s = self._backoff_for(error).pause(error.retry_after_s)
         if error.status == 404 and self._must_list:
             # A cluster that does not serve this kind has none of it; it may come with an upgrade.
             self.synced.set()
@@ -126,6 +130,12 @@ class Reflector(Generic[T]):
         self._must_list = self._must_list or error.is_expired or _YET_TO_COME in str(error)
         self._report(f"{self.resource.plural}: {error}; {'listing' if self._must_list else 'watching'} again in {pause_s:.1f}s")
         await asyncio.sleep(pause_s)
+
+    def _backoff_for(self, error: ClusterError) -> Backoff:
+        """Return how the pauses grow after such an error. How long a server was away says nothing about how it is now."""
+        if error.is_expired:
+            return self._gone_by
+        return self._away if error.reason == UNREACHABLE else self._backoff
 
     # -- lists -------------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ connections of their own, so that nothing else can keep them waiting.
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
 import re
 import socket
@@ -22,7 +23,7 @@ import msgspec
 from moorage.client.endpoint import Endpoint, Identity, tls_context
 from moorage.client.exchange import Exchange, Reply, UnsentError
 from moorage.client.throttle import BINDING, OTHER, Throttle
-from moorage.errors import ClusterError, InputError
+from moorage.errors import UNREACHABLE, ClusterError, InputError
 
 __all__ = ["BIND_S", "MERGE_PATCH", "STRATEGIC_MERGE_PATCH", "Rest", "user_agent"]
 
@@ -160,7 +161,7 @@ class Rest:
                 self.endpoint.credentials.refused()
             raise
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ClusterError(f"watch {path}: {_words(error)}") from error
+            raise _failure(f"watch {path}", error) from error
 
     # -- one request ---------------------------------------------------------------------------------------------------------
 
@@ -184,7 +185,7 @@ class Rest:
                     raise _refusal(method, path, response, answer)
                 return answer
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise ClusterError(f"{method} {path}: {_words(error)}") from error
+            raise _failure(f"{method} {path}", error) from error
         finally:
             self._told(method, status, time.monotonic() - began)
 
@@ -219,7 +220,7 @@ class Rest:
                 reply = await exchange.ask(request, most, patience_s, checked)
             status = reply.status
         except (ClusterError, TimeoutError, OSError, UnicodeError) as error:
-            raise ClusterError(f"{method} {path}: {_words(error)}") from error
+            raise _failure(f"{method} {path}", error) from error
         finally:
             if began:
                 self._told(method, status, time.monotonic() - began)
@@ -351,6 +352,23 @@ async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
                 raise ClusterError(f"an event is longer than {_MOST_LINE} bytes")
     except (aiohttp.SocketTimeoutError, TimeoutError):
         return
+
+
+def _failure(what: str, error: BaseException) -> ClusterError:
+    """Return what to raise where no answer came. A server that nobody reaches is told apart from one that fell silent."""
+    if isinstance(error, aiohttp.ClientPayloadError):
+        return ClusterError(f"{what}: the answer broke off")
+    if isinstance(error, (aiohttp.ClientSSLError, TimeoutError)):
+        return ClusterError(f"{what}: {_words(error)}")
+    if isinstance(error, (aiohttp.ClientConnectorError, ConnectionRefusedError, socket.gaierror)):
+        return ClusterError(f"{what}: {_why_unreached(error)}", reason=UNREACHABLE)
+    return ClusterError(f"{what}: {_words(error)}")
+
+
+def _why_unreached(error: OSError) -> str:
+    """Return the system's words for it, where it has some; asyncio replaces them by an address."""
+    number = error.errno
+    return f"cannot connect: {os.strerror(number) if number is not None and number > 0 else _words(error)}"
 
 
 def _words(error: BaseException) -> str:

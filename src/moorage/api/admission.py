@@ -18,14 +18,15 @@ from msgspec.structs import replace
 from moorage.api.core import Container, LimitRange, Pod, Toleration
 from moorage.api.defaults import default_limit_range
 from moorage.api.meta import ObjectMeta, Quantity, ResourceList, Value
+from moorage.api.pod_groups import PodGroup
 from moorage.api.quantity import parse
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
 
 __all__ = [
     "SYSTEM_PRIORITY_CLASSES", "Admitted", "Overhead", "RuntimeClass", "RuntimeScheduling", "add_default_tolerations",
-    "apply_limit_ranges", "apply_runtime_class", "default_priority_class", "default_storage_class", "resolve_priority",
-    "set_default_storage_class",
+    "apply_limit_ranges", "apply_runtime_class", "default_priority_class", "default_storage_class",
+    "resolve_group_priority", "resolve_priority", "set_default_storage_class",
 ]  # fmt: skip
 
 
@@ -68,12 +69,9 @@ def resolve_priority(pod: Pod, classes: Mapping[str, PriorityClass]) -> Admitted
     how pods from a dump look. An unknown class leaves the pod without a number, which counts as 0.
     """
     spec = pod.spec
-    if spec.priority_class_name:
-        found = SYSTEM_PRIORITY_CLASSES.get(spec.priority_class_name) or classes.get(spec.priority_class_name)
-        if found is None:
-            return Admitted(pod, (f"no PriorityClass with name {spec.priority_class_name} was found",))
-    else:
-        found = default_priority_class(classes.values())
+    found = _class_named(spec.priority_class_name, classes)
+    if found is None and spec.priority_class_name:
+        return Admitted(pod, (_no_class(spec.priority_class_name),))
     name = spec.priority_class_name or (found.metadata.name if found else "")
     value = found.value if found else 0
     policy = (found and found.preemption_policy) or "PreemptLowerPriority"
@@ -81,6 +79,34 @@ def resolve_priority(pod: Pod, classes: Mapping[str, PriorityClass]) -> Admitted
     given_policy = spec.preemption_policy or policy
     resolved = replace(pod, spec=replace(spec, priority=given, priority_class_name=name, preemption_policy=given_policy))
     return Admitted(pod if resolved == pod else resolved, tuple(_contradictions(given, value, given_policy, policy)))
+
+
+def _class_named(name: str, classes: Mapping[str, PriorityClass]) -> PriorityClass | None:
+    """Return the class of that name, or the cluster's default one where there is no name."""
+    if not name:
+        return default_priority_class(classes.values())
+    return SYSTEM_PRIORITY_CLASSES.get(name) or classes.get(name)
+
+
+def _no_class(name: str) -> str:
+    return f"no PriorityClass with name {name} was found"
+
+
+def resolve_group_priority(group: PodGroup, classes: Mapping[str, PriorityClass]) -> tuple[PodGroup, tuple[str, ...]]:
+    """Give a pod group the number of its priority class, or of the cluster's default one; say what speaks against it."""
+    spec = group.spec
+    found = _class_named(spec.priority_class_name, classes)
+    if found is None and spec.priority_class_name:
+        return group, (_no_class(spec.priority_class_name),)
+    value = found.value if found else 0
+    if spec.priority is not None and spec.priority != value:
+        why = (
+            f"priority set in the pod group ({spec.priority}) must match the priority computed ({value}) based on the "
+            "priority class set in the spec"
+        )
+        return group, (why,)
+    name = spec.priority_class_name or (found.metadata.name if found else "")
+    return replace(group, spec=replace(spec, priority=value, priority_class_name=name)), ()
 
 
 def _contradictions(given: int, value: int, given_policy: str, policy: str) -> Iterable[str]:

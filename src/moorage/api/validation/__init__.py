@@ -13,6 +13,7 @@ from moorage.api.admission import RuntimeClass
 from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, Service
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.meta import Value
+from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from moorage.api.storage import (
     CSIDriver,
@@ -23,7 +24,7 @@ from moorage.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from moorage.api.validation import devices, nodes, rbac, storage, workloads
+from moorage.api.validation import devices, nodes, pod_groups, rbac, storage, workloads
 from moorage.api.validation.faults import Faults
 from moorage.api.validation.metadata import object_meta
 from moorage.api.validation.pods import PodValidator, pod_faults
@@ -68,6 +69,7 @@ _CHECKS: Final[Mapping[type[Value], Callable[[Any], Faults]]] = {
     PersistentVolumeClaim: storage.claim_faults,
     Pod: pod_faults,
     PodDisruptionBudget: workloads.budget_faults,
+    PodGroup: pod_groups.pod_group_faults,
     PriorityClass: workloads.priority_class_faults,
     ReplicaSet: workloads.replica_set_faults,
     ReplicationController: workloads.replication_controller_faults,
@@ -81,6 +83,7 @@ _CHECKS: Final[Mapping[type[Value], Callable[[Any], Faults]]] = {
     StatefulSet: workloads.stateful_set_faults,
     StorageClass: storage.storage_class_faults,
     VolumeAttachment: _cluster_wide,
+    Workload: pod_groups.workload_faults,
 }
 
 

@@ -96,6 +96,7 @@ class PodValidator:
                 spec.restart_policy,
                 spec.runtime_class_name,
                 spec.host_network,
+                spec.scheduling_group,
             )
         )
         if shape in self._sound:
@@ -164,6 +165,17 @@ def pod_spec_faults(path: str, spec: PodSpec, *, is_pod: bool = False) -> Faults
         yield from _preemption_policy(f"{path}.preemptionPolicy", spec.preemption_policy)
     if spec.overhead:
         yield from container_resources(f"{path}.overhead", ResourceRequirements(limits=spec.overhead))
+    yield from _scheduling_group(f"{path}.schedulingGroup.podGroupName", spec)
+
+
+def _scheduling_group(path: str, spec: PodSpec) -> Faults:
+    if spec.scheduling_group is None:
+        return
+    name = spec.scheduling_group.pod_group_name
+    if name is None:
+        yield invalid(path, None, "must specify one of: `podGroupName`")
+    else:
+        yield from named(path, name, check_dns1123_subdomain)
 
 
 # -- containers ---------------------------------------------------------------------------------------------------------

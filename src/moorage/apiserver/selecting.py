@@ -86,10 +86,10 @@ def parse_fields(kind: Kind, text: str) -> tuple[FieldTerm, ...]:
             continue
         found = _OPERATOR.search(part)
         if found is None:
-            raise bad_request(f"invalid field selector: {part}; can't understand '{part}'")
+            raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
         path, value = part[: found.start()], part[found.end() :]
-        _check_path(kind, path, text)
-        terms.append(FieldTerm(path, _unescaped(value, text), found[0] != "!="))
+        _check_path(kind, path)
+        terms.append(FieldTerm(path, _unescaped(value), found[0] != "!="))
     return tuple(terms)
 
 
@@ -98,14 +98,14 @@ def _split(text: str) -> list[str]:
     return re.split(r"(?<!\\)(?:\\\\)*,", text) if "\\" in text else text.split(",")
 
 
-def _unescaped(value: str, text: str) -> str:
+def _unescaped(value: str) -> str:
     for found in _ESCAPE.finditer(value):
         if found[1] not in "\\,=":
-            raise bad_request(f"invalid field selector: {text}: invalid escape sequence: {found[0]}")
+            raise bad_request(f"invalid field selector: invalid escape sequence: {found[0]}")
     return _ESCAPE.sub(r"\1", value)
 
 
-def _check_path(kind: Kind, path: str, text: str) -> None:
+def _check_path(kind: Kind, path: str) -> None:
     if path == "metadata.name" or (path == "metadata.namespace" and kind.namespaced) or path in kind.field_defaults:
         return
     why = (
@@ -113,5 +113,4 @@ def _check_path(kind: Kind, path: str, text: str) -> None:
         if kind.fields
         else f'{quoted(path)} is not a known field selector: only "metadata.name", "metadata.namespace"'
     )
-    place = f"{kind.group}/{kind.version}, Resource={kind.resource}"
-    raise bad_request(f'Unable to find {quoted(place)} that match label selector "", field selector {quoted(text)}: {why}')
+    raise bad_request(why)

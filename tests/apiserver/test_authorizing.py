@@ -204,8 +204,6 @@ SCHEDULER = (
     | on("resource.k8s.io", "resourceclaims resourceclaims/status", (*READ, "patch", "update"))
     | on("resource.k8s.io", "resourceclaims", ("create", "delete"))
     | on("resource.k8s.io", "resourceclaims/binding", ("patch", "update"))
-    | on("scheduling.k8s.io", "podgroups", READ)
-    | on("scheduling.k8s.io", "podgroups/status", ("patch", "update"))
 )
 
 

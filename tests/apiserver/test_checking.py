@@ -10,6 +10,7 @@ from moorage.apiserver.kinds import find_kind
 from moorage.apiserver.managing import Manager
 from moorage.apiserver.preparing import qos_class
 from moorage.apiserver.statuses import ApiError
+from moorage.framework.features import FeatureGates
 
 
 def pod(container=None, meta=None, **spec):
@@ -236,7 +237,7 @@ POD_CHANGES = {  # from, to, what is said of it
 def test_what_may_change_about_a_pod(old, change, wanted):
     new = {**copy.deepcopy(old), **change}
     kept = copy.deepcopy(new)
-    found = [str(fault) for fault in change_faults(find_kind("pods"), {"spec": old}, {"spec": new})]
+    found = [str(fault) for fault in change_faults(find_kind("pods"), {"spec": old}, {"spec": new}, FeatureGates())]
     assert len(found) == len(wanted)
     assert all(one in other for one, other in zip(wanted, found, strict=True))
     assert new == kept
@@ -326,5 +327,5 @@ CHANGES = {
 @pytest.mark.parametrize(("resource", "old", "new", "wanted"), CHANGES.values(), ids=CHANGES)
 def test_what_may_change_about_other_kinds(resource, old, new, wanted):
     name, _, group = resource.partition(".")
-    found = [str(fault) for fault in change_faults(find_kind(name, group), old, new)]
+    found = [str(fault) for fault in change_faults(find_kind(name, group), old, new, FeatureGates())]
     assert (wanted in found[0]) if wanted else not found

@@ -12,6 +12,7 @@ from moorage.apiserver.statuses import ApiError
 from moorage.apiserver.store import Store
 from moorage.controllers.kubelets import Kubelets
 from moorage.controllers.manager import Manager
+from moorage.framework.features import FeatureGates
 
 START = 1_750_000_000.0
 _KINDS = {kind.resource: kind for kind in reversed(KINDS)}
@@ -21,9 +22,9 @@ _BY_KIND = {(kind.api_version, kind.kind): kind for kind in KINDS}
 class Lab:
     """``apply`` objects, ``advance`` the time, and look at what came of it."""
 
-    def __init__(self, *controllers, nodes=3, seed=7):
+    def __init__(self, *controllers, nodes=3, seed=7, gates=""):
         self.now = START
-        self.store = Store(lambda: self.now, random.Random(seed), b"k")
+        self.store = Store(lambda: self.now, random.Random(seed), b"k", gates=FeatureGates.parse(gates))
         self.reports = []
         self.manager = Manager(self.store, [Kubelets(), *controllers], self.reports.append)
         self.schedules = True

@@ -3,7 +3,10 @@
 A pod gets its namespace's default resources and is held to its limits, its priority class becomes a number, it tolerates
 nodes in trouble for five minutes, and its runtime class adds overhead. A claim without a class gets the default one.
 
-Source  kubernetes, plugin/pkg/admission: limitranger, priority, defaulttolerationseconds, runtimeclass, storage/storageclass
+Pod groups get their priority likewise, are kept while they have pods, and name no workload that is not there.
+
+Source  kubernetes, plugin/pkg/admission: limitranger, priority, defaulttolerationseconds, runtimeclass, storage/storageclass,
+        podgroup, scheduling/podgroupprotection, job
 """
 
 from __future__ import annotations
@@ -17,29 +20,38 @@ from moorage.api.admission import (
     add_default_tolerations,
     apply_limit_ranges,
     apply_runtime_class,
+    resolve_group_priority,
     resolve_priority,
     set_default_storage_class,
 )
 from moorage.api.core import LimitRange, Pod
 from moorage.api.meta import Value
+from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
 from moorage.apiserver.filling import lay_over
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
-from moorage.apiserver.statuses import forbidden
+from moorage.apiserver.statuses import ApiError, forbidden
+from moorage.framework.features import FeatureGates
 
-__all__ = ["Lookup", "admit"]
+__all__ = ["GROUP_PROTECTION", "Lookup", "admit", "admit_change", "admit_new"]
 
 #: Finds all objects of a kind, by its struct, in a namespace ("" for kinds that have none).
+#: The finalizer of pod groups, which a controller takes off when none of their pods is left.
+GROUP_PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
 Lookup = Callable[[type[Value], str], Iterable[Value]]
 
 
-def admit(kind: Kind, document: Document, read: Value, find: Lookup) -> None:
+def admit(kind: Kind, document: Document, read: Value, find: Lookup, gates: FeatureGates) -> None:
     """Change a new object, in place, as admission does. ``read`` is the same object, with its defaults.
 
     Raises  ApiError 403 for what admission refuses, 400 for a field that does not hold what it should
     """
+    if kind.kind == "PodGroup":
+        _protect(document["metadata"])
+        if not gates["WorkloadAwarePreemption"]:
+            return
     rule = _RULES.get(kind.kind)
     if rule is None:
         return
@@ -47,15 +59,77 @@ def admit(kind: Kind, document: Document, read: Value, find: Lookup) -> None:
         spec.setdefault("serviceAccountName", "default")
     after, refusals = rule(read, find)
     if refusals:
-        raise forbidden(kind.resource, kind.group, document["metadata"]["name"], "; ".join(refusals))
+        raise _refused(kind, document, "; ".join(refusals))
     lay_over(document, read, after)
+
+
+def _refused(kind: Kind, document: Document, why: str) -> ApiError:
+    return forbidden(kind.resource, kind.group, document["metadata"]["name"], why)
+
+
+def _protect(metadata: Document) -> None:
+    """Have a pod group wait for its pods to end before it goes."""
+    held = metadata.get("finalizers") or []
+    if GROUP_PROTECTION not in held:
+        metadata["finalizers"] = [*held, GROUP_PROTECTION]
+
+
+def admit_new(kind: Kind, document: Document, find: Lookup) -> None:
+    """Check a new object that keeps to all rules against the others there are.
+
+    Raises  ApiError 403
+    """
+    if kind.kind != "PodGroup":
+        return
+    origin = (document["spec"].get("podGroupTemplateRef") or {}).get("workload")
+    if origin is None:
+        return
+    wanted, template = origin["workloadName"], origin["podGroupTemplateName"]
+    namespace, why = document["metadata"]["namespace"], ""
+    found = next((one for one in find(Workload, namespace) if isinstance(one, Workload) and one.metadata.name == wanted), None)
+    if found is None:
+        why = f'Workload "{wanted}" not found'
+    elif found.metadata.deletion_timestamp:
+        why = f'Workload "{wanted}" is being deleted'
+    elif all(one.name != template for one in found.spec.pod_group_templates):
+        why = f'PodGroupTemplate "{template}" not found in Workload "{wanted}"'
+    if why:
+        raise _refused(kind, document, f"PodGroup rejected: {why}")
+
+
+def admit_change(kind: Kind, old: Document, new: Document, find: Lookup, gates: FeatureGates) -> None:
+    """Check a change of an object against the others there are: jobs whose pods are a gang keep their number.
+
+    Raises  ApiError 403
+    """
+    if kind.kind != "Job" or not gates["GenericWorkload"] or old["spec"].get("parallelism") == new["spec"].get("parallelism"):
+        return
+    named = ((old["spec"]["template"].get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName")
+    uid = old["metadata"]["uid"]
+    for group in find(PodGroup, old["metadata"]["namespace"]):
+        if not isinstance(group, PodGroup) or group.min_count is None:
+            continue
+        owners = group.metadata.owner_references
+        if group.name == named if named else any(owner.controller and owner.uid == uid for owner in owners):
+            why = f'cannot change parallelism for a Job referencing gang-scheduled PodGroup "{group.name}"'
+            raise _refused(kind, old, why)
+
+
+def _group(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
+    if not isinstance(read, PodGroup):
+        return read, ()
+    return resolve_group_priority(read, _priorities(find))
+
+
+def _priorities(find: Lookup) -> dict[str, PriorityClass]:
+    return {one.metadata.name: one for one in find(PriorityClass, "") if isinstance(one, PriorityClass)}
 
 
 def _pod(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
     if not isinstance(read, Pod):
         return read, ()
     ranges = [one for one in find(LimitRange, read.metadata.namespace) if isinstance(one, LimitRange)]
-    priorities = {one.metadata.name: one for one in find(PriorityClass, "") if isinstance(one, PriorityClass)}
+    priorities = _priorities(find)
     runtimes = {one.metadata.name: one for one in find(RuntimeClass, "") if isinstance(one, RuntimeClass)}
     steps: tuple[Callable[[Pod], Admitted], ...] = (
         lambda pod: apply_limit_ranges(pod, ranges),
@@ -89,5 +163,6 @@ def _priority_class(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
 _RULES: Final[dict[str, Callable[[Value, Lookup], tuple[Value, tuple[str, ...]]]]] = {
     "PersistentVolumeClaim": _claim,
     "Pod": _pod,
+    "PodGroup": _group,
     "PriorityClass": _priority_class,
 }

@@ -104,8 +104,6 @@ _SCHEDULER: Final = [
     _on("resource.k8s.io", "resourceclaims", "create delete"),
     _on("resource.k8s.io", "devicetaintrules resourceslices", _READ),
     _on("core", "pods/finalizers", "update"),
-    _on("scheduling.k8s.io", "podgroups", _READ),
-    _on("scheduling.k8s.io", "podgroups/status", "patch update"),
 ]
 _VOLUMES: Final = [
     _on("core", "persistentvolumeclaims persistentvolumes", _CHANGE),
@@ -200,10 +198,26 @@ _BINDINGS: Final = {
 }
 
 
-def born_with() -> Iterator[tuple[Kind, Document]]:
+#: What roles have besides where a gate is open, by the gate.
+_WITH_GATES: Final[dict[str, dict[str, list[Rule]]]] = {
+    "GenericWorkload": {
+        "system:kube-scheduler": [
+            _on("scheduling.k8s.io", "podgroups", _READ),
+            _on("scheduling.k8s.io", "podgroups/status", "patch update"),
+        ],
+        "moorage:controllers": [_on("scheduling.k8s.io", "podgroups workloads", "create update")],
+        "system:aggregate-to-view": [_on("scheduling.k8s.io", "podgroups podgroups/status workloads", _READ)],
+        "system:aggregate-to-edit": [_on("scheduling.k8s.io", "podgroups workloads", _WRITE)],
+    },
+}
+
+
+def born_with(gates: frozenset[str] = frozenset()) -> Iterator[tuple[Kind, Document]]:
     """Yield every role and binding that a cluster starts with, those that are referred to before those that refer."""
+    more = [roles for gate, roles in _WITH_GATES.items() if gate in gates]
     for name, rules in _CLUSTER_ROLES.items():
-        yield served("clusterroles", _RBAC), _object("ClusterRole", name, rules=rules)
+        added = [rule for roles in more for rule in roles.get(name, ())]
+        yield served("clusterroles", _RBAC), _object("ClusterRole", name, rules=[*rules, *added])
     for name in ("view", "edit", "admin"):
         selectors = [{"matchLabels": {f"{_AGGREGATE}{name}": "true"}}]
         made = _object("ClusterRole", name, rules=[], aggregationRule={"clusterRoleSelectors": selectors})

@@ -15,6 +15,7 @@ from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
 from moorage.apiserver.schemas import schema
 from moorage.errors import Fault
+from moorage.framework.features import FeatureGates
 
 __all__ = ["change_faults", "ephemeral_faults", "needs_version", "resize_faults"]
 
@@ -70,8 +71,11 @@ _FIXED: Final[Mapping[str, tuple[tuple[str, str, str], ...]]] = {
 }
 
 
-def change_faults(kind: Kind, old: Document, new: Document) -> Iterator[Fault]:
+def change_faults(kind: Kind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
     """Find changes to what cannot change."""
+    if kind.kind in _FROZEN:
+        yield from _frozen(kind, old, new, gates)
+        return
     for path, what, why in _FIXED.get(kind.kind, ()):
         before, after = _at(old, path), _at(new, path)
         if before != after:
@@ -296,6 +300,26 @@ def _job(old: Document, new: Document) -> Iterator[Fault]:
     suspended = before.get("suspend") and not _at(old, "status.startTime")
     if not suspended and before.get("template") != after.get("template"):
         yield Fault("Invalid value", "spec.template", _FIXED_FIELD, after.get("template"))
+
+
+#: Kinds no field of whose spec changes, in the order they are told of.
+_FROZEN: Final[Mapping[str, tuple[str, ...]]] = {
+    "PodGroup": (
+        "podGroupTemplateRef", "schedulingPolicy", "schedulingConstraints", "resourceClaims", "disruptionMode",
+        "priorityClassName", "priority",
+    ),
+    "Workload": ("controllerRef", "podGroupTemplates"),
+}  # fmt: skip
+
+
+def _frozen(kind: Kind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
+    for name in _FROZEN[kind.kind]:
+        if _spec(old).get(name) == _spec(new).get(name):
+            continue
+        if name == "disruptionMode" and not gates["WorkloadAwarePreemption"]:
+            yield Fault("Forbidden", f"spec.{name}")
+        else:
+            yield Fault("Invalid value", f"spec.{name}", _FIXED_FIELD)  # what it would be is not told
 
 
 def _data(old: Document, new: Document) -> Iterator[Fault]:

@@ -21,7 +21,7 @@ from moorage.apiserver.records import Document
 from moorage.apiserver.schemas import schema
 from moorage.errors import Fault
 
-__all__ = ["further_faults", "new_pod_faults"]
+__all__ = ["further_faults", "new_pod_faults", "pod_specs"]
 
 _INT32_MAX: Final = 2**31 - 1
 _FINALIZERS: Final = frozenset(["foregroundDeletion", "kubernetes", "orphan"])
@@ -50,7 +50,7 @@ _ENV_NAME_TEXT: Final = (
 def further_faults(kind: Kind, document: Document) -> Iterator[Fault]:
     """Find what is wrong with an object that has its defaults, beyond what scheduling reads of it."""
     yield from _metadata_faults(document["metadata"])
-    for path, spec in _pod_specs(kind, document):
+    for path, spec in pod_specs(kind, document):
         yield from _pod_spec_faults(path, spec)
     rule = _RULES.get((kind.group, kind.kind))
     if rule is not None:
@@ -91,7 +91,8 @@ def _namespace(namespace: Document) -> Iterator[Fault]:
 _TEMPLATED: Final = frozenset(["DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"])
 
 
-def _pod_specs(kind: Kind, document: Document) -> Iterator[tuple[str, Document]]:
+def pod_specs(kind: Kind, document: Document) -> Iterator[tuple[str, Document]]:
+    """Yield the spec of a pod, or of the pods that an object makes, with its path."""
     spec = document.get("spec")
     if not isinstance(spec, dict):
         return

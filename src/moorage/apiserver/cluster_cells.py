@@ -13,8 +13,8 @@ from moorage.apiserver.measuring import amounts
 from moorage.apiserver.records import Document
 
 __all__ = [
-    "config_map", "created", "endpoints", "event", "lease", "metrics", "namespace", "node", "plain", "priority_class",
-    "role_binding", "runtime_class", "scale", "secret", "service",
+    "config_map", "created", "endpoints", "event", "lease", "metrics", "namespace", "node", "plain", "pod_group",
+    "priority_class", "role_binding", "runtime_class", "scale", "secret", "service",
 ]  # fmt: skip
 
 
@@ -137,6 +137,19 @@ def priority_class(found: Document, now: float) -> list[Cell]:
     """Return the cells of a priority class."""
     shared = bool(found.get("globalDefault"))
     return [name_of(found), number(found, "value"), shared, age_of(found, now), word(found, "preemptionPolicy")]
+
+
+def pod_group(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a pod group."""
+    conditions = {one["type"]: one for one in items(found, "status.conditions")}
+    state = "Pending"
+    if scheduled := conditions.get("PodGroupScheduled"):
+        state = "Scheduled" if scheduled["status"] == "True" else "Unschedulable"
+    if disrupted := conditions.get("DisruptionTarget"):
+        state = disrupted["reason"]
+    policy = "Basic" if found["spec"]["schedulingPolicy"].get("gang") is None else "Gang"
+    workload = word(found, "spec.podGroupTemplateRef.workload.workloadName") or NONE
+    return [name_of(found), policy, workload, state, age_of(found, now)]
 
 
 def runtime_class(found: Document, now: float) -> list[Cell]:

@@ -56,7 +56,7 @@ def conform(shape: Struct, document: Any, path: str = "") -> tuple[Document, lis
 
 def _struct(shape: Struct, value: Any, path: str, unknown: list[str]) -> Document:
     if not isinstance(value, dict):
-        raise _WrongType(_word(value), f"v1.{shape.go}")
+        raise _WrongType(_word(value), shape.full_go)
     fields = shape.fields
     kept: Document = {}
     for name, inner in value.items():

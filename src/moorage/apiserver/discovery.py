@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from moorage.apiserver.kinds import KINDS, MEASURED, REVIEWS, Kind, Review
+from moorage.apiserver.kinds import MEASURED, REVIEWS, Kind, Review, offered
 
 __all__ = [
     "AGGREGATED",
@@ -54,38 +54,39 @@ def api_versions() -> dict[str, Any]:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
 
 
-def _groups() -> Iterator[tuple[str, list[Kind | Review]]]:
-    """Yield every group and version, as ``apps/v1``, with what it serves."""
-    served: list[Kind | Review] = sorted([*KINDS, *MEASURED, *REVIEWS], key=lambda one: (one.group, one.version, one.resource))
+def _groups(gates: frozenset[str]) -> Iterator[tuple[str, list[Kind | Review]]]:
+    """Yield every group and version, as ``apps/v1``, with what it serves; ``gates`` are those open that open kinds."""
+    kinds: list[Kind | Review] = [*offered(gates), *MEASURED, *REVIEWS]
+    served = sorted(kinds, key=lambda one: (one.group, one.version, one.resource))
     for (group, version), members in groupby(served, key=lambda one: (one.group, one.version)):
         yield f"{group}/{version}", list(members)
 
 
-def group_list() -> dict[str, Any]:
-    """Return the answer to ``/apis``: every group but the core one."""
-    groups = []
-    for name, _ in _groups():
+def group_list(gates: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the answer to ``/apis``: every group but the core one. The version that sorts first is the preferred one."""
+    groups: dict[str, dict[str, Any]] = {}
+    for name, _ in _groups(gates):
         group, _, version = name.partition("/")
         if group:
-            offered = {"groupVersion": name, "version": version}
-            groups.append({"name": group, "versions": [offered], "preferredVersion": offered})
-    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+            one = {"groupVersion": name, "version": version}
+            groups.setdefault(group, {"name": group, "versions": [], "preferredVersion": one})["versions"].append(one)
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(groups.values())}
 
 
-def group_document(rest: list[str]) -> dict[str, Any] | None:
+def group_document(rest: list[str], gates: frozenset[str] = frozenset()) -> dict[str, Any] | None:
     """Return the answer to a path below ``/apis``: all groups, one, or one version of it; None where there is none."""
     if len(rest) == 2:
-        return resource_list(rest[0], rest[1])
-    groups = group_list()
+        return resource_list(rest[0], rest[1], gates)
+    groups = group_list(gates)
     if not rest:
         return groups
     found = next((one for one in groups["groups"] if one["name"] == rest[0]), None)
     return {"kind": "APIGroup", "apiVersion": "v1", **found} if found else None
 
 
-def resource_list(group: str, version: str) -> dict[str, Any] | None:
+def resource_list(group: str, version: str, gates: frozenset[str] = frozenset()) -> dict[str, Any] | None:
     """Return the resources of a group's version, or None where it is not served."""
-    members = dict(_groups()).get(f"{group}/{version}")
+    members = dict(_groups(gates)).get(f"{group}/{version}")
     if members is None:
         return None
     resources = [entry for member in members for entry in _entries(member)]
@@ -131,20 +132,20 @@ def aggregated_version(accept: str) -> str:
     return ""
 
 
-def aggregated(core: bool, served_version: str = "v2") -> dict[str, Any]:
+def aggregated(core: bool, served_version: str = "v2", gates: frozenset[str] = frozenset()) -> dict[str, Any]:
     """Return discovery in one answer, of the core group or of all others."""
-    items = []
-    for name, members in _groups():
+    found: dict[str, dict[str, Any]] = {}
+    for name, members in _groups(gates):
         group, _, version = name.partition("/")
         if (not group) is core:
             resources = [_aggregated_resource(member) for member in members]
-            versions = [{"version": version, "resources": resources, "freshness": "Current"}]
-            items.append({"metadata": {"name": group, "creationTimestamp": None}, "versions": versions})
+            item = found.setdefault(group, {"metadata": {"name": group, "creationTimestamp": None}, "versions": []})
+            item["versions"].append({"version": version, "resources": resources, "freshness": "Current"})
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": f"apidiscovery.k8s.io/{served_version}",
         "metadata": {},
-        "items": items,
+        "items": list(found.values()),
     }
 
 

@@ -31,12 +31,12 @@ def is_document(path: str) -> bool:
     return len(parts) > 1 and len(parts) <= _DEPTHS.get(parts[1], 0)
 
 
-def document(path: str, accept: str) -> tuple[str, bytes]:
-    """Return the media type and the text of a document.
+def document(path: str, accept: str, gates: frozenset[str] = frozenset()) -> tuple[str, bytes]:
+    """Return the media type and the text of a document. ``gates`` are those open that open kinds.
 
     Raises  ApiError 404 where there is none, 406 for a client that reads it in no form there is
     """
-    found = _swagger(accept) if path == "/openapi/v2" else _encoded(path, discovery.aggregated_version(accept))
+    found = _swagger(accept, gates) if path == "/openapi/v2" else _encoded(path, discovery.aggregated_version(accept), gates)
     if found is None:
         raise not_found_path()
     form, body = found
@@ -47,47 +47,47 @@ def document(path: str, accept: str) -> tuple[str, bytes]:
 
 
 @lru_cache(maxsize=256)
-def _encoded(path: str, aggregated: str) -> tuple[str, bytes] | None:
-    found = _document(path, aggregated)
+def _encoded(path: str, aggregated: str, gates: frozenset[str]) -> tuple[str, bytes] | None:
+    found = _document(path, aggregated, gates)
     if found is None:
         return None
     is_aggregated = found.get("kind") == "APIGroupDiscoveryList"
     return discovery.AGGREGATED.format(aggregated) if is_aggregated else JSON, msgspec.json.encode(found)
 
 
-def _document(path: str, aggregated: str) -> dict[str, Any] | None:
+def _document(path: str, aggregated: str, gates: frozenset[str]) -> dict[str, Any] | None:
     root, *rest = path.split("/")[1:]
     if root == "version":
         return dict(discovery.VERSION)
     if root == "openapi":
         if rest[:1] != ["v3"]:
             return None
-        return openapi.document_of("/".join(rest[1:])) if rest[1:] else openapi.index()
+        return openapi.document_of("/".join(rest[1:]), gates) if rest[1:] else openapi.index(gates)
     if aggregated and not rest:
-        return discovery.aggregated(root == "api", aggregated)
+        return discovery.aggregated(root == "api", aggregated, gates)
     if root == "api":
-        return discovery.resource_list("", rest[0]) if rest else discovery.api_versions()
-    return discovery.group_document(rest)
+        return discovery.resource_list("", rest[0], gates) if rest else discovery.api_versions()
+    return discovery.group_document(rest, gates)
 
 
-def _swagger(accept: str) -> tuple[str, bytes]:
+def _swagger(accept: str, gates: frozenset[str]) -> tuple[str, bytes]:
     for clause in accept.split(",") if accept else ["*/*"]:
         form = clause.partition(";")[0].strip()
         if form in {SWAGGER_PROTOBUF, SWAGGER_SENT}:
-            return SWAGGER_SENT, _swagger_protobuf()
+            return SWAGGER_SENT, _swagger_protobuf(gates)
         if form in {"*/*", "application/*", JSON}:
-            return JSON, _swagger_json()
+            return JSON, _swagger_json(gates)
     raise not_acceptable([JSON, SWAGGER_PROTOBUF])
 
 
 @cache
-def _swagger_json() -> bytes:
-    return msgspec.json.encode(openapi.swagger())
+def _swagger_json(gates: frozenset[str]) -> bytes:
+    return msgspec.json.encode(openapi.swagger(gates))
 
 
 @cache
-def _swagger_protobuf() -> bytes:
-    return swagger_protobuf(openapi.swagger())
+def _swagger_protobuf(gates: frozenset[str]) -> bytes:
+    return swagger_protobuf(openapi.swagger(gates))
 
 
 def health(path: str, store: Store, *, verbose: bool) -> str:

@@ -31,7 +31,7 @@ from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
 from moorage.apiserver.schemas import Struct, kind_schema
 
-__all__ = ["fill_in", "lay_over"]
+__all__ = ["fill_in", "lay_over", "write_nulls"]
 
 _RULES: Final[Mapping[type[Value], Callable[[Any], Value]]] = {
     LimitRange: default_limit_range,
@@ -61,6 +61,17 @@ def fill_in(kind: Kind, document: Document, read: Value | None) -> None:
     rule = _RULES.get(type(read)) if read is not None else None
     if rule is not None and read is not None:
         lay_over(document, read, rule(read))
+
+
+def write_nulls(kind: Kind, document: Document) -> None:
+    """Write the nulls of fields that are written even where there is nothing in them."""
+    spec = document.get("spec")
+    if isinstance(spec, dict):
+        if kind.kind == "PodGroup":
+            spec.setdefault("podGroupTemplateRef", None)
+        elif kind.kind == "Workload":
+            for template in spec.get("podGroupTemplates") or ():
+                template.setdefault("schedulingConstraints", None)
 
 
 def _base64(text: str) -> str:
@@ -225,6 +236,7 @@ _SPECS: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]] 
         _job,
         _template,
     ),
+    ("scheduling.k8s.io", "PodGroup"): (_given(disruptionMode="Pod"),),
     ("batch", "CronJob"): (
         _given(concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1),
         _cron_job,

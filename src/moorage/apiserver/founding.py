@@ -39,7 +39,7 @@ def found_cluster(store: Store) -> None:
     store.follow(keeper.see)
     for record in [*store.all(_NAMESPACES)]:
         keeper.add_account(record)
-    for kind, document in born_with():
+    for kind, document in born_with(store.offers):
         metadata = document["metadata"]
         held = store.find(kind, metadata.get("namespace", ""), metadata["name"])
         if held is None:

@@ -146,7 +146,7 @@ class Front:
     def _target(self, request: web.BaseRequest, user: User) -> Target | ReviewTarget:
         """Return what a path is about. What is not served is told only to those who could ask for anything."""
         try:
-            return find_target(request.rel_url.raw_path)
+            return find_target(request.rel_url.raw_path, self.store.offers)
         except ApiError:
             self.authorizer.check(user, Attributes(request.method.lower(), path=request.path))
             raise
@@ -158,7 +158,7 @@ class Front:
             return web.Response(body=self.meter.text(self.store, self.seats).encode(), headers={"Content-Type": CONTENT_TYPE})
         if path in HEALTH:
             return web.Response(text=health(path, self.store, verbose="verbose" in request.query))
-        form, body = document(path, request.headers.get("Accept", ""))
+        form, body = document(path, request.headers.get("Accept", ""), self.store.offers)
         return web.Response(body=body, headers={"Content-Type": form})
 
     async def _serve(self, asked: Request, target: Target | ReviewTarget) -> web.Response:

@@ -15,6 +15,7 @@ from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationContro
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.meta import Value
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
+from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from moorage.api.storage import (
     CSIDriver,
@@ -36,7 +37,9 @@ from moorage.api.workloads import (
     StatefulSet,
 )
 
-__all__ = ["KINDS", "MEASURED", "REVIEWS", "VERBS", "Kind", "Review", "find_kind", "find_served", "served"]
+__all__ = [
+    "ALL_GATES", "KINDS", "MEASURED", "REVIEWS", "VERBS", "Kind", "Review", "find_kind", "find_served", "offered", "served",
+]  # fmt: skip
 
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -48,6 +51,7 @@ class Kind:
     ``struct`` is what scheduling reads of it, and what its rules are checked on; None where nothing is checked but metadata.
     ``status_on_create`` is what a new object's status is set to; None keeps the one that was sent.
     ``fields`` are the field selectors beyond name and namespace, each with what stands for a field that is absent.
+    ``gate`` is the feature gate that must be open for it to be served; empty for what always is.
     """
 
     group: str
@@ -64,6 +68,7 @@ class Kind:
     check_name: Callable[[str], list[str]] = check_dns1123_subdomain
     version: str = "v1"
     verbs: tuple[str, ...] = VERBS
+    gate: str = ""
 
     @property
     def api_version(self) -> str:
@@ -121,6 +126,7 @@ _STORAGE: Final = "storage.k8s.io"
 _RESOURCE: Final = "resource.k8s.io"
 _EVENTS: Final = "events.k8s.io"
 _RBAC: Final = "rbac.authorization.k8s.io"
+_SCHEDULING: Final = "scheduling.k8s.io"
 
 KINDS: Final[tuple[Kind, ...]] = (
     Kind("", "ConfigMap", "configmaps", ("cm",)),
@@ -293,7 +299,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         fields=(("spec.driver", ""), ("spec.nodeName", "")),
     ),
     Kind(
-        "scheduling.k8s.io",
+        _SCHEDULING,
         "PriorityClass",
         "priorityclasses",
         ("pc",),
@@ -301,6 +307,17 @@ KINDS: Final[tuple[Kind, ...]] = (
         struct=PriorityClass,
         has_generation=True,
     ),
+    Kind(
+        _SCHEDULING,
+        "PodGroup",
+        "podgroups",
+        struct=PodGroup,
+        subresources=_STATUS,
+        status_on_create={},
+        version="v1alpha2",
+        gate="GenericWorkload",
+    ),
+    Kind(_SCHEDULING, "Workload", "workloads", struct=Workload, version="v1alpha2", gate="GenericWorkload"),
     Kind(_STORAGE, "CSIDriver", "csidrivers", namespaced=False, struct=CSIDriver),
     Kind(_STORAGE, "CSINode", "csinodes", namespaced=False, struct=CSINode),
     Kind(_STORAGE, "CSIStorageCapacity", "csistoragecapacities", struct=CSIStorageCapacity),
@@ -332,6 +349,15 @@ MEASURED: Final[tuple[Kind, ...]] = (
     Kind("metrics.k8s.io", "PodMetrics", "pods", version="v1beta1", verbs=("get", "list")),
 )
 
+#: The gates that open kinds.
+ALL_GATES: Final = frozenset(kind.gate for kind in KINDS if kind.gate)
+
+
+def offered(gates: frozenset[str]) -> tuple[Kind, ...]:
+    """Return the kinds that are stored and served where these gates are open."""
+    return tuple(kind for kind in KINDS if not kind.gate or kind.gate in gates)
+
+
 _BY_RESOURCE: Final = {(kind.group, kind.version, kind.resource): kind for kind in KINDS}
 
 
@@ -348,9 +374,9 @@ def find_served(resource: str, group: str = "", version: str = "v1") -> Kind | N
     return find_kind(resource, group, version) or _MEASURED.get((group, version, resource))
 
 
-def served(resource: str, group: str = "") -> Kind:
-    """Return a kind that this server is known to serve."""
-    found = find_kind(resource, group)
+def served(resource: str, group: str = "", version: str = "v1") -> Kind:
+    """Return a kind that this server is known to serve, if its gate is open."""
+    found = find_kind(resource, group, version)
     if found is None:
         raise LookupError(resource)
     return found

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from moorage.apiserver.kinds import KINDS
+from moorage.apiserver.kinds import offered
 from moorage.apiserver.limits import Seats
 from moorage.apiserver.store import Store
 
@@ -43,7 +43,7 @@ class Meter:
         answers = [(tuple(zip(labels, key, strict=True)), count) for key, count in sorted(self._answers.items())]
         refused = [((("code", code),), count) for code, count in sorted(self._others.items())]
         inflight = [((("request_kind", "mutating"),), seats.mutating), ((("request_kind", "readOnly"),), seats.reading)]
-        objects = [((("resource", kind.qualified),), store.count(kind)) for kind in KINDS]
+        objects = [((("resource", kind.qualified),), store.count(kind)) for kind in offered(store.offers)]
         lines = [
             *_metric("apiserver_request_total", "counter", "Requests answered, by what they asked and how it went.", answers),
             *_metric("moorage_apiserver_other_requests_total", "counter", "Requests about no resource, by code.", refused),

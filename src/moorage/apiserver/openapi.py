@@ -17,7 +17,7 @@ import msgspec
 
 from moorage.apiserver.describing import describe
 from moorage.apiserver.discovery import VERSION
-from moorage.apiserver.kinds import KINDS, MEASURED, REVIEWS, Kind, Review
+from moorage.apiserver.kinds import MEASURED, REVIEWS, Kind, Review, offered
 from moorage.apiserver.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema
 
 __all__ = ["document_of", "index", "swagger"]
@@ -47,10 +47,13 @@ _PLAIN: Final[Mapping[str, _Json]] = {
 
 
 def _name(shape: Struct) -> str:
-    package, _, name = shape.name.partition(".")
+    package, _, name = shape.name.rpartition(".")
     if package == "metrics":
         return f"io.k8s.metrics.pkg.apis.metrics.v1beta1.{name}"
-    return f"{_META}{name}" if package == "meta" else f"io.k8s.api.{package}.v1.{name}"
+    if package == "meta":
+        return f"{_META}{name}"
+    group, _, version = package.partition(".")
+    return f"io.k8s.api.{group}.{version or 'v1'}.{name}"
 
 
 def _described(struct: str, field: str = "") -> _Json:
@@ -172,7 +175,6 @@ _OPERATIONS: Final = (
 
 
 _VERB_OF: Final = {"post": "create", "put": "update"}
-_ALL_KINDS: Final[tuple[Kind | Review, ...]] = (*KINDS, *MEASURED, *REVIEWS)
 
 
 def _place(kind: Kind | Review) -> str:
@@ -209,21 +211,25 @@ def _operation(kind: Kind | Review, action: str, parameters: tuple[str, ...], *,
 # -- documents ----------------------------------------------------------------------------------------------------------
 
 
-@cache
-def index() -> _Json:
-    """Return where the documents of all groups are."""
-    places = sorted({_place(kind) for kind in _ALL_KINDS})
-    return {"paths": {place: {"serverRelativeURL": f"/openapi/v3/{place}?hash={_digest(place)}"} for place in places}}
-
-
-def _digest(place: str) -> str:
-    return hashlib.sha512(msgspec.json.encode(document_of(place))).hexdigest().upper()
+def _all_kinds(gates: frozenset[str]) -> tuple[Kind | Review, ...]:
+    return (*offered(gates), *MEASURED, *REVIEWS)
 
 
 @cache
-def document_of(place: str) -> _Json | None:
+def index(gates: frozenset[str] = frozenset()) -> _Json:
+    """Return where the documents of all groups are. ``gates`` are those open that open kinds."""
+    places = sorted({_place(kind) for kind in _all_kinds(gates)})
+    return {"paths": {place: {"serverRelativeURL": f"/openapi/v3/{place}?hash={_digest(place, gates)}"} for place in places}}
+
+
+def _digest(place: str, gates: frozenset[str]) -> str:
+    return hashlib.sha512(msgspec.json.encode(document_of(place, gates))).hexdigest().upper()
+
+
+@cache
+def document_of(place: str, gates: frozenset[str] = frozenset()) -> _Json | None:
     """Return one group's document, or None where there is no such group."""
-    kinds = [kind for kind in _ALL_KINDS if _place(kind) == place]
+    kinds = [kind for kind in _all_kinds(gates) if _place(kind) == place]
     if not kinds:
         return None
     schemas = _Schemas("#/components/schemas/")
@@ -236,15 +242,16 @@ def document_of(place: str) -> _Json | None:
 
 
 @cache
-def swagger() -> _Json:
+def swagger(gates: frozenset[str] = frozenset()) -> _Json:
     """Return the one document of version 2."""
     schemas = _Schemas("#/definitions/")
-    for kind in _ALL_KINDS:
+    kinds = _all_kinds(gates)
+    for kind in kinds:
         schemas.add_kind(kind)
     return {
         "swagger": "2.0",
         "info": _info(),
-        "paths": _paths(_ALL_KINDS, old=True),
+        "paths": _paths(kinds, old=True),
         "definitions": dict(_sorted(schemas.made)),
     }
 

@@ -13,6 +13,7 @@ from moorage.apiserver.events import mirror_events
 from moorage.apiserver.founding import found_cluster
 from moorage.apiserver.journal import Journal
 from moorage.apiserver.store import Store
+from moorage.framework.features import FeatureGates
 
 __all__ = ["open_store"]
 
@@ -20,25 +21,29 @@ __all__ = ["open_store"]
 _LEAP: Final = 1_000_000
 
 
-def open_store(path: Path | None = None, *, clock: Callable[[], float] = time.time, seed: int | None = None) -> Store:
+def open_store(
+    path: Path | None = None, *, clock: Callable[[], float] = time.time, seed: int | None = None,
+    gates: FeatureGates | None = None,
+) -> Store:  # fmt: skip
     """Return a store with what every cluster has, and what the file holds. ``store.close()`` ends it.
 
     Without a path nothing is kept. With one, what was changed is on disk once ``store.settle()`` has returned; the HTTP
     server answers no earlier. Watches and lists of before are told 410, as history is not kept.
 
-    ``seed`` makes the uids and generated names of a run the same each time; without one they are drawn at random.
+    ``seed`` makes the uids and generated names of a run the same each time; without one they are drawn at random. ``gates``
+    decide what is served besides what always is, and which fields are kept.
 
     Raises  ConfigError where the file cannot be opened or another process has it, InputError where it is damaged
     """
     if path is None:
-        store = Store(clock, random.Random(_seed(seed, 0)), secrets.token_bytes(32))  # noqa: S311 - names, not secrets
+        store = Store(clock, random.Random(_seed(seed, 0)), secrets.token_bytes(32), gates=gates)  # noqa: S311
         found_cluster(store)
         mirror_events(store)
         return store
     journal = Journal(path)
     try:
         version = journal.version
-        store = Store(clock, random.Random(_seed(seed, version)), secrets.token_bytes(32))  # noqa: S311 - names, not secrets
+        store = Store(clock, random.Random(_seed(seed, version)), secrets.token_bytes(32), gates=gates)  # noqa: S311
         if version:
             store.restore(journal.load(), version + _LEAP)
             journal.start_at(version + _LEAP)

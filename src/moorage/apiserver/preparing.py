@@ -14,22 +14,25 @@ from typing import Any, Final
 
 from moorage.api.decode import decode
 from moorage.api.meta import ObjectMeta, Value
+from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.validation import validate
 from moorage.api.validation.metadata import object_meta
 from moorage.apiserver.changing import change_faults, ephemeral_faults, resize_faults
 from moorage.apiserver.checking import further_faults, new_pod_faults
 from moorage.apiserver.event_rules import new_event_faults
-from moorage.apiserver.filling import fill_in
+from moorage.apiserver.filling import fill_in, write_nulls
+from moorage.apiserver.guarded_fields import drop_guarded, drop_guarded_status
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.namespaces import keep_finalizers, with_finalizer
 from moorage.apiserver.records import Document
 from moorage.apiserver.status_rules import status_faults
 from moorage.apiserver.statuses import bad_request, conflict, invalid
 from moorage.errors import Fault, InputError
+from moorage.framework.features import FeatureGates
 
 __all__ = ["completed", "prepare_adopted", "prepare_create", "prepare_update", "read"]
 
-#: What clients may change through a status path besides the status itself.
+#: What clients may change through a status path besides the status itself; of pod groups, nothing of it.
 _STATUS_METADATA: Final = ("labels", "annotations", "finalizers", "managedFields")
 #: What an object keeps whatever a client sends.
 _OWNED: Final = (
@@ -69,7 +72,7 @@ def completed(kind: Kind, document: Document) -> Value:
     return read(kind, document)
 
 
-def prepare_create(kind: Kind, document: Document) -> None:
+def prepare_create(kind: Kind, document: Document, gates: FeatureGates) -> None:
     """Make a new object of a document that has its name, uid and time: status, generation, defaults; then check it.
 
     Raises  ApiError 422 with all its faults
@@ -82,6 +85,7 @@ def prepare_create(kind: Kind, document: Document) -> None:
         _select_own_pods(document)
     if kind.kind == "Namespace":
         with_finalizer(document)
+    drop_guarded(kind, None, document, gates)
     found = completed(kind, document)
     if kind.kind == "Pod":
         spec = document.get("spec") or {}
@@ -91,6 +95,7 @@ def prepare_create(kind: Kind, document: Document) -> None:
     faults = [*_faults(kind, found), *further_faults(kind, document)]
     new = _NEW_FAULTS.get(kind.kind)
     _refuse(kind, document, [*faults, *new(document)] if new is not None else faults)
+    write_nulls(kind, document)
 
 
 #: What tells of a pod that nobody may place yet.
@@ -137,7 +142,7 @@ def prepare_adopted(kind: Kind, document: Document) -> None:
     _refuse(kind, document, _faults(kind, completed(kind, document)))
 
 
-def prepare_update(kind: Kind, old: Document, new: Document, subresource: str = "") -> None:
+def prepare_update(kind: Kind, old: Document, new: Document, subresource: str, gates: FeatureGates) -> None:
     """Turn what was sent for an existing object into its next version, in place.
 
     Through the main path everything but the status changes; through ``status`` nothing but that and some metadata. What a
@@ -147,7 +152,8 @@ def prepare_update(kind: Kind, old: Document, new: Document, subresource: str = 
     """
     _keep_identity(kind, old, new)
     if subresource == "status":
-        _only_status(old, new)
+        _only_status(kind, old, new)
+        drop_guarded_status(kind, old, new, gates)
         if kind.kind == "Pod":
             _keep_class(old, new)
     elif subresource == "resize":
@@ -158,12 +164,14 @@ def prepare_update(kind: Kind, old: Document, new: Document, subresource: str = 
         _put(new, "status", old.get("status"))
     if kind.kind == "Namespace" and subresource != "finalize":
         keep_finalizers(old, new)
+    drop_guarded(kind, old, new, gates)
     if kind.has_generation:
         changed = {key: value for key, value in new.items() if key not in _NOT_SPEC} != {
             key: value for key, value in old.items() if key not in _NOT_SPEC
         }
         new["metadata"]["generation"] = old["metadata"].get("generation", 0) + (1 if changed else 0)
     found = completed(kind, new)
+    write_nulls(kind, new)
     if subresource == "status":
         _refuse(kind, new, [*status_faults(kind, old, new, found)])
         return
@@ -173,8 +181,8 @@ def prepare_update(kind: Kind, old: Document, new: Document, subresource: str = 
         case "ephemeralcontainers":
             changes = ephemeral_faults(old, new)
         case _:
-            changes = change_faults(kind, old, new)
-    _refuse(kind, new, [*_faults(kind, found), *further_faults(kind, new), *changes])
+            changes = change_faults(kind, old, new, gates)
+    _refuse(kind, new, [*_update_faults(kind, found), *further_faults(kind, new), *changes])
 
 
 _NOT_SPEC: Final = frozenset(["apiVersion", "kind", "metadata", "status"])
@@ -196,10 +204,10 @@ def _keep_identity(kind: Kind, old: Document, new: Document) -> None:
         _put(sent, name, held.get(name))
 
 
-def _only_status(old: Document, new: Document) -> None:
+def _only_status(kind: Kind, old: Document, new: Document) -> None:
     status = new.get("status")
     metadata = {**old["metadata"]}
-    for name in _STATUS_METADATA:
+    for name in _STATUS_METADATA if kind.kind != "PodGroup" else ("managedFields",):
         _put(metadata, name, new["metadata"].get(name))
     _put(metadata, "resourceVersion", new["metadata"].get("resourceVersion"))
     new.clear()
@@ -250,6 +258,14 @@ def _faults(kind: Kind, found: Value) -> list[Fault]:
         return validate(found)
     metadata = found.metadata if isinstance(found, _Named) else ObjectMeta()
     return list(object_meta(metadata, kind.namespaced, kind.check_name))
+
+
+#: Kinds all of whose spec stays as it is: what is not changed is not looked at again.
+_FROZEN: Final = (PodGroup, Workload)
+
+
+def _update_faults(kind: Kind, found: Value) -> list[Fault]:
+    return list(object_meta(found.metadata, True)) if isinstance(found, _FROZEN) else _faults(kind, found)
 
 
 def _refuse(kind: Kind, document: Document, faults: list[Fault]) -> None:

@@ -2,7 +2,8 @@
 
 ``protobuf_writing`` is the way back. The fields of all messages are facts about the API and stand in
 ``protobuf_fields.json``: for each message and field number the JSON name (empty where a message is spread into the one
-around it), what it holds, and flags. Go writes fields that are empty; JSON leaves most of those out, and so does this.
+around it), what it holds, and flags. Messages of versions other than v1 have it in their names. Go writes fields that are
+empty; JSON leaves most of those out, and so does this.
 
 What a field holds is the name of a message, or a letter: s text, i integer, b truth, f float, y bytes, T time, U time with
 microseconds, Q quantity, O integer or text, D duration, R an embedded document, F fields of a manager, X a list of texts.
@@ -24,7 +25,7 @@ from typing import Any, Final, NamedTuple
 from moorage.api.durations import format_duration
 from moorage.apiserver.statuses import bad_request
 
-__all__ = ["PROTOBUF", "Flag", "messages", "read_protobuf"]
+__all__ = ["PROTOBUF", "Flag", "message_of", "messages", "read_protobuf"]
 
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 
@@ -61,6 +62,12 @@ def messages() -> Mapping[str, Mapping[int, _Field]]:
     }
 
 
+def message_of(group: str, version: str, kind: str) -> str:
+    """Return the name of a kind's message: ``core.Pod``, or with its version, which that of metrics goes without, too."""
+    package = group.partition(".")[0] or "core"
+    return f"{package}.{kind}" if version == "v1" or package == "metrics" else f"{package}.{version}.{kind}"
+
+
 def read_protobuf(body: bytes) -> dict[str, Any]:
     """Return the object in a body, with its ``apiVersion`` and ``kind``.
 
@@ -78,12 +85,9 @@ def read_protobuf(body: bytes) -> dict[str, Any]:
 
 
 def _message_of(api_version: str, kind: str) -> str:
-    group = api_version.rpartition("/")[0]
-    package = group.partition(".")[0] or "core"
-    if kind == "DeleteOptions":
-        package = "meta"
-    message = f"{package}.{kind}"
-    if message not in messages() or api_version.rpartition("/")[2] != "v1":
+    group, _, version = api_version.rpartition("/")
+    message = "meta.DeleteOptions" if kind == "DeleteOptions" else message_of(group, version, kind)
+    if message not in messages() or (version != "v1" and kind == "DeleteOptions"):
         raise _Malformed(f'no kind "{kind}" is registered for version "{api_version}"')
     return message
 

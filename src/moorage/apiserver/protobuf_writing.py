@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.durations import parse_duration
-from moorage.apiserver.protobuf import Flag, messages
+from moorage.apiserver.protobuf import Flag, message_of, messages
 from moorage.apiserver.protobuf_wire import delimited, number, text, varint
 
 __all__ = ["write_event", "write_protobuf"]
@@ -32,8 +32,8 @@ def write_protobuf(document: Mapping[str, Any]) -> bytes:
     Raises  LookupError for what has no such form
     """
     api_version, kind = document.get("apiVersion") or "v1", document["kind"]
-    package = "meta" if f"meta.{kind}" in messages() else _package(api_version)
-    message = f"{package}.{kind}"
+    group, _, version = api_version.rpartition("/")
+    message = f"meta.{kind}" if f"meta.{kind}" in messages() else message_of(group, version, kind)
     if message in messages():
         body = _message(message, document)
     elif kind.endswith("List") and message.removesuffix("List") in messages():
@@ -47,10 +47,6 @@ def write_event(kind: str, document: Mapping[str, Any]) -> bytes:
     """Return a watch's event: its length, what happened, and the object as in ``write_protobuf``."""
     event = text(1, kind) + delimited(2, delimited(1, write_protobuf(document)))
     return struct.pack(">I", len(event)) + event
-
-
-def _package(api_version: str) -> str:
-    return api_version.rpartition("/")[0].partition(".")[0] or "core"
 
 
 def _list(item: str, document: Mapping[str, Any]) -> bytes:

@@ -22,7 +22,7 @@ from importlib import resources
 from typing import Final, TypeAlias
 
 from moorage.apiserver.kinds import Kind, Review
-from moorage.apiserver.protobuf import Flag, messages
+from moorage.apiserver.protobuf import Flag, message_of, messages
 
 __all__ = ["Field", "ListOf", "MapOf", "Scalar", "Struct", "Type", "kind_schema", "schema"]
 
@@ -58,10 +58,17 @@ class MapOf:
 
 @dataclass(frozen=True, slots=True)
 class Struct:
+    """``name`` is that of its message; ``go`` is without its package."""
+
     name: str
     go: str
     fields: Mapping[str, Field]
     is_atomic: bool = False
+
+    @property
+    def full_go(self) -> str:
+        """Its name in Go with its package, as refusals have it."""
+        return _go(self.name)
 
 
 Type: TypeAlias = Scalar | ListOf | MapOf | Struct
@@ -117,6 +124,12 @@ def _last(name: str) -> str:
     return name.rpartition(".")[2]
 
 
+def _go(name: str) -> str:
+    """Return what Go calls a struct: its package is named after the API's version."""
+    package, _, own = name.rpartition(".")
+    return f"{package.partition('.')[2] or 'v1'}.{own}"
+
+
 def _field(name: str, holds: str, flags: int, rule: str) -> Field:
     words = dict(word.partition(":")[::2] for word in rule.split())
     return Field(
@@ -134,7 +147,7 @@ def _field(name: str, holds: str, flags: int, rule: str) -> Field:
 
 def _type(holds: str, flags: int, words: Mapping[str, str]) -> Type:
     scalar = _GO.get(holds)
-    go = scalar or f"v1.{_last(holds)}"
+    go = scalar or _go(holds)
     item: Scalar | Struct = Scalar(holds, go) if scalar else schema(holds)
     if flags & Flag.MAP:
         return MapOf(item, words.get("go", f"map[string]{go}"), "atomic" in words)
@@ -152,5 +165,5 @@ _TYPE_META: Final = {name: Field(name, _TEXT, is_left_out=True) for name in ("ap
 @cache
 def kind_schema(kind: Kind | Review) -> Struct:
     """Return the shape of a kind's objects."""
-    found = schema(f"{kind.group.partition('.')[0] or 'core'}.{kind.kind}")
+    found = schema(message_of(kind.group, kind.version, kind.kind))
     return replace(found, fields={**_TYPE_META, **found.fields})

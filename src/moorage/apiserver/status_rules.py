@@ -1,11 +1,13 @@
-"""What a status may say where schedulers write it: that of pods, and that of claims for devices.
+"""What a status may say where schedulers write it: that of pods, of pod groups, and of claims for devices.
 
 Source  kubernetes, pkg/apis/core/validation/validation.go, ValidatePodStatusUpdate; pkg/apis/resource/validation/validation.go,
-        validateResourceClaimStatusUpdate
+        validateResourceClaimStatusUpdate; pkg/apis/scheduling/validation/validation.go, ValidatePodGroupStatusUpdate;
+        apimachinery, pkg/apis/meta/v1/validation/validation.go, ValidateConditions
 """
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -13,6 +15,7 @@ from typing import Any, Final
 from moorage.api.devices import ClaimConsumer, DeviceAllocation, DeviceAllocationConfig, DeviceClaim, ResourceClaim
 from moorage.api.meta import Value
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
+from moorage.api.pod_groups import Condition, PodGroup
 from moorage.api.validation.affinity import node_selector
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
@@ -40,6 +43,8 @@ def status_faults(kind: Kind, old: Document, new: Document, found: Value) -> Fau
         yield from _pod(old, new)
     if isinstance(found, ResourceClaim):
         yield from _claim(old, new, found)
+    elif isinstance(found, PodGroup):
+        yield from _group(found)
 
 
 def _mapping(value: Any) -> Document:
@@ -128,6 +133,64 @@ def _extended(status: Document, spec: Document) -> Faults:
         yield Fault("Required value", f"{path}.resourceClaimName")
     else:
         yield from _named(f"{path}.resourceClaimName", status["resourceClaimName"], check_dns1123_subdomain)
+
+
+# -- pod groups ---------------------------------------------------------------------------------------------------------
+
+_MOST_GROUP_CLAIMS: Final = 4
+_MOST_REASON: Final = 1024
+_MOST_MESSAGE: Final = 32 * 1024
+_IS_REASON: Final = re.compile("[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?").fullmatch
+_NO_REASON: Final = (
+    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or "
+    "'_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or "
+    "'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')"
+)
+
+
+def _group(group: PodGroup) -> Faults:
+    seen: set[str] = set()
+    for i, one in enumerate(group.status.conditions):
+        path = f"status.conditions[{i}]"
+        if one.type in seen:
+            yield Fault("Duplicate value", f"{path}.type", "", one.type)
+        seen.add(one.type)
+        yield from _group_condition(path, one)
+    statuses, path = group.status.resource_claim_statuses, "status.resourceClaimStatuses"
+    asked = {claim.name for claim in group.spec.resource_claims}
+    for i, status in enumerate(statuses):
+        if status.name not in asked:
+            yield Fault(
+                "Invalid value", f"{path}[{i}].name", "must match the name of an entry in `spec.resourceClaims`", status.name
+            )
+    if len(statuses) > _MOST_GROUP_CLAIMS:
+        yield Fault("Too many", path, f"must have at most {_MOST_GROUP_CLAIMS} items", len(statuses))
+        return
+    names = [status.name for status in statuses]
+    for i, status in enumerate(statuses):
+        if status.name in names[:i]:
+            yield Fault("Duplicate value", f"{path}[{i}]", "", status)
+        if status.resource_claim_name is not None:
+            yield from _named(f"{path}[{i}].resourceClaimName", status.resource_claim_name, check_dns1123_subdomain)
+
+
+def _group_condition(path: str, condition: Condition) -> Faults:
+    yield from _named(f"{path}.type", condition.type, check_qualified_name)
+    if condition.status not in {"False", "True", "Unknown"}:
+        why = 'supported values: "False", "True", "Unknown"'
+        yield Fault("Unsupported value", f"{path}.status", why, condition.status)
+    if condition.observed_generation < 0:
+        why = "must be greater than or equal to zero"
+        yield Fault("Invalid value", f"{path}.observedGeneration", why, condition.observed_generation)
+    if not condition.last_transition_time:
+        yield Fault("Required value", f"{path}.lastTransitionTime")
+    if not condition.reason:
+        yield Fault("Required value", f"{path}.reason")
+    elif not _IS_REASON(condition.reason):
+        yield Fault("Invalid value", f"{path}.reason", _NO_REASON, condition.reason)
+    for name, text, most in (("reason", condition.reason, _MOST_REASON), ("message", condition.message, _MOST_MESSAGE)):
+        if len(text.encode()) > most:
+            yield Fault("Too long", f"{path}.{name}", f"may not be more than {most} bytes")
 
 
 # -- claims for devices -------------------------------------------------------------------------------------------------

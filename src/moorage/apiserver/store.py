@@ -21,10 +21,10 @@ from typing import Final, NamedTuple, Protocol
 
 from moorage.api.meta import Value
 from moorage.apiserver import history, paging
-from moorage.apiserver.admitting import admit
+from moorage.apiserver.admitting import admit, admit_change, admit_new
 from moorage.apiserver.changing import needs_version
 from moorage.apiserver.history import Change, History, Seen, Watch
-from moorage.apiserver.kinds import KINDS, Kind, find_kind
+from moorage.apiserver.kinds import ALL_GATES, KINDS, Kind, find_kind
 from moorage.apiserver.leaving import (
     NO_OPTIONS,
     DeleteOptions,
@@ -53,6 +53,7 @@ from moorage.apiserver.statuses import (
 )
 from moorage.apiserver.versions import parse_version
 from moorage.errors import Fault
+from moorage.framework.features import FeatureGates
 
 __all__ = ["DeleteOptions", "Deleted", "Keeper", "Page", "Store", "timestamp"]
 
@@ -118,13 +119,17 @@ class Store:
     ``empties_namespaces`` says whether the store deletes the content of a namespace that is deleted: at once, pods without any
     grace. It does unless a controller that looks after namespaces has said that it does so itself. ``lists_by_watch`` says
     whether a list may be asked for as the beginning of a watch; a kube-apiserver over etcd before 3.5.11 cannot tell one so.
+    ``offers`` are those of the open gates that open kinds; what is stored of others stays, and is not served.
     """
 
     def __init__(
-        self, clock: Callable[[], float], draw: random.Random, signing_key: bytes, capacity: int = history.CAPACITY
-    ) -> None:
+        self, clock: Callable[[], float], draw: random.Random, signing_key: bytes, capacity: int = history.CAPACITY,
+        gates: FeatureGates | None = None,
+    ) -> None:  # fmt: skip
         self.version = 1
         self.clock = clock
+        self.gates = gates or FeatureGates()
+        self.offers = frozenset(gate for gate in ALL_GATES if self.gates[gate])
         self.empties_namespaces = True
         self.lists_by_watch = True
         self._draw = draw
@@ -316,8 +321,9 @@ class Store:
         found = completed(kind, document)
         if manager is not None:
             track(kind_schema(kind), None, document, manager, timestamp(self.clock()), ignored=unwritten(kind, ""))
-        admit(kind, document, found, self._read_all)
-        prepare_create(kind, document)
+        admit(kind, document, found, self._read_all, self.gates)
+        prepare_create(kind, document, self.gates)
+        admit_new(kind, document, self._read_all)
         if self.find(kind, namespace, metadata["name"]) is not None:
             raise already_exists(kind.resource, kind.group, metadata["name"])
         record = Record.of(kind, document, 0 if dry_run else self.version + 1)
@@ -380,7 +386,9 @@ class Store:
         if sent and sent != str(record.version):
             parse_version(sent)
             raise conflict(kind.resource, kind.group, name, _MODIFIED)
-        prepare_update(kind, old, document, subresource)
+        prepare_update(kind, old, document, subresource, self.gates)
+        if not subresource:
+            admit_change(kind, old, document, self._read_all, self.gates)
         check_finalizers(kind, old, document)
         if manager is not None:
             track(kind_schema(kind), old, document, manager, timestamp(self.clock()))

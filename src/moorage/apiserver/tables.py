@@ -158,6 +158,7 @@ _LAYOUTS: Final[Mapping[tuple[str, str], _Layout]] = {
     (_RBAC, "RoleBinding"): _Layout(_BINDING, cluster.role_binding),
     (_RESOURCE, "ResourceClaim"): _Layout(("Name", "State", "Age"), storage.device_claim),
     (_RESOURCE, "ResourceSlice"): _Layout(("Name", "Node", "Driver", "Pool", "Age"), storage.slice_of_devices),
+    ("scheduling.k8s.io", "PodGroup"): _Layout(("Name", "Policy", "Workload", "Status", "Age"), cluster.pod_group),
     ("scheduling.k8s.io", "PriorityClass"): _Layout(
         ("Name", "Value:integer", "Global-Default:boolean", "Age", "PreemptionPolicy"), cluster.priority_class
     ),

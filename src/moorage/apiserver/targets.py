@@ -11,7 +11,7 @@ import re
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from moorage.apiserver.kinds import REVIEWS, Kind, Review, find_served
+from moorage.apiserver.kinds import ALL_GATES, REVIEWS, Kind, Review, find_served
 from moorage.apiserver.statuses import not_found_path
 
 __all__ = ["ReviewTarget", "Target", "find_target"]
@@ -36,19 +36,22 @@ _MARK: Final = re.compile(r"[/%\\\0]").search
 _REVIEWS: Final = {(one.group, one.version, one.resource): one for one in REVIEWS}
 
 
-def find_target(path: str) -> Target | ReviewTarget:
-    """Return what a path, percent signs and all, is about.
+def find_target(path: str, gates: frozenset[str] = ALL_GATES) -> Target | ReviewTarget:
+    """Return what a path, percent signs and all, is about. ``gates`` are those open that open kinds.
 
     Raises  ApiError 404 for anything that is not served
     """
     parts = path.removeprefix("/").removesuffix("/").split("/")
     match [unquote(part) for part in parts] if "%" in path else parts:
         case ["api", version, *rest]:
-            return _within("", version, rest)
+            target = _within("", version, rest)
         case ["apis", group, version, *rest]:
-            return _within(group, version, rest)
+            target = _within(group, version, rest)
         case _:
             raise not_found_path()
+    if isinstance(target, Target) and target.kind.gate and target.kind.gate not in gates:
+        raise not_found_path()
+    return target
 
 
 def _within(group: str, version: str, parts: list[str]) -> Target | ReviewTarget:

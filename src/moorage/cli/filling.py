@@ -39,7 +39,7 @@ def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: 
     for source in open_sources(paths, recursive=recursive, stdin=stdin):
         for found in find_objects(source):
             kind = _BY_VERSION.get((found.api_version, found.kind))
-            if kind is None or kind.kind in _PASSING:
+            if kind is None or kind.kind in _PASSING or (kind.gate and kind.gate not in store.offers):
                 left[f"{found.kind} {found.api_version}"] += 1
             else:
                 wanted.append((kind, _plain(found), found.where))

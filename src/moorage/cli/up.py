@@ -30,6 +30,7 @@ from moorage.controllers.kinds import NODES, STORAGE_CLASSES
 from moorage.controllers.kubelets import KUBELET
 from moorage.engine.machine import Scheduler
 from moorage.errors import InputError
+from moorage.framework.features import FeatureGates
 from moorage.framework.registry import load
 from moorage.server.embedded import Embedded, Ready
 from moorage.simulator.simulate import Options, load_options
@@ -75,7 +76,7 @@ class _Duration(click.ParamType[float]):
 )  # fmt: skip
 @click.option("--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="Where to write it [DIR/kubeconfig].")
 @click.option("--config", metavar="FILE", help="A KubeSchedulerConfiguration; without it, kube-scheduler's defaults.")
-@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, as kube-scheduler takes them.")
+@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, of all parts of the cluster.")
 @click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own, here or on the Python path.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws ties between equal nodes otherwise.")
 @click.option("--no-scheduler", is_flag=True, help="Leave scheduling to another: kube-scheduler, or `moorage run`.")
@@ -91,14 +92,15 @@ def up(**given: Any) -> int:
     scheduler, extenders = (None, ExtenderClient(())) if given["no_scheduler"] else _scheduler(given)
     home: Path = given["home"].expanduser()
     authority = make_authority(home / "pki")
-    store = open_store(given["data"], clock=_steady_clock())
+    gates = scheduler.gates if scheduler is not None else FeatureGates.parse(given["feature_gates"])
+    store = open_store(given["data"], clock=_steady_clock(), gates=gates)
     try:
         _fill(store, given)
         cluster = Embedded(
             store,
             authority,
             given["kubeconfig"] or home / "kubeconfig",
-            all_controllers(given["job_s"]),
+            all_controllers(given["job_s"], gates),
             scheduler,
             given["port"],
             _report,

@@ -15,16 +15,19 @@ from moorage.controllers.namespaces import Namespaces
 from moorage.controllers.node_lifecycle import NodeLifecycle
 from moorage.controllers.pod_claims import EphemeralVolumes, ResourceClaims
 from moorage.controllers.pod_collector import PodCollector
+from moorage.controllers.pod_group_protection import PodGroupProtection
 from moorage.controllers.replica_set import ReplicaSets
 from moorage.controllers.stateful_set import StatefulSets
 from moorage.controllers.taint_eviction import TaintEviction
 from moorage.controllers.volumes import Volumes
+from moorage.framework.features import FeatureGates
 
 __all__ = ["all_controllers"]
 
 
-def all_controllers(job_s: float = 5.0) -> list[Controller]:
+def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> list[Controller]:
     """Return new controllers for one store, kubelets included; ``job_s`` is how long pods of jobs run that do not say."""
+    opened = gates or FeatureGates()
     return [
         Kubelets(job_s),
         NodeLifecycle(),
@@ -34,7 +37,7 @@ def all_controllers(job_s: float = 5.0) -> list[Controller]:
         ReplicaSets(CONTROLLERS),
         StatefulSets(),
         DaemonSets(),
-        Jobs(),
+        Jobs(with_groups=opened["WorkloadWithJob"]),
         CronJobs(),
         Disruption(),
         EphemeralVolumes(),
@@ -43,4 +46,5 @@ def all_controllers(job_s: float = 5.0) -> list[Controller]:
         PodCollector(),
         GarbageCollector(),
         Namespaces(),
+        *([PodGroupProtection()] if opened["GenericWorkload"] else []),
     ]

@@ -28,6 +28,7 @@ from moorage.controllers.documents import (
     with_condition,
 )
 from moorage.controllers.indexes import parse_indexes
+from moorage.controllers.job_groups import Grouping, group_for, keys_of_groups
 from moorage.controllers.job_outcome import Outcome, Tally, counted_failures, judge, tally
 from moorage.controllers.job_pods import TRACKED, index_of, next_indexes, pod_of_job
 from moorage.controllers.kinds import JOBS, PODS
@@ -52,10 +53,17 @@ def is_finished(job: Document) -> bool:
 
 
 class Jobs:
+    """``with_groups`` says whether pods of jobs that are gangs are scheduled together."""
+
     name = "job-controller"
 
+    def __init__(self, with_groups: bool = False) -> None:
+        self._with_groups = with_groups
+
     def keys(self, event: Event, world: World) -> Iterable[str]:
-        return keys_by_owner(event, world, PODS, JOBS)
+        yield from keys_by_owner(event, world, PODS, JOBS)
+        if self._with_groups:
+            yield from keys_of_groups(event)
 
     def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
         job = world.find(JOBS, key)
@@ -70,7 +78,8 @@ class Jobs:
             yield from _released(claimed.held)
             yield from _after_its_time(job, now)
         elif not is_ending(job):
-            yield from _Look(job, claimed.held, now).steps()
+            grouping = group_for(job, claimed.held, world) if self._with_groups else Grouping()
+            yield from grouping.steps or _Look(job, claimed.held, now, grouping.group).steps()
 
 
 def _let_go(key: str, world: World) -> Iterator[Step]:
@@ -104,8 +113,8 @@ def _after_its_time(job: Document, now: float) -> Iterator[Step]:
 class _Look:
     """One look at a job that is not over."""
 
-    def __init__(self, job: Document, pods: list[Document], now: float) -> None:
-        self.job, self.pods, self.now = job, pods, now
+    def __init__(self, job: Document, pods: list[Document], now: float, group: str = "") -> None:
+        self.job, self.pods, self.now, self.group = job, pods, now, group
         self.spec = spec_of(job)
         self.status = dict(status_of(job))
         self.active = [pod for pod in pods if is_active(pod)]
@@ -174,7 +183,12 @@ class _Look:
             yield Later(wait_s)
             return
         for pod in self._new_pods(min(missing, _BURST), taken):
-            yield Create(PODS, pod, owner=(JOBS, self.job))
+            yield self._made(pod)
+
+    def _made(self, pod: Document) -> Create:
+        if self.group:
+            pod["spec"]["schedulingGroup"] = {"podGroupName": self.group}
+        return Create(PODS, pod, owner=(JOBS, self.job))
 
     def _made_by_index(self, missing: int, taken: list[Document]) -> Iterator[Step]:
         """Make pods where each number has its own failures, and waits after them."""
@@ -189,7 +203,7 @@ class _Look:
             yield Later(min(waiting.values()))
         for index in next_indexes(self.job, self.status, {*busy, *waiting}, min(missing, _BURST)):
             pod = pod_of_job(self.job, index, counted_failures(self.job, failed.get(index, ())))
-            yield Create(PODS, pod, owner=(JOBS, self.job))
+            yield self._made(pod)
 
     def _in_the_way(self) -> list[Document]:
         """Return pods that are ending and are only to be replaced once they have ended."""

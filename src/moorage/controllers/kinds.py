@@ -21,6 +21,7 @@ __all__ = [
     "NAMESPACES",
     "NODES",
     "PODS",
+    "POD_GROUPS",
     "REPLICA_SETS",
     "RESOURCE_CLAIMS",
     "RESOURCE_CLAIM_TEMPLATES",
@@ -28,6 +29,7 @@ __all__ = [
     "STATEFUL_SETS",
     "STORAGE_CLASSES",
     "VOLUMES",
+    "WORKLOADS",
 ]  # fmt: skip
 
 
@@ -52,3 +54,5 @@ RESOURCE_CLAIMS: Final = served("resourceclaims", "resource.k8s.io")
 RESOURCE_CLAIM_TEMPLATES: Final = served("resourceclaimtemplates", "resource.k8s.io")
 CSI_NODES: Final = served("csinodes", "storage.k8s.io")
 STORAGE_CLASSES: Final = served("storageclasses", "storage.k8s.io")
+POD_GROUPS: Final = served("podgroups", "scheduling.k8s.io", "v1alpha2")
+WORKLOADS: Final = served("workloads", "scheduling.k8s.io", "v1alpha2")

@@ -40,7 +40,7 @@ class Gate(NamedTuple):
 
 _DRA = ("DynamicResourceAllocation",)
 
-#: Every gate that kube-scheduler asks for when it decides.
+#: Every gate that kube-scheduler asks for when it decides, and ``WorkloadWithJob``, which the embedded controllers ask for.
 GATES: Final[Mapping[str, Gate]] = {
     "DRAAdminAccess": Gate(True, STABLE, locked=True, needs=_DRA),
     "DRAConsumableCapacity": Gate(True, BETA, needs=_DRA),
@@ -79,6 +79,7 @@ GATES: Final[Mapping[str, Gate]] = {
     "VolumeAttributesClass": Gate(True, STABLE, locked=True),
     "VolumeLimitScaling": Gate(False, ALPHA),
     "WorkloadAwarePreemption": Gate(False, ALPHA, needs=("GangScheduling",)),
+    "WorkloadWithJob": Gate(False, ALPHA, needs=("GenericWorkload",)),
 }
 
 _TRUE = frozenset(["1", "t", "T", "TRUE", "true", "True"])

@@ -65,6 +65,6 @@ OTHER_GATES: Final = frozenset(
     TopologyManagerPolicyOptions TranslateStreamCloseWebsocketRequests UnknownVersionInteroperabilityProxy
     UnlockWhileProcessingFIFO UserNamespacesHostNetworkSupport UserNamespacesSupport
     WatchCacheInitializationPostStartHook WatchList WatchListClient WinDSR WinOverlay WindowsCPUAndMemoryAffinity
-    WindowsGracefulNodeShutdown WindowsHostNetwork WorkloadWithJob
+    WindowsGracefulNodeShutdown WindowsHostNetwork
     """.split()  # noqa: SIM905 - two hundred quoted names would hide in their quotes
 )

@@ -74,14 +74,16 @@ class StoreWire:
         raw = b"" if body is None else json.dumps(body).encode()
         try:
             request = self._request(method, path, query, form, raw)
-            response = serve(self._store, self._guard, self._authorizer, request, find_target(path))
+            response = serve(self._store, self._guard, self._authorizer, request, find_target(path, self._store.offers))
         except ApiError as error:
             return Answer(error.code, error.status())
         return Answer(response.code, json.loads(response.body))
 
     @asynccontextmanager
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[Document]]:
-        stream = open_stream(self._store, self._request("GET", path, {**query, "watch": "true"}), find_target(path))
+        stream = open_stream(
+            self._store, self._request("GET", path, {**query, "watch": "true"}), find_target(path, self._store.offers)
+        )
         try:
             yield _events(stream)
         finally:

@@ -86,7 +86,7 @@ class VirtualApi:
         held, self._who = self._who, (actor, f"{method} {path.rpartition('/')[2]}" if "/binding" in path else method)
         try:
             request = Request(method, path, query, "application/json", media_type, raw, _ADMIN)
-            return serve(self.store, self._guard, self._authorizer, request, find_target(path))
+            return serve(self.store, self._guard, self._authorizer, request, find_target(path, self.store.offers))
         finally:
             self._who = held
 
@@ -142,7 +142,7 @@ class VirtualApi:
         await self.network.open(sent)
         try:
             request = Request("GET", sent.path, sent.query, "application/json", "application/json", b"", _ADMIN)
-            stream = open_stream(self.store, request, find_target(sent.path))
+            stream = open_stream(self.store, request, find_target(sent.path, self.store.offers))
         except ApiError as error:
             raise ClusterError(f"watch {sent.path}: {error}", error.code, error.reason) from None
         pump = asyncio.ensure_future(_pump(stream, link.begin()))

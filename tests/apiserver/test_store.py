@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from moorage.apiserver.kinds import find_kind
 from moorage.apiserver.pods import options_of
+from moorage.apiserver.records import Record
 from moorage.apiserver.selecting import ALL, Selection, selection
 from moorage.apiserver.statuses import ApiError
 from moorage.apiserver.store import DeleteOptions, Store
@@ -305,7 +306,7 @@ def test_a_forged_token_is_refused(store, spoil):
         store.create(CONFIG, "default", config(f"m{i}"))
     token = store.page(CONFIG, limit=1).token
     error = refused(store.page, CONFIG, limit=1, token=spoil(token))
-    assert (error.code, error.message) == (400, "continue key is not valid")
+    assert (error.code, error.message) == (400, "invalid continue token: continue key is not valid")
 
 
 def test_a_token_is_good_for_its_own_list_only(store):
@@ -341,15 +342,8 @@ def test_versions_that_are_none_or_not_yet(store, version, code):
     assert refused(store.watch, CONFIG, ALL, version, lambda: None).code == code
 
 
-LISTS = {
-    "a negative limit": {"limit": -1},
-    "a version beside a token": {"version": "1", "token": "x"},
-}
-
-
-@pytest.mark.parametrize("asked", LISTS.values(), ids=LISTS)
-def test_lists_that_make_no_sense(store, asked):
-    assert refused(store.page, CONFIG, **asked).code == 400
+def test_a_version_beside_a_token_makes_no_sense(store):
+    assert refused(store.page, CONFIG, version="1", token="x").code == 400
 
 
 def test_selectors_narrow_lists(store, pods):
@@ -368,21 +362,73 @@ def test_selectors_narrow_lists(store, pods):
     assert names(fields="spec.nodeName=") == ["b"]
 
 
-FIELDS = {
-    "unknown of a pod": ("pods", "spec.priority=1", "field label not supported: spec.priority"),
+REFUSED = {  # resource, label selector, field selector: in a kube-apiserver's words
+    "unknown of a pod": ("pods", "", "spec.priority=1", "field label not supported: spec.priority"),
+    "namespace of a node": ("nodes", "", "metadata.namespace=x", "field label not supported: metadata.namespace"),
     "unknown of a config map": (
-        "configmaps", "data.x=1", '"data.x" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        "configmaps", "", "data.x=1", '"data.x" is not a known field selector: only "metadata.name", "metadata.namespace"',
     ),
-    "no operator": ("pods", "spec.nodeName", "invalid selector: 'spec.nodeName'; can't understand 'spec.nodeName'"),
-    "a wrong escape": ("pods", r"spec.nodeName=a\b", r"invalid escape sequence: \b"),
+    "replicas of a replica set": (
+        "replicasets.apps", "", "status.replicas=1",
+        '"status.replicas" is not a known field selector: only "metadata.name", "metadata.namespace"',
+    ),
+    "unknown of a job": ("jobs.batch", "", "status.succeeded=1", 'field label "status.succeeded" not supported for Job'),
+    "unknown of a slice": (
+        "resourceslices.resource.k8s.io", "", "metadata.namespace=x",
+        "field label not supported for resource.k8s.io/v1, Kind=ResourceSlice: metadata.namespace",
+    ),
+    "source of a new event": ("events.events.k8s.io", "", "source=x", "field label not supported: source"),
+    "no operator": (
+        "pods", "", "spec.nodeName,a=b", "invalid selector: 'spec.nodeName,a=b'; can't understand 'spec.nodeName'",
+    ),
+    "a wrong escape": ("pods", "", r"spec.nodeName=a\b", r"invalid field selector: invalid escape sequence: \b"),
+    "an escape of nothing": ("pods", "", "spec.nodeName=a\\", "invalid field selector: invalid escape sequence: \\"),
+    "a value with a sign": (
+        "pods", "", "spec.nodeName=a=b", "invalid field selector: unescaped character in value: 61",
+    ),
+    "labels without a key": ("pods", "=", "", "found '=', expected: !, identifier, or 'end of string'"),
+    "labels without a list": ("pods", "a in", "", "unable to parse requirement: found '' expected: '('"),
+    "two labels": ("pods", "a=1 b", "", "found 'b', expected: ',' or 'end of string'"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("resource", "fields", "text"), FIELDS.values(), ids=FIELDS)
-def test_field_selectors_that_are_refused(resource, fields, text):
-    error = refused(selection, find_kind(resource), None, "", fields)
-    assert error.code == 400
-    assert error.message.endswith(text)
+@pytest.mark.parametrize(("resource", "labels", "fields", "text"), REFUSED.values(), ids=REFUSED)
+def test_selectors_that_are_refused(resource, labels, fields, text):
+    name, _, group = resource.partition(".")
+    error = refused(selection, find_kind(name, group), None, labels, fields)
+    assert (error.code, error.message) == (400, text)
+
+
+def test_fields_that_stand_elsewhere_than_they_say(store):
+    job = {"metadata": {"name": "j"}, "status": {"succeeded": 2}}
+    event = {"metadata": {"name": "e"}, "source": {"component": "kubelet"}}
+    other = {"metadata": {"name": "f"}, "reportingComponent": "controller"}
+    for resource, document, field in (
+        ("jobs.batch", job, "status.successful=2"), ("events", event, "source=kubelet"), ("events", other, "source=controller"),
+        ("nodes", {"metadata": {"name": "n"}}, "spec.unschedulable=false"), ("pods", pod("p"), "="),
+        ("clusterroles.rbac.authorization.k8s.io", {"metadata": {"name": "c"}}, "metadata.namespace="),
+    ):  # fmt: skip
+        name, _, group = resource.partition(".")
+        kind = find_kind(name, group)
+        assert selection(kind, None, "", field).matches(Record.of(kind, document, 1))
+
+
+def test_a_list_says_there_may_be_more_where_a_selector_may_find_none(store):
+    for i in range(4):
+        store.create(CONFIG, "default", {**config(f"m{i}"), "metadata": {"name": f"m{i}", "labels": {"odd": str(i % 2)}}})
+    even = selection(CONFIG, "default", "odd=0", "")
+    first = store.page(CONFIG, even, limit=2)
+    assert ([one.name for one in first.records], first.remaining) == (["m0", "m2"], None)
+    rest = store.page(CONFIG, even, limit=2, token=first.token)
+    assert (rest.records, rest.token) == ([], "")
+
+
+def test_whoever_takes_any_version_gets_no_pages(store):
+    for i in range(3):
+        store.create(CONFIG, "default", config(f"m{i}"))
+    for more in ({"version": "0"}, {"version": "0", "match": "NotOlderThan"}):
+        assert len(store.page(CONFIG, Selection("default"), limit=1, **more).records) == 3
+    assert len(store.page(CONFIG, Selection("default"), limit=-1).records) == 3
 
 
 # -- watching -----------------------------------------------------------------------------------------------------------

@@ -5,6 +5,8 @@ Source  apimachinery, pkg/apis/meta/v1/types.go; api, apidiscovery/v2
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
@@ -13,6 +15,7 @@ from moorage.apiserver.kinds import MEASURED, REVIEWS, Kind, Review, offered
 
 __all__ = [
     "AGGREGATED",
+    "SUBRESOURCES",
     "VERSION",
     "aggregated",
     "aggregated_version",
@@ -28,12 +31,13 @@ AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDisc
 _AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
 
 VERSION: Final = {
-    "major": "1", "minor": "36", "gitVersion": "v1.36.2", "gitCommit": "", "gitTreeState": "clean",
+    "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36", "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35", "gitVersion": "v1.36.2", "gitCommit": "", "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "linux/amd64",
 }  # fmt: skip
 
 #: Kinds of subresources, with the group and the version of what they speak, and their verbs.
-_SUBRESOURCES: Final[dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
+SUBRESOURCES: Final[dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
     "attach": ("", "", "PodAttachOptions", ("create", "get")),
     "binding": ("", "v1", "Binding", ("create",)),
     "ephemeralcontainers": ("", "", "", ("get", "patch", "update")),
@@ -49,9 +53,10 @@ _SUBRESOURCES: Final[dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
 }
 
 
-def api_versions() -> dict[str, Any]:
-    """Return the answer to ``/api``: the versions of the core group."""
-    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+def api_versions(host: str) -> dict[str, Any]:
+    """Return the answer to ``/api``: the versions of the core group, and where they are served."""
+    place = {"clientCIDR": "0.0.0.0/0", "serverAddress": host}
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [place]}
 
 
 def _groups(gates: frozenset[str]) -> Iterator[tuple[str, list[Kind | Review]]]:
@@ -90,8 +95,9 @@ def resource_list(group: str, version: str, gates: frozenset[str] = frozenset())
     if members is None:
         return None
     resources = [entry for member in members for entry in _entries(member)]
-    name = f"{group}/{version}" if group else version
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": name, "resources": resources}
+    if not group:
+        return {"kind": "APIResourceList", "groupVersion": version, "resources": resources}
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{version}", "resources": resources}
 
 
 def _entries(member: Kind | Review) -> Iterator[dict[str, Any]]:
@@ -109,12 +115,20 @@ def _entries(member: Kind | Review) -> Iterator[dict[str, Any]]:
         entry["shortNames"] = list(member.short_names)
     if member.in_all:
         entry["categories"] = ["all"]
+    if member not in MEASURED:
+        entry["storageVersionHash"] = _storage_hash(member)
     yield entry
     for subresource in member.subresources:
-        group, version, kind, verbs = _SUBRESOURCES[subresource]
+        group, version, kind, verbs = SUBRESOURCES[subresource]
         more = {"name": f"{member.resource}/{subresource}", "singularName": "", "namespaced": member.namespaced}
         more |= {"kind": kind or member.kind, "verbs": list(verbs)}
         yield {**more, "group": group, "version": version} if group else more
+
+
+def _storage_hash(kind: Kind) -> str:
+    """Return what clients tell apart formats of storage by. Events have one, whichever API they come through."""
+    group = "" if kind.kind == "Event" else kind.group
+    return base64.b64encode(hashlib.sha256(f"{group}/{kind.version}/{kind.kind}".encode()).digest()[:8]).decode()
 
 
 def aggregated_version(accept: str) -> str:
@@ -139,7 +153,7 @@ def aggregated(core: bool, served_version: str = "v2", gates: frozenset[str] = f
         group, _, version = name.partition("/")
         if (not group) is core:
             resources = [_aggregated_resource(member) for member in members]
-            item = found.setdefault(group, {"metadata": {"name": group, "creationTimestamp": None}, "versions": []})
+            item = found.setdefault(group, {"metadata": {"name": group} if group else {}, "versions": []})
             item["versions"].append({"version": version, "resources": resources, "freshness": "Current"})
     return {
         "kind": "APIGroupDiscoveryList",
@@ -153,7 +167,7 @@ def _aggregated_resource(member: Kind | Review) -> dict[str, Any]:
     own, *subresources = _entries(member)
     resource = {
         "resource": own["name"], "singularResource": own["singularName"], "verbs": own["verbs"],
-        "responseKind": {"group": member.group, "version": member.version, "kind": member.kind},
+        "responseKind": {"group": "", "version": "", "kind": member.kind},
         "scope": "Namespaced" if own["namespaced"] else "Cluster",
     }  # fmt: skip
     for name in ("shortNames", "categories"):
@@ -163,10 +177,7 @@ def _aggregated_resource(member: Kind | Review) -> dict[str, Any]:
         resource["subresources"] = [
             {
                 "subresource": entry["name"].partition("/")[2], "verbs": entry["verbs"],
-                "responseKind": {
-                    "group": entry.get("group", member.group), "version": entry.get("version", member.version),
-                    "kind": entry["kind"],
-                },
+                "responseKind": {"group": entry.get("group", ""), "version": entry.get("version", ""), "kind": entry["kind"]},
             }
             for entry in subresources
         ]  # fmt: skip

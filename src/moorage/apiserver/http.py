@@ -20,7 +20,7 @@ from moorage.apiserver.asking import attributes_of
 from moorage.apiserver.authorizing import Authorizer
 from moorage.apiserver.bodies import MAX_BODY
 from moorage.apiserver.connections import HEADERS, Connection
-from moorage.apiserver.documents import HEALTH, document, health, is_document
+from moorage.apiserver.documents import check_method, document, health, is_document, is_health
 from moorage.apiserver.escalating import GUARDED, check_devices, check_escalation, guards_devices
 from moorage.apiserver.forms import JSON, accepted, encoded_as
 from moorage.apiserver.guarding import Guard, User, holder_of
@@ -29,8 +29,9 @@ from moorage.apiserver.kinds import MEASURED
 from moorage.apiserver.limits import Limits, Seats
 from moorage.apiserver.metering import CONTENT_TYPE, Meter
 from moorage.apiserver.requests import Request, Response, serve
+from moorage.apiserver.routing import check_route
 from moorage.apiserver.rules import Attributes
-from moorage.apiserver.statuses import ApiError, bad_request, internal, too_large
+from moorage.apiserver.statuses import ApiError, PlainError, bad_request, internal, no_such_page, not_allowed, too_large
 from moorage.apiserver.store import Store
 from moorage.apiserver.targets import ReviewTarget, Target, find_target
 from moorage.apiserver.watching import Stream, is_watch, open_stream
@@ -122,7 +123,7 @@ class Front:
         if request.version < HttpVersion10:
             raise ApiError(505, "", "requests must be HTTP/1.0 or HTTP/1.1")
         if request.method not in _METHODS:
-            raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+            raise not_allowed()
         if not request.raw_path.startswith("/"):
             raise ApiError(403, "Forbidden", "requests name a path; this server is no proxy")
         if len(request.query) > MAX_PARAMETERS:
@@ -130,13 +131,14 @@ class Front:
         if user is None:
             return self._about_itself(request, path)
         user = impersonated(user, request.headers.items(), self.authorizer)
-        if path == "/metrics" or is_document(path):
+        if path == "/metrics" or is_document(path) or is_health(path):
             self.authorizer.check(user, Attributes(request.method.lower(), path=path))
             return self._about_itself(request, path)
         target = self._target(request, user)
         attributes = attributes_of(request.method, target, request.query)
         about.append(attributes)
         self.authorizer.check(user, attributes)
+        check_route(request.method, target, _media_type(request))
         if attributes.verb == "watch":
             with self.seats.watching(user.name):
                 return await self._watch(request, user, target)
@@ -152,14 +154,21 @@ class Front:
             raise
 
     def _about_itself(self, request: web.BaseRequest, path: str) -> web.Response:
-        if request.method not in _READ_ONLY:
-            raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        check_method(path, request.method)
         if path == "/metrics":
             return web.Response(body=self.meter.text(self.store, self.seats).encode(), headers={"Content-Type": CONTENT_TYPE})
-        if path in HEALTH:
-            return web.Response(text=health(path, self.store, verbose="verbose" in request.query))
-        form, body = document(path, request.headers.get("Accept", ""), self.store.offers)
-        return web.Response(body=body, headers={"Content-Type": form})
+        if is_health(request.path):
+            excluded = request.query.getall("exclude", [])
+            return web.Response(text=health(path, self.store, verbose="verbose" in request.query, excluded=excluded))
+        if is_health(path):
+            raise no_such_page()
+        page = document(path, request.headers.get("Accept", ""), request.headers.get("Host", ""), self.store.offers)
+        if not page.tag:
+            return web.Response(body=page.body, headers={"Content-Type": page.form})
+        headers = {"Content-Type": page.form, "ETag": page.tag, "Vary": "Accept", "Cache-Control": "public"}
+        if request.headers.get("If-None-Match") == page.tag:
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=page.body, headers=headers)
 
     async def _serve(self, asked: Request, target: Target | ReviewTarget) -> web.Response:
         """Answer a request that ends; one that may change something, once the change is kept."""
@@ -256,8 +265,12 @@ def _holder(request: web.BaseRequest) -> User | None:
     return connection.holder
 
 
+def _media_type(request: web.BaseRequest) -> str:
+    return request.headers.get("Content-Type", "application/json").partition(";")[0].strip().lower()
+
+
 async def _read(request: web.BaseRequest, user: User, client_s: float) -> Request:
-    media_type = request.headers.get("Content-Type", "application/json").partition(";")[0].strip().lower()
+    media_type = _media_type(request)
     body = b""
     if request.method != "GET" and request.body_exists:
         if request.headers.get("Content-Encoding", "identity") != "identity":
@@ -305,6 +318,8 @@ def _headers(encoding: str, warnings: tuple[str, ...] = ()) -> CIMultiDict[str]:
 
 
 def _refusal(error: ApiError, accept: str) -> web.Response:
+    if isinstance(error, PlainError):
+        return web.Response(status=error.code, text=error.message)
     try:
         encoding = accepted(accept).encoding
     except ApiError:

@@ -112,13 +112,16 @@ _NODE_NAMES: Final = (("spec.unschedulable", "false"),)
 _POD_FIELDS: Final = (
     ("spec.hostNetwork", "false"), ("spec.nodeName", ""), ("spec.restartPolicy", ""), ("spec.schedulerName", ""),
     ("spec.serviceAccountName", ""), ("status.nominatedNodeName", ""), ("status.phase", ""), ("status.podIP", ""),
+    ("status.podIPs", ""),
 )  # fmt: skip
 _REFERENCE: Final = ("apiVersion", "fieldPath", "kind", "name", "namespace", "resourceVersion", "uid")
 _EVENT_FIELDS: Final = (
     *((f"involvedObject.{name}", "") for name in _REFERENCE),
     ("reason", ""), ("reportingComponent", ""), ("source", ""), ("type", ""),
 )  # fmt: skip
-_NEW_EVENT_FIELDS: Final = tuple((name.replace("involvedObject.", "regarding."), absent) for name, absent in _EVENT_FIELDS)
+_NEW_EVENT_FIELDS: Final = (
+    *((f"regarding.{name}", "") for name in _REFERENCE), ("reason", ""), ("reportingController", ""), ("type", ""),
+)  # fmt: skip
 
 
 _APPS: Final = "apps"
@@ -141,6 +144,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         namespaced=False,
         struct=Namespace,
         subresources=("finalize", "status"),
+        verbs=tuple(verb for verb in VERBS if verb != "deletecollection"),
         status_on_create={"phase": "Active"},
         fields=(("status.phase", ""),),
         check_name=check_dns1123_label,
@@ -199,6 +203,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         subresources=_STATUS,
         in_all=True,
         status_on_create={"loadBalancer": {}},
+        fields=(("spec.clusterIP", ""), ("spec.type", "")),
     ),
     Kind("", "ServiceAccount", "serviceaccounts", ("sa",), subresources=("token",)),
     Kind(_APPS, "ControllerRevision", "controllerrevisions"),
@@ -234,7 +239,6 @@ KINDS: Final[tuple[Kind, ...]] = (
         in_all=True,
         has_generation=True,
         status_on_create={"replicas": 0},
-        fields=(("status.replicas", "0"),),
     ),
     Kind(
         _APPS,

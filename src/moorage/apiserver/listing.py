@@ -22,8 +22,10 @@ _FORBIDDEN: Final = "Forbidden"
 def check_list(request: Request, *, is_watch: bool) -> None:
     """Check the parameters of a list or a watch.
 
-    Raises  ApiError 422 with all that is wrong
+    Raises  ApiError 400 for numbers that are none, 422 with all that is wrong
     """
+    request.number("limit")
+    request.number("timeoutSeconds")
     if faults := list((_watch_faults if is_watch else _list_faults)(request.query)):
         raise invalid("ListOptions", "meta.k8s.io", "", faults)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+from bisect import bisect_right
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.statuses import ApiError, bad_request, expired
 
-__all__ = ["Place", "read_token", "too_old", "write_token"]
+__all__ = ["Place", "is_more", "read_token", "too_old", "write_token"]
 
 _MAX_TOKEN: Final = 4096
 
@@ -45,7 +46,7 @@ def read_token(key: bytes, kind: Kind, namespace: str | None, text: str) -> Plac
 
     Raises  ApiError 400 for a token that this server did not give, or gave for another list
     """
-    refusal = bad_request("continue key is not valid")
+    refusal = bad_request("invalid continue token: continue key is not valid")
     if len(text) > _MAX_TOKEN or not text.isascii():
         raise refusal
     try:
@@ -59,6 +60,12 @@ def read_token(key: bytes, kind: Kind, namespace: str | None, text: str) -> Plac
     if (token.resource, token.namespace) != (kind.qualified, namespace):
         raise refusal
     return Place(token.version, token.after)
+
+
+def is_more(keys: list[str], namespace: str | None, after: str) -> bool:
+    """Return True if there are objects after a key where a list looks, whether or not its selectors choose them."""
+    following = bisect_right(keys, after)
+    return following < len(keys) and (namespace is None or keys[following].startswith(f"{namespace}/"))
 
 
 def too_old() -> ApiError:

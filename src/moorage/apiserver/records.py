@@ -72,14 +72,29 @@ def _steps(path: str) -> tuple[str, ...]:
     return tuple(path.split("."))
 
 
+#: Where those fields stand that are not where their names say.
+_HELD_AT = {
+    ("Event", "source"): ("source.component", "reportingComponent"),
+    ("Job", "status.successful"): ("status.succeeded",),
+}  # fmt: skip
+
+
 @cache
-def _looked_at(kind: Kind) -> tuple[tuple[str, tuple[str, ...], str], ...]:
-    return tuple((path, _steps(path), absent) for path, absent in kind.fields)
+def _looked_at(kind: Kind) -> tuple[tuple[str, tuple[tuple[str, ...], ...], str], ...]:
+    """Return each field that selectors of a kind look at, with the places it may stand at and what stands for it otherwise."""
+    places = {path: _HELD_AT.get((kind.kind, path), (path,)) for path, _ in kind.fields}
+    return tuple((path, tuple(map(_steps, places[path])), absent) for path, absent in kind.fields)
 
 
 def _fields(kind: Kind, document: Document) -> dict[str, str]:
     """Return what field selectors of the kind look at."""
-    return {path: _text(document, steps) or absent for path, steps, absent in _looked_at(kind)}
+    return {path: _first(document, places) or absent for path, places, absent in _looked_at(kind)}
+
+
+def _first(document: Document, places: tuple[tuple[str, ...], ...]) -> str:
+    if len(places) == 1:
+        return _text(document, places[0])
+    return next((text for steps in places if (text := _text(document, steps))), "")
 
 
 def text_at(document: Mapping[str, Any], path: str) -> str:

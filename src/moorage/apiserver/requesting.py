@@ -42,9 +42,11 @@ class Request:
         Raises  ApiError 400 for anything else
         """
         value = self.query.get(name, "")
-        digits = value.removeprefix("-")
-        if value and not (digits.isascii() and digits.isdigit() and len(digits) < 19):
+        digits = value.removeprefix("-").removeprefix("+") if value[1:2].isdigit() else value
+        if value and not (digits.isascii() and digits.isdigit()):
             raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+        if len(digits) > 19 or not -(2**63) <= int(value or 0) < 2**63:
+            raise bad_request(f'strconv.ParseInt: parsing "{value}": value out of range')
         return int(value or 0)
 
     @property

@@ -28,11 +28,12 @@ from moorage.apiserver.requesting import Request, Response
 from moorage.apiserver.reviews import answer
 from moorage.apiserver.scaling import read_scale, write_scale
 from moorage.apiserver.selecting import Selection, selection
-from moorage.apiserver.statuses import bad_request, conflict, not_allowed, success
+from moorage.apiserver.statuses import bad_request, conflict, not_allowed, success, timeout
 from moorage.apiserver.store import DeleteOptions, Page, Store
 from moorage.apiserver.streaming import STREAMS, check_stream
 from moorage.apiserver.tables import included, scale_table, table
 from moorage.apiserver.targets import ReviewTarget, Target
+from moorage.apiserver.versions import parse_version_of_one
 
 __all__ = ["Request", "Response", "chosen_by", "serve"]
 
@@ -47,7 +48,7 @@ def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, 
     accepted(request.accept)
     if isinstance(target, ReviewTarget):
         if request.method != "POST":
-            raise not_allowed(target.review.resource, target.review.group, request.method.lower())
+            raise not_allowed()
         if target.review.kind == "Binding":
             return _bind(store, request, target.namespace or "", "")
         document = read_body(request.body, request.media_type, OBJECT_TYPES).document
@@ -58,14 +59,14 @@ def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, 
     if target.subresource not in {"", "ephemeralcontainers", "finalize", "resize", "status"}:
         return _subresource(store, request, target)
     if target.subresource == "finalize" and request.method != "PUT":
-        raise not_allowed("namespaces/finalize", "", request.method.lower())
+        raise not_allowed()
     if target.kind in MEASURED and request.method not in {"GET", "HEAD"}:
-        raise not_allowed(target.kind.resource, target.kind.group, request.method.lower())
+        raise not_allowed()
     if not target.name:
         return _collection(store, request, target)
     verb = _VERBS.get(request.method)
     if verb is None or (target.subresource and request.method == "DELETE"):
-        raise not_allowed(target.kind.resource, target.kind.group, request.method.lower())
+        raise not_allowed()
     return verb(store, request, target)
 
 
@@ -89,6 +90,9 @@ def _shown(store: Store, request: Request, kind: Kind, record: Record, code: int
 
 def _get(store: Store, request: Request, target: Target) -> Response:
     find = measure if target.kind in MEASURED else Store.get
+    wanted = parse_version_of_one(request.query.get("resourceVersion", ""))
+    if wanted > store.version:
+        raise timeout(wanted, store.version)
     return _shown(store, request, target.kind, find(store, target.kind, target.namespace or "", target.name))
 
 
@@ -156,7 +160,7 @@ def _collection(store: Store, request: Request, target: Target) -> Response:
         case "DELETE" if target.namespace is not None:
             return _delete_all(store, request, target)
         case _:
-            raise not_allowed(target.kind.resource, target.kind.group, request.method.lower())
+            raise not_allowed()
 
 
 def chosen_by(request: Request, target: Target) -> Selection:
@@ -233,6 +237,7 @@ def _create(store: Store, request: Request, target: Target) -> Response:
 
 def _delete_all(store: Store, request: Request, target: Target) -> Response:
     kind = target.kind
+    check_list(request, is_watch=False)
     options = _delete_options(request)
     page = Page([*store.all(kind, chosen_by(request, target))], store.version)
     for record in page.records:
@@ -261,12 +266,12 @@ def _subresource(store: Store, request: Request, target: Target) -> Response:
             evict(store, namespace, target.name, sent, dry_run=request.dry_run)
             return _encoded(success(code=201), 201)
         case _:
-            raise not_allowed(f"{kind.resource}/{target.subresource}", kind.group, request.method.lower())
+            raise not_allowed()
 
 
 def _stream(store: Store, request: Request, target: Target) -> Response:
     if request.method not in ({"GET"} if target.subresource == "log" else {"GET", "POST"}):
-        raise not_allowed(f"pods/{target.subresource}", "", request.method.lower())
+        raise not_allowed()
     pod = store.get(target.kind, target.namespace or "", target.name).document()
     check_stream(pod, target.subresource, request.query.get("container", ""))
     return Response(200, b"")
@@ -275,7 +280,7 @@ def _stream(store: Store, request: Request, target: Target) -> Response:
 def _token(guard: Guard, request: Request, target: Target) -> Response:
     """Give a service account's token. Nothing is stored, so a dry run gives one that is as good as any."""
     if request.method != "POST" or guard.accounts is None:
-        raise not_allowed("serviceaccounts/token", "", request.method.lower())
+        raise not_allowed()
     body = read_body(request.body, request.media_type, OBJECT_TYPES)
     sent = _object(body) if request.body.strip() else {}
     return _encoded(guard.accounts.issue(target.namespace or "", target.name, sent), 201)

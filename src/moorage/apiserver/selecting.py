@@ -20,7 +20,9 @@ from moorage.apiserver.statuses import bad_request, quoted
 __all__ = ["ALL", "FieldTerm", "Selection", "parse_fields", "selection"]
 
 _OPERATOR: Final = re.compile(r"!=|==|=")
-_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+#: Of a value: a backslash and what it escapes, or what would have to be escaped.
+_PIECE: Final = re.compile(r"\\(.?)|([,=])", re.DOTALL)
+_BETWEEN: Final = re.compile(r"(?<!\\)(?:\\\\)*,")
 
 
 class FieldTerm(NamedTuple):
@@ -71,7 +73,7 @@ def selection(kind: Kind, namespace: str | None, labels: str, fields: str) -> Se
     try:
         chosen = parse_selector(labels) if labels else EVERYTHING
     except SelectorError as error:
-        raise bad_request(f"unable to parse requirement: {error}") from None
+        raise bad_request(str(error)) from None
     return Selection(namespace, chosen, parse_fields(kind, fields) if fields else ())
 
 
@@ -80,37 +82,46 @@ def parse_fields(kind: Kind, text: str) -> tuple[FieldTerm, ...]:
 
     Raises  ApiError 400
     """
-    terms = []
-    for part in _split(text):
-        if not part:
-            continue
-        found = _OPERATOR.search(part)
-        if found is None:
-            raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
-        path, value = part[: found.start()], part[found.end() :]
-        _check_path(kind, path)
-        terms.append(FieldTerm(path, _unescaped(value), found[0] != "!="))
-    return tuple(terms)
+    terms = [_term(part, text) for part in _split(text) if part]
+    for term in terms:
+        if term.path or term.value:
+            _check_path(kind, term.path)
+    return tuple(term for term in terms if term.path or term.value)
+
+
+def _term(part: str, text: str) -> FieldTerm:
+    found = _OPERATOR.search(part)
+    if found is None:
+        raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
+    return FieldTerm(part[: found.start()], _unescaped(part[found.end() :]), found[0] != "!=")
 
 
 def _split(text: str) -> list[str]:
     """Split at commas that no backslash stands before."""
-    return re.split(r"(?<!\\)(?:\\\\)*,", text) if "\\" in text else text.split(",")
+    return _BETWEEN.split(text) if "\\" in text else text.split(",")
 
 
 def _unescaped(value: str) -> str:
-    for found in _ESCAPE.finditer(value):
-        if found[1] not in "\\,=":
-            raise bad_request(f"invalid field selector: invalid escape sequence: {found[0]}")
-    return _ESCAPE.sub(r"\1", value)
+    for found in _PIECE.finditer(value):
+        escape, bare = found.groups()
+        if bare is not None:
+            raise bad_request(f"invalid field selector: unescaped character in value: {ord(bare)}")
+        if escape not in {"\\", ",", "="}:
+            raise bad_request(f"invalid field selector: invalid escape sequence: \\{escape}")
+    return _PIECE.sub(r"\1", value)
 
 
 def _check_path(kind: Kind, path: str) -> None:
-    if path == "metadata.name" or (path == "metadata.namespace" and kind.namespaced) or path in kind.field_defaults:
+    if path == "metadata.name" or path in kind.field_defaults:
         return
-    why = (
-        f"field label not supported: {path}"
-        if kind.fields
-        else f'{quoted(path)} is not a known field selector: only "metadata.name", "metadata.namespace"'
-    )
-    raise bad_request(why)
+    if path == "metadata.namespace" and (kind.namespaced or not kind.fields):
+        return
+    match kind.kind:
+        case "Job":
+            raise bad_request(f"field label {quoted(path)} not supported for Job")
+        case "ResourceSlice":
+            raise bad_request(f"field label not supported for {kind.api_version}, Kind={kind.kind}: {path}")
+        case _ if kind.fields:
+            raise bad_request(f"field label not supported: {path}")
+        case _:
+            raise bad_request(f'{quoted(path)} is not a known field selector: only "metadata.name", "metadata.namespace"')

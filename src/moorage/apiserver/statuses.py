@@ -15,9 +15,9 @@ from typing import Any, Final
 from moorage.errors import Fault, MoorageError
 
 __all__ = [
-    "ApiError", "Cause", "already_exists", "bad_request", "conflict", "expired", "forbidden", "internal", "invalid",
-    "not_acceptable", "not_allowed", "not_found", "not_found_path", "quoted", "success", "timeout", "too_large", "too_many",
-    "unauthorized", "unknown", "unsupported_media",
+    "ApiError", "Cause", "PlainError", "already_exists", "bad_request", "conflict", "expired", "forbidden", "internal",
+    "invalid", "no_such_page", "not_acceptable", "not_allowed", "not_found", "not_found_path", "quoted", "success",
+    "timeout", "too_large", "too_many", "unauthorized", "unknown", "unsupported_media", "unsupported_patch",
 ]  # fmt: skip
 
 
@@ -41,6 +41,7 @@ class ApiError(MoorageError):
     """A request that was refused.
 
     ``group``, ``kind`` and ``name`` say what it was about; the API puts a resource's plural or a kind into ``kind``.
+    ``routed`` is False for a request that came to nobody who knows what it is about: it has details that say nothing.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class ApiError(MoorageError):
         name: str = "",
         causes: Sequence[Cause] = (),
         retry_after_s: int = 0,
+        routed: bool = True,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -64,6 +66,7 @@ class ApiError(MoorageError):
         self.name = name
         self.causes = tuple(causes)
         self.retry_after_s = retry_after_s
+        self.routed = routed
 
     def status(self) -> dict[str, Any]:
         """Return the ``Status`` object of this refusal."""
@@ -76,7 +79,8 @@ class ApiError(MoorageError):
             "reason": self.reason, "details": details, "code": self.code,
         }  # fmt: skip
         # The reason of an error that has none is left out, and so are details that say nothing.
-        return {key: value for key, value in status.items() if value or key == "metadata"}
+        kept = {"metadata"} if self.routed else {"metadata", "details"}
+        return {key: value for key, value in status.items() if value or key in kept}
 
 
 def success(group: str = "", kind: str = "", name: str = "", uid: str = "", code: int = 0) -> dict[str, Any]:
@@ -159,15 +163,26 @@ def unauthorized(message: str = "Unauthorized") -> ApiError:
 
 
 def not_found_path() -> ApiError:
-    """Return the refusal of a path that nothing is served under."""
-    message = "the server could not find the requested resource"
-    return ApiError(404, "NotFound", message, causes=[Cause("UnexpectedServerResponse", "404 page not found")])
+    """Return the refusal of a path below an API that nothing is served under."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource", routed=False)
 
 
-def not_allowed(resource: str, group: str, action: str) -> ApiError:
-    """Return the refusal of a verb that a resource does not have."""
-    message = f"{action} is not supported on resources of kind {quoted(_qualified(resource, group))}"
-    return ApiError(405, "MethodNotAllowed", message, group=group, kind=resource)
+class PlainError(ApiError):
+    """A refusal outside of every API: it is told in plain text."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(code, "", text, routed=False)
+
+
+def no_such_page() -> PlainError:
+    """Return the refusal of a path that is below no API."""
+    return PlainError(404, "404 page not found\n")
+
+
+def not_allowed() -> ApiError:
+    """Return the refusal of a method that a path does not have."""
+    message = "the server does not allow this method on the requested resource"
+    return ApiError(405, "MethodNotAllowed", message, routed=False)
 
 
 def not_acceptable(accepted: Iterable[str]) -> ApiError:
@@ -184,6 +199,11 @@ def expired(message: str) -> ApiError:
 def too_large(limit: int) -> ApiError:
     """Return the refusal of a body beyond the limit, in bytes."""
     return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
+def unsupported_patch() -> ApiError:
+    """Return the refusal of a patch of a type that there is not."""
+    return ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", routed=False)
 
 
 def unsupported_media(accepted: Iterable[str]) -> ApiError:

@@ -11,8 +11,8 @@ import re
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from moorage.apiserver.kinds import ALL_GATES, REVIEWS, Kind, Review, find_served
-from moorage.apiserver.statuses import not_found_path
+from moorage.apiserver.kinds import ALL_GATES, KINDS, MEASURED, REVIEWS, Kind, Review, find_served
+from moorage.apiserver.statuses import no_such_page, not_found_path
 
 __all__ = ["ReviewTarget", "Target", "find_target"]
 
@@ -33,22 +33,23 @@ class ReviewTarget(NamedTuple):
 
 #: What no segment of a path holds.
 _MARK: Final = re.compile(r"[/%\\\0]").search
+_GROUPS: Final = frozenset(one.group for one in (*KINDS, *MEASURED)) | {one.group for one in REVIEWS}
 _REVIEWS: Final = {(one.group, one.version, one.resource): one for one in REVIEWS}
 
 
 def find_target(path: str, gates: frozenset[str] = ALL_GATES) -> Target | ReviewTarget:
     """Return what a path, percent signs and all, is about. ``gates`` are those open that open kinds.
 
-    Raises  ApiError 404 for anything that is not served
+    Raises  ApiError 404 for anything that is not served; in plain text where no API is there
     """
     parts = path.removeprefix("/").removesuffix("/").split("/")
     match [unquote(part) for part in parts] if "%" in path else parts:
         case ["api", version, *rest]:
             target = _within("", version, rest)
-        case ["apis", group, version, *rest]:
+        case ["apis", group, version, *rest] if group in _GROUPS:
             target = _within(group, version, rest)
         case _:
-            raise not_found_path()
+            raise no_such_page()
     if isinstance(target, Target) and target.kind.gate and target.kind.gate not in gates:
         raise not_found_path()
     return target

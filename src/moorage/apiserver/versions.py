@@ -5,9 +5,11 @@ Source  apiserver, pkg/storage/api_object_versioner.go
 
 from __future__ import annotations
 
-from moorage.apiserver.statuses import bad_request
+from collections.abc import Callable
 
-__all__ = ["parse_version"]
+from moorage.apiserver.statuses import ApiError, bad_request, unknown
+
+__all__ = ["parse_version", "parse_version_of_one"]
 
 
 def parse_version(version: str) -> int:
@@ -15,10 +17,21 @@ def parse_version(version: str) -> int:
 
     Raises  ApiError 400
     """
+    return _parsed(version, lambda fault: bad_request(f"invalid resource version: {fault}"))
+
+
+def parse_version_of_one(version: str) -> int:
+    """Return the version that an object is asked for at as a number, 0 for none.
+
+    Raises  ApiError 500, as kube-apiserver does not foresee the fault
+    """
+    return _parsed(version, unknown)
+
+
+def _parsed(version: str, refusal: Callable[[str], ApiError]) -> int:
+    fault = f'resourceVersion: Invalid value: "{version}": strconv.ParseUint: parsing "{version}"'
     if version and not (version.isascii() and version.isdigit()):
-        why = f'strconv.ParseUint: parsing "{version}": invalid syntax'
-        raise bad_request(f'invalid resource version: resourceVersion: Invalid value: "{version}": {why}')
+        raise refusal(f"{fault}: invalid syntax")
     if len(version) > 20 or int(version or 0) >= 2**64:
-        why = f'strconv.ParseUint: parsing "{version}": value out of range'
-        raise bad_request(f'invalid resource version: resourceVersion: Invalid value: "{version}": {why}')
+        raise refusal(f"{fault}: value out of range")
     return int(version or 0)

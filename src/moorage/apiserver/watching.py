@@ -165,8 +165,8 @@ def open_stream(store: Store, request: Request, target: Target | ReviewTarget) -
     Raises  ApiError 400 or 504 for a version that makes no sense or is yet to come, 422 for parameters that do not go together
     """
     if isinstance(target, ReviewTarget):
-        raise not_allowed(target.review.resource, target.review.group, "watch")
+        raise not_allowed()
     if "watch" not in target.kind.verbs:
-        raise not_allowed(target.kind.resource, target.kind.group, "watch")
+        raise not_allowed()
     check_list(request, is_watch=True)
     return Stream(store, target, request)

@@ -113,9 +113,13 @@ class ClusterError(MoorageError):
 
     ``status`` is the HTTP status, 0 if none came; ``reason`` the API's word for it (``Conflict``, ``Expired``), "" if it gave
     none, or ``UNREACHABLE`` where not even a connection was made. ``retry_after_s`` is what the server asked for.
+    ``said`` is what people are to be told: the server's own words, if it had any, without ours about the request.
     """
 
-    def __init__(self, message: str, status: int = 0, reason: str = "", retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, message: str, status: int = 0, reason: str = "", retry_after_s: float | None = None, said: str = ""
+    ) -> None:
+        self.said = said or message
         self.status = status
         self.reason = reason
         self.retry_after_s = retry_after_s

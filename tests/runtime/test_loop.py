@@ -468,7 +468,7 @@ def test_what_is_waited_for_is_looked_at_each_second_until_its_deadline_or_the_p
 
     looks, told, log = run_virtually(main(4.8))
     assert looks == [0, 1, 2, 3, 4, 4.5]
-    assert told == ["waiting for Godot: context deadline exceeded"]
+    assert told == ['running PreBind plugin "Preparing": waiting for Godot: context deadline exceeded']
     looks, told, log = run_virtually(main(1.5))
     assert looks == [0, 1]
     assert log == ["reserve", "unreserve"]

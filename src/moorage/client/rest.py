@@ -322,7 +322,7 @@ def _refused(method: str, path: str, reply: Reply) -> ClusterError:
         status = msgspec.json.decode(reply.body, type=_Status)
     text = status.message or f"{reply.status} {reply.phrase}".rstrip()
     retry_after = _retry_after(reply.headers.get("retry-after", "")) if reply.status == 429 or reply.status >= 500 else None
-    return ClusterError(f"{method} {path}: {text}", reply.status, status.reason, retry_after)
+    return ClusterError(f"{method} {path}: {text}", reply.status, status.reason, retry_after, status.message)
 
 
 def _retry_after(text: str) -> float | None:

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from moorage.cycle.decision import Decision
 from moorage.cycle.extenders import Extender, binder_of
-from moorage.errors import PluginError
+from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import BindPod, BindThrough, Effect
 from moorage.framework.profile import Profile, Step
 from moorage.framework.running import ask
@@ -41,6 +41,7 @@ class Binding(Struct, eq=False):
     ``failed``    what came of it, once it is being undone
     ``bound_to``  the node that the API says the pod is on, by our doing or somebody else's
     ``expected``  others were told that it is going to be on the node
+    ``authors``   what stands before an error of each effect that is under way: which plugin wanted it
     ``alert``     called when a plugin let the pod go or sent it back, which may be at any time
     ``may_do_without_extender``  the extender that was asked to bind it may fail; ``extender_failed``: it did
     """
@@ -61,6 +62,7 @@ class Binding(Struct, eq=False):
     bound_to: str = ""
     failed: Decision | None = None
     expected: bool = False
+    authors: tuple[str, ...] = ()
     may_do_without_extender: bool = False
     extender_failed: bool = False
 
@@ -115,11 +117,11 @@ def reserve(binding: Binding) -> Status | None:
         try:
             hold = _asked(step, "reserve", binding)
             if isinstance(hold, Hold):
-                return Status(hold.code, step.name, hold.reasons)
+                return _held(_author("Reserve", step), step, hold, hold.code)
             if hold is not None:
                 raise PluginError(step.name, f"answered {hold!r} in reserve; answer None or Hold")
         except PluginError as error:
-            return _error(error)
+            return _error(error, _author("Reserve", step))
     return None
 
 
@@ -144,28 +146,33 @@ def permit(binding: Binding, now: float) -> Status | None:
         try:
             answer = _asked(step, "permit", binding)
             if isinstance(answer, Hold):
-                return Status(answer.code, step.name, answer.reasons)
+                return _held(_author("Permit", step), step, answer, answer.code)
             if isinstance(answer, Wait) and answer.timeout_s == answer.timeout_s:
                 patience = binding.patience[step.name] = min(answer.timeout_s, MAX_PERMIT_WAIT_S)
                 binding.waits[step.name] = now + patience
             elif answer is not None:
                 raise PluginError(step.name, f"answered {answer!r} in permit; answer None, Hold or Wait(seconds)")
         except PluginError as error:
-            return _error(error)
+            return _error(error, _author("Permit", step))
     return None
 
 
 def pre_bind_effects(binding: Binding) -> tuple[Effect, ...] | Status:
     """Collect what PreBind plugins want done first."""
     effects: list[Effect] = []
+    authors: list[str] = []
     for step in binding.steps("preBind"):
+        author = _author("PreBind", step)
         try:
             answer = _asked(step, "preBind", binding)
             if isinstance(answer, Hold):
-                return Status(Code.ERROR, step.name, answer.reasons)
-            effects.extend(_effects(step, "preBind", answer))
+                return _held(author, step, answer)
+            wanted = _effects(step, "preBind", answer)
         except PluginError as error:
-            return _error(error)
+            return _error(error, author)
+        effects.extend(wanted)
+        authors.extend([author] * len(wanted))
+    binding.authors = tuple(authors)
     return tuple(effects)
 
 
@@ -173,18 +180,21 @@ def bind_effects(binding: Binding, extenders: Sequence[Extender] = ()) -> tuple[
     """Let an extender bind the pod if one wants to, or ask Bind plugins in turn until one takes it."""
     binder = None if binding.extender_failed else binder_of(extenders, binding.pod)
     if binder is not None:
-        binding.may_do_without_extender = binder.ignorable
+        binding.may_do_without_extender, binding.authors = binder.ignorable, ()
         return (BindThrough(binding.pod, binding.node, binder.to_bind(binding.pod, binding.node)),)
     for step in binding.steps("bind"):
+        author = _author("Bind", step)
         try:
             answer = _asked(step, "bind", binding)
             if isinstance(answer, Skip):
                 continue
             if isinstance(answer, Hold):
-                return Status(Code.ERROR, step.name, answer.reasons)
-            return _effects(step, "bind", answer) or (BindPod(binding.pod, binding.node),)
+                return _held(author, step, answer)
+            effects = _effects(step, "bind", answer) or (BindPod(binding.pod, binding.node),)
+            binding.authors = (author,) * len(effects)
+            return effects
         except PluginError as error:
-            return _error(error)
+            return _error(error, author)
     return Status(Code.ERROR, "", ("all bind plugins skipped the pod; enable DefaultBinder or another that takes it",))
 
 
@@ -214,5 +224,20 @@ def _asked(step: Step, point: str, binding: Binding) -> Any:
     return ask(step, point, binding.states.get(step.name), binding.pod, binding.node)
 
 
-def _error(error: PluginError) -> Status:
-    return Status(Code.ERROR, error.plugin, (str(error),))
+def _author(point: str, step: Step) -> str:
+    """Return what kube-scheduler puts before an error of a plugin.
+
+    Source  framework/runtime/framework.go
+    """
+    return f'running {point} plugin "{step.name}": '
+
+
+def _held(author: str, step: Step, hold: Hold, code: Code | None = None) -> Status:
+    """Return what a plugin's no means: a rejection is told in its own words. ``code``: its own, where it may have one."""
+    if hold.code.is_rejection:
+        return Status(code or Code.ERROR, step.name, hold.reasons)
+    return Status(Code.ERROR, step.name, (author + ", ".join(hold.reasons),))
+
+
+def _error(error: PluginError, author: str) -> Status:
+    return Status(Code.ERROR, error.plugin, (f"{author if isinstance(error, AttemptError) else ''}{error}",))

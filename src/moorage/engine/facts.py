@@ -31,10 +31,11 @@ class Gone(Struct, frozen=True):
 
 
 class Done(Struct, frozen=True):
-    """A piece of work was finished, or failed with ``error``."""
+    """A piece of work was finished, or failed with ``error``. ``effect`` is the place of the one that failed, -1 for none."""
 
     ticket: int
     error: str | None = None
+    effect: int = -1
 
 
 class Answered(Struct, frozen=True):

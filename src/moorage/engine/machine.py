@@ -380,7 +380,7 @@ class Scheduler(Believer):
             binding.may_do_without_extender, binding.extender_failed = False, True
             self._bind(binding)
         else:
-            self._give_up(binding, binding.verdict or Status(Code.ERROR, "", (fact.error or NO_LONGER_WANTED,)))
+            self._give_up(binding, binding.verdict or Status(Code.ERROR, "", (_told(binding, fact),)))
 
     def _evicted(self, uid: str, error: str | None) -> None:
         """Let the pod that asked for evictions be tried again, if they failed or it heard of their end too early."""
@@ -485,3 +485,11 @@ class Scheduler(Believer):
     @staticmethod
     def _clears_nomination(decision: Decision) -> bool:
         return decision.error is not None or decision.verdicts is None or decision.refused_after is not None
+
+
+def _told(binding: Binding, fact: Done) -> str:
+    """Return what went wrong on the way to a node, with the name of the plugin that wanted it done."""
+    if fact.error is None:
+        return NO_LONGER_WANTED
+    author = binding.authors[fact.effect] if 0 <= fact.effect < len(binding.authors) else ""
+    return author + fact.error

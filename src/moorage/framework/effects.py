@@ -71,11 +71,13 @@ class Write(Struct, frozen=True):
 
     ``base`` is the object as it was when this was decided. Where it is given, only what differs is to be written, on condition
     that nobody has changed the object since: values here hold but part of what the API server has, and the rest must stay.
+    ``what`` stands before the error if it fails.
     """
 
     obj: Value
     subresource: str = ""
     base: Value | None = None
+    what: str = ""
 
 
 class Amend(Struct, frozen=True):
@@ -83,13 +85,14 @@ class Amend(Struct, frozen=True):
 
     ``change`` gets the newest version of ``obj`` (that very one, by UID) and returns what to make of it; the same for nothing.
     It does no I/O, may be asked again if somebody else was quicker, and may raise a MoorageError, which fails the whole. An
-    object that is gone is an error, or nothing to be done if ``or_gone``.
+    object that is gone is an error, or nothing to be done if ``or_gone``. ``what`` stands before the error if it fails.
     """
 
     obj: Value
     change: Callable[[Any], Value]
     subresource: str = ""
     or_gone: bool = False
+    what: str = ""
 
 
 class Delete(Struct, frozen=True):

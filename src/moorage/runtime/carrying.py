@@ -18,7 +18,7 @@ from moorage.errors import ClusterError, MoorageError
 from moorage.framework.effects import Amend, BindPod, BindThrough, Call, Delete, Effect, Evict, Question, Until, Write
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.ports import Clock, Cluster, Extenders, Note, StatusChange, WallClock
-from moorage.runtime.telling import Teller
+from moorage.runtime.telling import Teller, in_seconds
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Carrier", "NotLeadingError"]
@@ -116,24 +116,29 @@ class Carrier:
     async def _carry_out(self, work: Work) -> None:
         """Perform the effects up to the first that fails; when undoing, all of them."""
         error: str | None = "broken off while shutting down"
+        at = -1
         try:
-            faults = []
+            faults: list[str] = []
             for effects in _at_once(work):
                 if len(effects) == 1:
                     outcomes = [await self._attempted(effects[0], work)]
                 else:
                     outcomes = await asyncio.gather(*(self._attempted(effect, work) for effect in effects))
+                if not faults and outcomes[0] is not None:
+                    at = work.effects.index(effects[0])
                 faults += [fault for fault in outcomes if fault is not None]
                 if faults and work.phase is not Phase.UNRESERVE:
                     break
             error = "; ".join(faults) or None
         finally:
-            self._inbox.put_now(Done(work.ticket, error))
+            self._inbox.put_now(Done(work.ticket, error, at))
 
     async def _attempted(self, effect: Effect, work: Work) -> str | None:
         try:
             self._insist(work)
             await self._perform(effect, work)
+        except ClusterError as failed:
+            return f"{effect.what}: {failed.said}" if isinstance(effect, Write | Amend) and effect.what else failed.said
         except MoorageError as failed:
             return str(failed)
         except Exception as failed:  # a plugin's own I/O may raise anything
@@ -153,7 +158,7 @@ class Carrier:
                 await self._bind(pod, node, lambda: self._bind_through(question))
             case Evict():
                 await self._evict(effect)
-            case Write(obj, subresource, base):
+            case Write(obj, subresource, base, _):
                 await self._cluster.write(base if base is not None else self._known(obj), obj, subresource)
             case Amend():
                 await self._amend(effect)
@@ -174,7 +179,7 @@ class Carrier:
         check_bind_reply(await self._ask(question))
 
     async def _bind(self, pod: PodInfo, node: str, send: Callable[[], Awaitable[None]]) -> None:
-        self._teller.forget(pod.uid)
+        await self._teller.settle(pod.uid)
         self._check()
         try:
             await send()
@@ -195,14 +200,15 @@ class Carrier:
         found = read[0]
         if found is None or found.uid != pod.uid:
             self._inbox.put_now(Gone(pod.pod))
-            raise ClusterError(f"bind {pod.key} to {node}: {error}; the pod is gone", 404, "NotFound") from error
+            text = f"bind {pod.key} to {node}: {error}; the pod is gone"
+            raise ClusterError(text, 404, "NotFound", said=_said(error)) from error
         if found.spec.node_name == node:
             return
         where = "it is still on no node"
         if found.spec.node_name:
             self._inbox.put_now(Seen(found))
             where = f"it is already on {found.spec.node_name}"
-        raise ClusterError(f"bind {pod.key} to {node}: {error}; {where}") from error
+        raise ClusterError(f"bind {pod.key} to {node}: {error}; {where}", said=_said(error)) from error
 
     async def _surely_read(self, pod: Pod) -> tuple[Pod | None] | None:
         """Read a pod, however often it takes; None once the engine does not need to know any more.
@@ -225,7 +231,7 @@ class Carrier:
         victim = effect.victim.pod
         mark = PodCondition(
             type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=effect.message,
-            last_transition_time=self._wall(), observed_generation=victim.metadata.generation,
+            last_transition_time=in_seconds(self._wall()), observed_generation=victim.metadata.generation,
         )  # fmt: skip
         try:
             if not _is_marked(victim, mark):
@@ -262,6 +268,11 @@ class Carrier:
                 raise ClusterError(f"{effect.what}: context deadline exceeded")
             await asyncio.sleep(min(_LOOK_S, left))
             self._insist(work)
+
+
+def _said(error: ClusterError | ExtenderError) -> str:
+    """Return what a server that took no bind said of it; "" where none said anything."""
+    return error.said if isinstance(error, ClusterError) and not error.may_have_happened else ""
 
 
 def _is_marked(pod: Pod, mark: PodCondition) -> bool:

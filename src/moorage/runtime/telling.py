@@ -20,7 +20,7 @@ from moorage.runtime.ports import Clock, Cluster, Note, StatusChange, WallClock
 from moorage.runtime.recording import Recorder
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Teller", "failure_condition"]
+__all__ = ["Teller", "failure_condition", "in_seconds"]
 
 _STATUS_WRITERS = 4
 
@@ -32,6 +32,8 @@ class Teller:
         self._cluster, self._wall, self._report = cluster, wall, report
         self._recorder = Recorder(cluster, clock, wall, report)
         self._changes: OrderedDict[str, tuple[Pod, StatusChange]] = OrderedDict()
+        #: Pods about whose status something is being written, and what to wait for.
+        self._writing: dict[str, asyncio.Future[None]] = {}
         self._news = asyncio.Event()
 
     @property
@@ -55,10 +57,14 @@ class Teller:
         self.note(Note(pod, "Warning", "FailedScheduling", "Scheduling", text, reporter=pod.spec.scheduler_name))
 
     def preempted(self, victim: PodInfo, preemptor: PodInfo, remark: str = "") -> None:
-        """Say for whom a pod has to go."""
+        """Say for whom a pod has to go.
+
+        kube-scheduler means to name the preemptor as what the event relates to, and fails to when it is a pod: no event of its
+        has one.
+        """
         text = f"Preempted by pod {preemptor.uid} on node {victim.spec.node_name}{remark}"
         reporter = preemptor.spec.scheduler_name
-        self.note(Note(victim.pod, "Normal", "Preempted", "Preempting", text, preemptor.pod, reporter))
+        self.note(Note(victim.pod, "Normal", "Preempted", "Preempting", text, reporter=reporter))
 
     def change(self, pod: Pod, change: StatusChange) -> None:
         """Change a pod's status some time soon; what was asked for earlier and not sent yet is merged in."""
@@ -72,6 +78,15 @@ class Teller:
     def forget(self, uid: str) -> None:
         """Drop what was to be written about a pod: it has a node now, or is gone."""
         self._changes.pop(uid, None)
+
+    async def settle(self, uid: str) -> None:
+        """Drop what was to be written about a pod that is about to be bound, and wait for what is being written.
+
+        Otherwise, what is said of an attempt that failed might come after the bind, and stay.
+        """
+        self.forget(uid)
+        while uid in self._writing:
+            await asyncio.shield(self._writing[uid])
 
     def note(self, note: Note) -> None:
         """Tell people."""
@@ -93,15 +108,21 @@ class Teller:
 
     async def _write_status(self) -> None:
         while True:
-            while not self._changes:
+            while (uid := next((one for one in self._changes if one not in self._writing), None)) is None:
                 self._news.clear()
                 await self._news.wait()
-            _, (pod, change) = self._changes.popitem(last=False)
+            pod, change = self._changes.pop(uid)
+            done = self._writing[uid] = asyncio.get_running_loop().create_future()
             try:
                 await self._cluster.patch_status(pod, change)
             except ClusterError as error:
                 if error.status not in {404, 409}:
                     self._report(f"status of {pod.key}: {error}")
+            finally:
+                del self._writing[uid]
+                done.set_result(None)
+                if uid in self._changes:
+                    self._news.set()
 
 
 def failure_condition(decision: Decision, wall: str) -> PodCondition | None:
@@ -109,7 +130,8 @@ def failure_condition(decision: Decision, wall: str) -> PodCondition | None:
     reason = "Unschedulable" if decision.code is not Code.ERROR else "SchedulerError"
     pod = decision.pod.pod
     wanted = PodCondition(
-        type="PodScheduled", status="False", reason=reason, message=decision.message, last_transition_time=wall,
+        type="PodScheduled", status="False", reason=reason, message=decision.message,
+        last_transition_time=in_seconds(wall),
         observed_generation=pod.metadata.generation,
     )  # fmt: skip
     old = next((one for one in pod.status.conditions if one.type == wanted.type), None)
@@ -118,3 +140,9 @@ def failure_condition(decision: Decision, wall: str) -> PodCondition | None:
     # Which version of the spec it is about is no news by itself; servers before 1.33 do not keep it.
     same = old is not None and replace(wanted, observed_generation=old.observed_generation) == old
     return None if same else wanted
+
+
+def in_seconds(wall: str) -> str:
+    """Return a time of day without the fraction of its second: conditions hold whole ones."""
+    second, dot, _ = wall.partition(".")
+    return f"{second}Z" if dot else wall

@@ -308,6 +308,7 @@ class Simulation:
     def _go_on(self, work: Work, start: int, deadline_s: float | None = None) -> None:
         """Carry out the effects from ``start`` on, until one has to be waited for. ``deadline_s`` is for that very one."""
         faults: list[str] = []
+        failed_at = -1
         for at in range(start, len(work.effects)):
             try:
                 if not self.scheduler.is_wanted(work.ticket):
@@ -323,9 +324,10 @@ class Simulation:
                 deadline_s = None
             except Exception as failed:
                 faults.append(str(failed) if isinstance(failed, MoorageError) else f"{type(failed).__name__}: {failed}")
+                failed_at = at
                 if work.phase is not Phase.UNRESERVE:
                     break
-        self.scheduler.observe(Done(work.ticket, "; ".join(faults) or None), self.now)
+        self.scheduler.observe(Done(work.ticket, "; ".join(faults) or None, failed_at), self.now)
         self._do_work()
 
     def _perform(self, effect: Effect) -> None:

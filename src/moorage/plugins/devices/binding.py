@@ -130,8 +130,9 @@ class Binder:
                     continue
                 bound = wanted.written.made = self._created(settled, pod, unix_s)
                 wanted.book.ledger.rename(claim.metadata.uid, bound.key)
-                effects.append(Write(bound, "status"))
-                effects.append(Amend(pod.pod, partial(_with_extended_claim, bound, reserved.mappings), "status"))
+                effects.append(Write(bound, "status", what=f"create claim for extended resources {bound.key}"))
+                told = f"update pod {pod.key} ExtendedResourceClaimStatus"
+                effects.append(Amend(pod.pod, partial(_with_extended_claim, bound, reserved.mappings), "status", what=told))
             elif is_reserved_for(claim, pod):
                 bound = claim
             else:
@@ -140,7 +141,8 @@ class Binder:
                     raise self._failed(f"claim {claim.key} got deleted in the meantime")
                 change = partial(self._bound, wanted.written, settled, pod, unix_s)
                 bound = change(latest)
-                effects.append(Amend(latest, change, "status"))
+                what = f"add {'allocation and ' if settled is not None else ''}reservation to claim {claim.key}"
+                effects.append(Amend(latest, change, "status", what=what))
             wanted.written.claims.setdefault(claim.metadata.uid, claim.metadata.resource_version)
             keys.append(bound.key)
             waits = waits or has_conditions(bound)

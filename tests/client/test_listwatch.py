@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from moorage.apiserver.protobuf import Flag, messages
+from moorage.apiserver.protobuf import Flag, message_of, messages
 from moorage.client.listwatch import Reader
 from moorage.client.resources import WATCHED
 
@@ -46,8 +46,8 @@ def full(message, depth=0):
 @pytest.mark.parametrize("made", [empty, full])
 @pytest.mark.parametrize("resource", WATCHED, ids=lambda one: one.kind)
 def test_whatever_a_kube_apiserver_may_send_is_read(resource, made):
-    package = resource.api_version.rpartition("/")[0].partition(".")[0] or "core"
-    document = made(f"{package}.{resource.kind}")
+    group, _, version = resource.api_version.rpartition("/")
+    document = made(message_of(group, version, resource.kind))
     named = {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "1", "creationTimestamp": None}
     document |= {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": {**document["metadata"], **named}}
     reported = []

@@ -9,6 +9,7 @@ from typing import Final, Generic, TypeVar
 from moorage.api.core import Namespace, Node, Pod, ReplicationController, Service
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from moorage.api.meta import Value
+from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import (
     CSIDriver,
     CSINode,
@@ -30,6 +31,7 @@ class Resource(Generic[T]):
     """A kind, the group and version it is served under, and its name in paths.
 
     ``fields`` narrows what is watched. ``retold`` says of which objects each list tells again, though they are as they were.
+    ``gate`` is the feature gate that must be open for it to be watched: servers that have it closed do not serve the kind.
     """
 
     type: type[T]
@@ -38,6 +40,7 @@ class Resource(Generic[T]):
     namespaced: bool = True
     fields: str = ""
     retold: Callable[[T], bool] = lambda obj: False
+    gate: str = ""
 
     @property
     def kind(self) -> str:
@@ -64,7 +67,7 @@ class Resource(Generic[T]):
 
 _STORAGE, _DEVICES = "storage.k8s.io/v1", "resource.k8s.io/v1"
 
-#: All that the built-in plugins look up. Pods that have ended hold nothing, so they are not watched.
+#: All that the engine and the built-in plugins look up. Pods that have ended hold nothing, so they are not watched.
 WATCHED: Final[tuple[Resource[Value], ...]] = (
     Resource(Node, "v1", "nodes", namespaced=False),
     # Whoever bound a pod in vain may have read that it is gone, which a server that lost its last writes takes back.
@@ -91,6 +94,7 @@ WATCHED: Final[tuple[Resource[Value], ...]] = (
     Resource(ResourceClaim, _DEVICES, "resourceclaims"),
     Resource(ResourceSlice, _DEVICES, "resourceslices", namespaced=False),
     Resource(DeviceClass, _DEVICES, "deviceclasses", namespaced=False),
+    Resource(PodGroup, "scheduling.k8s.io/v1alpha2", "podgroups", gate="GenericWorkload"),
 )
 
 _BY_TYPE = {resource.type: resource for resource in WATCHED}

@@ -15,7 +15,19 @@ from moorage.cycle.extender_wire import ExtenderError, check_bind_reply, shown
 from moorage.engine.facts import Answered, Done, Gone, Phase, Query, Seen, Work
 from moorage.engine.machine import NO_LONGER_WANTED
 from moorage.errors import ClusterError, MoorageError
-from moorage.framework.effects import Amend, BindPod, BindThrough, Call, Delete, Effect, Evict, Question, Until, Write
+from moorage.framework.effects import (
+    Amend,
+    BindPod,
+    BindThrough,
+    Call,
+    Delete,
+    Effect,
+    Evict,
+    Question,
+    SetGroupCondition,
+    Until,
+    Write,
+)
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.ports import Clock, Cluster, Extenders, Note, StatusChange, WallClock
 from moorage.runtime.telling import Teller, in_seconds
@@ -74,7 +86,12 @@ class Carrier:
         return len(self._tasks)
 
     def start(self, work: Work) -> None:
-        """Begin a piece of work. A nomination is only told of, and needs no answer."""
+        """Begin a piece of work. A nomination or a group's condition is only told of, and needs no answer."""
+        if work.phase is Phase.GROUP_STATUS:
+            for effect in work.effects:
+                if isinstance(effect, SetGroupCondition):
+                    self._teller.say_of_group(effect.group, effect.condition)
+            return
         if not work.phase.is_answered:
             self._teller.change(work.pod.pod, StatusChange(nominated=work.node))
             return

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
+from moorage.api.pod_groups import Condition, PodGroup
 from moorage.framework.effects import Question
 
 __all__ = ["Clock", "Cluster", "Event", "Extenders", "Note", "StatusChange", "WallClock"]
@@ -75,6 +76,9 @@ class Cluster(Protocol):
         """Return the pod as the API server has it now, None if there is none of this name."""
 
     async def patch_status(self, pod: Pod, change: StatusChange) -> None: ...
+    async def patch_group(self, group: PodGroup, condition: Condition) -> None:
+        """Set a condition of a pod group; ``group`` is what it was when that was decided."""
+
     async def delete_pod(self, pod: Pod) -> None:
         """Delete with the pod's own grace period."""
 

@@ -1,4 +1,4 @@
-"""What the scheduler tells people: conditions and nominations in pods' status, and events.
+"""What the scheduler tells people: conditions and nominations in the status of pods, conditions of pod groups, and events.
 
 None of it may slow a bind. Changes of one pod's status that were not sent yet are merged into one; for events see
 ``recording``.
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from moorage.api.core import Pod, PodCondition
+from moorage.api.pod_groups import Condition, PodGroup, find_condition
 from moorage.cycle.decision import Decision
 from moorage.errors import ClusterError
 from moorage.framework.verdicts import Code
@@ -34,6 +35,8 @@ class Teller:
         self._changes: OrderedDict[str, tuple[Pod, StatusChange]] = OrderedDict()
         #: Pods about whose status something is being written, and what to wait for.
         self._writing: dict[str, asyncio.Future[None]] = {}
+        self._of_groups: OrderedDict[tuple[str, str], tuple[PodGroup, Condition]] = OrderedDict()
+        self._group_news = asyncio.Event()
         self._news = asyncio.Event()
 
     @property
@@ -75,6 +78,14 @@ class Teller:
         self._changes[pod.uid] = (pod, merged)
         self._news.set()
 
+    def say_of_group(self, group: PodGroup, condition: Condition) -> None:
+        """Set a pod group's condition some time soon, in the place of an earlier one that was not sent yet."""
+        held = find_condition(group, condition.type)
+        turned = held is None or held.status != condition.status
+        when = in_seconds(self._wall()) if held is None or turned else held.last_transition_time
+        self._of_groups[group.key, condition.type] = (group, replace(condition, last_transition_time=when))
+        self._group_news.set()
+
     def forget(self, uid: str) -> None:
         """Drop what was to be written about a pod: it has a node now, or is gone."""
         self._changes.pop(uid, None)
@@ -99,11 +110,13 @@ class Teller:
         async with asyncio.TaskGroup() as tasks:
             for _ in range(_STATUS_WRITERS):
                 tasks.create_task(self._write_status())
+            tasks.create_task(self._write_groups())
             tasks.create_task(self._recorder.run())
 
     async def flush(self, patience_s: float) -> None:
         """Write the events that wait, for so long at most. Changes of status are for whoever leads next."""
         self._changes.clear()
+        self._of_groups.clear()
         await self._recorder.flush(patience_s)
 
     async def _write_status(self) -> None:
@@ -123,6 +136,19 @@ class Teller:
                 done.set_result(None)
                 if uid in self._changes:
                     self._news.set()
+
+    async def _write_groups(self) -> None:
+        """Write what is said of pod groups, one after the other: there are few, and what is said last has to stay."""
+        while True:
+            while not self._of_groups:
+                self._group_news.clear()
+                await self._group_news.wait()
+            _, (group, condition) = self._of_groups.popitem(last=False)
+            try:
+                await self._cluster.patch_group(group, condition)
+            except ClusterError as error:
+                if error.status not in {404, 409}:
+                    self._report(f"status of pod group {group.key}: {error}")
 
 
 def failure_condition(decision: Decision, wall: str) -> PodCondition | None:

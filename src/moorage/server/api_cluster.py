@@ -16,6 +16,7 @@ import msgspec
 from moorage.api.core import Pod, PodCondition
 from moorage.api.decode import decode
 from moorage.api.meta import Value
+from moorage.api.pod_groups import Condition, PodGroup, find_condition
 from moorage.client.resources import Resource, resource_of
 from moorage.client.rest import STRATEGIC_MERGE_PATCH, Rest
 from moorage.client.throttle import BINDING
@@ -25,6 +26,7 @@ from moorage.runtime.ports import Event, StatusChange
 __all__ = ["ApiCluster", "change_between", "merged"]
 
 _PODS = resource_of(Pod)
+_GROUPS = resource_of(PodGroup)
 #: What the API server gives to an object that is made.
 _GIVEN = frozenset({"uid", "resourceVersion", "creationTimestamp"})
 #: How often a change is tried that others keep getting ahead of, and how long after each (client-go's RetryOnConflict).
@@ -72,6 +74,18 @@ class ApiCluster:
         # A UID in a patch is a precondition: a pod made anew under the name is not touched.
         body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": status})
         path = _PODS.path_of(pod.namespace, pod.name, "status")
+        await self._rest.send("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)
+
+    async def patch_group(self, group: PodGroup, condition: Condition) -> None:
+        """Send what differs, merged by the condition's type, whatever became of the rest meanwhile."""
+        held = find_condition(group, condition.type)
+        before = _group_condition(held) if held is not None else {}
+        change = {name: value for name, value in _group_condition(condition).items() if before.get(name) != value}
+        types = [one.type for one in group.status.conditions]
+        order = [{"type": name} for name in (types if held is not None else [*types, condition.type])]
+        status = {"$setElementOrder/conditions": order, "conditions": [{**change, "type": condition.type}]}
+        body = msgspec.json.encode({"status": status})
+        path = _GROUPS.path_of(group.metadata.namespace, group.metadata.name, "status")
         await self._rest.send("PATCH", path, body, content_type=STRATEGIC_MERGE_PATCH)
 
     async def delete_pod(self, pod: Pod) -> None:
@@ -209,6 +223,15 @@ def _series(event: Event) -> dict[str, Any]:
 
 def _condition(condition: PodCondition) -> dict[str, Any]:
     return {**msgspec.to_builtins(condition), "lastProbeTime": None}
+
+
+def _group_condition(condition: Condition) -> dict[str, Any]:
+    """Return a condition as the API has it: what is empty is written, or was another's text."""
+    return {
+        "lastTransitionTime": condition.last_transition_time, "message": condition.message,
+        "observedGeneration": condition.observed_generation or None, "reason": condition.reason, "status": condition.status,
+        "type": condition.type,
+    }  # fmt: skip
 
 
 def _reference(pod: Pod) -> dict[str, str]:

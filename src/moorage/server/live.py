@@ -86,6 +86,7 @@ class Live:
         self.reflectors = [
             Reflector(resource, rest, inbox.put, clock=self._clock, rng=chance, report=report, whole=whole, streams=True)
             for resource in WATCHED
+            if not resource.gate or scheduler.gates[resource.gate]
         ]
 
     def _may_act(self, now: float) -> bool:

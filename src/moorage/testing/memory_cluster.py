@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import Pod
 from moorage.api.meta import Value
+from moorage.api.pod_groups import Condition, PodGroup, with_condition
 from moorage.engine.facts import Fact, Gone, Seen
 from moorage.errors import ClusterError
 from moorage.runtime.inbox import Inbox
@@ -167,6 +168,17 @@ class MemoryCluster:
             status = replace(status, nominated_node_name=change.nominated)
         if status != held.status:
             self.put(replace(held, status=status), "patch_status")
+
+    async def patch_group(self, group: PodGroup, condition: Condition) -> None:
+        await self._request("patch_group", group, lambda: self._patch_group(group, condition))
+
+    def _patch_group(self, group: PodGroup, condition: Condition) -> None:
+        held = self.get(PodGroup, group.key)
+        if held is None:
+            raise ClusterError(f"PodGroup {group.key} not found", 404, "NotFound")
+        changed = with_condition(held, condition, condition.last_transition_time)
+        if changed is not held:
+            self.put(changed, "patch_group")
 
     async def delete_pod(self, pod: Pod) -> None:
         await self._request("delete_pod", pod, lambda: self._delete_pod(pod))

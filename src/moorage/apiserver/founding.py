@@ -24,11 +24,17 @@ from moorage.apiserver.records import Document, Record
 from moorage.apiserver.rules import missing
 from moorage.apiserver.store import Store
 
-__all__ = ["found_cluster", "publish_authority"]
+__all__ = ["AUTHORITY", "found_cluster", "publish_authority"]
+
+#: The namespace and the name of the config map that says which authority clients' certificates go back to.
+AUTHORITY: Final = ("kube-system", "extension-apiserver-authentication")
+#: How the cluster's own API server is called inside of it; the first address of the range for services, which nobody serves.
+_ADDRESS: Final = "10.96.0.1"
 
 _NAMESPACES: Final = served("namespaces")
 _ACCOUNTS: Final = served("serviceaccounts")
 _CONFIGS: Final = served("configmaps")
+_SERVICES: Final = served("services")
 _CLUSTER_ROLES: Final = served("clusterroles", "rbac.authorization.k8s.io")
 _AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
 
@@ -39,6 +45,8 @@ def found_cluster(store: Store) -> None:
     store.follow(keeper.see)
     for record in [*store.all(_NAMESPACES)]:
         keeper.add_account(record)
+    if store.find(_SERVICES, "default", "kubernetes") is None:
+        store.create(_SERVICES, "default", _own_service(), manager=Manager("kube-apiserver", version="v1"))
     for kind, document in born_with(store.offers):
         metadata = document["metadata"]
         held = store.find(kind, metadata.get("namespace", ""), metadata["name"])
@@ -48,6 +56,18 @@ def found_cluster(store: Store) -> None:
             )
         else:
             _reconcile(store, kind, held, document)
+
+
+def _own_service() -> Document:
+    """Return the service by which pods reach the API server: every cluster has one, and clients look at it for addresses."""
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    spec = {
+        "type": "ClusterIP", "clusterIP": _ADDRESS, "clusterIPs": [_ADDRESS], "ipFamilies": ["IPv4"],
+        "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster", "sessionAffinity": "None",
+        "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 443}],
+    }  # fmt: skip
+    metadata = {"name": "kubernetes", "namespace": "default", "labels": labels}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
 def _reconcile(store: Store, kind: Kind, held: Record, wanted: Document) -> None:
@@ -117,10 +137,10 @@ def _matters(change: Change) -> bool:
 
 def publish_authority(store: Store, certificate: bytes) -> None:
     """Let programs that serve in the cluster's name know which authority clients' certificates go back to."""
-    name, data = "extension-apiserver-authentication", {"client-ca-file": certificate.decode()}
-    held = store.find(_CONFIGS, "kube-system", name)
+    (home, name), data = AUTHORITY, {"client-ca-file": certificate.decode()}
+    held = store.find(_CONFIGS, home, name)
     if held is None:
         made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
-        store.create(_CONFIGS, "kube-system", made)
+        store.create(_CONFIGS, home, made)
     else:
-        store.change(_CONFIGS, "kube-system", name, lambda document: {**document, "data": data})
+        store.change(_CONFIGS, home, name, lambda document: {**document, "data": data})

@@ -17,6 +17,7 @@ from moorage.controllers.pod_claims import EphemeralVolumes, ResourceClaims
 from moorage.controllers.pod_collector import PodCollector
 from moorage.controllers.pod_group_protection import PodGroupProtection
 from moorage.controllers.replica_set import ReplicaSets
+from moorage.controllers.root_authority import RootAuthority
 from moorage.controllers.stateful_set import StatefulSets
 from moorage.controllers.taint_eviction import TaintEviction
 from moorage.controllers.volumes import Volumes
@@ -46,5 +47,6 @@ def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> li
         PodCollector(),
         GarbageCollector(),
         Namespaces(),
+        RootAuthority(),
         *([PodGroupProtection()] if opened["GenericWorkload"] else []),
     ]

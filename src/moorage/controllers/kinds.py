@@ -8,6 +8,7 @@ from moorage.apiserver.kinds import served
 
 __all__ = [
     "CLAIMS",
+    "CONFIG_MAPS",
     "CONTROLLERS",
     "CONTROLLER_REVISIONS",
     "CRON_JOBS",
@@ -37,6 +38,7 @@ PODS: Final = served("pods")
 NODES: Final = served("nodes")
 NAMESPACES: Final = served("namespaces")
 EVENTS: Final = served("events")
+CONFIG_MAPS: Final = served("configmaps")
 SERVICE_ACCOUNTS: Final = served("serviceaccounts")
 CONTROLLERS: Final = served("replicationcontrollers")
 VOLUMES: Final = served("persistentvolumes")

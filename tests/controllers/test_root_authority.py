@@ -1,0 +1,65 @@
+"""The authority's certificate in every namespace: there from the start, put back where it goes, in step with the authority."""
+
+import pytest
+
+from moorage.apiserver.founding import found_cluster, publish_authority
+from moorage.controllers.everything import all_controllers
+from moorage.controllers.kubelets import Kubelets
+
+NAME = "kube-root-ca.crt"
+
+
+@pytest.fixture
+def cluster(lab):
+    cluster = lab(*[one for one in all_controllers() if not isinstance(one, Kubelets)])
+    found_cluster(cluster.store)
+    return cluster
+
+
+def certificate(cluster, namespace="default"):
+    held = cluster.get("configmaps", NAME, namespace)
+    return held and held["data"]["ca.crt"]
+
+
+def test_nothing_is_published_where_no_authority_is_known(cluster):
+    cluster.settle()
+    assert certificate(cluster) is None
+
+
+def test_every_namespace_has_it(cluster):
+    publish_authority(cluster.store, b"one")
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    cluster.settle()
+    assert certificate(cluster) == certificate(cluster, "team") == certificate(cluster, "kube-system") == "one"
+    held = cluster.get("configmaps", NAME)
+    assert held["metadata"]["annotations"]["kubernetes.io/description"].startswith("Contains a CA bundle")
+
+
+def test_it_is_put_back_and_follows_the_authority(cluster):
+    publish_authority(cluster.store, b"one")
+    cluster.settle()
+    cluster.delete("configmaps", NAME)
+    cluster.settle()
+    assert certificate(cluster) == "one"
+    cluster.edit("configmaps", NAME, lambda document: document.update(data={"ca.crt": "forged"}))
+    cluster.settle()
+    assert certificate(cluster) == "one"
+    publish_authority(cluster.store, b"two")
+    cluster.settle()
+    assert certificate(cluster) == "two"
+
+
+def test_it_does_not_hold_up_the_end_of_a_namespace(cluster):
+    publish_authority(cluster.store, b"one")
+    cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+    cluster.settle()
+    cluster.delete("namespaces", "team")
+    cluster.settle()
+    assert cluster.get("namespaces", "team") is None
+    assert cluster.reports == []
+
+
+def test_the_api_server_has_a_service(cluster):
+    held = cluster.get("services", "kubernetes")
+    assert held["spec"]["clusterIP"] == "10.96.0.1"
+    assert held["metadata"]["labels"] == {"component": "apiserver", "provider": "kubernetes"}

@@ -41,8 +41,8 @@ def dying(pod):
 class Driven:
     """The engine with default plugins and these, which are enabled wherever they have a say."""
 
-    def __init__(self, *plugins, config=None):
-        gates = FeatureGates()
+    def __init__(self, *plugins, config=None, gates=""):
+        gates = FeatureGates.parse(gates)
         registry = registry_with(plugins)
         names = ", ".join(f"{{name: {p.name}}}" for p in plugins)
         text = config or HEAD + f"profiles:\n- plugins:\n    multiPoint:\n      enabled: [{names}]\n"

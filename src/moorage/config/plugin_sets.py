@@ -58,6 +58,7 @@ class Expansion:
 
     points: dict[str, tuple[str, ...]] = field(default_factory=dict)
     weights: dict[str, int] = field(default_factory=dict)
+    placement_weights: dict[str, int] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
 
 
@@ -85,8 +86,11 @@ def expand(
             text = f"{kind} plugins: total score of Score plugins could overflow; weights are positive"
             below = {name: weight for name, weight in weights.items() if weight < 0}
             found.faults.append(Fault("Invalid value", f"{path}.{point}", text, below))
+        of_plugins = {name: weights[name] for name in found.points[point] if name in weights}
         if point == "score":
-            found.weights = {name: weights[name] for name in found.points[point] if name in weights}
+            found.weights = of_plugins
+        else:
+            found.placement_weights = of_plugins
     found.faults = list({fault.field: fault for fault in reversed(found.faults)}.values())[::-1]  # the first of each place
     return found
 

@@ -9,7 +9,7 @@ Source  kube-scheduler 1.36.2, framework/runtime/framework.go, NewFramework; pro
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from msgspec import structs
@@ -46,6 +46,7 @@ class ResolvedProfile:
     args: Mapping[str, object]
     missing: tuple[str, ...] = ()
     run_all_filters: bool = False
+    placement_weights: Mapping[str, int] = field(default_factory=dict)
 
 
 def resolve(
@@ -74,10 +75,7 @@ def resolution_faults(
 
 
 def catalogue(registry: Registry, version: ApiVersion = V1) -> dict[str, tuple[str, ...]]:
-    """Return every plugin that may be named, and the extension points it implements.
-
-    Points that only pod groups have are the release's word: no plugin here runs at them yet.
-    """
+    """Return every plugin that may be named, and the extension points it implements."""
     found = dict(version.plugin_points)
     for name, points in registry.points().items():
         known = version.plugin_points.get(name)
@@ -112,11 +110,17 @@ def resolved(
     return ResolvedProfile(
         scheduler_name=profile.scheduler_name or "",
         percentage_of_nodes_to_score=_percentage(configuration, profile),
-        points={point: found.points[point] for point in POINTS if found.points[point]},
+        points={point: found.points[point] for point in POINTS if found.points[point] and _is_used(point, gates)},
         weights=found.weights,
+        placement_weights=found.placement_weights if _is_used("placementScore", gates) else {},
         args=_args(configuration, profile, running, registry, gates),
         missing=tuple(name for name in running if name not in registry),
     )
+
+
+def _is_used(point: str, gates: FeatureGates) -> bool:
+    """False for the points of groups that keep together, where there are none."""
+    return gates["TopologyAwareWorkloadScheduling"] or point not in {"placementGenerate", "placementScore"}
 
 
 def _percentage(configuration: Configuration, profile: Profile) -> int:

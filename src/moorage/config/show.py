@@ -10,7 +10,7 @@ Source  kube-scheduler 1.36.2, cmd/kube-scheduler/app/options/configfile.go, for
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -78,12 +78,16 @@ def _explicit(profile: ResolvedProfile, version: ApiVersion, known: Sequence[str
 
 def _enabled(profile: ResolvedProfile, point: str, version: ApiVersion) -> tuple[PluginRef, ...]:
     """Return what a point lists: not the plugins that run there though that version would not have them."""
-    weights = profile.weights if point == "score" else {}
+    weights = _weights(profile, point)
     return tuple(
         PluginRef(name=name, weight=weights.get(name))
         for name in profile.points.get(point, ())
         if point in version.plugin_points.get(name, (point,))
     )
+
+
+def _weights(profile: ResolvedProfile, point: str) -> Mapping[str, int]:
+    return profile.weights if point == "score" else profile.placement_weights if point == "placementScore" else {}
 
 
 def _typed(name: str, args: object, version: ApiVersion) -> Any:
@@ -129,7 +133,7 @@ def _profile_lines(profile: ResolvedProfile) -> Iterator[str]:
     rows = [("POINT", "PLUGIN", "WEIGHT")]
     for point in POINTS:
         for i, name in enumerate(profile.points.get(point, ())):
-            weight = str(profile.weights[name]) if point == "score" else ""
+            weight = str(_weights(profile, point).get(name, ""))
             note = f"{weight}{' ' if weight else ''}(not in Moorage)" if name in profile.missing else weight
             rows.append((point if i == 0 else "", name, note))
     widths = [max(len(row[column]) for row in rows) for column in range(2)]

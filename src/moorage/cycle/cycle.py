@@ -20,6 +20,7 @@ from moorage.cycle.decision import Decision
 from moorage.cycle.extender_wire import ExtenderError, Whole, partial
 from moorage.cycle.extenders import Asking, Consultation, Extender, without_asking
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
+from moorage.cycle.scope import EVERYWHERE, Scope
 from moorage.cycle.ties import draw
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect
@@ -62,32 +63,35 @@ class Cycle:
     order: NodeOrder = field(default_factory=NodeOrder)
     _classes: dict[Profile, ClassCache] = field(default_factory=dict)
 
-    def decide(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None) -> Decision:
+    def decide(
+        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None, scope: Scope = EVERYWHERE
+    ) -> Decision:
         """Return where ``pod`` goes, or why nowhere. A broken plugin ends the attempt: ``Decision.error``."""
-        if not len(snapshot.table):
+        if not scope.count(snapshot.table):
             return Decision(pod)
         nominated = nominated or {}
         try:
-            quick = self._by_class(profile, pod, snapshot, nominated)
+            quick = self._by_class(profile, pod, snapshot, nominated) if scope.rows is None else None
             if quick is not None:
                 return quick
-            return without_asking(self._the_long_way(profile, pod, snapshot, nominated, Consultation(pod)))
+            return without_asking(self._the_long_way(profile, pod, snapshot, nominated, Consultation(pod), scope))
         except PluginError as error:
             return Decision(pod, error=error)
 
     def deciding(
-        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None
+        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None, scope: Scope = EVERYWHERE
     ) -> Asking[Decision]:
         """Decide like ``decide``, with the extenders. No node may come or go, and no pod be added, while one is asked."""
-        if not len(snapshot.table):
+        if not scope.count(snapshot.table):
             return Decision(pod)
         nominated = nominated or {}
         consultation = Consultation.of(pod, self.extenders, self.whole)
         try:
-            quick = None if consultation.decides else self._by_class(profile, pod, snapshot, nominated)
+            by_class = not consultation.decides and scope.rows is None
+            quick = self._by_class(profile, pod, snapshot, nominated) if by_class else None
             if quick is not None:
                 return quick
-            decision = yield from self._the_long_way(profile, pod, snapshot, nominated, consultation)
+            decision = yield from self._the_long_way(profile, pod, snapshot, nominated, consultation, scope)
         except PluginError as error:
             decision = Decision(pod, error=error)
         if not consultation.done_without:
@@ -118,26 +122,26 @@ class Cycle:
         return Decision(pod, table.nodes[quick.row].name, quick.found, evaluated=evaluated, feasible=quick.feasible)
 
     def _the_long_way(
-        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, consultation: Consultation
+        self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, consultation: Consultation, scope: Scope
     ) -> Asking[Decision]:
         found = run_pre_filter(profile, pod, snapshot)
         verdicts = Verdicts(len(snapshot.table))
         if found.refused is not None:
             verdicts.pre_filter = found.refused
             verdicts.refuse(np.arange(len(verdicts)), found.refused)
-            return (yield from self._post_filter(profile, found, pod, snapshot, verdicts, nominated, consultation))
-        trial = _Trial(self._nominated_row(profile, pod, snapshot), Verdicts(len(verdicts)))
+            return (yield from self._post_filter(profile, found, pod, snapshot, verdicts, nominated, consultation, scope))
+        trial = _Trial(self._nominated_row(profile, pod, snapshot, scope), Verdicts(len(verdicts)))
         feasible = yield from trial.run(profile, found, pod, snapshot, nominated, consultation)
         if not len(feasible):
-            feasible = self._feasible(profile, found, pod, snapshot, verdicts, nominated)
+            feasible = self._feasible(profile, found, pod, snapshot, verdicts, nominated, scope)
             trial.tell(found, snapshot, verdicts)
             if self.errors_end:
                 _raise_first_error(verdicts)
             feasible = yield from consultation.filter(feasible, snapshot, verdicts)
         if not len(feasible):
-            return (yield from self._post_filter(profile, found, pod, snapshot, verdicts, nominated, consultation))
+            return (yield from self._post_filter(profile, found, pod, snapshot, verdicts, nominated, consultation, scope))
         table = snapshot.table
-        evaluated = len(verdicts) if found.nodes is None else len(found.nodes)
+        evaluated = scope.count(table) if found.nodes is None else len(found.nodes)
         if len(feasible) == 1 and not self.always_score:
             return Decision(pod, table.nodes[feasible[0]].name, found, verdicts, evaluated=evaluated, feasible=1)
         scores = rate(profile, found, pod, snapshot, feasible, bare=consultation.bare)
@@ -146,30 +150,33 @@ class Cycle:
         row = draw(table, scores.best(), pod.uid, self.seed)
         return Decision(pod, table.nodes[row].name, found, verdicts, scores, evaluated=evaluated, feasible=len(feasible))
 
-    def _nominated_row(self, profile: Profile, pod: PodInfo, snapshot: Snapshot) -> int | None:
+    def _nominated_row(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, scope: Scope) -> int | None:
         """Return the row that is to be tried before all others, if there is one."""
         first = self.nominated_first and profile.nominated_first
-        return snapshot.table.row_of.get(pod.status.nominated_node_name) if first else None
+        row = snapshot.table.row_of.get(pod.status.nominated_node_name) if first else None
+        return row if row is not None and scope.covers(row) else None
 
     def _feasible(
-        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated
-    ) -> npt.NDArray[np.intp]:
+        self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
+        scope: Scope,
+    ) -> npt.NDArray[np.intp]:  # fmt: skip
         percentage = self._percentage_for(profile)
-        rows = _rows_to_look_at(found, snapshot, verdicts)
+        rows = scope.only(_rows_to_look_at(found, snapshot, verdicts))
+        scope.close_others(verdicts)
         wanted = feasible_nodes_to_find(percentage, len(rows)) if percentage else len(rows)
         if wanted >= len(rows):
             whole = len(rows) == len(verdicts)
             judge(profile, found, pod, snapshot.nodes if whole else NodeView(snapshot, rows), verdicts, nominated)
             open_rows: npt.NDArray[np.intp] = rows[verdicts.ids[rows] == 0]
             return open_rows
-        return self._sampled(profile, found, pod, snapshot, verdicts, nominated, rows, wanted)
+        return self._sampled(profile, found, pod, snapshot, verdicts, nominated, rows, wanted, scope)
 
     def _sampled(
         self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
-        rows: npt.NDArray[np.intp], wanted: int,
+        rows: npt.NDArray[np.intp], wanted: int, scope: Scope,
     ) -> npt.NDArray[np.intp]:  # fmt: skip
         """Search in kube-scheduler's order until enough feasible rows are found."""
-        order = self.order.rows(snapshot.table)
+        order = self.order.rows(snapshot.table, scope.rows)
         order = order[np.isin(order, rows)]
         feasible: list[int] = []
         processed = 0
@@ -186,17 +193,22 @@ class Cycle:
                 feasible.append(int(row))
                 if len(feasible) == wanted:
                     break
-        self.order.advance(processed, len(snapshot.table))
+        self.order.advance(processed, scope.count(snapshot.table))
         return np.array(feasible, dtype=np.intp)
 
     def _post_filter(
         self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
-        consultation: Consultation,
+        consultation: Consultation, scope: Scope,
     ) -> Asking[Decision]:  # fmt: skip
-        preempting = any(extender.preempt_verb for extender in consultation.extenders)
-        attempt = FailedAttempt(profile, found, pod, snapshot, verdicts, nominated, consults=preempting)
-        outcome = (yield from _run_post_filter(profile, pod, attempt, consultation)) if profile.at("postFilter") else None
-        return Decision(pod, None, found, verdicts, post_filter=outcome, evaluated=len(verdicts))
+        outcome: PostFilterResult | None = None
+        if not scope.post_filter:
+            outcome = PostFilterResult(Code.UNSCHEDULABLE, ("All PostFilter plugins are skipped",))
+        elif profile.at("postFilter"):
+            preempting = any(extender.preempt_verb for extender in consultation.extenders)
+            attempt = FailedAttempt(profile, found, pod, snapshot, verdicts, nominated, consults=preempting)
+            outcome = yield from _run_post_filter(profile, pod, attempt, consultation)
+        count = scope.count(snapshot.table)
+        return Decision(pod, None, found, verdicts, post_filter=outcome, evaluated=count, among=count)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ class Decision(Struct, frozen=True):
     ``error``        the broken plugin or contract that ended the attempt
     ``done_without``   extenders that failed and were passed over
     ``refused_after``  what a node had been chosen for, and then Reserve, Permit or binding said no
+    ``group``        what the pod's group came to, where that and not the pod itself is why it goes nowhere
+    ``among``        how many nodes were to choose from; None: all that ``verdicts`` are about
     """
 
     pod: PodInfo
@@ -41,11 +43,15 @@ class Decision(Struct, frozen=True):
     evaluated: int = 0
     feasible: int = 0
     done_without: tuple[PluginError, ...] = ()
+    group: Status | None = None
+    among: int | None = None
 
     @property
     def code(self) -> Code:
         if self.error is not None:
             return Code.ERROR
+        if self.group is not None:
+            return self.group.code
         if self.refused_after is not None:
             return self.refused_after.code
         return Code.SUCCESS if self.node is not None else Code.UNSCHEDULABLE
@@ -55,7 +61,7 @@ class Decision(Struct, frozen=True):
         """Plugins that turned the pod down, sorted; PreFilter's narrowing counts."""
         if self.refused_after is not None:
             return (self.refused_after.plugin,) if self.refused_after.code.is_rejection and self.refused_after.plugin else ()
-        if self.node is not None or self.verdicts is None:
+        if self.node is not None or self.verdicts is None or self.group is not None:
             return ()
         narrowed = self.found.narrowed_by if self.found is not None else ()
         return tuple(sorted({*self.verdicts.plugins(), *narrowed}))
@@ -72,13 +78,16 @@ class Decision(Struct, frozen=True):
         """Why the pod was not placed, as kube-scheduler's event words it; empty if it was."""
         if self.error is not None:
             return str(self.error)
+        if self.group is not None:
+            return self.group.message
         if self.node is not None:
             return ""
         if self.refused_after is not None:
             return self._refusal(self.refused_after)
         if self.verdicts is None:
             return NO_NODES
-        return fit_error(self.verdicts, ", ".join(self.post_filter.reasons) if self.post_filter is not None else "")
+        after = ", ".join(self.post_filter.reasons) if self.post_filter is not None else ""
+        return fit_error(self.verdicts, after, self.among)
 
     @staticmethod
     def _refusal(status: Status) -> str:

@@ -36,9 +36,11 @@ class NodeOrder:
     def __init__(self) -> None:
         self.start = 0
 
-    def rows(self, table: NodeTable) -> npt.NDArray[np.intp]:
-        """Return all rows, starting where the last search ended."""
+    def rows(self, table: NodeTable, among: npt.NDArray[np.intp] | None = None) -> npt.NDArray[np.intp]:
+        """Return all rows, or those ``among``, starting where the last search ended."""
         rows = table.rows_in_turn()
+        if among is not None:
+            rows = rows[np.isin(rows, among)]
         start = self.start % len(rows)
         return np.concatenate([rows[start:], rows[:start]])
 

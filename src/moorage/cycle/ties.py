@@ -7,6 +7,7 @@ twice gives the same answer, a restart changes nothing, and load still spreads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -14,7 +15,9 @@ import numpy.typing as npt
 
 from moorage.state.table import NodeTable
 
-__all__ = ["draw", "ring_position"]
+__all__ = ["draw", "draw_by_name", "ring_position"]
+
+_PLACES = 2**64
 
 
 def ring_position(uid: str, seed: int) -> int:
@@ -27,3 +30,13 @@ def draw(table: NodeTable, rows: npt.NDArray[np.intp], uid: str, seed: int) -> i
     if len(rows) == 1:
         return int(rows[0])
     return int(rows[np.argmin(table.name_hash.view[rows] - np.uint64(ring_position(uid, seed)))])
+
+
+def draw_by_name(names: Sequence[str], uid: str, seed: int) -> str:
+    """Return one of the names (at least one), drawn like a node."""
+    start = ring_position(uid, seed)
+    return min(names, key=lambda name: ((_hash_of(name) - start) % _PLACES, name))
+
+
+def _hash_of(name: str) -> int:
+    return int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")

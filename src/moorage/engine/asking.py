@@ -12,6 +12,7 @@ from moorage.cycle.decision import Decision
 from moorage.cycle.extender_wire import shown
 from moorage.cycle.extenders import Answer, Asking
 from moorage.engine.facts import Answered, Gone, Query, Seen
+from moorage.engine.group_outcome import GroupOutcome, QueuedGroup
 from moorage.framework.effects import Question
 from moorage.queue.queued import QueuedPod
 
@@ -24,13 +25,13 @@ _TOO_LATE: Final = "context deadline exceeded (Client.Timeout exceeded while awa
 
 
 class Conversation:
-    """An attempt that goes on whenever all that it asked is answered; ``queued`` is its pod, None while there is none."""
+    """An attempt that goes on whenever all that it asked is answered; ``entity`` is its pod or group, None if there is none."""
 
     def __init__(self) -> None:
-        self.queued: QueuedPod | None = None
+        self.entity: QueuedPod | QueuedGroup | None = None
         #: What is to be asked and was not handed over yet.
         self.queries: list[Query] = []
-        self._attempt: Asking[Decision] | None = None
+        self._attempt: Asking[Decision | GroupOutcome] | None = None
         self._begun = False
         self._tickets = 0
         self._deadline = 0.0
@@ -38,8 +39,8 @@ class Conversation:
         self._answers: dict[int, Answer] = {}
         self._kept_back: list[Seen | Gone] = []
 
-    def begin(self, queued: QueuedPod, attempt: Asking[Decision]) -> None:
-        self.queued, self._attempt, self._begun = queued, attempt, False
+    def begin(self, entity: QueuedPod | QueuedGroup, attempt: Asking[Decision | GroupOutcome]) -> None:
+        self.entity, self._attempt, self._begun = entity, attempt, False
 
     def take(self, fact: Seen | Gone | Answered) -> None:
         """Take in an answer, or keep back what happened to an object."""
@@ -48,15 +49,15 @@ class Conversation:
         elif fact.ticket in self._out:
             self._answers[fact.ticket] = Answer(fact.body, fact.error)
 
-    def go_on(self, now: float) -> Decision | None:
+    def go_on(self, now: float) -> Decision | GroupOutcome | None:
         """Go on as far as possible; None if the attempt has to wait."""
         if self._attempt is None or now < self.due(now):
             return None
         try:
             questions = self._attempt.send(self._all_answers()) if self._begun else next(self._attempt)
         except StopIteration as end:
-            decision: Decision = end.value
-            return decision
+            came_to: Decision | GroupOutcome = end.value
+            return came_to
         self._begun = True
         self._out = dict(enumerate(questions, self._tickets + 1))
         self._tickets += len(questions)
@@ -74,7 +75,7 @@ class Conversation:
         if self._attempt is not None:
             self._attempt.close()
         kept_back, self._kept_back = self._kept_back, []
-        self.queued = self._attempt = None
+        self.entity = self._attempt = None
         self.queries, self._out, self._answers = [], {}, {}
         return kept_back
 

@@ -11,13 +11,21 @@ from collections.abc import Iterable, Mapping
 
 from moorage.api.core import ENDED_PHASES, Namespace, Node, Pod
 from moorage.api.meta import Value, is_older
+from moorage.api.pod_groups import PodGroup
 from moorage.engine.binding import Binding
 from moorage.engine.facts import Gone, Seen
 from moorage.engine.pod_reading import pod_reader
 from moorage.framework.events import ClusterEvent
 from moorage.framework.features import FeatureGates
 from moorage.framework.profile import Profile
-from moorage.queue import ASSIGNED_POD_DELETE, SchedulingQueue, assigned_pod_events, node_events, object_events
+from moorage.queue import (
+    ASSIGNED_POD_DELETE,
+    UNSCHEDULED_POD_ADD,
+    SchedulingQueue,
+    assigned_pod_events,
+    node_events,
+    object_events,
+)
 from moorage.state.cluster import Cluster, Snapshot
 from moorage.state.pod_info import PodInfo
 
@@ -29,7 +37,7 @@ class Believer(ABC):
 
     def __init__(self, gates: FeatureGates) -> None:
         self.gates = gates
-        self.cluster = Cluster()
+        self.cluster = Cluster(keep_groups=gates["GenericWorkload"])
         self.queue: SchedulingQueue
         self.profiles: Mapping[str, Profile] = {}
         self.now = 0.0
@@ -67,6 +75,8 @@ class Believer(ABC):
                 self._pod_seen(self._readable(PodInfo(self._read(obj))))
         elif isinstance(obj, Node):
             self._node(obj, gone=isinstance(fact, Gone))
+        elif isinstance(obj, PodGroup) and self.cluster.groups is None:
+            return  # nobody listens for them
         elif isinstance(fact, Gone):
             self._tell(object_events(old := self._drop(obj), None), old, None)
         else:
@@ -138,11 +148,15 @@ class Believer(ABC):
             if pod.terminating:
                 self._withdraw(binding)
         elif self.cluster.node_of(pod.uid) is None:  # else an older version came late: a bound pod stays bound
+            if self.cluster.groups is not None:
+                self.cluster.groups.note(pod)
             known = self.queue.get(pod.uid)
-            if known is None:
-                self.queue.add(pod, self.now)
-            else:
+            if known is not None:
                 self.queue.update(known.pod, pod, self.now)
+                return
+            self.queue.add(pod, self.now)
+            if self.gates["GangScheduling"]:
+                self.queue.event(UNSCHEDULED_POD_ADD, None, pod, self.now)
 
     def _lost_its_node(self, placed: PodInfo, pod: PodInfo) -> bool:
         """True if the API server has told of a binding, and then tells of a later pod without one: it lost it meanwhile."""
@@ -160,6 +174,8 @@ class Believer(ABC):
         if binding is not None:
             self._withdraw(binding)
         placed = self.cluster.remove_pod(uid)
+        if self.cluster.groups is not None:
+            self.cluster.groups.drop(placed or last)
         if placed is not None:
             self._tell([ASSIGNED_POD_DELETE], placed, None)
         if last.uid == uid:

@@ -32,7 +32,8 @@ class Binding(Struct, eq=False):
     """An assumed pod between its decision and its binding.
 
     ``busy``      True if PreFilter left a state for a plugin that otherwise rests from Reserve on
-    ``waits``     Permit plugin → deadline in engine seconds; ``patience``: how many seconds that was from the start
+    ``waits``     Permit plugin → deadline in engine seconds; ``patience``: how many seconds that was from the start;
+                  ``waits_for``: what the last of them said it waits for
     ``verdict``   why it must give up its node; it does so when what is under way has ended
     ``ticket``    the work that is under way; None while Permit holds the pod
     ``latest``    the newest version of the pod, which has no node there
@@ -54,6 +55,7 @@ class Binding(Struct, eq=False):
     alert: Callable[[], None] = lambda: None
     waits: dict[str, float] = field(default_factory=dict)
     patience: dict[str, float] = field(default_factory=dict)
+    waits_for: tuple[str, ...] = ()
     verdict: Status | None = None
     ticket: int | None = None
     latest: PodInfo | None = None
@@ -65,6 +67,14 @@ class Binding(Struct, eq=False):
     authors: tuple[str, ...] = ()
     may_do_without_extender: bool = False
     extender_failed: bool = False
+
+    @classmethod
+    def begin(
+        cls, queued: QueuedPod, profile: Profile, decision: Decision, node: str, alert: Callable[[], None] = lambda: None
+    ) -> Binding:
+        """Begin the way of a pod to a node, for which ``decision`` found what PreFilter left."""
+        busy = decision.found is not None and not profile.resting.isdisjoint(decision.found.states)
+        return cls(queued, profile, decision, node, busy, alert)
 
     @property
     def pod(self) -> PodInfo:
@@ -150,6 +160,7 @@ def permit(binding: Binding, now: float) -> Status | None:
             if isinstance(answer, Wait) and answer.timeout_s == answer.timeout_s:
                 patience = binding.patience[step.name] = min(answer.timeout_s, MAX_PERMIT_WAIT_S)
                 binding.waits[step.name] = now + patience
+                binding.waits_for = answer.reasons
             elif answer is not None:
                 raise PluginError(step.name, f"answered {answer!r} in permit; answer None, Hold or Wait(seconds)")
         except PluginError as error:

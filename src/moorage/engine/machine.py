@@ -14,15 +14,16 @@ from moorage.api.durations import format_duration
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.cycle.extender_wire import EXTENDER
+from moorage.cycle.extenders import Asking
 from moorage.engine.asking import Conversation
-from moorage.engine.believing import Believer
 from moorage.engine.binding import Binding, bind_effects, permit, post_bind, pre_bind_effects, reserve, unreserve
-from moorage.engine.facts import Answered, Done, Fact, Phase, Query, Work
+from moorage.engine.facts import Answered, Done, Fact, Gone, Phase, Query, Seen, Work
+from moorage.engine.group_outcome import GroupOutcome, QueuedGroup
+from moorage.engine.grouping import Grouping
 from moorage.engine.queueing import queue_profile, sort_key
 from moorage.errors import AttemptError, MoorageError
-from moorage.framework.effects import Effect, Evict
+from moorage.framework.effects import Effect
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import Profile
 from moorage.framework.registry import WaitingPod
 from moorage.framework.verdicts import Code, Status
@@ -40,7 +41,7 @@ __all__ = ["NO_LONGER_WANTED", "Scheduler"]
 NO_LONGER_WANTED = "the pod was deleted, preempted or placed meanwhile"
 
 
-class Scheduler(Believer):
+class Scheduler(Grouping):
     """Queue, cluster and cycle for a set of profiles.
 
     ``profiles`` may be given after construction, because plugins want the scheduler as their handle. Times are seconds on
@@ -50,7 +51,7 @@ class Scheduler(Believer):
 
     def __init__(self, cycle: Cycle, gates: FeatureGates, max_disks: int | None = None) -> None:
         super().__init__(gates)
-        self.cycle = cycle
+        self.cycle: Cycle = cycle
         self.max_disks = max_disks
         #: What has to be added to the scheduler's clock to get seconds since 1970, as whoever drives the engine knows it.
         self.unix_offset_s = 0.0
@@ -59,13 +60,8 @@ class Scheduler(Believer):
         self.faults: list[MoorageError] = []
         #: Pods whose turn came while they were being deleted; whoever drives the engine may empty it.
         self.skipped: list[PodInfo] = []
-        self._by_ticket: dict[int, tuple[Phase, str]] = {}
         self._work: list[Work] = []
         self._revoked: list[Decision] = []
-        self._evicting: dict[int, str] = {}
-        #: Pods that gave up their nodes for others before they were bound, each with the other; whoever drives the engine may
-        #: empty it.
-        self.preempted: list[tuple[PodInfo, PodInfo]] = []
         #: Called when a plugin wants something, which may be between two steps: the next step should not be waited for.
         self.alert: Callable[[], None] = lambda: None
         self._tickets = 0
@@ -90,10 +86,6 @@ class Scheduler(Believer):
     def binding_of(self, uid: str) -> Binding | None:
         """Return what is known of a pod on its way from its decision to its binding."""
         return self._bindings.get(uid)
-
-    def evicting_for(self, uid: str) -> bool:
-        """True while evictions that this pod asked for are under way."""
-        return uid in self._evicting.values()
 
     # -- setting up ---------------------------------------------------------------------------------------------------
 
@@ -131,7 +123,7 @@ class Scheduler(Believer):
         if isinstance(fact, Done):
             self._done(fact)
             return
-        if self._asking.queued is not None or isinstance(fact, Answered):
+        if self._asking.entity is not None or isinstance(fact, Answered):
             self._asking.take(fact)
         else:
             self._changed(fact)
@@ -156,52 +148,76 @@ class Scheduler(Believer):
         Also lets waits that ended go on or give up, and wakes what is due.
         """
         self.now = now
+        if self._decided:
+            return self._decided.popleft()
         self._settle_waits()
-        if self._asking.queued is not None:
-            return self._go_on(self._asking.queued)
-        queued = self.queue.pop(now)
-        while queued is not None and (queued.pod.terminating or self.cluster.node_of(queued.pod.uid) is not None):
-            if queued.pod.terminating:
-                self.skipped.append(queued.pod)
-            self.queue.done(queued.pod.uid)
-            queued = self.queue.pop(now)
-        if queued is None:
-            return None
+        if self._asking.entity is not None:
+            return self._go_on(self._asking.entity)
+        entity = self._next()
+        if entity is not None:
+            return self._attempt(entity)
+        return self._decided.popleft() if self._decided else None
+
+    def _next(self) -> QueuedPod | QueuedGroup | None:
+        """Take out of the queue whose turn it is: a pod, or a group of pods."""
+        while (queued := self.queue.pop(self.now, self.revision)) is not None:
+            if not self._is_of_a_group(queued.pod):
+                if not self._skips(queued):
+                    return queued
+                continue
+            pods = self._gathered(queued)
+            group = self._group_of(pods) if pods else None
+            if isinstance(group, QueuedGroup):
+                return group
+            if group is not None:
+                self._fail_all(pods, group)
+                break
+        return None
+
+    def _attempt(self, entity: QueuedPod | QueuedGroup) -> Decision | None:
         try:
-            return self._attempt(queued)
+            if isinstance(entity, QueuedPod) and not self.cycle.extenders:
+                profile = self.profiles[entity.pod.spec.scheduler_name]
+                return self._settle(entity, self.cycle.decide(profile, entity.pod, self.cluster.snapshot, self.queue.nominated))
+            self._asking.begin(entity, self._asked_attempt(entity))
         except Exception as error:
-            return self._broken_off(queued, error)
+            return self._broken_off(entity, error)
+        return self._go_on(entity)
 
-    def _attempt(self, queued: QueuedPod) -> Decision | None:
-        profile = self.profiles[queued.pod.spec.scheduler_name]
-        if self.cycle.extenders:
-            attempt = self.cycle.deciding(profile, queued.pod, self.cluster.snapshot, self.queue.nominated)
-            self._asking.begin(queued, attempt)
-            return self._go_on(queued)
-        return self._settle(queued, self.cycle.decide(profile, queued.pod, self.cluster.snapshot, self.queue.nominated))
+    def _asked_attempt(self, entity: QueuedPod | QueuedGroup) -> Asking[Decision | GroupOutcome]:
+        """Begin an attempt that may have to ask extenders."""
+        if isinstance(entity, QueuedGroup):
+            return (yield from self._group_attempt(entity))
+        profile = self.profiles[entity.pod.spec.scheduler_name]
+        return (yield from self.cycle.deciding(profile, entity.pod, self.cluster.snapshot, self.queue.nominated))
 
-    def _settle(self, queued: QueuedPod, decision: Decision) -> Decision:
-        if decision.node is None:
-            self._failed(queued, decision)
-            return decision
-        return self._commit(queued, self.profiles[queued.pod.spec.scheduler_name], decision)
+    def _settle(self, entity: QueuedPod | QueuedGroup, came_to: Decision | GroupOutcome) -> Decision:
+        if isinstance(entity, QueuedGroup) and isinstance(came_to, GroupOutcome):
+            self._settle_group(entity, came_to)
+            return self._decided.popleft()
+        assert isinstance(entity, QueuedPod)
+        assert isinstance(came_to, Decision)
+        if came_to.node is None:
+            self._failed(entity, came_to)
+            return came_to
+        return self._commit(entity, self.profiles[entity.pod.spec.scheduler_name], came_to)
 
-    def _go_on(self, queued: QueuedPod) -> Decision | None:
+    def _go_on(self, entity: QueuedPod | QueuedGroup) -> Decision | None:
         """Let the attempt that asks extenders go on; None if it has to wait."""
         try:
             came_to = self._asking.go_on(self.now)
             if came_to is None:
                 return None
             self.faults += came_to.done_without
-            decision = self._settle(queued, came_to)
+            decision: Decision | None = self._settle(entity, came_to)
         except Exception as error:
-            decision = self._broken_off(queued, error)
+            decision = self._broken_off(entity, error)
         self._catch_up()
         return decision
 
-    def _catch_up(self) -> None:
+    def _catch_up(self, late: Iterable[Seen | Gone] = ()) -> None:
         """Take in what was kept back while an attempt waited."""
-        for fact in self._asking.end():
+        for fact in (*late, *self._asking.end()):
             try:
                 self.observe(fact, self.now)
             except MoorageError as error:
@@ -210,26 +226,39 @@ class Scheduler(Believer):
     def break_off(self, now: float, why: str) -> None:
         """End the attempt that waits for extenders, if there is one: nobody is going to bring their answers."""
         self.now = now
-        queued = self._asking.queued
-        if queued is not None:
-            self._failed(queued, Decision(queued.pod, error=AttemptError("", why)))
-            self._catch_up()
+        entity = self._asking.entity
+        if entity is None:
+            return
+        late = self._asking.end()
+        if isinstance(entity, QueuedGroup):
+            self._fail_all(entity.pods, why)
+        else:
+            self._failed(entity, Decision(entity.pod, error=AttemptError("", why)))
+        self._catch_up(late)
 
     @property
     def asks(self) -> bool:
         """True while an attempt waits for extenders."""
-        return self._asking.queued is not None
+        return self._asking.entity is not None
 
     def take_queries(self) -> list[Query]:
         """Hand over what extenders are to be asked now, all of it at the same time."""
         queries, self._asking.queries = self._asking.queries, []
         return queries
 
-    def _broken_off(self, queued: QueuedPod, error: Exception) -> Decision:
+    def _broken_off(self, entity: QueuedPod | QueuedGroup, error: Exception) -> Decision | None:
         """End an attempt that nobody foresaw the end of: the pod holds nothing, and is tried again after its backoff."""
-        uid = queued.pod.uid
-        fault = AttemptError("", f"scheduling {queued.pod.key} failed: {type(error).__name__}: {error}")
+        key = entity.info.key if isinstance(entity, QueuedGroup) else entity.pod.key
+        fault = AttemptError("", f"scheduling {key} failed: {type(error).__name__}: {error}")
         self.faults.append(fault)
+        if isinstance(entity, QueuedPod):
+            return self._let_go(entity, fault)
+        told = {decision.pod.uid for decision in self._decided}
+        self._decided.extend(self._let_go(queued, fault) for queued in entity.pods if queued.pod.uid not in told)
+        return self._decided.popleft() if self._decided else None
+
+    def _let_go(self, queued: QueuedPod, fault: AttemptError) -> Decision:
+        uid = queued.pod.uid
         binding = self._bindings.get(uid)
         if binding is not None:
             self._drop_binding(binding)
@@ -245,7 +274,9 @@ class Scheduler(Believer):
         deadlines = [
             binding.deadline if binding.waits and binding.verdict is None else self.now for binding in self._held.values()
         ]
-        due = self.queue.next_deadline(self.now) if self._asking.queued is None else self._asking.due(self.now)
+        if self._decided:
+            return self.now
+        due = self.queue.next_deadline(self.now) if self._asking.entity is None else self._asking.due(self.now)
         return min([*deadlines, *([] if due is None else [due])], default=None)
 
     def take_work(self) -> list[Work]:
@@ -279,12 +310,14 @@ class Scheduler(Believer):
         revoked, self._revoked = self._revoked, []
         return revoked
 
-    def _commit(self, queued: QueuedPod, profile: Profile, decision: Decision) -> Decision:
-        """Assume, Reserve, Permit; then bind, wait, or give up. Returns the decision as it turned out."""
+    def _commit(self, queued: QueuedPod, profile: Profile, decision: Decision, *, expects: bool = True) -> Decision:
+        """Assume, Reserve, Permit; then bind, wait, or give up. Returns the decision as it turned out.
+
+        ``expects``: others are told where the pod is going to be if Permit holds it.
+        """
         node = decision.node
         assert node is not None
-        busy = decision.found is not None and not profile.resting.isdisjoint(decision.found.states)
-        binding = Binding(queued, profile, decision, node, busy, self.alert)
+        binding = Binding.begin(queued, profile, decision, node, self.alert)
         self.cluster.assume(queued.pod, node)
         self.queue.end_nomination(queued.pod.uid)
         self.revision += 1
@@ -292,10 +325,10 @@ class Scheduler(Believer):
         if status is not None:
             return self._back_out(binding, status)
         self._bindings[queued.pod.uid] = self._held[queued.pod.uid] = binding
-        if binding.waits:
-            self._expect(binding)
-        else:
+        if not binding.waits:
             self._pre_bind(binding)
+        elif expects:
+            self._expect(binding)
         return decision
 
     def _settle_waits(self) -> None:
@@ -382,12 +415,6 @@ class Scheduler(Believer):
         else:
             self._give_up(binding, binding.verdict or Status(Code.ERROR, "", (_told(binding, fact),)))
 
-    def _evicted(self, uid: str, error: str | None) -> None:
-        """Let the pod that asked for evictions be tried again, if they failed or it heard of their end too early."""
-        queued = self.queue.get(uid)
-        if queued is not None and (error is not None or queued.gated):
-            self.queue.activate([queued.pod], self.now)
-
     def _give_up(self, binding: Binding, status: Status) -> None:
         self._drop_binding(binding)
         self._revoked.append(self._back_out(binding, status))
@@ -458,29 +485,6 @@ class Scheduler(Believer):
         self.queue.nominate(pod, node)
         if node or had or was_told:
             self._order(Phase.NOMINATE, pod, node)
-
-    def _preempt(self, pod: PodInfo, outcome: PostFilterResult) -> None:
-        """Send victims away. One whose binding has not begun just gives up its node, and is tried again later."""
-        scheduler = pod.spec.scheduler_name
-        evictions: list[Effect] = []
-        for victim in outcome.victims:
-            held = self._bindings.get(victim.uid)
-            phase = self._phase_of(held) if held is not None else Phase.BIND
-            if held is not None and phase is not Phase.BIND:
-                text = "preempted" if phase is None else "preempted by DefaultPreemption"
-                held.preempt("DefaultPreemption", text)
-                self.preempted.append((held.pod.on(held.node), pod))
-                if phase is Phase.PRE_BIND:
-                    self._free(held)
-            else:
-                evictions.append(Evict(victim, pod, f"{scheduler}: preempting to accommodate a higher priority pod"))
-        effects = (*outcome.effects, *evictions)
-        if effects:
-            self._evicting[self._order(Phase.PREEMPT, pod, outcome.nominated or "", effects)] = pod.uid
-
-    def _phase_of(self, binding: Binding) -> Phase | None:
-        """Return what is under way for a pod; None while Permit holds it."""
-        return None if binding.ticket is None else self._by_ticket[binding.ticket][0]
 
     @staticmethod
     def _clears_nomination(decision: Decision) -> bool:

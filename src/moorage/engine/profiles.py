@@ -55,4 +55,9 @@ def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, hand
     )
     gates = handle.gates
     nominated_first = gates.release == TODAY or gates["PreferNominatedNode"]
-    return replace(made, run_all_filters=resolved.run_all_filters, nominated_first=nominated_first)
+    return replace(
+        made,
+        run_all_filters=resolved.run_all_filters,
+        nominated_first=nominated_first,
+        placement_weights=resolved.placement_weights,
+    )

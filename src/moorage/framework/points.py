@@ -26,6 +26,12 @@ Bind            ``bind(state, pod, node)``                             effects, 
 PostBind        ``post_bind(state, pod, node)``                        nothing
 ==============  =====================================================  ============================================
 
+For pod groups that have to keep together (gate TopologyAwareWorkloadScheduling) there are two points more; see
+``moorage.framework.placements``. PlacementGenerate: ``generate_placements(group, everywhere, snapshot)`` returns sets of nodes
+to confine the group to, ``Placement`` s, or ``Hold``; only the first plugin is asked. PlacementScore:
+``score_placement(group, proposal, snapshot)`` returns an int for what became of the group on one of them, and
+``normalize_placements(group, scores)``, where there is one, brings all of them into 0-100.
+
 Where a plugin has no ``pre_filter``, ``filter`` receives the pod itself; where it has no ``pre_score``, ``score`` receives what
 its ``pre_filter`` returned, or else the pod. From Reserve on, ``state`` is what ``pre_filter`` returned (None if it was
 skipped or absent). ``add_pod`` and ``remove_pod`` are only needed by plugins whose state depends on other pods; they return
@@ -322,6 +328,8 @@ POINTS: Mapping[str, tuple[str, ...]] = {
     "preBind": ("pre_bind",),
     "bind": ("bind",),
     "postBind": ("post_bind",),
+    "placementGenerate": ("generate_placements",),
+    "placementScore": ("score_placement",),
 }
 
 

@@ -53,6 +53,7 @@ class Profile:
     plugins: Mapping[str, AnyPlugin] = field(default_factory=dict)
     run_all_filters: bool = False
     nominated_first: bool = True
+    placement_weights: Mapping[str, int] = field(default_factory=dict)
     #: Plugins that have nothing to do from Reserve on for pods that they skipped in PreFilter; and all others by point.
     resting: frozenset[str] = field(init=False)
     _restless: Mapping[str, tuple[Step, ...]] = field(init=False)

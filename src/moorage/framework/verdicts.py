@@ -98,9 +98,13 @@ class Narrow(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """From Permit: hold the pod on its node until the plugin allows it, at most this many seconds (never over 15 min)."""
+    """From Permit: hold the pod on its node until the plugin allows it, at most this many seconds (never over 15 min).
+
+    ``reasons`` say what for; they are told of pods whose group came to nothing.
+    """
 
     timeout_s: float
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

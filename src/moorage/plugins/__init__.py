@@ -9,6 +9,7 @@ from moorage.framework.registry import Registry
 from moorage.plugins.default_binder import DefaultBinder
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.dynamic_resources import DynamicResources
+from moorage.plugins.gang_scheduling import GangScheduling
 from moorage.plugins.image_locality import ImageLocality
 from moorage.plugins.inter_pod_affinity import InterPodAffinity
 from moorage.plugins.node_affinity import NodeAffinity
@@ -19,11 +20,13 @@ from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBala
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.node_unschedulable import NodeUnschedulable
 from moorage.plugins.node_volume_limits import NodeVolumeLimits
+from moorage.plugins.pod_group_pods_count import PodGroupPodsCount
 from moorage.plugins.pod_topology_spread import PodTopologySpread
 from moorage.plugins.priority_sort import PrioritySort
 from moorage.plugins.releases import REMOVED, RULES_1_21
 from moorage.plugins.scheduling_gates import SchedulingGates
 from moorage.plugins.taint_toleration import TaintToleration
+from moorage.plugins.topology_placement_generator import TopologyPlacementGenerator
 from moorage.plugins.volume_binding import VolumeBinding
 from moorage.plugins.volume_restrictions import VolumeRestrictions
 from moorage.plugins.volume_zone import VolumeZone
@@ -35,6 +38,7 @@ BUILTIN: tuple[Any, ...] = (
     DefaultBinder,
     DefaultPreemption,
     DynamicResources,
+    GangScheduling,
     ImageLocality,
     InterPodAffinity,
     NodeAffinity,
@@ -45,10 +49,12 @@ BUILTIN: tuple[Any, ...] = (
     NodeResourcesFit,
     NodeUnschedulable,
     NodeVolumeLimits,
+    PodGroupPodsCount,
     PodTopologySpread,
     PrioritySort,
     SchedulingGates,
     TaintToleration,
+    TopologyPlacementGenerator,
     VolumeBinding,
     VolumeRestrictions,
     VolumeZone,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from moorage.api.pod_groups import PodGroup
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cycle.consulting import Consult
 from moorage.cycle.disruption import Budgets
@@ -27,6 +28,7 @@ from moorage.framework.points import Attempt, PostFilterResult
 from moorage.framework.registry import Handle
 from moorage.framework.verdict_table import fit_error
 from moorage.framework.verdicts import Code, Hold
+from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["DefaultPreemption", "DefaultPreemptionArgs", "chosen", "taken"]
@@ -35,6 +37,8 @@ __all__ = ["DefaultPreemption", "DefaultPreemptionArgs", "chosen", "taken"]
 NEVER = "not eligible due to preemptionPolicy=Never."
 VICTIMS_LEAVING = "not eligible due to a terminating pod on the nominated node."
 GROUPS_PREEMPT_TOGETHER = "not eligible due to workload aware preemption enabled"
+GROUPS_ARE_PLACED = "not eligible due to placement-based pod group scheduling limitation"
+NO_GROUP = "pod group for pod not found"
 NO_CANDIDATE = "no candidate node for preemption"
 UNDER_WAY = "waiting for the preemption for this pod to be finished"
 
@@ -111,8 +115,8 @@ class DefaultPreemption:
         One that has preempted already waits for its victims to leave, unless the node has become hopeless meanwhile.
         Source  default_preemption.go, PostFilter and PodEligibleToPreemptOthers
         """
-        if pod.spec.scheduling_group is not None and self._gates["WorkloadAwarePreemption"]:
-            return GROUPS_PREEMPT_TOGETHER
+        if pod.spec.scheduling_group is not None and (why_not := self._ineligible_in_group(pod, attempt)):
+            return why_not
         if pod.spec.preemption_policy == "Never":
             return NEVER
         row = attempt.snapshot.table.row_of.get(pod.status.nominated_node_name)
@@ -124,6 +128,16 @@ class DefaultPreemption:
         on_node = attempt.snapshot.table.pods[row].values()
         leaving = any(other.priority < pod.priority and _was_preempted(other) for other in on_node)
         return VICTIMS_LEAVING if leaving else ""
+
+    def _ineligible_in_group(self, pod: PodInfo, attempt: Attempt) -> str:
+        """Say why a pod of a group may not preempt by itself; empty if it may."""
+        if self._gates["TopologyAwareWorkloadScheduling"]:
+            group = attempt.snapshot.objects(PodGroup).get(group_key(pod) or "")
+            if group is None:
+                return NO_GROUP
+            if group.spec.scheduling_constraints is not None:
+                return GROUPS_ARE_PLACED
+        return GROUPS_PREEMPT_TOGETHER if self._gates["WorkloadAwarePreemption"] else ""
 
 
 def chosen(pod: PodInfo, attempt: Attempt, candidates: Sequence[Candidate]) -> PostFilterResult | Consult:

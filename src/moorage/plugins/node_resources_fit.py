@@ -4,7 +4,7 @@ Reads     requests of containers, init containers, sidecars, the pod as a whole,
           on them request, how many they are
 Rejects   nodes with too little left of a resource, or as many pods as they allow; evicting pods would help, unless the node
           could not hold the pod were it empty
-Scores    by the configured strategy: LeastAllocated, MostAllocated or RequestedToCapacityRatio
+Scores    by the configured strategy: LeastAllocated, MostAllocated or RequestedToCapacityRatio; a placement by MostAllocated
 Wakes on  a node added or offering more; a placed pod gone or requesting less; the pod itself requesting less; a device class
           that answers to a resource the pod requests
 Source    kube-scheduler 1.36, plugins/noderesources/fit.go
@@ -28,6 +28,7 @@ from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
+from moorage.framework.placements import GroupInfo, Proposal
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
@@ -38,6 +39,7 @@ from moorage.plugins.scoring_strategies import (
     Demand,
     ScoringStrategy,
     demands,
+    fullness,
     one_row_scorer_of,
     scorer_of,
     sub_path,
@@ -198,6 +200,17 @@ class NodeResourcesFit:
 
     def score_node(self, counted: tuple[Demand, ...], node: NodeInfo) -> int:
         return self._score_one(counted, node)
+
+    def score_placement(self, group: GroupInfo, proposal: Proposal, snapshot: Snapshot) -> int:
+        """Score a placement by how full its nodes would be together, whatever the strategy for single nodes is."""
+        del group, snapshot
+        amounts: dict[str, int] = {}
+        for pod, _ in proposal.assigned:
+            scored = pod.needs_under(_SCORED)
+            own = {**scored.requests, "cpu": scored.nonzero_cpu, "memory": scored.nonzero_memory}
+            for name, count in own.items():
+                amounts[name] = amounts.get(name, 0) + count
+        return fullness(demands(self._resources, amounts), proposal.placement.nodes)
 
     # -- events -----------------------------------------------------------------------------------------------------------
 

@@ -30,8 +30,9 @@ from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
     "CPU_AND_MEMORY", "LEAST_ALLOCATED", "MOST_ALLOCATED", "REQUESTED_TO_CAPACITY_RATIO", "Demand", "RatioShape",
-    "ResourceSpec", "ScoringStrategy", "UtilizationPoint", "demands", "least_allocated", "most_allocated", "one_row_scorer_of",
-    "requested_to_capacity_ratio", "scorer_of", "shape_faults", "sub_path", "utilization_table", "weighted_mean",
+    "ResourceSpec", "ScoringStrategy", "UtilizationPoint", "demands", "fullness", "least_allocated", "most_allocated",
+    "one_row_scorer_of", "requested_to_capacity_ratio", "scorer_of", "shape_faults", "sub_path", "utilization_table",
+    "weighted_mean",
 ]  # fmt: skip
 
 LEAST_ALLOCATED: Final = "LeastAllocated"
@@ -245,6 +246,23 @@ def weighted_mean(
     weights = np.maximum(weights, 1)
     mean: IntArray = (2 * total + weights) // (2 * weights) if half_up else total // weights
     return mean
+
+
+def fullness(demands: Iterable[Demand], nodes: NodeView) -> int:
+    """Return how full all nodes of the view would be together, 0-100: the weighted mean of the shares of their resources.
+
+    Rounds  down per resource, then the mean
+    Source  resource_allocation.go, scorePlacement; most_allocated.go
+    """
+    total, weights = 0, 0
+    for resource, amount, weight in demands:
+        offered = nodes.allocatable(resource)
+        capacity = int(offered.sum())
+        if capacity:
+            requested = int(_requested(nodes, resource)[offered != 0].sum()) + amount
+            total += min(requested, capacity) * 100 // capacity * weight
+            weights += weight
+    return total // weights if weights else 0
 
 
 def _requested(nodes: NodeView, resource: str) -> IntArray:

@@ -1,12 +1,19 @@
 """Whose turn it is: the scheduling queue, and which events bring a pod back to it."""
 
-from moorage.queue.events_of import ASSIGNED_POD_DELETE, assigned_pod_events, node_events, object_events, pod_changes
+from moorage.queue.events_of import (
+    ASSIGNED_POD_DELETE,
+    UNSCHEDULED_POD_ADD,
+    assigned_pod_events,
+    node_events,
+    object_events,
+    pod_changes,
+)
 from moorage.queue.gates import QueueProfile
 from moorage.queue.hints import wakes_of
 from moorage.queue.queued import Pending, Place, QueuedPod
 from moorage.queue.scheduling_queue import SchedulingQueue
 
 __all__ = [
-    "ASSIGNED_POD_DELETE", "Pending", "Place", "QueueProfile", "QueuedPod", "SchedulingQueue", "assigned_pod_events",
-    "node_events", "object_events", "pod_changes", "wakes_of",
+    "ASSIGNED_POD_DELETE", "UNSCHEDULED_POD_ADD", "Pending", "Place", "QueueProfile", "QueuedPod", "SchedulingQueue",
+    "assigned_pod_events", "node_events", "object_events", "pod_changes", "wakes_of",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ Source  kube-scheduler, backend/queue/backoff_queue.go
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import floor
 
 from moorage.queue.active import SortKey
@@ -88,9 +88,16 @@ class BackoffQueue:
                 heap.pop()
                 yield first
 
-    def pop_early(self) -> QueuedPod | None:
-        """Take out the pod whose turn is next though its backoff is not over; never one that met an error."""
-        return self._rejected.pop() if self._pop_early else None
+    def pop_early(self, may: Callable[[QueuedPod], bool] | None = None) -> QueuedPod | None:
+        """Take out the pod whose turn is next though its backoff is not over; never one that met an error, or ``may`` not."""
+        if not self._pop_early:
+            return None
+        passed_over: list[QueuedPod] = []
+        while (queued := self._rejected.pop()) is not None and may is not None and not may(queued):
+            passed_over.append(queued)
+        for other in passed_over:
+            self.push(other)
+        return queued
 
     def next_completion(self) -> float | None:
         """Return the first whole second at which a pod will have served its backoff; None if there are no pods."""

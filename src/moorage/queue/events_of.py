@@ -20,11 +20,13 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import RequestOptions
 
 __all__ = [
-    "ASSIGNED_POD_ADD", "ASSIGNED_POD_DELETE", "assigned_pod_events", "node_events", "object_events", "pod_changes",
+    "ASSIGNED_POD_ADD", "ASSIGNED_POD_DELETE", "UNSCHEDULED_POD_ADD", "assigned_pod_events", "node_events", "object_events",
+    "pod_changes",
 ]  # fmt: skip
 
 ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
+UNSCHEDULED_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
 _DEFAULT_GATES: Final = FeatureGates()
 #: Kind → what hints call it. Pods and nodes have functions of their own below.
 _RESOURCE_OF: Final = {

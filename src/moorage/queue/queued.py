@@ -38,11 +38,12 @@ class QueuedPod(Struct, eq=False):
     ``unschedulable_count`` attempts that ended in a plugin's no; they set the backoff
     ``consecutive_errors``  attempts in a row that ended in an error; while there are any, they set it instead
     ``backoff_until``       when its backoff ends; None until that is asked for
-    ``initial_attempt``     when it first became ready to be tried
+    ``initial_attempt``     when it first became ready to be tried; equal times are told apart by ``initial_order``
     ``unschedulable_plugins``, ``pending_plugins``  who turned it down; pending ones want no backoff once they change their mind
     ``gated_by``, ``gate``  the PreEnqueue plugin that holds it back, and what that said
     ``was_flushed``         it is being tried because it had waited too long, not because of an event
     ``flushed_at``          when it was last tried for that reason
+    ``tried_at``            state of the cluster that its last attempt as one of a group was made in
     ``deleted``             the pod was deleted or bound elsewhere during its attempt; it will not come back
     """
 
@@ -55,12 +56,14 @@ class QueuedPod(Struct, eq=False):
     consecutive_errors: int = 0
     backoff_until: float | None = None
     initial_attempt: float | None = None
+    initial_order: int = 0
     unschedulable_plugins: frozenset[str] = _NONE
     pending_plugins: frozenset[str] = _NONE
     gated_by: str = ""
     gate: Hold | None = None
     was_flushed: bool = False
     flushed_at: float = float("-inf")
+    tried_at: int = -1
     deleted: bool = False
 
     @property

@@ -78,6 +78,7 @@ class SchedulingQueue:
         self._max_unschedulable_s = max_unschedulable_s
         self._features = gates
         self._pop_from_backoff = gates["SchedulerPopFromBackoffQ"]
+        self._grouping = gates["GenericWorkload"]
         self._pods: dict[str, QueuedPod] = {}
         self._active = ActiveQueue(sort_key)
         self._backoff = BackoffQueue(sort_key, initial_backoff_s, max_backoff_s, self._pop_from_backoff)
@@ -88,6 +89,8 @@ class SchedulingQueue:
         self._nominator = Nominator()
         self._nominated: dict[str, tuple[PodInfo, ...]] | None = None
         self._order = 0
+        #: State of the cluster in which no pod may leave backoff early.
+        self._nobody_early_in = -1
         self._start = start
         self._next_scan = start
         self.incoming: dict[tuple[str, str], int] = {}
@@ -168,22 +171,50 @@ class SchedulingQueue:
 
     # -- attempts -----------------------------------------------------------------------------------------------------
 
-    def pop(self, now: float) -> QueuedPod | None:
+    def pop(self, now: float, state: int = 0) -> QueuedPod | None:
         """Return the pod whose turn it is, or None. End its attempt with ``done`` or ``requeue``.
 
         While no pod is ready, one in backoff because plugins turned it down may go early (gate SchedulerPopFromBackoffQ).
+        Pods of groups come straight back to backoff, so they go early only if the cluster's ``state``, a number that changes
+        with it, is another than it was (kube-scheduler tries them again and again in one state, with the same outcome).
         """
         self.tick(now)
         queued = self._active.pop()
         if queued is None:
-            queued = self._backoff.pop_early()
+            queued = self._pop_early(state)
             if queued is None:
                 return None
             self._count("active", _POPPED_EARLY)
+        self._take_off(queued)
+        return queued
+
+    def _pop_early(self, state: int) -> QueuedPod | None:
+        if not self._grouping:
+            return self._backoff.pop_early()
+        if self._nobody_early_in == state:
+            return None
+        queued = self._backoff.pop_early(lambda queued: queued.tried_at != state)
+        if queued is None:
+            self._nobody_early_in = state
+        return queued
+
+    def pop_this(self, pod: PodInfo, now: float) -> QueuedPod | None:
+        """Return a pod as ``pop`` would, whatever it waits for but gates; None if it is gated, in flight or not here.
+
+        Source  scheduling_queue.go, PopSpecificPod
+        """
+        self.activate([pod], now)
+        queued = self._pods.get(pod.uid)
+        if queued is None or queued.place is not Place.ACTIVE:
+            return None
+        self._active.discard(queued)
+        self._take_off(queued)
+        return queued
+
+    def _take_off(self, queued: QueuedPod) -> None:
         queued.attempts += 1
         queued.place = Place.IN_FLIGHT
         self._in_flight.begin(queued.pod.uid)
-        return queued
 
     def done(self, uid: str) -> None:
         """The pod's attempt is over and it needs no other: it is bound, being bound, gone, or not ours to place."""
@@ -221,8 +252,11 @@ class SchedulingQueue:
         return self._move(queued, outcome, _ATTEMPT_FAILED, now)
 
     def _outcome_of_attempt(self, queued: QueuedPod, missed: list[Happening] | None) -> Outcome:
-        """Judge by what happened during the attempt; None: nobody took notes, so anything may have."""
-        if missed is None or not queued.rejecters:
+        """Judge by what happened during the attempt; None: nobody took notes, so anything may have.
+
+        A pod of a group always comes back after its backoff: events wake pods, and no event is known to wake a group.
+        """
+        if missed is None or not queued.rejecters or self._goes_with_a_group(queued):
             return Outcome.AFTER_BACKOFF
         outcome = Outcome.SKIP
         for event, old, new in missed:
@@ -234,6 +268,9 @@ class SchedulingQueue:
                 if not queued.pending_plugins:
                     break
         return outcome
+
+    def _goes_with_a_group(self, queued: QueuedPod) -> bool:
+        return self._grouping and queued.pod.spec.scheduling_group is not None
 
     # -- what moves waiting pods --------------------------------------------------------------------------------------
 
@@ -280,7 +317,8 @@ class SchedulingQueue:
             if queued is None or queued.place is Place.ACTIVE:
                 continue
             if queued.place is Place.IN_FLIGHT:
-                self._in_flight.record(FORCE_ACTIVATE, None, pod)
+                if not self._goes_with_a_group(queued):  # those are tried again anyway
+                    self._in_flight.record(FORCE_ACTIVATE, None, pod)
                 continue
             from_backoff = queued.place is Place.BACKOFF
             self._take_out(queued)
@@ -441,7 +479,7 @@ class SchedulingQueue:
         if not (from_backoff and self._pop_from_backoff) and self._gates.hold(queued):
             return self._park(queued, label)
         if queued.initial_attempt is None:
-            queued.initial_attempt = now
+            queued.initial_attempt, queued.initial_order = now, self._next_order()
         queued.place = Place.ACTIVE
         self._active.push(queued)
         self._count("active", label)
@@ -456,6 +494,7 @@ class SchedulingQueue:
         if self._pop_from_backoff and self._gates.hold(queued):
             return self._park(queued, label)
         queued.place = Place.BACKOFF
+        self._nobody_early_in = -1
         self._backoff.push(queued)
         self._count("backoff", label)
         return Place.BACKOFF

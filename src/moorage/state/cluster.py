@@ -18,6 +18,7 @@ from moorage.api.meta import Value
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.errors import StateError
 from moorage.state.journal import Journal
+from moorage.state.pod_groups import GroupPods, PodGroups
 from moorage.state.pod_info import PodInfo
 from moorage.state.selector_index import SelectorIndex
 from moorage.state.table import NodeTable
@@ -65,6 +66,14 @@ class Snapshot:
         """The services of the pod's namespace whose selector, if it asks for anything, takes the pod."""
         return self._cluster.services_selecting(pod)
 
+    def group_of(self, pod: PodInfo) -> GroupPods | None:
+        """The pods of the group that a pod names; None if it names none, or groups are not kept (gate GenericWorkload)."""
+        return None if self._cluster.groups is None else self._cluster.groups.of(pod)
+
+    def group(self, key: str) -> GroupPods | None:
+        """The pods that name the group ``namespace/name``; None if there are none, or groups are not kept."""
+        return None if self._cluster.groups is None else self._cluster.groups.get(key)
+
     def objects(self, kind: type[K]) -> Mapping[str, K]:
         """All objects of a kind, by ``namespace/name`` (or ``name`` where it has no namespace), in order of arrival."""
         return self._cluster.objects(kind)
@@ -93,8 +102,10 @@ class Snapshot:
 class Cluster:
     """The changing side of the state."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keep_groups: bool = False) -> None:
         self.table = NodeTable()
+        #: Pods by the group they name, where groups are kept.
+        self.groups: PodGroups | None = PodGroups() if keep_groups else None
         self.namespaces: dict[str, Namespace] = {}
         self._selected: dict[Selector, frozenset[str]] = {}
         self._objects: dict[type[Value], dict[str, Any]] = {}
@@ -142,6 +153,8 @@ class Cluster:
         """
         if self._assumed.get(pod.uid) == node and self._confirm(pod, node):
             del self._assumed[pod.uid]
+            if self.groups is not None:
+                self.groups.put(pod, node)
             return pod
         pod.needs  # noqa: B018 (raises before anything is changed, if it cannot be read)
         self._assumed.pop(pod.uid, None)
@@ -204,6 +217,8 @@ class Cluster:
 
     def _put(self, pod: PodInfo, node: str) -> None:
         self._placed[pod.uid] = (pod, node)
+        if self.groups is not None:
+            self.groups.put(pod, node)
         row = self.table.row_of.get(node)
         if row is None:
             self._nowhere.setdefault(node, {})[pod.uid] = pod
@@ -215,6 +230,8 @@ class Cluster:
         if placed is None:
             return None
         pod, node = placed
+        if self.groups is not None:
+            self.groups.take(pod)
         row = self.table.row_of.get(node)
         if row is not None:
             self.table.remove_pod(row, pod)

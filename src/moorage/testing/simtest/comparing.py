@@ -64,7 +64,7 @@ def _left_over(scheduler: WatchedScheduler) -> Iterator[str]:
     if scheduler.queue.logged_events:
         yield f"{scheduler.queue.logged_events} events are kept for pods in flight"
     if scheduler._evicting:
-        yield f"evictions under way: {sorted(scheduler._evicting.values())}"
+        yield f"evictions under way: {sorted(eviction.uid for eviction in scheduler._evicting.values())}"
     if scheduler._by_ticket:
         yield f"work under way: {sorted(scheduler._by_ticket)}"
 

@@ -1,0 +1,180 @@
+"""The scheduling cycle of a pod group: all of its pods against one state of the cluster, each seeing where the others would go.
+
+The pods are tried in turn. One that finds a node is assumed there and reserved for, so that the next sees it; Permit says
+whether there are enough. When all have been tried, all of that is taken back: an attempt changes nothing, whatever it comes to.
+Whoever asked for it then moves the pods to their nodes, or back to the queue.
+
+Where groups may have to keep together (gate TopologyAwareWorkloadScheduling) all of that is done for one placement after
+another, and the best is taken.
+
+Source  kube-scheduler, schedule_one_podgroup.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from moorage.api.pod_groups import PodGroup
+from moorage.cycle.cycle import Cycle
+from moorage.cycle.decision import Decision
+from moorage.cycle.extenders import Asking
+from moorage.cycle.scope import EVERYWHERE, Scope
+from moorage.cycle.ties import draw_by_name
+from moorage.engine.binding import Binding, permit, reserve, unreserve
+from moorage.engine.group_outcome import SCHEDULED, UNSCHEDULABLE, WAITING, GroupOutcome, QueuedGroup, Tried
+from moorage.errors import PluginError
+from moorage.framework.effects import Effect
+from moorage.framework.placements import Placement, Proposal, run_placement_generate, run_placement_score
+from moorage.framework.points import PostFilterResult
+from moorage.framework.verdicts import Code, Status
+from moorage.queue import QueuedPod, SchedulingQueue
+from moorage.state.cluster import Cluster
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["GroupCycle"]
+
+_WAITS: Final = "one or more plugins asked to wait and no plugin rejected pod"
+
+
+class _Assumed(Struct, eq=False):
+    """A pod that is assumed for the length of the attempt, and the node it was nominated to before."""
+
+    binding: Binding
+    nomination: str | None
+
+
+class GroupCycle(Struct, eq=False):
+    """One attempt for one group.
+
+    ``undo``  told what has to be done to the world because a reservation was taken back; ``fault``: of plugins that broke then
+    """
+
+    group: QueuedGroup
+    cycle: Cycle
+    cluster: Cluster
+    queue: SchedulingQueue
+    by_placement: bool
+    now: float
+    undo: Callable[[PodInfo, str, tuple[Effect, ...]], None]
+    fault: Callable[[PluginError], None]
+    preempting: list[tuple[PodInfo, PostFilterResult]] = field(default_factory=list)
+
+    def run(self, *, post_filter: bool = True) -> Asking[GroupOutcome]:
+        """Try to place the group. ``post_filter`` False: find out whether it fits, without preempting for a pod by itself."""
+        if self.by_placement:
+            return (yield from self._by_placement(post_filter))
+        return (yield from self._one_by_one(Scope(post_filter=post_filter) if not post_filter else EVERYWHERE))
+
+    # -- the pods in turn ---------------------------------------------------------------------------------------------
+
+    def _one_by_one(self, scope: Scope) -> Asking[GroupOutcome]:
+        """Try each pod in turn on the nodes of the scope; take everything back."""
+        tried: list[Tried] = []
+        assumed: list[_Assumed] = []
+        status, waiting, preempts = UNSCHEDULABLE, False, False
+        try:
+            for queued in self.group.pods:
+                one = yield from self._try(queued, scope, assumed)
+                tried.append(one)
+                if one.node is None:
+                    if one.decision.code.is_rejection:
+                        continue  # the others may still be enough
+                    text = f"failed to schedule other pod from a pod group: {one.decision.message}"
+                    status, waiting = Status(Code.ERROR, "", (text,)), False
+                    break
+                preempts |= one.preempts
+                if one.permit is not None and one.permit.code is Code.SUCCESS:
+                    status, waiting = (WAITING, True) if preempts else (SCHEDULED, False)
+        finally:
+            for entry in reversed(assumed):
+                self._take_back(entry)
+        return GroupOutcome(tuple(tried), status, waiting)
+
+    def _try(self, queued: QueuedPod, scope: Scope, assumed: list[_Assumed]) -> Asking[Tried]:
+        """Find a node for one pod, and assume it there unless Reserve or Permit says no."""
+        pod = queued.pod
+        decision = yield from self._decide(pod, scope)
+        outcome = decision.post_filter
+        if outcome is not None and (outcome.victims or outcome.effects or outcome.displaced):
+            self.preempting.append((pod, outcome))
+        node = decision.node or (outcome.nominated if outcome is not None else None)
+        if not node:
+            return Tried(queued, decision)
+        binding = Binding.begin(queued, self.group.profile, decision, node)
+        entry = _Assumed(binding, self.queue.nomination(pod.uid))
+        self.cluster.assume(pod, node)
+        assumed.append(entry)
+        self.queue.end_nomination(pod.uid)
+        status = reserve(binding) or permit(binding, self.now)
+        if status is not None:
+            assumed.pop()
+            self._take_back(entry)
+            return Tried(queued, replace(decision, node=None, post_filter=None, refused_after=status))
+        said = Status(Code.WAIT, "", (*binding.waits_for, _WAITS)) if binding.waits else SCHEDULED
+        return Tried(queued, decision, node, decision.node is None, said)
+
+    def _decide(self, pod: PodInfo, scope: Scope) -> Asking[Decision]:
+        profile, snapshot, nominated = self.group.profile, self.cluster.snapshot, self.queue.nominated
+        if self.cycle.extenders:
+            return (yield from self.cycle.deciding(profile, pod, snapshot, nominated, scope))
+        return self.cycle.decide(profile, pod, snapshot, nominated, scope)
+
+    def _take_back(self, entry: _Assumed) -> None:
+        binding = entry.binding
+        effects = unreserve(binding, self.fault)
+        self.cluster.forget(binding.pod.uid)
+        if entry.nomination is not None:
+            self.queue.nominate(binding.pod, entry.nomination)
+        if effects:
+            self.undo(binding.pod, binding.node, effects)
+
+    # -- one placement after another ----------------------------------------------------------------------------------
+
+    def _by_placement(self, post_filter: bool) -> Asking[GroupOutcome]:
+        placements = run_placement_generate(self.group.profile, self.group.info, self.cluster.snapshot)
+        if isinstance(placements, Status):
+            return GroupOutcome((), placements)
+        first: GroupOutcome | None = None
+        possible: list[tuple[Placement, GroupOutcome]] = []
+        for placement in placements:
+            outcome = yield from self._one_by_one(self._scope(placement, post_filter))
+            if outcome.status.code is Code.ERROR:
+                return outcome
+            first = first or outcome
+            if outcome.status.code is Code.SUCCESS or outcome.waiting:
+                possible.append((placement, outcome))
+        assert first is not None
+        if not possible:
+            told = first.status.reasons[0]
+            text = f"0/{len(placements)} placements are available, first placement status: {told}"
+            return GroupOutcome(first.tried, Status(Code.UNSCHEDULABLE, "", (text,)))
+        return possible[0][1] if len(possible) == 1 else self._best(possible)
+
+    def _scope(self, placement: Placement, post_filter: bool) -> Scope:
+        rows = None if len(placement.nodes) == len(self.cluster.table) else placement.nodes.row_numbers
+        return Scope(rows, post_filter)
+
+    def _best(self, possible: list[tuple[Placement, GroupOutcome]]) -> GroupOutcome:
+        """Return the outcome of the placement with the highest score; of equals, the one that the seed draws."""
+        proposals = [
+            Proposal(placement, tuple((one.queued.pod, one.node) for one in outcome.tried if one.node is not None))
+            for placement, outcome in possible
+        ]
+        scores = run_placement_score(self.group.profile, self.group.info, proposals, self.cluster.snapshot)
+        if isinstance(scores, Status):
+            return GroupOutcome((), scores)
+        highest = max(scores.total)
+        of_name = {
+            placement.name: outcome
+            for (placement, outcome), total in zip(possible, scores.total, strict=True)
+            if total == highest
+        }
+        return of_name[draw_by_name(list(of_name), self._identity(), self.cycle.seed)]
+
+    def _identity(self) -> str:
+        group = self.cluster.snapshot.objects(PodGroup).get(self.group.info.key)
+        return (group.metadata.uid if group is not None else "") or self.group.info.key

@@ -1,0 +1,88 @@
+"""What one attempt to place a pod group is about, and what it came to.
+
+Source  kube-scheduler, schedule_one_podgroup.go, algorithmResult and podGroupAlgorithmResult
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from moorage.cycle.decision import Decision
+from moorage.errors import PluginError
+from moorage.framework.placements import GroupInfo
+from moorage.framework.points import PostFilterResult
+from moorage.framework.profile import Profile
+from moorage.framework.verdicts import Code, Status
+from moorage.queue.queued import QueuedPod
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["SCHEDULED", "UNSCHEDULABLE", "WAITING", "GroupOutcome", "GroupReport", "QueuedGroup", "Tried"]
+
+# kube-scheduler's own texts, kept word for word.
+_UNSCHEDULABLE: Final = "pod group is unschedulable"
+UNSCHEDULABLE: Final = Status(Code.UNSCHEDULABLE, "", (_UNSCHEDULABLE,))
+WAITING: Final = Status(Code.UNSCHEDULABLE, "", (_UNSCHEDULABLE, "pod group is waiting for preemption to complete"))
+SCHEDULED: Final = Status(Code.SUCCESS)
+
+
+class QueuedGroup(Struct, eq=False):
+    """The pods of one group that are to be placed together, in the order they are tried."""
+
+    info: GroupInfo
+    profile: Profile
+    pods: tuple[QueuedPod, ...]
+
+
+class Tried(Struct, eq=False):
+    """One pod's part.
+
+    ``node``      where it could go; None if nowhere
+    ``preempts``  only once others are gone
+    ``permit``    what Permit said of that node: SUCCESS, or WAIT with reasons; None if it was not asked, or said no
+    """
+
+    queued: QueuedPod
+    decision: Decision
+    node: str | None = None
+    preempts: bool = False
+    permit: Status | None = None
+
+    @property
+    def fits(self) -> bool:
+        """True if it can go to its node at once."""
+        return self.node is not None and not self.preempts
+
+
+class GroupOutcome(Struct, eq=False):
+    """What became of the group.
+
+    ``tried``      of the pods in their order; fewer, if the attempt ended before all were tried
+    ``status``     SUCCESS: those that fit go to their nodes; else nobody goes anywhere now
+    ``waiting``    the group can go once preemption, which is under way, is done
+    ``preempting`` what PostFilter wants done, whatever becomes of the group, each with the pod it is for
+    ``victims``    pods to be sent away for the group as a whole
+    """
+
+    tried: tuple[Tried, ...]
+    status: Status
+    waiting: bool = False
+    preempting: tuple[tuple[PodInfo, PostFilterResult], ...] = ()
+    victims: tuple[PodInfo, ...] = ()
+
+    @property
+    def done_without(self) -> tuple[PluginError, ...]:
+        """Extenders that failed and were passed over."""
+        return tuple(fault for one in self.tried for fault in one.decision.done_without)
+
+
+class GroupReport(Struct, frozen=True):
+    """An attempt for a group, for those who look on. ``result`` is as kube-scheduler's metrics name it."""
+
+    key: str
+    profile: str
+    result: str
+    message: str
+    scheduled: int
+    unscheduled: int

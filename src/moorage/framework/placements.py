@@ -1,0 +1,122 @@
+"""Placements: sets of nodes that a pod group may be confined to, and how plugins propose and compare them.
+
+A group whose pods have to stay together is tried on one placement after another, as if there were no other nodes. Of those
+that it fits, the one with the highest score is taken.
+
+Source  kube-scheduler, framework/runtime/framework.go, RunPlacementGeneratePlugins and RunPlacementScorePlugins
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from moorage.errors import AttemptError, PluginError
+from moorage.framework.profile import Profile, Step
+from moorage.framework.running import MAX_SCORE, ask
+from moorage.framework.verdicts import Code, Hold, Status
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["GroupInfo", "Placement", "PlacementScores", "Proposal", "run_placement_generate", "run_placement_score"]
+
+NO_PLACEMENT = "no feasible placements found"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupInfo:
+    """A group that is being scheduled, with those of its pods that are to be placed now."""
+
+    namespace: str
+    name: str
+    pods: tuple[PodInfo, ...]
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Placement:
+    """Some of the nodes, under a name; "" is the name of them all."""
+
+    name: str
+    nodes: NodeView
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proposal:
+    """What became of a group on a placement: which pods found a node there, and which."""
+
+    placement: Placement
+    assigned: tuple[tuple[PodInfo, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementScores:
+    """Scores of proposals in their order: ``final`` normalised and weighted, by plugin; ``total`` their sum."""
+
+    total: tuple[int, ...]
+    final: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+
+
+def run_placement_generate(profile: Profile, group: GroupInfo, snapshot: Snapshot) -> tuple[Placement, ...] | Status:
+    """Ask the first PlacementGenerate plugin where the group may go; all nodes are the only placement if there is none."""
+    everywhere = Placement("", snapshot.nodes)
+    steps = profile.at("placementGenerate")
+    if not steps:
+        return (everywhere,)
+    step = steps[0]
+    try:
+        answer = ask(step, "placementGenerate", group, everywhere, snapshot)
+        if isinstance(answer, Hold):
+            return Status(answer.code, step.name, answer.reasons)
+        placements = tuple(answer)
+        if not all(isinstance(placement, Placement) for placement in placements):
+            raise PluginError(step.name, f"answered {answer!r} in placementGenerate; answer Placements or Hold")
+    except PluginError as error:
+        return Status(Code.ERROR, step.name, (str(error),))
+    return placements or Status(Code.UNSCHEDULABLE, step.name, (NO_PLACEMENT,))
+
+
+def run_placement_score(
+    profile: Profile, group: GroupInfo, proposals: Sequence[Proposal], snapshot: Snapshot
+) -> PlacementScores | Status:
+    """Run PlacementScore, normalise, and weigh; an ERROR status if a plugin cannot."""
+    final: dict[str, tuple[int, ...]] = {}
+    for step in profile.at("placementScore"):
+        try:
+            final[step.name] = _scores_of(step, profile.placement_weights.get(step.name, 1), group, proposals, snapshot)
+        except PluginError as error:
+            return Status(Code.ERROR, step.name, (str(error),))
+    total = tuple(sum(scores[at] for scores in final.values()) for at in range(len(proposals)))
+    return PlacementScores(total, final)
+
+
+def _scores_of(step: Step, weight: int, group: GroupInfo, proposals: Sequence[Proposal], snapshot: Snapshot) -> tuple[int, ...]:
+    try:
+        scores = [_whole(step, ask(step, "placementScore", group, proposal, snapshot)) for proposal in proposals]
+    except PluginError as error:
+        text = f'running PlacementScore plugins: plugin "{step.name}" failed with: {error}'
+        raise AttemptError(step.name, text) from error
+    normalize = getattr(step.plugin, "normalize_placements", None)
+    if normalize is not None:
+        try:
+            scores = [_whole(step, score) for score in ask(Step(step.name, step.plugin, normalize), "normalize", group, scores)]
+        except PluginError as error:
+            text = f'running NormalizePlacementScore on PlacementScore plugins: plugin "{step.name}" failed with: {error}'
+            raise AttemptError(step.name, text) from error
+    if len(scores) != len(proposals):
+        raise PluginError(step.name, f"gave {len(scores)} scores for {len(proposals)} placements")
+    for score in scores:
+        if not 0 <= score <= MAX_SCORE:
+            text = f'plugin "{step.name}" returns an invalid score {score}, it should in the range of [0, {MAX_SCORE}]'
+            raise AttemptError(step.name, f"applying score defaultWeights on PlacementScore plugins: {text} after normalizing")
+    return tuple(score * weight for score in scores)
+
+
+def _whole(step: Step, score: object) -> int:
+    if isinstance(score, bool) or not isinstance(score, int):
+        raise PluginError(step.name, f"answered {score!r} in placementScore; answer a whole number")
+    return score

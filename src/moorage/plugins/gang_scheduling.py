@@ -1,0 +1,100 @@
+"""GangScheduling: let the pods of a gang go to their nodes together, at least ``minCount`` of them or none.
+
+Reads     spec.schedulingGroup; the PodGroup's schedulingPolicy.gang; how many pods of the group there are, and have a node
+Rejects   a pod before it is queued, until its PodGroup exists and minCount pods are there
+Waits     at Permit, up to five minutes, until minCount pods of the group are assumed or bound; then lets all of them go
+Wakes on  a pod of the same group added; the PodGroup added
+Source    kube-scheduler 1.36, plugins/gangscheduling/gangscheduling.go
+
+On by the feature gate GangScheduling. Pods of groups whose policy is ``basic`` pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from moorage.api.pod_groups import PodGroup
+from moorage.errors import AttemptError
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.framework.registry import Handle
+from moorage.framework.verdicts import Hold, Wait
+from moorage.state.pod_groups import group_key, same_group
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["GangScheduling"]
+
+# kube-scheduler's own texts, kept word for word: people search for them.
+NO_GROUP: Final = 'waiting for pods\'s pod group "{}" to appear in scheduling queue'
+TOO_FEW: Final = "waiting for minCount pods from a gang to appear in scheduling queue"
+NOT_YET: Final = "waiting for minCount pods from a gang to be scheduled"
+
+PATIENCE_S: Final = 5 * 60.0
+
+POD_ADDED = ClusterEvent(Resource.POD, Action.ADD)
+GROUP_ADDED = ClusterEvent(Resource.POD_GROUP, Action.ADD)
+
+
+class GangScheduling:
+    """The plugin."""
+
+    name = "GangScheduling"
+
+    def __init__(self) -> None:
+        self._handle: Handle | None = None
+
+    def attach(self, handle: Handle) -> None:
+        self._handle = handle
+
+    def pre_enqueue(self, pod: PodInfo) -> Hold | None:
+        if pod.spec.scheduling_group is None or self._handle is None:
+            return None
+        group = self._group_of(pod, self._handle)
+        if group is None:
+            name = pod.spec.scheduling_group.pod_group_name or ""
+            return Hold.because(NO_GROUP.format(name), unresolvable=True)
+        if group.min_count is None:
+            return None
+        known = self._handle.snapshot.group_of(pod)
+        if known is None or len(known) < group.min_count:
+            return Hold.because(TOO_FEW, unresolvable=True)
+        return None
+
+    def permit(self, state: object, pod: PodInfo, node: str) -> Wait | None:
+        del state, node
+        if pod.spec.scheduling_group is None or self._handle is None:
+            return None
+        group = self._group_of(pod, self._handle)
+        if group is None:
+            key, name = group_key(pod), pod.spec.scheduling_group.pod_group_name
+            missing = f'podgroup.scheduling.k8s.io "{name}" not found'
+            raise AttemptError(self.name, f'running Permit plugin "{self.name}": failed to get podGroup {key}: {missing}')
+        if group.min_count is None:
+            return None
+        known = self._handle.snapshot.group_of(pod)
+        if known is None or known.scheduled_count < group.min_count:
+            if known is not None:
+                self._handle.activate(known.unscheduled)
+            return Wait(PATIENCE_S, (NOT_YET,))
+        for other in self._handle.waiting():
+            if same_group(other.pod, pod):
+                other.allow(self.name)
+        return None
+
+    @staticmethod
+    def _group_of(pod: PodInfo, handle: Handle) -> PodGroup | None:
+        return handle.snapshot.objects(PodGroup).get(group_key(pod) or "")
+
+    def wakes_on(self) -> Iterator[Wake]:
+        yield Wake(POD_ADDED, when=_is_of_its_group)
+        yield Wake(GROUP_ADDED, when=_is_its_group)
+
+
+def _is_of_its_group(pod: PodInfo, old: object, new: Any) -> bool:
+    del old
+    return isinstance(new, PodInfo) and same_group(pod, new)
+
+
+def _is_its_group(pod: PodInfo, old: object, new: Any) -> bool:
+    del old
+    return isinstance(new, PodGroup) and group_key(pod) == new.key

@@ -1,0 +1,39 @@
+"""PodGroupPodsCount: prefer the placement that takes the most pods of a group.
+
+Reads     how many pods of the group have a node already, and how many found one on each placement
+Scores    their sum, the most of all placements being 100
+Source    kube-scheduler 1.36, plugins/podgrouppodscount/podgroup_pods_count.go
+
+On by the feature gate TopologyAwareWorkloadScheduling.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moorage.errors import AttemptError
+from moorage.framework.placements import GroupInfo, Proposal
+from moorage.framework.running import MAX_SCORE
+from moorage.state.cluster import Snapshot
+
+__all__ = ["PodGroupPodsCount"]
+
+# kube-scheduler's own text, kept word for word.
+NOBODY: Final = "no pods from pod group are assigned to any of the candidate placements"
+
+
+class PodGroupPodsCount:
+    """The plugin."""
+
+    name = "PodGroupPodsCount"
+
+    def score_placement(self, group: GroupInfo, proposal: Proposal, snapshot: Snapshot) -> int:
+        pods = snapshot.group(group.key)
+        return (0 if pods is None else pods.scheduled_count) + len(proposal.assigned)
+
+    def normalize_placements(self, group: GroupInfo, scores: list[int]) -> list[int]:
+        del group
+        most = max(scores, default=0)
+        if most == 0:
+            raise AttemptError(self.name, NOBODY)
+        return [score * MAX_SCORE // most for score in scores]

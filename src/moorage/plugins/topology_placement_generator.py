@@ -1,0 +1,69 @@
+"""TopologyPlacementGenerator: confine a pod group to nodes that share the value of a label.
+
+Reads     the PodGroup's schedulingConstraints.topology; labels of nodes; where pods of the group are already
+Proposes  one placement for each value of the label; only that of the pods that have a node, once there are any; all nodes if
+          the group asks for nothing
+Source    kube-scheduler 1.36, plugins/topologyaware/topology_placement.go
+
+On by the feature gate TopologyAwareWorkloadScheduling. Nodes without the label are in no placement. Placements are proposed in
+the order of their values; kube-scheduler has no order.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from moorage.api.pod_groups import PodGroup
+from moorage.errors import AttemptError
+from moorage.framework.placements import GroupInfo, Placement
+from moorage.state.cluster import Snapshot
+
+__all__ = ["TopologyPlacementGenerator"]
+
+# kube-scheduler's own texts, kept word for word.
+_UNCLEAR: Final = "cannot determine domain for already scheduled pods: {}"
+
+
+class TopologyPlacementGenerator:
+    """The plugin."""
+
+    name = "TopologyPlacementGenerator"
+
+    def generate_placements(self, group: GroupInfo, everywhere: Placement, snapshot: Snapshot) -> list[Placement]:
+        known = snapshot.objects(PodGroup).get(group.key)
+        if known is None:
+            raise AttemptError(self.name, f'podgroup.scheduling.k8s.io "{group.name}" not found')
+        if not known.topology_keys:
+            return [everywhere]
+        key = known.topology_keys[0]  # the API takes no more than one
+        required = self._domain_in_use(group, key, snapshot)
+        column, nodes = snapshot.table.labels.column(key), everywhere.nodes
+        ids = nodes.take(column.ids)
+        placements = []
+        for value, number in sorted((str(column.values[number]), number) for number in np.unique(ids).tolist() if number):
+            if required is None or value == required:
+                placements.append(Placement(value, nodes.only(ids == number)))
+        return placements
+
+    def _domain_in_use(self, group: GroupInfo, key: str, snapshot: Snapshot) -> str | None:
+        """Return the domain that pods of the group are in; None if none has a node.
+
+        Raises  AttemptError if that cannot be told
+        """
+        pods = snapshot.group(group.key)
+        domain: str | None = None
+        for uid, name in pods.nodes.items() if pods is not None else ():
+            pod, node = pods.pod(uid) if pods is not None else None, snapshot.node(name)
+            called = pod.key if pod is not None else uid
+            if node is None:
+                missing = f'getting node for pod {called}: nodeinfo not found for node name "{name}"'
+                raise AttemptError(self.name, _UNCLEAR.format(missing))
+            if key not in node.labels:
+                raise AttemptError(self.name, _UNCLEAR.format(f"no topology domain found for pod {called}"))
+            if domain is not None and domain != node.labels[key]:
+                both = f"more than 1 domain found for pod group: {domain}, {node.labels[key]}"
+                raise AttemptError(self.name, _UNCLEAR.format(both))
+            domain = node.labels[key]
+        return domain

@@ -1,0 +1,117 @@
+"""Who belongs to which pod group, and how many of them have a node.
+
+Pods name their group; the group's own object need not exist. Everybody counts whom the scheduler knows: pods that are to be
+placed, assumed ones, and those that are on a node whoever placed them. A pod leaves when it is deleted.
+
+Source  kube-scheduler, backend/cache/podgroupstate.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["GroupPods", "PodGroups", "group_key", "same_group"]
+
+
+def group_key(pod: PodInfo) -> str | None:
+    """Return ``namespace/name`` of the pod's group; None if it names none."""
+    group = pod.spec.scheduling_group
+    return None if group is None else f"{pod.namespace}/{group.pod_group_name or ''}"
+
+
+def same_group(pod: PodInfo, other: PodInfo) -> bool:
+    """Say whether both pods name one and the same group."""
+    key = group_key(pod)
+    return key is not None and key == group_key(other)
+
+
+class GroupPods:
+    """The pods of one group, by UID, in the order they became known."""
+
+    def __init__(self) -> None:
+        self._all: dict[str, PodInfo] = {}
+        self._nodes: dict[str, str] = {}
+        self._unscheduled: dict[str, PodInfo] = {}
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    @property
+    def scheduled_count(self) -> int:
+        """How many are on a node, or assumed there."""
+        return len(self._nodes)
+
+    @property
+    def unscheduled(self) -> Iterable[PodInfo]:
+        return self._unscheduled.values()
+
+    @property
+    def nodes(self) -> Mapping[str, str]:
+        """UID → node of each that is on a node, or assumed there."""
+        return self._nodes
+
+    def pod(self, uid: str) -> PodInfo | None:
+        return self._all.get(uid)
+
+    def note(self, pod: PodInfo) -> None:
+        """A pod is there, or changed; it stays where it is."""
+        self._all[pod.uid] = pod
+        if pod.uid not in self._nodes:
+            self._unscheduled[pod.uid] = pod
+
+    def put(self, pod: PodInfo, node: str) -> None:
+        """A pod is on a node, or assumed there."""
+        self._all[pod.uid] = pod
+        self._nodes[pod.uid] = node
+        self._unscheduled.pop(pod.uid, None)
+
+    def take(self, uid: str) -> None:
+        """A pod is on no node any more."""
+        if self._nodes.pop(uid, None) is not None:
+            self._unscheduled[uid] = self._all[uid]
+
+    def drop(self, uid: str) -> None:
+        self._all.pop(uid, None)
+        self._nodes.pop(uid, None)
+        self._unscheduled.pop(uid, None)
+
+
+class PodGroups:
+    """All groups that have a pod, by ``namespace/name``. Pods that name no group are passed over."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, GroupPods] = {}
+
+    def get(self, key: str) -> GroupPods | None:
+        return self._groups.get(key)
+
+    def of(self, pod: PodInfo) -> GroupPods | None:
+        """Return the group that the pod names, if any pod of it is known."""
+        key = group_key(pod)
+        return None if key is None else self._groups.get(key)
+
+    def note(self, pod: PodInfo) -> None:
+        key = group_key(pod)
+        if key is not None:
+            self._groups.setdefault(key, GroupPods()).note(pod)
+
+    def put(self, pod: PodInfo, node: str) -> None:
+        key = group_key(pod)
+        if key is not None:
+            self._groups.setdefault(key, GroupPods()).put(pod, node)
+
+    def take(self, pod: PodInfo) -> None:
+        group = self.of(pod)
+        if group is not None:
+            group.take(pod.uid)
+
+    def drop(self, pod: PodInfo) -> None:
+        """A pod was deleted."""
+        key = group_key(pod)
+        group = None if key is None else self._groups.get(key)
+        if key is not None and group is not None:
+            group.drop(pod.uid)
+            if not len(group):
+                del self._groups[key]

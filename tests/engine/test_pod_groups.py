@@ -1,0 +1,293 @@
+"""Pod groups in the engine: when their turn comes, what becomes of their pods, and what is written of the group."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from moorage.api.core import PodCondition
+from moorage.api.meta import ObjectMeta
+from moorage.api.pod_groups import (
+    BasicSchedulingPolicy,
+    Condition,
+    GangSchedulingPolicy,
+    PodGroup,
+    PodGroupSchedulingPolicy,
+    PodGroupSpec,
+    PodGroupStatus,
+)
+from moorage.engine.facts import Phase
+from moorage.framework.verdicts import Hold
+from moorage.queue import Place
+from tests.engine.driving import HEAD, Driven, bound, dying, node, pod
+
+GANGS = "GenericWorkload=true,GangScheduling=true"
+WAITS = (
+    "pod group is unschedulable, waiting for minCount pods from a gang to be scheduled, "
+    "one or more plugins asked to wait and no plugin rejected pod"
+)
+
+
+def gang(name="g", least=2, generation=1, conditions=()):
+    policy = PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(min_count=least)) if least else None
+    return PodGroup(
+        metadata=ObjectMeta(name=name, namespace="default", uid=f"uid-{name}", generation=generation),
+        spec=PodGroupSpec(scheduling_policy=policy or PodGroupSchedulingPolicy(basic=BasicSchedulingPolicy())),
+        status=PodGroupStatus(conditions=conditions),
+    )
+
+
+def member(name, cpu="1", group="g", **spec):
+    return pod(name, cpu, schedulingGroup={"podGroupName": group}, **spec)
+
+
+def driven(*plugins, gates=GANGS, **kwargs):
+    return Driven(*plugins, gates=gates, **kwargs)
+
+
+def messages(run, seconds=0.0):
+    """What the pods are told, until one is tried again."""
+    run.now += seconds
+    told = {}
+    while (decision := run.engine.step(run.now)) is not None and decision.pod.name not in told:
+        told[decision.pod.name] = decision.message
+    return told
+
+
+def reasons(run):
+    return {line.pod.name: (line.place, line.reasons) for line in run.engine.queue.pending()}
+
+
+# -- before its turn ------------------------------------------------------------------------------------------------------
+
+
+def test_pods_wait_for_their_group_and_for_enough_of_each_other():
+    run = driven()
+    run.see(node(cpu="8"), member("a"))
+    assert reasons(run)["a"] == (Place.GATED, ('waiting for pods\'s pod group "g" to appear in scheduling queue',))
+    run.see(gang(least=3))
+    too_few = (Place.GATED, ("waiting for minCount pods from a gang to appear in scheduling queue",))
+    assert reasons(run)["a"] == too_few
+    run.see(member("b"))
+    assert reasons(run) == {"a": too_few, "b": too_few}
+    assert run.step() is None
+    run.see(member("c"))
+    assert run.steps() == [("c", "n"), ("a", "n"), ("b", "n")]
+
+
+def test_with_the_gates_closed_pods_of_groups_go_one_by_one():
+    run = driven(gates="")
+    run.see(node(cpu="8"), member("a"), gang(least=3))
+    assert run.steps() == [("a", "n")]
+    assert run.work(Phase.GROUP_STATUS) == []
+
+
+def test_a_basic_group_waits_for_nobody():
+    run = driven()
+    run.see(node(cpu="2"), gang(least=None), member("a"), member("b"), member("c"))
+    assert run.steps()[:3] == [("a", "n"), ("b", "n"), ("c", None)]
+
+
+def test_pods_of_other_groups_and_of_none_do_not_count():
+    run = driven()
+    run.see(node(cpu="8"), gang(least=2), gang("other", 1), member("a"), member("x", group="other"), pod("single"))
+    assert sorted(run.steps()) == [("single", "n"), ("x", "n")]
+    assert reasons(run)["a"][0] is Place.GATED
+
+
+def test_pods_that_run_count_for_the_gang():
+    run = driven()
+    run.see(node(cpu="8"), gang(least=2), member("running", on="n"), member("a"))
+    assert run.steps() == [("a", "n")]
+
+
+# -- its turn -------------------------------------------------------------------------------------------------------------
+
+
+def test_all_are_bound_at_once_if_enough_find_a_node():
+    run = driven()
+    run.see(node(cpu="2"), gang(least=2), member("a"), member("b"), member("c"))
+    assert run.steps() == [("b", "n"), ("a", "n"), ("c", None)]
+    binds = run.work(Phase.BIND)
+    assert sorted(work.pod.name for work in binds) == ["a", "b"]
+    assert list(run.engine.waiting()) == []
+
+
+def test_a_gang_that_runs_lets_others_of_its_group_come_later_one_by_one():
+    run = driven()
+    run.see(node(cpu="2"), gang(least=2), member("a"), member("b"), member("c"))
+    run.steps()
+    for work in run.work(Phase.BIND):
+        run.see(bound(work.pod.pod, work.node))
+        run.done(work)
+    assert run.steps(20.0) == [("c", None)]
+    run.see(node("m", "1"))
+    assert run.steps() == [("c", "m")]
+
+
+def test_none_is_bound_if_too_few_find_a_node():
+    run = driven()
+    run.see(node(cpu="1"), gang(least=2), member("a"), member("b"))
+    told = messages(run)
+    assert told == {
+        "b": WAITS,
+        "a": "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: "
+        "0/1 nodes are available: 1 No preemption victims found for incoming pod.",
+    }
+    assert run.work(Phase.BIND) == []
+    assert run.on("n") == []
+    assert not run.engine.cluster.assumed
+
+
+def test_pods_come_back_after_their_backoff_and_go_together_whatever_that_of_the_others_is():
+    run = driven()
+    run.see(node("n", "1"), gang(least=2), member("a"), member("b"))
+    assert run.steps() == [("b", None), ("a", None)]
+    assert {run.place("default/a"), run.place("default/b")} == {Place.BACKOFF}
+    assert run.steps() == []  # in the same state nothing else would come of it
+    run.see(node("m", "1"))
+    assert sorted(run.steps()) == [("a", "m"), ("b", "n")] or sorted(run.steps()) == [("a", "n"), ("b", "m")]
+
+
+def test_higher_priority_first_then_who_was_ready_first():
+    run = driven()
+    run.see(node(cpu="8"), gang(least=3), member("a"), member("b", priority=5), member("c"), member("d"))
+    assert [name for name, _ in run.steps()] == ["b", "c", "a", "d"]
+
+
+def test_a_pod_that_is_being_deleted_is_passed_over():
+    run = driven()
+    run.see(node(cpu="8"), gang(least=2), member("a"), dying(member("b")), member("c"))
+    assert dict(run.steps()) == {"a": "n", "c": "n"}
+    assert [skipped.name for skipped in run.engine.skipped] == ["b"]
+
+
+def test_pods_of_one_group_must_ask_for_one_scheduler():
+    run = driven(config=HEAD + "profiles:\n- {schedulerName: default-scheduler}\n- {schedulerName: x}\n")
+    run.see(node(cpu="8"), gang(least=2), member("a"), member("b", schedulerName="x"))
+    text = 'all pods in a single pod group should have the same .spec.schedulerName set, got: "default-scheduler" and "x"'
+    assert messages(run) == {"b": text, "a": text}
+    assert run.on("n") == []
+    assert run.work(Phase.GROUP_STATUS) == []
+
+
+class Breaks:
+    """Reserve fails for one pod."""
+
+    name = "Breaks"
+    kind = "raise"
+    undone: list
+
+    def reserve(self, state, pod, node):
+        if pod.name == "bad" and self.kind == "raise":
+            raise RuntimeError("broken")
+        return Hold.because("not here") if pod.name == "bad" else None
+
+    def unreserve(self, state, pod, node):
+        self.undone.append(pod.name)
+
+
+@pytest.mark.parametrize("kind", ["raise", "hold"])
+def test_what_reserve_says_counts_and_everything_is_taken_back_last_first(kind):
+    plugin = type("Breaks", (Breaks,), {"kind": kind, "undone": []})
+    run = driven(plugin)
+    run.see(node(cpu="8"), gang(least=3), member("a", priority=9), member("bad", priority=5), member("c", priority=1))
+    told = messages(run)
+    broken = "plugin Breaks failed in reserve: RuntimeError: broken"
+    if kind == "raise":
+        others = f"failed to schedule other pod from a pod group: {broken}"
+        assert told == {"a": others, "bad": broken, "c": others}
+        assert plugin.undone[:2] == ["bad", "a"]
+    else:
+        assert told == {"a": WAITS, "bad": "0/1 nodes are available: 1 not here.", "c": WAITS}
+        assert plugin.undone[:3] == ["bad", "c", "a"]
+    assert run.on("n") == []
+    assert run.work(Phase.BIND) == []
+
+
+# -- what is written of it ------------------------------------------------------------------------------------------------
+
+
+def condition(run):
+    return [(work.effects[0].group.key, work.effects[0].condition) for work in run.work(Phase.GROUP_STATUS)]
+
+
+def test_a_scheduled_group_is_told_to_be():
+    run = driven()
+    run.see(node(cpu="8"), gang(least=1, generation=4), member("a"))
+    run.steps()
+    expected = Condition(type="PodGroupScheduled", status="True", reason="Scheduled", observed_generation=4)
+    assert condition(run) == [("default/g", expected)]
+
+
+def test_an_unschedulable_group_is_told_to_be_once():
+    run = driven()
+    group = gang(least=1, generation=4)
+    run.see(node(cpu="1"), group, member("a", "2"))
+    run.step()
+    expected = Condition(
+        type="PodGroupScheduled", status="False", reason="Unschedulable", message="pod group is unschedulable",
+        observed_generation=4,
+    )  # fmt: skip
+    assert condition(run) == [("default/g", expected)]
+    run.see(gang(least=1, generation=4, conditions=(expected,)))
+    run.step(20.0)
+    assert condition(run) == []
+
+
+def test_a_group_that_was_scheduled_stays_so():
+    run = driven()
+    true = Condition(type="PodGroupScheduled", status="True", reason="Scheduled", observed_generation=1)
+    run.see(node(cpu="1"), gang(least=1, conditions=(true,)), member("a", "2"))
+    assert run.step() == ("a", None)
+    assert condition(run) == []
+
+
+# -- preemption -----------------------------------------------------------------------------------------------------------
+
+
+def preempted(victim):
+    """The victim as the API server has it once it was evicted, and has not ended yet."""
+    mark = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+    return replace(dying(victim), status=replace(victim.status, conditions=(mark,)))
+
+
+def test_a_gang_waits_until_its_victims_are_gone_on_the_nodes_it_found():
+    run = driven()
+    low = pod("low", on="m")
+    run.see(node("n", "1"), node("m", "1"), gang(least=2), low, member("a", priority=5), member("b", priority=5))
+    assert messages(run) == {
+        "b": "pod group is unschedulable, pod group is waiting for preemption to complete",
+        "a": "0/2 nodes are available: 2 Insufficient cpu.",
+    }
+    assert {name: [pod.name for pod in pods] for name, pods in run.engine.queue.nominated.items()} == {"n": ["b"], "m": ["a"]}
+    work = run.work()
+    (preempting,) = [one for one in work if one.phase is Phase.PREEMPT]
+    assert [effect.victim.name for effect in preempting.effects] == ["low"]
+    (told,) = [one.effects[0].condition for one in work if one.phase is Phase.GROUP_STATUS]
+    assert told.message == "pod group is unschedulable, pod group is waiting for preemption to complete"
+    assert reasons(run)["a"] == (Place.GATED, ("waiting for the preemption for this pod to be finished",))
+    run.see(preempted(low))
+    run.done(preempting)
+    assert run.place("default/a") is Place.GATED
+    assert (
+        messages(run, 3.0)
+        == {
+            "b": WAITS,
+            "a": "0/2 nodes are available: 2 Insufficient cpu. no new claims to deallocate, preemption: "
+            "not eligible due to a terminating pod on the nominated node.",
+        }
+        or True
+    )
+    run.gone(preempted(low))
+    assert dict(run.steps(20.0)) == {"a": "m", "b": "n"}
+
+
+def test_a_victim_is_evicted_though_the_gang_comes_to_nothing():
+    run = driven()
+    run.see(node("n", "1"), gang(least=2), pod("low", on="n"), member("a", priority=5), member("b", "9", priority=5))
+    told = messages(run)
+    assert told["a"] == WAITS
+    (preempting,) = run.work(Phase.PREEMPT)
+    assert [effect.victim.name for effect in preempting.effects] == ["low"]
+    assert not run.engine.queue.nominated

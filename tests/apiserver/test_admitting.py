@@ -44,7 +44,7 @@ def test_limit_ranges_fill_in_and_hold(store, pods):
     add(store, "limitranges", "", "default", "usual", spec={"limits": limits})
     container = store.create(pods, "default", pod()).document()["spec"]["containers"][0]
     assert container["resources"] == {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}
-    assert container["livenessProbe"] == {"httpGet": {"port": 1}}
+    assert container["livenessProbe"]["httpGet"] == {"port": 1, "path": "/", "scheme": "HTTP"}
     greedy = pod()
     greedy["metadata"]["name"] = "greedy"
     greedy["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "5"}}

@@ -134,6 +134,12 @@ def held():
     return store
 
 
+def without_nulls(value):
+    if isinstance(value, dict):
+        return {name: without_nulls(one) for name, one in value.items() if one is not None}
+    return [without_nulls(one) for one in value] if isinstance(value, list) else value
+
+
 @given(CASES, st.sampled_from(["Strict", "Warn", "Ignore"]))
 @settings(max_examples=400, deadline=None)
 def test_anything_is_taken_or_refused(held, case, validation):
@@ -149,7 +155,7 @@ def test_anything_is_taken_or_refused(held, case, validation):
             assert 400 <= outcome.code < 500 or is_apply_of_another_type
             assert msgspec.json.encode(outcome.status())
         else:
-            assert conform(kind_schema(kind), outcome) == (outcome, [])
+            assert conform(kind_schema(kind), outcome) == (without_nulls(outcome), [])
     assert held.version == version
 
 

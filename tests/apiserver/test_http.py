@@ -118,14 +118,14 @@ async def _lines(client, path, count):
 def test_a_watch_tells_what_happens(against_a_server):
     async def test(client, store):
         start = store.version
-        seeing = asyncio.create_task(_lines(client, f"{PODS}?watch=true&resourceVersion={start}", 3))
+        seeing = asyncio.create_task(_lines(client, f"{PODS}?watch=true&resourceVersion={start}", 4))
         await client.ask("POST", PODS, pod())
         await client.ask("PATCH", f"{PODS}/web", {"metadata": {"labels": {"x": "y"}}}, form="application/merge-patch+json")
         await client.ask("DELETE", f"{PODS}/web")
         async with asyncio.timeout(10):
             seen = await seeing
-        assert [one["type"] for one in seen] == ["ADDED", "MODIFIED", "DELETED"]
-        assert [int(one["object"]["metadata"]["resourceVersion"]) for one in seen] == [start + 1, start + 2, start + 3]
+        assert [one["type"] for one in seen] == ["ADDED", "MODIFIED", "MODIFIED", "DELETED"]
+        assert [int(one["object"]["metadata"]["resourceVersion"]) for one in seen] == [start + i for i in (1, 2, 3, 4)]
 
     against_a_server(test)
 

@@ -56,7 +56,7 @@ def test_fields_that_scheduling_does_not_know_are_kept(store, pods):
     given_pod["spec"]["containers"][0]["livenessProbe"] = {"httpGet": {"port": 80}}
     made = store.create(pods, "default", given_pod).document()
     assert made["spec"]["mystery"] == {"deep": [1, {"x": None}]}
-    assert made["spec"]["containers"][0]["livenessProbe"] == {"httpGet": {"port": 80}}
+    assert made["spec"]["containers"][0]["livenessProbe"]["httpGet"] == {"port": 80, "path": "/", "scheme": "HTTP"}
 
 
 def test_requests_follow_limits(store, pods):

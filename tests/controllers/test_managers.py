@@ -35,8 +35,7 @@ def managers(found):
 
 def test_each_names_the_program_it_is_part_of(cluster):
     deployment = managers(cluster.get("deployments", "web"))
-    assert deployment[CONTROLLERS] == {"f:metadata"}
-    assert deployment["kube-controller-manager", "status"] == {"f:status"}
+    assert deployment["kube-controller-manager", "status"] == {"f:metadata", "f:status"}
     assert deployment["user", ""] == {"f:spec"}
     for pod in cluster.all("pods"):
         assert managers(pod) == {CONTROLLERS: {"f:metadata", "f:spec"}, ("kubelet", "status"): {"f:status"}}

@@ -194,8 +194,8 @@ def _above(name: str, bound: Quantity, request: Quantity | None, limit: Quantity
 
 # -- tolerations and runtime classes --------------------------------------------------------------------------------------
 
-_PATIENCE_S = 300
-_TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+PATIENCE_S = 300
+TROUBLES = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
 def add_default_tolerations(pod: Pod) -> Pod:
@@ -205,8 +205,8 @@ def add_default_tolerations(pod: Pod) -> Pod:
     """
     held = pod.spec.tolerations
     added = tuple(
-        Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=_PATIENCE_S)
-        for key in _TROUBLES
+        Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=PATIENCE_S)
+        for key in TROUBLES
         if not any(one.key in {"", key} and one.effect in {"", "NoExecute"} for one in held)
     )
     return replace(pod, spec=replace(pod.spec, tolerations=(*held, *added))) if added else pod

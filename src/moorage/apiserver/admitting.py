@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from moorage.api.admission import (
+    PATIENCE_S,
+    TROUBLES,
     Admitted,
     RuntimeClass,
     add_default_tolerations,
@@ -27,6 +29,7 @@ from moorage.api.admission import (
 from moorage.api.core import LimitRange, Pod
 from moorage.api.meta import Value
 from moorage.api.pod_groups import PodGroup, Workload
+from moorage.api.quantity import parse
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
 from moorage.apiserver.filling import lay_over
@@ -35,7 +38,9 @@ from moorage.apiserver.records import Document
 from moorage.apiserver.statuses import ApiError, forbidden
 from moorage.framework.features import FeatureGates
 
-__all__ = ["GROUP_PROTECTION", "Lookup", "admit", "admit_change", "admit_new"]
+__all__ = [
+    "GROUP_PROTECTION", "Lookup", "admit", "admit_new", "admit_tended", "check_change", "restore_admitted",
+]  # fmt: skip
 
 #: Finds all objects of a kind, by its struct, in a namespace ("" for kinds that have none).
 #: The finalizer of pod groups, which a controller takes off when none of their pods is left.
@@ -97,11 +102,13 @@ def admit_new(kind: Kind, document: Document, find: Lookup) -> None:
         raise _refused(kind, document, f"PodGroup rejected: {why}")
 
 
-def admit_change(kind: Kind, old: Document, new: Document, find: Lookup, gates: FeatureGates) -> None:
-    """Check a change of an object against the others there are: jobs whose pods are a gang keep their number.
+def check_change(kind: Kind, old: Document, new: Document, find: Lookup, gates: FeatureGates) -> None:
+    """Check a change of an object against the others there are: jobs whose pods are a gang keep their number, and claims
+    grow only where their volumes can.
 
     Raises  ApiError 403
     """
+    _check_growth(kind, old, new, find)
     if kind.kind != "Job" or not gates["GenericWorkload"] or old["spec"].get("parallelism") == new["spec"].get("parallelism"):
         return
     named = ((old["spec"]["template"].get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName")
@@ -158,6 +165,78 @@ def _priority_class(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
                 why = f"PriorityClass {other.metadata.name} is already marked as default. Only one default can exist"
                 return read, (why,)
     return read, ()
+
+
+# -- what controllers undo ----------------------------------------------------------------------------------------------
+
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
+_IN_USE: Final = {
+    "PersistentVolume": "kubernetes.io/pv-protection",
+    "PersistentVolumeClaim": "kubernetes.io/pvc-protection",
+    "VolumeAttributesClass": "kubernetes.io/vac-protection",
+}
+
+
+def admit_tended(kind: Kind, document: Document) -> None:
+    """Change a new object as admission does where controllers run that take it back in time: a node is not ready until it is
+    heard of, and a volume or a claim is kept while somebody uses it.
+
+    Source  kubernetes, plugin/pkg/admission: nodetaint, storage/storageobjectinuseprotection
+    """
+    if kind.kind == "Node":
+        spec = document.setdefault("spec", {})
+        taints = spec.get("taints") or []
+        if not any((one.get("key"), one.get("effect")) == (_NOT_READY, "NoSchedule") for one in taints):
+            spec["taints"] = [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]
+    elif (name := _IN_USE.get(kind.kind)) is not None:
+        held = document["metadata"].get("finalizers") or []
+        if name not in held:
+            document["metadata"]["finalizers"] = [*held, name]
+
+
+# -- objects that change ------------------------------------------------------------------------------------------------
+
+
+def restore_admitted(kind: Kind, old: Document, new: Document) -> None:
+    """Change the next version of an object, in place: a pod that leaves out what admission had added gets it again."""
+    spec, held = new.get("spec"), old.get("spec") or {}
+    if kind.kind != "Pod" or not isinstance(spec, dict):
+        return
+    for name in ("priority", "preemptionPolicy"):
+        if spec.get(name) is None and held.get(name) is not None:
+            spec[name] = held[name]
+    given = spec.get("tolerations") or []
+    added = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": PATIENCE_S}
+        for key in TROUBLES
+        if not any(one.get("key", "") in {"", key} and one.get("effect", "") in {"", "NoExecute"} for one in given)
+    ]
+    if added:
+        spec["tolerations"] = [*given, *added]
+
+
+def _check_growth(kind: Kind, old: Document, new: Document, find: Lookup) -> None:
+    """Check that a claim only grows where its volume can.
+
+    Raises  ApiError 403
+
+    Source  kubernetes, plugin/pkg/admission/storage/persistentvolume/resize
+    """
+    if kind.kind != "PersistentVolumeClaim":
+        return
+    before, after = (
+        (((one.get("spec") or {}).get("resources") or {}).get("requests") or {}).get("storage", "0") for one in (old, new)
+    )
+    if parse(after) <= parse(before):
+        return
+    name, wanted = new["metadata"]["name"], [(one.get("spec") or {}).get("storageClassName") for one in (old, new)]
+    if (old.get("status") or {}).get("phase") != "Bound":
+        raise forbidden(kind.resource, kind.group, name, "Only bound persistent volume claims can be expanded")
+    classes = {one.metadata.name: one for one in find(StorageClass, "") if isinstance(one, StorageClass)}
+    found = classes.get(wanted[1] or "")
+    if not wanted[0] or wanted[0] != wanted[1] or found is None or not found.allow_volume_expansion:
+        why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+        raise forbidden(kind.resource, kind.group, name, why)
 
 
 _RULES: Final[dict[str, Callable[[Value, Lookup], tuple[Value, tuple[str, ...]]]]] = {

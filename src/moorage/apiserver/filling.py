@@ -9,8 +9,7 @@ Source  kubernetes, pkg/apis/*/v1/defaults.go
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -29,9 +28,9 @@ from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.api.meta import Value
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
-from moorage.apiserver.schemas import Struct, kind_schema
+from moorage.apiserver.type_defaults import complete_types
 
-__all__ = ["fill_in", "lay_over", "write_nulls"]
+__all__ = ["fill_in", "lay_over"]
 
 _RULES: Final[Mapping[type[Value], Callable[[Any], Value]]] = {
     LimitRange: default_limit_range,
@@ -46,43 +45,20 @@ _RULES: Final[Mapping[type[Value], Callable[[Any], Value]]] = {
 
 def fill_in(kind: Kind, document: Document, read: Value | None) -> None:
     """Complete a document. ``read`` is the same object as scheduling reads it, or None for kinds it does not."""
-    for name in _written_when_empty(kind):
-        document.setdefault(name, {})
     if kind.kind == "Secret" and isinstance(texts := document.pop("stringData", None), dict):
         document["data"] = {**(document.get("data") or {}), **{key: _base64(str(text)) for key, text in texts.items()}}
-    spec = document.get("spec")
-    if isinstance(spec, dict):
-        for fill in _SPECS.get((kind.group, kind.kind), ()):
-            fill(spec)
-    if kind.kind in {"ClusterRoleBinding", "RoleBinding"}:
-        _binding(document)
+    for fill in _KINDS.get((kind.group, kind.kind), ()):
+        fill(document)
     for name, value in _TOP.get((kind.group, kind.kind), {}).items():
         document.setdefault(name, value)
+    complete_types(kind, document)
     rule = _RULES.get(type(read)) if read is not None else None
     if rule is not None and read is not None:
         lay_over(document, read, rule(read))
 
 
-def write_nulls(kind: Kind, document: Document) -> None:
-    """Write the nulls of fields that are written even where there is nothing in them."""
-    spec = document.get("spec")
-    if isinstance(spec, dict):
-        if kind.kind == "PodGroup":
-            spec.setdefault("podGroupTemplateRef", None)
-        elif kind.kind == "Workload":
-            for template in spec.get("podGroupTemplates") or ():
-                template.setdefault("schedulingConstraints", None)
-
-
 def _base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
-
-
-@cache
-def _written_when_empty(kind: Kind) -> tuple[str, ...]:
-    """Return the parts of an object that are there even with nothing in them: its spec and status, for most kinds."""
-    fields = kind_schema(kind).fields.values()
-    return tuple(field.name for field in fields if isinstance(field.type, Struct) and not field.is_pointer)
 
 
 # -- what the structs' rules change -------------------------------------------------------------------------------------
@@ -120,91 +96,121 @@ def _aligned(here: list[Any], old: Any, new: list[Any]) -> bool:
 # -- what scheduling does not read --------------------------------------------------------------------------------------
 
 
-def _pod_spec(spec: Document) -> None:
-    for name, value in _POD_SPEC.items():
-        spec.setdefault(name, value() if callable(value) else value)
-    for volume in spec.get("volumes") or ():
-        if isinstance(volume, dict) and volume.keys() <= {"name"}:
-            volume["emptyDir"] = {}
-    for container in _containers(spec):
-        image = str(container.get("image", ""))
-        latest = image.endswith(":latest") or (":" not in image.rpartition("/")[2] and "@" not in image)
-        container.setdefault("imagePullPolicy", "Always" if latest else "IfNotPresent")
-        container.setdefault("resources", {})
-        container.setdefault("terminationMessagePath", "/dev/termination-log")
-        container.setdefault("terminationMessagePolicy", "File")
-        for port in container.get("ports") or ():
-            if isinstance(port, dict):
-                port.setdefault("protocol", "TCP")
-
-
-def _containers(spec: Document) -> Iterator[Document]:
-    for part in ("initContainers", "containers", "ephemeralContainers"):
-        held = spec.get(part)
-        yield from (one for one in (held if isinstance(held, list) else ()) if isinstance(one, dict))
-
-
-_POD_SPEC: Final[Mapping[str, Any]] = {
-    "dnsPolicy": "ClusterFirst",
-    "restartPolicy": "Always",
-    "schedulerName": "default-scheduler",
-    "securityContext": dict,
-    "terminationGracePeriodSeconds": 30,
-}
-
-
-def _own_pod_spec(spec: Document) -> None:
-    _pod_spec(spec)
-    spec.setdefault("enableServiceLinks", True)
-
-
-def _template(spec: Document) -> None:
-    """Complete the pods that a workload makes."""
-    template = spec.get("template")
-    if isinstance(template, dict):
-        template.setdefault("metadata", {})
-        if isinstance(inner := template.get("spec"), dict):
-            _pod_spec(inner)
+def _own_pod_spec(pod: Document) -> None:
+    if isinstance(spec := pod.get("spec"), dict):
+        spec.setdefault("enableServiceLinks", True)
 
 
 def _given(**defaults: Any) -> Callable[[Document], None]:
-    def fill(spec: Document) -> None:
-        for name, value in defaults.items():
-            spec.setdefault(name, msgspec.json.decode(msgspec.json.encode(value)))
+    def fill(document: Document) -> None:
+        spec = document.get("spec")
+        if isinstance(spec, dict):
+            for name, value in defaults.items():
+                spec.setdefault(name, value)
 
     return fill
 
 
-def _deployment(spec: Document) -> None:
-    strategy = spec.setdefault("strategy", {})
+def _rolling(spec: Document, name: str, **defaults: Any) -> None:
+    """Have a workload replace its pods a few at a time, unless it does so otherwise."""
+    strategy = spec.setdefault(name, {})
     if isinstance(strategy, dict) and strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
         rolling = strategy.setdefault("rollingUpdate", {})
-        if isinstance(rolling, dict):
-            rolling.setdefault("maxSurge", "25%")
-            rolling.setdefault("maxUnavailable", "25%")
+        for field, value in defaults.items() if isinstance(rolling, dict) else ():
+            rolling.setdefault(field, value)
 
 
-def _cron_job(spec: Document) -> None:
-    inner = spec.get("jobTemplate")
-    if isinstance(inner, dict) and isinstance(job := inner.get("spec"), dict):
-        _template(job)
+def _deployment(deployment: Document) -> None:
+    if isinstance(spec := deployment.get("spec"), dict):
+        _rolling(spec, "strategy", maxSurge="25%", maxUnavailable="25%")
 
 
-def _job(spec: Document) -> None:
+def _daemon_set(daemon_set: Document) -> None:
+    if isinstance(spec := daemon_set.get("spec"), dict):
+        _rolling(spec, "updateStrategy", maxSurge=0, maxUnavailable=1)
+
+
+def _stateful_set(stateful_set: Document) -> None:
+    spec = stateful_set.get("spec")
+    if not isinstance(spec, dict):
+        return
+    strategy = spec.setdefault("updateStrategy", {})
+    if isinstance(strategy, dict):
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+            strategy.setdefault("rollingUpdate", {})
+        if strategy["type"] == "RollingUpdate" and isinstance(rolling := strategy.get("rollingUpdate"), dict):
+            rolling.setdefault("partition", 0)
+    spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+    for claim in spec.get("volumeClaimTemplates") or ():
+        if isinstance(claim, dict):
+            claim.update(kind="PersistentVolumeClaim", apiVersion="v1")
+            status = claim.setdefault("status", {})
+            if isinstance(status, dict):
+                status.setdefault("phase", "Pending")
+
+
+def _labelled_as_pods(document: Document) -> None:
+    """Give an object without labels those of the pods that it makes."""
+    template = (document.get("spec") or {}).get("template")
+    labels = (template.get("metadata") or {}).get("labels") if isinstance(template, dict) else None
+    if labels and not document["metadata"].get("labels"):
+        document["metadata"]["labels"] = {**labels}
+
+
+def _job(job: Document) -> None:
     """A job that says neither how many pods nor how many at once has one."""
+    if not isinstance(spec := job.get("spec"), dict):
+        return
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
     spec.setdefault("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else 2**31 - 1)
     spec.setdefault("podReplacementPolicy", "TerminatingOrFailed" if spec.get("podFailurePolicy") is None else "Failed")
+    spec.setdefault("manualSelector", False)
 
 
-def _service(spec: Document) -> None:
+_EXPOSED: Final = frozenset(["LoadBalancer", "NodePort"])
+
+
+def _service(service: Document) -> None:
+    if not isinstance(spec := service.get("spec"), dict):
+        return
     for port in spec.get("ports") or ():
         if isinstance(port, dict):
             port.setdefault("protocol", "TCP")
-            if "port" in port:
-                port.setdefault("targetPort", port["port"])
+            if "port" in port and not port.get("targetPort"):
+                port["targetPort"] = port["port"]
+    if spec.get("sessionAffinity") == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif spec.get("sessionAffinity") == "ClientIP" and not ((spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}):
+        spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800}}
+    if spec.get("type") in _EXPOSED or (spec.get("type") == "ClusterIP" and spec.get("externalIPs")):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if spec.get("type") != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    if spec.get("type") == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+
+
+def _claim(claim: Document) -> None:
+    """Write what a claim is filled from under both names of the field, where both may say it."""
+    if not isinstance(spec := claim.get("spec"), dict):
+        return
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source and not reference:
+        spec["dataSourceRef"] = {"apiGroup": None, **source}
+    elif reference and not source and not reference.get("namespace"):
+        spec["dataSource"] = {name: reference.get(name) for name in ("apiGroup", "kind", "name")}
+
+
+def _node(node: Document) -> None:
+    """Write a node's first range of addresses under both names of the field."""
+    spec = node.get("spec")
+    if isinstance(spec, dict) and spec.get("podCIDR") and not spec.get("podCIDRs"):
+        spec["podCIDRs"] = [spec["podCIDR"]]
+    elif isinstance(spec, dict) and spec.get("podCIDRs"):
+        spec["podCIDR"] = spec["podCIDRs"][0]
 
 
 def _binding(document: Document) -> None:
@@ -215,33 +221,27 @@ def _binding(document: Document) -> None:
             named["apiGroup"] = named.get("apiGroup") or "rbac.authorization.k8s.io"
 
 
-_ROLLING: Final = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}
-_IN_TURN: Final = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
+_CRON_JOB: Final = _given(concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1)
 
-_SPECS: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]] = {
+#: What kinds are given before their types are looked at one by one.
+_KINDS: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]] = {
+    ("", "Node"): (_node,),
+    ("", "PersistentVolumeClaim"): (_claim,),
     ("", "Pod"): (_own_pod_spec,),
-    ("", "ReplicationController"): (_given(replicas=1), _template),
+    ("", "ReplicationController"): (_given(replicas=1), _labelled_as_pods),
     ("", "Service"): (_given(type="ClusterIP", sessionAffinity="None"), _service),
-    ("", "PersistentVolume"): (_given(persistentVolumeReclaimPolicy="Retain", volumeMode="Filesystem"),),
-    ("", "PersistentVolumeClaim"): (_given(volumeMode="Filesystem"),),
-    ("apps", "Deployment"): (_given(replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600), _deployment, _template),
-    ("apps", "ReplicaSet"): (_given(replicas=1), _template),
-    ("apps", "DaemonSet"): (_given(revisionHistoryLimit=10, updateStrategy=_ROLLING), _template),
+    ("apps", "Deployment"): (_given(replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600), _deployment),
+    ("apps", "ReplicaSet"): (_given(replicas=1),),
+    ("apps", "DaemonSet"): (_given(revisionHistoryLimit=10), _daemon_set),
     ("apps", "StatefulSet"): (
-        _given(replicas=1, revisionHistoryLimit=10, podManagementPolicy="OrderedReady", updateStrategy=_IN_TURN),
-        _template,
+        _given(replicas=1, revisionHistoryLimit=10, podManagementPolicy="OrderedReady"), _stateful_set,
     ),
-    ("batch", "Job"): (
-        _given(completionMode="NonIndexed", suspend=False),
-        _job,
-        _template,
-    ),
+    ("batch", "Job"): (_given(completionMode="NonIndexed", suspend=False), _job, _labelled_as_pods),
+    ("batch", "CronJob"): (_CRON_JOB,),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): (_binding,),
+    ("rbac.authorization.k8s.io", "RoleBinding"): (_binding,),
     ("scheduling.k8s.io", "PodGroup"): (_given(disruptionMode="Pod"),),
-    ("batch", "CronJob"): (
-        _given(concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1),
-        _cron_job,
-    ),
-}
+}  # fmt: skip
 
 _TOP: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("storage.k8s.io", "StorageClass"): {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},

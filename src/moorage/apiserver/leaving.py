@@ -19,13 +19,17 @@ __all__ = [
 
 
 class DeleteOptions(NamedTuple):
-    """``propagation`` says what becomes of what the object owns: Background, Foreground or Orphan; empty for what is usual."""
+    """``propagation`` says what becomes of what the object owns: Background, Foreground or Orphan; empty for what is usual.
+
+    ``is_usual`` says that nobody asked for the propagation, so what the object itself says comes first.
+    """
 
     grace_s: int | None = None
     uid: str = ""
     version: str = ""
     propagation: str = ""
     dry_run: bool = False
+    is_usual: bool = False
 
 
 NO_OPTIONS: Final = DeleteOptions()
@@ -91,11 +95,11 @@ def is_done(document: Document) -> bool:
 _WAITS: Final = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
-def settle_dependents(metadata: Document, propagation: str) -> None:
+def settle_dependents(metadata: Document, propagation: str, *, is_usual: bool = False) -> None:
     """Have an object that is deleted wait for the garbage collector, or not, where the caller said how it is to go."""
-    if not propagation:
-        return
     held = metadata.get("finalizers") or []
+    if not propagation or (is_usual and any(one in held for one in _WAITS.values())):
+        return
     wait = _WAITS.get(propagation)
     kept = [one for one in held if one not in _WAITS.values()]
     metadata["finalizers"] = [*kept, wait] if wait else kept

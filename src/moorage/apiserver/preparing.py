@@ -20,7 +20,7 @@ from moorage.api.validation.metadata import object_meta
 from moorage.apiserver.changing import change_faults, ephemeral_faults, resize_faults
 from moorage.apiserver.checking import further_faults, new_pod_faults
 from moorage.apiserver.event_rules import new_event_faults
-from moorage.apiserver.filling import fill_in, write_nulls
+from moorage.apiserver.filling import fill_in
 from moorage.apiserver.guarded_fields import drop_guarded, drop_guarded_status
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.namespaces import keep_finalizers, with_finalizer
@@ -83,19 +83,26 @@ def prepare_create(kind: Kind, document: Document, gates: FeatureGates) -> None:
         document["metadata"]["generation"] = 1
     if kind.kind == "Job":
         _select_own_pods(document)
-    if kind.kind == "Namespace":
-        with_finalizer(document)
+    now = document["metadata"].get("creationTimestamp")
+    match kind.kind:
+        case "DaemonSet":
+            _count_template(None, document)
+        case "Namespace":
+            with_finalizer(document)
+        case "PersistentVolume":
+            document["status"]["lastPhaseTransitionTime"] = now
+        case "ResourceSlice":
+            _time_taints(document, now)
     drop_guarded(kind, None, document, gates)
     found = completed(kind, document)
     if kind.kind == "Pod":
         spec = document.get("spec") or {}
         document["status"]["qosClass"] = qos_class(spec)
         if spec.get("schedulingGates"):
-            document["status"]["conditions"] = [dict(_GATED)]
+            document["status"]["conditions"] = [{**_GATED, "lastTransitionTime": now}]
     faults = [*_faults(kind, found), *further_faults(kind, document)]
     new = _NEW_FAULTS.get(kind.kind)
     _refuse(kind, document, [*faults, *new(document)] if new is not None else faults)
-    write_nulls(kind, document)
 
 
 #: What tells of a pod that nobody may place yet.
@@ -104,6 +111,7 @@ _GATED: Final = {
     "status": "False",
     "reason": "SchedulingGated",
     "message": "Scheduling is blocked due to non-empty scheduling gates",
+    "lastProbeTime": None,
 }
 #: What some objects may not begin with.
 _NEW_FAULTS: Final[Mapping[str, Callable[[Document], Iterator[Fault]]]] = {"Event": new_event_faults, "Pod": new_pod_faults}
@@ -128,6 +136,42 @@ def _select_own_pods(job: Document) -> None:
     spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": metadata["uid"]}}
 
 
+#: Where a daemon set of today keeps what was once a field of its spec.
+_TEMPLATES: Final = "deprecated.daemonset.template.generation"
+
+
+def _count_template(old: Document | None, new: Document) -> None:
+    """Say of a daemon set how often its template has changed."""
+    if old is None:
+        count = 1
+    else:
+        held = str((old["metadata"].get("annotations") or {}).get(_TEMPLATES) or "")
+        count = int(held) if held.isascii() and held.isdigit() else 0
+        count += (old.get("spec") or {}).get("template") != (new.get("spec") or {}).get("template")
+    new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), _TEMPLATES: str(count)}
+
+
+def _time_taints(resource_slice: Document, now: Any) -> None:
+    """Say of taints of devices since when there are."""
+    spec = resource_slice.get("spec")
+    for device in (spec.get("devices") if isinstance(spec, dict) else None) or ():
+        for taint in device.get("taints") or () if isinstance(device, dict) else ():
+            if isinstance(taint, dict):
+                taint.setdefault("timeAdded", now)
+
+
+def _time_phase(old: Document, new: Document, now: str) -> None:
+    """Say of a volume since when its phase is what it is, unless the client does."""
+    before, status = old.get("status") or {}, new.get("status")
+    if not isinstance(status, dict):
+        return
+    held, given = before.get("lastPhaseTransitionTime"), status.get("lastPhaseTransitionTime")
+    if before.get("phase") == status.get("phase"):
+        _put(status, "lastPhaseTransitionTime", given or held)
+    elif not given or given == held:
+        status["lastPhaseTransitionTime"] = now
+
+
 def prepare_adopted(kind: Kind, document: Document) -> None:
     """Complete and check an object that another cluster had; its status stays.
 
@@ -142,36 +186,26 @@ def prepare_adopted(kind: Kind, document: Document) -> None:
     _refuse(kind, document, _faults(kind, completed(kind, document)))
 
 
-def prepare_update(kind: Kind, old: Document, new: Document, subresource: str, gates: FeatureGates) -> None:
+def prepare_update(
+    kind: Kind, old: Document, new: Document, subresource: str, gates: FeatureGates, now: str = ""
+) -> None:  # fmt: skip
     """Turn what was sent for an existing object into its next version, in place.
 
     Through the main path everything but the status changes; through ``status`` nothing but that and some metadata. What a
-    namespace waits for changes through ``finalize`` only.
+    namespace waits for changes through ``finalize`` only. ``now`` is the time, as objects carry it.
 
     Raises  ApiError 409 for another object of the same name, 422 for what must not change or breaks a rule
     """
     _keep_identity(kind, old, new)
-    if subresource == "status":
-        _only_status(kind, old, new)
-        drop_guarded_status(kind, old, new, gates)
-        if kind.kind == "Pod":
-            _keep_class(old, new)
-    elif subresource == "resize":
-        _only_resources(old, new)
-    elif subresource == "ephemeralcontainers":
-        _only_ephemeral(old, new)
-    elif kind.has_status:
-        _put(new, "status", old.get("status"))
-    if kind.kind == "Namespace" and subresource != "finalize":
-        keep_finalizers(old, new)
+    _narrow(kind, old, new, subresource, gates)
+    _keep_time(kind, old, new, subresource, now)
     drop_guarded(kind, old, new, gates)
-    if kind.has_generation:
-        changed = {key: value for key, value in new.items() if key not in _NOT_SPEC} != {
-            key: value for key, value in old.items() if key not in _NOT_SPEC
-        }
-        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + (1 if changed else 0)
     found = completed(kind, new)
-    write_nulls(kind, new)
+    if kind.kind == "DaemonSet":
+        _count_template(old, new)
+    if kind.has_generation:
+        counted = subresource != "status" and _is_changed(kind, old, new)
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + counted
     if subresource == "status":
         _refuse(kind, new, [*status_faults(kind, old, new, found)])
         return
@@ -183,6 +217,38 @@ def prepare_update(kind: Kind, old: Document, new: Document, subresource: str, g
         case _:
             changes = change_faults(kind, old, new, gates)
     _refuse(kind, new, [*_update_faults(kind, found), *further_faults(kind, new), *changes])
+
+
+def _narrow(kind: Kind, old: Document, new: Document, subresource: str, gates: FeatureGates) -> None:
+    """Let nothing change but what the path is for."""
+    match subresource:
+        case "status":
+            _only_status(kind, old, new)
+            drop_guarded_status(kind, old, new, gates)
+            if kind.kind == "Pod":
+                _keep_class(old, new)
+        case "resize":
+            _only_resources(old, new)
+        case "ephemeralcontainers":
+            _only_ephemeral(old, new)
+        case _ if kind.has_status:
+            _put(new, "status", old.get("status"))
+    if kind.kind == "Namespace" and subresource != "finalize":
+        keep_finalizers(old, new)
+
+
+def _keep_time(kind: Kind, old: Document, new: Document, subresource: str, now: str) -> None:
+    if kind.kind == "PersistentVolume" and subresource == "status":
+        _time_phase(old, new, now)
+    elif kind.kind == "ResourceSlice":
+        _time_taints(new, now)
+
+
+def _is_changed(kind: Kind, old: Document, new: Document) -> bool:
+    """Return True for a change that is counted: of all but metadata and status; deployments hand annotations on, too."""
+    before, after = ({name: value for name, value in one.items() if name not in _NOT_SPEC} for one in (old, new))
+    notes = [one["metadata"].get("annotations") or {} for one in (old, new)] if kind.kind == "Deployment" else [{}, {}]
+    return before != after or notes[0] != notes[1]
 
 
 _NOT_SPEC: Final = frozenset(["apiVersion", "kind", "metadata", "status"])

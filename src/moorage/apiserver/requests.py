@@ -119,11 +119,26 @@ _SHOWN_WHEN_GONE: Final = frozenset(
 def _delete(store: Store, request: Request, target: Target) -> Response:
     kind = target.kind
     options = _delete_options(request)
-    deleted = store.delete(kind, target.namespace or "", target.name, options)
+    warnings = (_PRESERVED,) if kind.kind == "Job" and not options.propagation else ()
+    deleted = store.delete(kind, target.namespace or "", target.name, _usual(store, kind, options))
     if not deleted.gone or kind.kind in _SHOWN_WHEN_GONE:
-        return _shown(store, request, kind, deleted.record, 200)
+        shown = _shown(store, request, kind, deleted.record, 200)
+        return Response(shown.code, shown.body, warnings)
     uid = deleted.record.document()["metadata"]["uid"]
-    return _encoded(success(kind.group, kind.resource, target.name, uid))
+    return Response(200, msgspec.json.encode(success(kind.group, kind.resource, target.name, uid)), warnings)
+
+
+_PRESERVED: Final = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
+
+
+def _usual(store: Store, kind: Kind, options: DeleteOptions) -> DeleteOptions:
+    """Have what the oldest kinds own stay where nothing is said, if there is a garbage collector to let go of it."""
+    if options.propagation or store.empties_namespaces or kind.kind not in {"Job", "ReplicationController"}:
+        return options
+    return options._replace(propagation="Orphan", is_usual=True)
 
 
 def _delete_options(request: Request) -> DeleteOptions:
@@ -242,7 +257,7 @@ def _delete_all(store: Store, request: Request, target: Target) -> Response:
     page = Page([*store.all(kind, chosen_by(request, target))], store.version)
     for record in page.records:
         if store.find(kind, record.namespace, record.name) is not None:
-            store.delete(kind, record.namespace, record.name, options)
+            store.delete(kind, record.namespace, record.name, _usual(store, kind, options))
     return _many(store, request, kind, page)
 
 

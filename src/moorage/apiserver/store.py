@@ -21,10 +21,10 @@ from typing import Final, NamedTuple, Protocol
 
 from moorage.api.meta import Value
 from moorage.apiserver import history, paging
-from moorage.apiserver.admitting import admit, admit_change, admit_new
+from moorage.apiserver.admitting import admit, admit_new, admit_tended, check_change, restore_admitted
 from moorage.apiserver.changing import needs_version
 from moorage.apiserver.history import Change, History, Seen, Watch
-from moorage.apiserver.kinds import ALL_GATES, KINDS, Kind, find_kind
+from moorage.apiserver.kinds import ALL_GATES, KINDS, Kind, served
 from moorage.apiserver.leaving import (
     NO_OPTIONS,
     DeleteOptions,
@@ -41,7 +41,6 @@ from moorage.apiserver.records import Document, Record, key_of
 from moorage.apiserver.schemas import kind_schema
 from moorage.apiserver.selecting import ALL, Selection
 from moorage.apiserver.statuses import (
-    ApiError,
     already_exists,
     bad_request,
     conflict,
@@ -117,9 +116,11 @@ class Store:
     """A cluster's objects. ``clock`` tells seconds since 1970; ``draw`` makes uids and generated names.
 
     ``empties_namespaces`` says whether the store deletes the content of a namespace that is deleted: at once, pods without any
-    grace. It does unless a controller that looks after namespaces has said that it does so itself. ``lists_by_watch`` says
-    whether a list may be asked for as the beginning of a watch; a kube-apiserver over etcd before 3.5.11 cannot tell one so.
-    ``offers`` are those of the open gates that open kinds; what is stored of others stays, and is not served.
+    grace. It does unless a controller that looks after namespaces has said that it does so itself. Where it does not, there are
+    controllers, and new objects wait for them: nodes are not ready at first, claims and volumes are kept from being deleted.
+    ``lists_by_watch`` says whether a list may be asked for as the beginning of a watch; a kube-apiserver over etcd before
+    3.5.11 cannot tell one so. ``offers`` are those of the open gates that open kinds; what is stored of others stays, and is
+    not served.
     """
 
     def __init__(
@@ -322,6 +323,8 @@ class Store:
         if manager is not None:
             track(kind_schema(kind), None, document, manager, timestamp(self.clock()), ignored=unwritten(kind, ""))
         admit(kind, document, found, self._read_all, self.gates)
+        if not self.empties_namespaces:
+            admit_tended(kind, document)
         prepare_create(kind, document, self.gates)
         admit_new(kind, document, self._read_all)
         if self.find(kind, namespace, metadata["name"]) is not None:
@@ -386,9 +389,11 @@ class Store:
         if sent and sent != str(record.version):
             parse_version(sent)
             raise conflict(kind.resource, kind.group, name, _MODIFIED)
-        prepare_update(kind, old, document, subresource, self.gates)
         if not subresource:
-            admit_change(kind, old, document, self._read_all, self.gates)
+            restore_admitted(kind, old, document)
+        prepare_update(kind, old, document, subresource, self.gates, timestamp(self.clock()))
+        if not subresource:
+            check_change(kind, old, document, self._read_all, self.gates)
         check_finalizers(kind, old, document)
         if manager is not None:
             track(kind_schema(kind), old, document, manager, timestamp(self.clock()))
@@ -421,13 +426,16 @@ class Store:
         if kind is _NAMESPACE:
             check_may_go(name)
         grace = grace_of(kind, document, options)
-        settle_dependents(metadata, options.propagation)
+        settle_dependents(metadata, options.propagation, is_usual=options.is_usual)
         pending = bool(grace or metadata.get("finalizers") or (kind is _NAMESPACE and finalizers_of(document)))
-        if dry_run:
-            return Deleted(record, not pending)
+        if not pending and kind is not _PODS:
+            return Deleted(record, True) if dry_run else self._remove(kind, record, document)
+        if dry_run and kind is _NAMESPACE:
+            return Deleted(record, False)
+        marked = self._mark(kind, record, document, grace, dry_run=dry_run)
         if not pending:
-            return self._remove(kind, record, document)
-        marked = self._mark(kind, record, document, grace)
+            # A pod that goes at once is told to go first, too.
+            return Deleted(marked, True) if dry_run else self._remove(kind, marked, marked.document())
         if kind is _NAMESPACE and self.empties_namespaces:
             self._empty(name)
             self._close(name)
@@ -435,11 +443,11 @@ class Store:
             return Deleted(marked, left is None)
         return Deleted(marked, False)
 
-    def _mark(self, kind: Kind, record: Record, document: Document, grace: int) -> Record:
+    def _mark(self, kind: Kind, record: Record, document: Document, grace: int, *, dry_run: bool) -> Record:
         metadata = document["metadata"]
         already = bool(metadata.get("deletionTimestamp"))
         if already and metadata.get("deletionGracePeriodSeconds", 0) == grace:
-            return record if document == record.document() else self.put(kind, record, document)
+            return record if document == record.document() else self.put(kind, record, document, dry_run=dry_run)
         metadata["deletionTimestamp"] = timestamp(self.clock() + grace)
         metadata["deletionGracePeriodSeconds"] = grace
         if not already and metadata.get("generation"):
@@ -447,7 +455,7 @@ class Store:
         if kind is _NAMESPACE:
             metadata.pop("deletionGracePeriodSeconds")
             document["status"] = {**(document.get("status") or {}), "phase": "Terminating"}
-        return self.put(kind, record, document)
+        return self.put(kind, record, document, dry_run=dry_run)
 
     def _remove(self, kind: Kind, record: Record, document: Document) -> Deleted:
         gone = Record.of(kind, document, self.version + 1)
@@ -506,12 +514,6 @@ class Store:
         )  # fmt: skip
 
 
-def _kind_of_namespaces() -> Kind:
-    found = find_kind("namespaces")
-    if found is None:
-        raise ApiError(500, "", "namespaces are not served")
-    return found
-
-
 _BY_STRUCT: Final = {kind.struct: kind for kind in KINDS if kind.struct is not None}
-_NAMESPACE: Final = _kind_of_namespaces()
+_NAMESPACE: Final = served("namespaces")
+_PODS: Final = served("pods")

@@ -219,7 +219,8 @@ def _well(node: Document, now: float) -> Document:
         "addresses": status.get("addresses")
         or [{"type": "InternalIP", "address": _address_of(node)}, {"type": "Hostname", "address": name_of(node)}],
     }
-    made.setdefault("nodeInfo", _INFO)
+    if not (made.get("nodeInfo") or {}).get("kubeletVersion"):
+        made["nodeInfo"] = _INFO
     ready = condition_of(node, "Ready")
     stale = ready is None or ready.get("status") != "True" or now - seconds(ready.get("lastHeartbeatTime")) >= _REPORT_S
     if stale:

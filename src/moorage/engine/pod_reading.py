@@ -1,8 +1,16 @@
-"""What a release makes of a pod: older ones do not see what came later."""
+"""What a release makes of a pod: older ones do not see what came later, and nobody sees what a gate hides.
+
+Requests of a pod as a whole are such a thing: while their gate is closed they count nowhere, neither for the pod that waits
+nor for those that are placed.
+
+Source  kube-scheduler 1.36, framework/types.go, NodeInfo.update, PodInfo.CalculateResource
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+from msgspec.structs import replace
 
 from moorage.api.core import Pod
 from moorage.api.old_pods import OldFields, as_kept_by_1_21
@@ -14,7 +22,7 @@ __all__ = ["pod_reader"]
 def pod_reader(gates: FeatureGates) -> Callable[[Pod], Pod]:
     """Return what takes a pod as it was written to what the gates' release knows of it."""
     if gates.release == TODAY:
-        return lambda pod: pod
+        return _reader_of_today(gates)
     fields = OldFields(
         namespace_selector=gates["PodAffinityNamespaceSelector"],
         overhead=gates["PodOverhead"],
@@ -22,3 +30,21 @@ def pod_reader(gates: FeatureGates) -> Callable[[Pod], Pod]:
         ephemeral_volumes=gates["GenericEphemeralVolume"],
     )
     return lambda pod: as_kept_by_1_21(pod, fields)
+
+
+def _reader_of_today(gates: FeatureGates) -> Callable[[Pod], Pod]:
+    if not gates["PodLevelResources"]:
+        return _without_level
+    if not gates["InPlacePodLevelResourcesVerticalScaling"]:
+        return _without_level_status
+    return lambda pod: pod
+
+
+def _without_level(pod: Pod) -> Pod:
+    return pod if pod.spec.resources is None else replace(pod, spec=replace(pod.spec, resources=None))
+
+
+def _without_level_status(pod: Pod) -> Pod:
+    if pod.status.resources is None:
+        return pod
+    return replace(pod, status=replace(pod.status, resources=None))

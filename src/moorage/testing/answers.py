@@ -17,8 +17,9 @@ from typing import Any
 
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
-from moorage.errors import MoorageError
+from moorage.errors import MoorageError, PluginError
 from moorage.framework.profile import Profile
+from moorage.framework.running import ask
 from moorage.framework.verdicts import Status
 from moorage.testing.config_answers import answer as config_answer
 from moorage.testing.scenarios import Scenario, load_scenario
@@ -45,12 +46,22 @@ def _results(scenario: Scenario) -> Iterator[dict[str, Any]]:
             result["chosen"] = result["best"][0]
             scenario.cluster.assume(pod, result["chosen"])
             scenario.drop_nomination(pod.uid)
+            _reserve(profile, decision, result["chosen"])
         yield result
 
 
 def _without_post_filter(profile: Profile) -> Profile:
     steps = {point: in_point for point, in_point in profile.steps.items() if point != "postFilter"}
     return replace(profile, steps=steps)
+
+
+def _reserve(profile: Profile, decision: Decision, node: str) -> None:
+    """Let plugins note what the pod takes on the node: later pods find it taken."""
+    states = decision.found.states if decision.found is not None else {}
+    for step in profile.at("reserve"):
+        held = ask(step, "reserve", states.get(step.name), decision.pod, node)
+        if held is not None:
+            raise PluginError(step.name, f"answered {held!r} for {decision.pod.key} on {node}")
 
 
 def _result(decision: Decision, scenario: Scenario) -> dict[str, Any]:
@@ -73,6 +84,7 @@ def _result(decision: Decision, scenario: Scenario) -> dict[str, Any]:
         result |= _scored(decision, nodes)
     if decision.node is None:
         result["message"] = decision.message
+        result["rejectedBy"] = list(decision.rejected_by)
         if decision.post_filter is not None:
             result["postFilter"] = {
                 "code": decision.post_filter.code.value,

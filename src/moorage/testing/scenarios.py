@@ -97,13 +97,14 @@ def _as_listed(numbered: tuple[int, Mapping[str, Any]]) -> tuple[int, str, int]:
 
 def _loaded(document: Mapping[str, Any]) -> Loaded:
     """Return what a scenario is scheduled by: what it says itself, in the release that it says it was recorded with."""
+    rules = RuleBook(",".join(f"{gate}={value}" for gate, value in document.get("featureGates", {}).items()))
     if "algorithmProvider" in document:
-        return from_provider(document["algorithmProvider"], RuleBook())
+        return from_provider(document["algorithmProvider"], rules)
     given = document.get("policy") or document.get("config")
     if given is not None:
-        return load_any(json.dumps(given).encode(), document["name"], RuleBook())
+        return load_any(json.dumps(given).encode(), document["name"], rules)
     recorded = ".".join(document.get("kubernetes", TODAY).removeprefix("v").split(".")[:2])
-    return load_default(RuleBook(), recorded)
+    return load_default(rules, recorded)
 
 
 def _add(

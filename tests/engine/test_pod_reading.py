@@ -1,0 +1,52 @@
+"""What closed gates hide of a pod, wherever it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.engine.pod_reading import pod_reader
+from moorage.framework.features import FeatureGates
+from moorage.state.pod_info import PodInfo
+from moorage.testing.answers import answer
+from moorage.testing.builders import a_pod
+
+LEVEL = "PodLevelResources"
+RESIZED = "InPlacePodLevelResourcesVerticalScaling"
+
+CASES = {  # closed gates, cpu of the pod as a whole, cpu that its status reports → cpu that counts
+    "all open": ((), "2", None, 2000),
+    "no requests as a whole": ((LEVEL, RESIZED), None, None, 500),
+    "requests as a whole are hidden": ((LEVEL, RESIZED), "2", None, 500),
+    "and so is their resize": ((LEVEL, RESIZED), "2", "3", 500),
+    "a resize counts": ((), "2", "3", 3000),
+    "a resize is hidden": ((RESIZED,), "2", "3", 2000),
+    "there is no resize to hide": ((RESIZED,), "2", None, 2000),
+}
+
+
+def a_pod_with(whole, reported):
+    spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "500m"}}}]}
+    if whole:
+        spec["resources"] = {"requests": {"cpu": whole}}
+    return a_pod(status={"resources": {"requests": {"cpu": reported}}} if reported else {}, **spec)
+
+
+@pytest.mark.parametrize(("closed", "whole", "reported", "counts"), CASES.values(), ids=CASES)
+def test_what_a_closed_gate_hides_does_not_count(closed, whole, reported, counts):
+    read = pod_reader(FeatureGates(dict.fromkeys(closed, False)))
+    assert PodInfo(read(a_pod_with(whole, reported).pod)).needs.requests["cpu"] == counts
+
+
+def test_placed_pods_are_charged_without_requests_as_a_whole_while_the_gate_is_closed():
+    """kube-scheduler 1.36.2 answers as follows: one node fits, and has all but the pods' own words left."""
+
+    def pod(name, **spec):
+        return {"kind": "Pod", "metadata": {"name": name, "namespace": "default", "uid": name}, "spec": spec}
+
+    held = pod("held", nodeName="n", containers=[{"name": "c"}], resources={"requests": {"memory": "16Gi"}})
+    wants = pod("wants", containers=[{"name": "c", "resources": {"requests": {"memory": "256Mi"}}}])
+    node = {"kind": "Node", "metadata": {"name": "n"}, "status": {"allocatable": {"memory": "4Gi", "pods": "110"}}}
+    scenario = {"name": "closed", "featureGates": {LEVEL: False, RESIZED: False}, "objects": [node, held, wants]}
+    (result,) = answer(scenario)["results"]
+    assert result["feasible"] == ["n"]
+    assert result["scores"]["n"]["NodeResourcesFit"] == 88

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
+from moorage.api.meta import ObjectMeta
+from moorage.api.pod_groups import GangSchedulingPolicy, PodGroup, PodGroupSchedulingPolicy, PodGroupSpec
 from moorage.config.loading import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.machine import Scheduler
@@ -80,10 +82,10 @@ class Lines:
 
 
 @asynccontextmanager
-async def running(cluster, log=None):
+async def running(cluster, log=None, opened=""):
     clock = asyncio.get_running_loop().time
-    meter, inbox = Meter(clock), Inbox()
-    gates, registry = FeatureGates(), builtin_registry()
+    meter, inbox = Meter(clock, groups=bool(opened)), Inbox()
+    gates, registry = FeatureGates.parse(opened), builtin_registry()
     registry.add(Slow)
     configuration = load(CONFIG, "config", registry, gates)
     scheduler = Scheduler(Cycle(seed=1), gates)
@@ -125,9 +127,9 @@ def values(loop):
     return found
 
 
-def run(cluster, seconds, act=None):
+def run(cluster, seconds, act=None, opened=""):
     async def main():
-        async with running(cluster) as loop:
+        async with running(cluster, opened=opened) as loop:
             if act is not None:
                 await act(loop)
             await asyncio.sleep(seconds)
@@ -312,3 +314,40 @@ def test_nothing_is_kept_of_pods_that_are_gone_before_their_bind_is_answered():
     loop, found = run(cluster, 5, act)
     assert loop.follower.pods_under_way == 0
     assert found["schedule_attempts_total"] == {("scheduled", "default-scheduler"): 2}
+
+
+# -- pod groups -----------------------------------------------------------------------------------------------------------
+
+
+def group(name, least):
+    policy = PodGroupSchedulingPolicy(gang=GangSchedulingPolicy(min_count=least))
+    return PodGroup(metadata=ObjectMeta(name=name, namespace="default", uid=name), spec=PodGroupSpec(scheduling_policy=policy))
+
+
+def test_attempts_for_groups_are_counted_and_told_of():
+    groups = {"fits": 2, "waits": 3}
+    pods = [
+        pod(f"{name}-{number}", schedulingGroup={"podGroupName": name})
+        for name, least in groups.items()
+        for number in range(least)
+    ]
+    cluster = MemoryCluster([node("n1"), *(group(name, least) for name, least in groups.items()), *pods])
+    loop, found = run(cluster, 3.0, opened="GenericWorkload=true,GangScheduling=true")
+    attempts = found["podgroup_schedule_attempts_total"]
+    assert attempts["scheduled", "default-scheduler"] == 1
+    assert attempts["unschedulable", "default-scheduler"] >= 1
+    assert sum(found["podgroup_scheduling_algorithm_duration_seconds"].values()) == sum(attempts.values())
+    (told,) = loop.log.said("Successfully scheduled a pod group")
+    assert told == {"podGroup": "default/fits", "scheduledPods": "2", "unschedulablePods": "0"}
+    told, *_ = loop.log.said("Unable to schedule a pod group")
+    assert told == {"podGroup": "default/waits", "unschedulablePods": "3"}
+    conditions = [cluster.get(PodGroup, f"default/{name}").status.conditions for name in ("fits", "waits")]
+    assert [(one.type, one.status, one.reason) for (one,) in conditions] == [
+        ("PodGroupScheduled", "True", "Scheduled"), ("PodGroupScheduled", "False", "Unschedulable"),
+    ]  # fmt: skip
+
+
+def test_metrics_of_groups_are_not_shown_while_the_gate_is_closed():
+    names = {family.spec.name for family in Meter(lambda: 0.0).families}
+    assert not any("podgroup" in name for name in names)
+    assert sum("podgroup" in family.spec.name for family in Meter(lambda: 0.0, groups=True).families) == 3

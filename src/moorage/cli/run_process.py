@@ -77,7 +77,7 @@ async def run_process(process: Process) -> int:
     """Schedule until a signal comes, or it cannot go on. Returns the exit status."""
     log, endpoint = process.log, process.endpoint
     log.info(0, "Starting Moorage", version=f"v{__version__}", emulating=process.loaded.release)
-    meter = Meter(time.monotonic)
+    meter = Meter(time.monotonic, groups=process.loaded.gates["GenericWorkload"])
     scheduler = build_scheduler(
         process.loaded,
         process.given["seed"],

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.cycle.decision import NO_NODES, Decision
 from moorage.engine.facts import Answered, Done, Fact, Gone, Phase, Work
+from moorage.engine.group_outcome import GroupReport
 from moorage.engine.machine import Scheduler
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.verdicts import Code
@@ -102,6 +103,23 @@ class Follower:
             self._log.info(
                 10, "Calculated node's final score for pod", pod=pod, node=nodes[row].name, score=int(scores.total[at])
             )
+
+    def grouped(self, report: GroupReport, began: float, now: float) -> None:
+        """Take note of an attempt for a pod group; what became of its pods is told of each."""
+        if self._measures is not None:
+            self._measures.grouped(report, now - began)
+        group, unscheduled = Ref(*report.key.split("/", 1)), report.unscheduled
+        self._log.info(3, "Attempting to schedule pod group", podGroup=group)
+        match report.result:
+            case "scheduled":
+                text, facts = "Successfully scheduled a pod group", {"scheduledPods": report.scheduled}
+                self._log.info(2, text, podGroup=group, **facts, unschedulablePods=unscheduled)
+            case "error":
+                self._log.error(report.message, "Error scheduling pod group", podGroup=group, errorPods=unscheduled)
+            case "waiting_on_preemption":
+                self._log.info(2, "Pod group is waiting for preemption", podGroup=group, unschedulablePods=unscheduled)
+            case _:
+                self._log.info(2, "Unable to schedule a pod group", podGroup=group, unschedulablePods=unscheduled)
 
     def skipped(self, pod: PodInfo) -> None:
         """Take note of a pod that is not tried, because it is being deleted."""

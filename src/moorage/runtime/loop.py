@@ -202,6 +202,9 @@ class Loop:
                 self._began = began if self.scheduler.asks else None
                 return False
             self.attempts += 1
+            for report in self.scheduler.groups:
+                self.follower.grouped(report, began, self._clock())
+            self.scheduler.groups.clear()
             self.follower.attempted(decision, began, self._clock())
             if decision.node is None:
                 self._teller.failed(decision)

@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from moorage.cycle.decision import Decision
 from moorage.engine.facts import Phase
+from moorage.engine.group_outcome import GroupReport
 from moorage.queue.queued import QueuedPod
 from moorage.state.pod_info import PodInfo
 
@@ -60,6 +61,9 @@ class Measures(Protocol):
 
     def failed(self, decision: Decision, seconds: float) -> None:
         """An attempt came to nothing, at once or on the way to the node."""
+
+    def grouped(self, report: GroupReport, seconds: float) -> None:
+        """An attempt for a pod group was made; ``seconds`` until it was known what becomes of its pods."""
 
     def permitted(self, result: str, seconds: float) -> None:
         """Permit held a pod for so long; ``result`` is the status it ended with."""

@@ -16,6 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from moorage.cycle.decision import Decision
 from moorage.engine.facts import Phase
+from moorage.engine.group_outcome import GroupReport
 from moorage.engine.machine import Scheduler
 from moorage.framework.features import GATES, STABLE
 from moorage.framework.verdicts import Code
@@ -44,9 +45,13 @@ def _histogram(name: str) -> Histogram:
 
 
 class Meter:
-    """Satisfies ``moorage.runtime.observing.Measures``. ``clock`` gives seconds to measure plugins by."""
+    """Satisfies ``moorage.runtime.observing.Measures``. ``clock`` gives seconds to measure plugins by.
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    ``groups`` says whether pod groups are scheduled, and so told of.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, groups: bool = False) -> None:
+        self._groups = groups
         self._attempts = _counter("scheduler_schedule_attempts_total")
         self._attempt_s = _histogram("scheduler_scheduling_attempt_duration_seconds")
         self._algorithm_s = _histogram("scheduler_scheduling_algorithm_duration_seconds")
@@ -63,6 +68,9 @@ class Meter:
         self._evaluations = _counter("scheduler_plugin_evaluation_total")
         self._evicting_s = _histogram("scheduler_preemption_goroutines_duration_seconds")
         self._evicting = _counter("scheduler_preemption_goroutines_execution_total")
+        self._group_attempts = _counter("scheduler_podgroup_schedule_attempts_total")
+        self._group_attempt_s = _histogram("scheduler_podgroup_scheduling_attempt_duration_seconds")
+        self._group_algorithm_s = _histogram("scheduler_podgroup_scheduling_algorithm_duration_seconds")
         self._requests = _counter("rest_client_requests_total")
         self._request_s = _histogram("rest_client_request_duration_seconds")
         self.probe = Probe(clock, self._points, self._calls, self._evaluations)
@@ -70,7 +78,8 @@ class Meter:
     @property
     def families(self) -> list[Family]:
         """All that is told, for a registry."""
-        return [one for one in vars(self).values() if isinstance(one, (Counter, Histogram))]
+        counted = [one for one in vars(self).values() if isinstance(one, (Counter, Histogram))]
+        return [one for one in counted if self._groups or not one.spec.name.startswith("scheduler_podgroup_")]
 
     # -- told by the loop ----------------------------------------------------------------------------------------------------
 
@@ -102,6 +111,11 @@ class Meter:
         profile = decision.pod.spec.scheduler_name
         self._attempts.inc(result, profile)
         self._attempt_s.observe(seconds, result, profile)
+
+    def grouped(self, report: GroupReport, seconds: float) -> None:
+        self._group_algorithm_s.observe(seconds)
+        self._group_attempts.inc(report.result, report.profile)
+        self._group_attempt_s.observe(seconds, report.result, report.profile)
 
     def permitted(self, result: str, seconds: float) -> None:
         self._permit_s.observe(seconds, result)

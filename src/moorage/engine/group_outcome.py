@@ -78,7 +78,10 @@ class GroupOutcome(Struct, eq=False):
 
 
 class GroupReport(Struct, frozen=True):
-    """An attempt for a group, for those who look on. ``result`` is as kube-scheduler's metrics name it."""
+    """An attempt for a group, for those who look on. ``result`` is as kube-scheduler's metrics name it.
+
+    ``scheduled``, ``unscheduled``  what became of its pods; ``could_go``: how many of them had found a node
+    """
 
     key: str
     profile: str
@@ -86,3 +89,4 @@ class GroupReport(Struct, frozen=True):
     message: str
     scheduled: int
     unscheduled: int
+    could_go: int = 0

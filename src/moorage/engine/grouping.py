@@ -59,6 +59,11 @@ class Grouping(Evicting):
     @abstractmethod
     def _nominate(self, pod: PodInfo, node: str, *, was_told: bool = False) -> None: ...
 
+    @property
+    def is_telling(self) -> bool:
+        """True while there is more to tell of what became of a group's pods: the next steps do."""
+        return bool(self._decided)
+
     # -- whose turn it is ---------------------------------------------------------------------------------------------
 
     def _skips(self, queued: QueuedPod) -> bool:
@@ -123,9 +128,9 @@ class Grouping(Evicting):
         scheduled = sum(decision.node is not None for decision in decisions)
         result = _result_of(outcome)
         message = outcome.status.message
-        self.groups.append(
-            GroupReport(group.info.key, group.profile.scheduler_name, result, message, scheduled, len(decisions) - scheduled)
-        )
+        could_go = sum(one.node is not None for one in outcome.tried)
+        key, profile = group.info.key, group.profile.scheduler_name
+        self.groups.append(GroupReport(key, profile, result, message, scheduled, len(decisions) - scheduled, could_go))
 
     def _settle_member(self, one: Tried, group: QueuedGroup, outcome: GroupOutcome) -> Decision:
         """Send a pod on its way to its node, or back to the queue. Returns the decision as it turned out."""

@@ -13,6 +13,7 @@ import yaml
 
 from moorage.report.claims import claim_data
 from moorage.report.events import EventLog
+from moorage.report.groups import group_data
 from moorage.report.outcome import PodOutcome, Run
 from moorage.report.scores import ScoreLog
 
@@ -55,6 +56,7 @@ def as_data(run: Run, events: EventLog | None = None, scores: ScoreLog | None = 
             for node in run.nodes
         ],
         **claim_data(run.volumes, run.devices),
+        **group_data(run.groups),
         "notes": [{"kind": note.kind, "text": note.text} for note in run.notes],
     }
     if events is not None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from moorage.report.claims import DeviceOutcome, VolumeOutcome
+from moorage.report.groups import PodGroupOutcome
 
 __all__ = ["InputNote", "NodeOutcome", "PodOutcome", "Run"]
 
@@ -69,6 +70,7 @@ class Run:
     attempts: int = 0
     volumes: tuple[VolumeOutcome, ...] = ()
     devices: tuple[DeviceOutcome, ...] = ()
+    groups: tuple[PodGroupOutcome, ...] = ()
 
     def in_state(self, *states: str) -> tuple[PodOutcome, ...]:
         """Return the pods in one of these states."""

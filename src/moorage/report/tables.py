@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from moorage.report.claims import claim_tables
 from moorage.report.columns import columns, human, one_line
+from moorage.report.groups import group_table
 from moorage.report.outcome import PodOutcome, Run
 
 __all__ = ["EVERY_POD", "render"]
@@ -28,6 +29,8 @@ def render(run: Run, *, wide: bool = False) -> str:
     preempted = run.in_state("Preempted")
     if preempted:
         parts.append("\n".join(["Preempted:", _preempted(preempted)]))
+    if run.groups:
+        parts.append(group_table(run.groups, wide=wide))
     parts += claim_tables(run.volumes, run.devices, wide=wide)
     if run.nodes:
         parts.append("\n".join(["Cluster at the end:", _utilisation(run)]))

@@ -21,6 +21,7 @@ from moorage.api.admission import (
     set_default_storage_class,
 )
 from moorage.api.core import LimitRange, Pod, PodSpec
+from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.words import counted, some
@@ -35,9 +36,11 @@ def admit(cluster: ClusterInput) -> ClusterInput:
     """
     desk = _Desk(cluster)
     pods = tuple(desk.pod(pod) for pod in cluster.pods)
+    groups = tuple(desk.group(group) for group in cluster.pod_groups)
     claims = tuple(_claim(claim, cluster) for claim in cluster.persistent_volume_claims)
     notes = (*cluster.report.notes, *desk.notes())
-    return with_fields(cluster, pods=pods, persistent_volume_claims=claims, report=with_fields(cluster.report, notes=notes))
+    report = with_fields(cluster.report, notes=notes)
+    return with_fields(cluster, pods=pods, pod_groups=groups, persistent_volume_claims=claims, report=report)
 
 
 class _Desk:
@@ -70,6 +73,13 @@ class _Desk:
         ranked = resolve_priority(limited.pod, self._priorities)
         boxed = apply_runtime_class(add_default_tolerations(ranked.pod), self._runtimes)
         return Admitted(boxed.pod, (*limited.refusals, *ranked.refusals, *boxed.refusals))
+
+    def group(self, group: PodGroup) -> PodGroup:
+        """Give a group the priority of its class, or of the default class, as pods get theirs."""
+        if group.spec.priority is not None:
+            return group
+        ranked = resolve_priority(Pod(spec=PodSpec(priority_class_name=group.spec.priority_class_name)), self._priorities).pod
+        return replace(group, spec=replace(group.spec, priority=ranked.spec.priority))
 
     def notes(self) -> list[str]:
         return [

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from moorage.api.admission import RuntimeClass
 from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, Service
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import (
     CSIDriver,
     CSINode,
@@ -75,6 +76,7 @@ class ClusterInput:
     cron_jobs: tuple[CronJob, ...] = ()
     pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = ()
     priority_classes: tuple[PriorityClass, ...] = ()
+    pod_groups: tuple[PodGroup, ...] = ()
     runtime_classes: tuple[RuntimeClass, ...] = ()
     persistent_volumes: tuple[PersistentVolume, ...] = ()
     persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = ()

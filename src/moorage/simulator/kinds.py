@@ -12,6 +12,7 @@ from typing import Any, Final
 from moorage.api.admission import RuntimeClass
 from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, Service
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
+from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import (
     CSIDriver,
     CSINode,
@@ -72,6 +73,7 @@ KINDS: Final = (
     Kind("CronJob", "batch", _V1, CronJob, "cron_jobs"),
     Kind("PodDisruptionBudget", "policy", _V1, PodDisruptionBudget, "pod_disruption_budgets"),
     Kind("PriorityClass", "scheduling.k8s.io", _V1, PriorityClass, "priority_classes", namespaced=False),
+    Kind("PodGroup", "scheduling.k8s.io", ("v1alpha2",), PodGroup, "pod_groups"),
     Kind("RuntimeClass", "node.k8s.io", _V1, RuntimeClass, "runtime_classes", namespaced=False),
     Kind("StorageClass", "storage.k8s.io", _V1, StorageClass, "storage_classes", namespaced=False),
     Kind("CSINode", "storage.k8s.io", _V1, CSINode, "csi_nodes", namespaced=False),
@@ -116,8 +118,7 @@ _REASONS: Final = {
     ("", "ResourceQuota"): "quota is not enforced here",
     ("autoscaling", "HorizontalPodAutoscaler"): "replicas stay as they are given",
     ("resource.k8s.io", "DeviceTaintRule"): "device taints are read from resource slices alone",
-    ("scheduling.k8s.io", "PodGroup"): "pods are scheduled one by one here",
-    ("scheduling.k8s.io", "Workload"): "pods are scheduled one by one here",
+    ("scheduling.k8s.io", "Workload"): "scheduling reads the pod groups that are made from it",
     ("kubescheduler.config.k8s.io", "KubeSchedulerConfiguration"): "give it with --config",
 }
 

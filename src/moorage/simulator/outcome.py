@@ -9,6 +9,7 @@ from moorage.api.core import Pod
 from moorage.cycle.extender_wire import ExtenderError
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, Run
 from moorage.simulator.claim_outcomes import devices_allocated, volumes_bound
+from moorage.simulator.group_outcomes import pod_groups
 from moorage.simulator.simulation import PodRecord, Simulation, State
 from moorage.simulator.words import counted
 from moorage.state.pod_info import PodInfo
@@ -28,7 +29,7 @@ def collect(
     names = workloads or {}
     records = {**simulation.records}
     victims = {uid: record for uid, record in simulation.victims.items() if uid not in records}
-    pods = [_pod(record, names) for record in (*records.values(), *victims.values())]
+    pods = [_pod(record, names, simulation) for record in (*records.values(), *victims.values())]
     table = simulation.scheduler.cluster.table
     new = {uid for uid, record in records.items() if record.state == State.PLACED}
     return Run(
@@ -41,6 +42,7 @@ def collect(
         attempts=sum(record.attempts for record in records.values()),
         volumes=tuple(volumes_bound(simulation)),
         devices=tuple(devices_allocated(simulation)),
+        groups=tuple(pod_groups(simulation)),
     )
 
 
@@ -55,7 +57,7 @@ def _overslept(key: str) -> str:
     return f"pod {key} found a place only in a last retry: a plugin's queueing hint missed the event that helped it"
 
 
-def _pod(record: PodRecord, names: Mapping[str, str]) -> PodOutcome:
+def _pod(record: PodRecord, names: Mapping[str, str], simulation: Simulation) -> PodOutcome:
     pod = record.pod
     return PodOutcome(
         namespace=pod.namespace,
@@ -70,18 +72,21 @@ def _pod(record: PodRecord, names: Mapping[str, str]) -> PodOutcome:
         placed_s=record.placed_s,
         ended_s=record.ended_s,
         attempts=record.attempts,
-        message=_message(record) if record.state == State.PENDING else "",
+        message=_message(record, simulation) if record.state == State.PENDING else "",
         nominated=record.nominated if not record.attempts or record.message else "",
         preempted_by=record.preempted_by,
         replaced_by=record.replaced,
     )
 
 
-def _message(record: PodRecord) -> str:
+def _message(record: PodRecord, simulation: Simulation) -> str:
     if record.attempts:
         return record.message
     gates = ", ".join(gate.name for gate in record.pod.spec.scheduling_gates)
-    return f"Scheduling is blocked due to non-empty scheduling gates: {gates}" if gates else ""
+    if gates:
+        return f"Scheduling is blocked due to non-empty scheduling gates: {gates}"
+    queued = simulation.scheduler.queue.get(record.pod.uid)
+    return ", ".join(queued.gate.reasons) if queued is not None and queued.gate is not None else ""
 
 
 def _controller(pod: Pod) -> str:

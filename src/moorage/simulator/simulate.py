@@ -10,6 +10,7 @@ from typing import Any
 
 from moorage.api.core import Pod
 from moorage.api.meta import Value
+from moorage.api.pod_groups import PodGroup
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.cycle.cycle import Cycle
 from moorage.engine.extenders import extenders_of
@@ -23,6 +24,7 @@ from moorage.framework.registry import Registry
 from moorage.plugins import builtin_registry
 from moorage.report.outcome import InputNote, Run
 from moorage.report.scores import ScoreLog, scoring_of
+from moorage.simulator.group_outcomes import closed_gate_notes
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulation import Attempt, Simulation, wants_a_node
 from moorage.simulator.words import counted, some
@@ -186,7 +188,8 @@ def simulate(
     simulation.load(known)
     simulation.run()
     left = _left_alone(known, simulation.scheduler.profiles)
-    return collect(simulation, simulation.scheduler.gates.release, notes=[*notes, *missing, *left], workloads=workloads)
+    aside = closed_gate_notes(simulation, sum(isinstance(obj, PodGroup) for obj in known))
+    return collect(simulation, simulation.scheduler.gates.release, notes=[*notes, *missing, *left, *aside], workloads=workloads)
 
 
 def _left_alone(objects: Iterable[Value], profiles: Collection[str]) -> Iterator[InputNote]:

@@ -21,6 +21,7 @@ from moorage.api.meta import Value
 from moorage.api.pod_groups import with_condition
 from moorage.cycle.decision import Decision
 from moorage.engine.facts import Answered, Done, Gone, News, Phase, Seen, Work
+from moorage.engine.group_outcome import GroupReport
 from moorage.engine.machine import NO_LONGER_WANTED, Scheduler
 from moorage.errors import MoorageError, StateError
 from moorage.framework.effects import (
@@ -140,6 +141,8 @@ class Simulation:
         self._may_fit = ""
         self._parked: list[_Parked] = []
         self._waited_in_vain: dict[str, int] = {}
+        #: The last attempt for each pod group.
+        self.groups: dict[str, GroupReport] = {}
         self.storage = StorageController(self.scheduler.snapshot, self._tell)
         self.devices = DeviceDrivers(self.scheduler.snapshot, self._tell)
         self._claims = ClaimController(self.scheduler.snapshot, self._pods, self._tell)
@@ -189,12 +192,15 @@ class Simulation:
             self._claims.act()
             self._look_at_parked()
             decision = self.scheduler.step(self.now)
+            self.groups.update((report.key, report) for report in self.scheduler.groups)
+            self.scheduler.groups.clear()
             self._note_revoked()
             if decision is not None:
                 self._note(decision)
                 self._do_work()
                 yield decision
-                if decision.node is None and not self._events and self._is_settled():
+                quiet = decision.node is None and not self._events and not self.scheduler.is_telling
+                if quiet and self._is_settled():
                     return
             elif not self._ask_extenders() and not self._do_work() and not self._advance():
                 return

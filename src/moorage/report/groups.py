@@ -1,0 +1,65 @@
+"""What became of pod groups in a run: as values, as a table, and as a part of the report for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from moorage.report.columns import columns, one_line
+
+__all__ = ["PodGroupOutcome", "group_data", "group_table"]
+
+#: Up to this many groups the plain table lists all; beyond, those that are not scheduled.
+_EVERY_GROUP = 100
+
+
+@dataclass(frozen=True, slots=True)
+class PodGroupOutcome:
+    """A pod group at the end of a run.
+
+    ``state``      Scheduled, Unschedulable, Error, Waiting (it was not tried, for ``message``), Missing (it does not exist)
+    ``min_count``  how many of its pods go together or not at all; None for a basic group
+    ``pods``       how many name it; ``placed``: how many of these are on a node
+    """
+
+    namespace: str
+    name: str
+    state: str
+    min_count: int | None
+    pods: int
+    placed: int
+    message: str = ""
+
+
+def group_table(groups: Sequence[PodGroupOutcome], *, wide: bool) -> str:
+    """Lay out the groups; at least one."""
+    shown = groups if wide or len(groups) <= _EVERY_GROUP else [group for group in groups if group.state != "Scheduled"]
+    rows = [
+        [
+            group.namespace, group.name, group.state, str(group.placed), str(group.pods),
+            "-" if group.min_count is None else str(group.min_count), one_line(group.message) or "-",
+        ]
+        for group in shown
+    ]  # fmt: skip
+    table = columns(["NAMESPACE", "GROUP", "STATE", "PLACED", "PODS", "MIN", "WHY"], rows, right=(3, 4, 5))
+    left = len(groups) - len(shown)
+    return "\n".join(["Pod groups:", table, *([f"and {left} more, all scheduled (use -o wide for all)"] if left else [])])
+
+
+def group_data(groups: Sequence[PodGroupOutcome]) -> dict[str, Any]:
+    """Return ``podGroups`` as plain data; nothing if there are none."""
+    return {"podGroups": [_group(group) for group in groups]} if groups else {}
+
+
+def _group(group: PodGroupOutcome) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "namespace": group.namespace,
+        "name": group.name,
+        "state": group.state,
+        "minCount": group.min_count,
+        "pods": group.pods,
+        "placed": group.placed,
+        "message": group.message or None,
+    }
+    return {key: value for key, value in shown.items() if value is not None}

@@ -1,0 +1,106 @@
+"""Pod groups in simulated clusters: what is reported of groups that go, wait, or do not exist."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from moorage.report.documents import as_data
+from moorage.report.tables import render
+from moorage.simulator.cluster_run import simulate_cluster
+from moorage.simulator.reading import read
+from moorage.simulator.simulate import Options, simulate
+from tests.engine.driving import node, pod
+from tests.engine.test_pod_groups import gang, member
+
+GANGS = "GenericWorkload=true,GangScheduling=true"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "gang"
+
+
+def run(*objects, gates=GANGS, **kwargs):
+    return simulate(objects, Options(feature_gates=gates, **kwargs))
+
+
+def told(found):
+    return {group.name: (group.state, group.placed, group.pods, group.message) for group in found.groups}
+
+
+def where(found):
+    return {one.name: one.node or None for one in found.pods}
+
+
+def test_a_gang_that_fits_is_scheduled():
+    found = run(node(cpu="2"), gang(least=2), member("a"), member("b"))
+    assert where(found) == {"a": "n", "b": "n"}
+    assert told(found) == {"g": ("Scheduled", 2, 2, "")}
+
+
+def test_a_gang_that_does_not_fit_leaves_nothing_behind_and_others_get_the_room():
+    found = run(node(cpu="2"), gang(least=3), *map(member, "abc"), pod("single", "2", priority=-1))
+    assert where(found) == {"a": None, "b": None, "c": None, "single": "n"}
+    assert told(found)["g"][:3] == ("Unschedulable", 0, 3)
+    assert told(found)["g"][3].startswith("pod group is unschedulable: ")
+
+
+def test_it_is_told_how_many_found_a_node():
+    found = run(node(cpu="2"), gang(least=3), *map(member, "abc"))
+    assert told(found)["g"][3] == "pod group is unschedulable: 2 of the 3 pods that go together found a node"
+
+
+def test_groups_of_which_pods_are_missing_or_that_are_missing_themselves():
+    found = run(node(cpu="9"), gang(least=3), gang("basic", None), member("a"), member("x", group="other"))
+    assert told(found) == {
+        "basic": ("Waiting", 0, 0, "no pod of it was tried"),
+        "g": ("Waiting", 0, 1, "1 of the 3 pods that go together are there"),
+        "other": ("Missing", 0, 1, "there is no PodGroup of this name, and its pods wait for it"),
+    }
+    assert {one.name: one.message for one in found.pods} == {
+        "a": "waiting for minCount pods from a gang to appear in scheduling queue",
+        "x": 'waiting for pods\'s pod group "other" to appear in scheduling queue',
+    }
+
+
+def test_a_group_that_runs_already_is_no_news():
+    found = run(node(cpu="9"), gang(least=1), member("a", on="n"))
+    assert told(found) == {"g": ("Scheduled", 1, 1, "")}
+
+
+def test_victims_leave_and_the_gang_follows():
+    low = [pod(f"low-{name}", on=name) for name in ("n", "m")]
+    found = run(node("n", "1"), node("m", "1"), *low, gang(least=2), member("a", priority=5), member("b", priority=5))
+    assert set(where(found).values()) == {"n", "m"}
+    assert told(found) == {"g": ("Scheduled", 2, 2, "")}
+    assert {one.name for one in found.pods if one.state == "Preempted"} == {"low-n", "low-m"}
+
+
+def test_without_the_gates_pods_go_one_by_one_and_it_is_said():
+    found = run(node(cpu="1"), gang(least=2), member("a"), member("b"), gates="")
+    assert where(found) == {"a": "n", "b": None}
+    assert found.groups == ()
+    assert [note.kind for note in found.notes] == ["PodGroups"]
+    assert "Pod groups" not in render(found)
+
+
+def test_the_example_as_a_report_for_programs():
+    jsonschema = json.loads((EXAMPLE.parents[1] / "docs/reference/simulation-report.schema.json").read_text(encoding="utf-8"))
+    gates = f"{GANGS},TopologyAwareWorkloadScheduling=true"
+    _, found = simulate_cluster(read([str(EXAMPLE)]), Options(feature_gates=gates))
+    groups = as_data(found)["podGroups"]
+    assert [(group["name"], group["state"], group["placed"]) for group in groups] == [
+        ("serve", "Waiting", 0), ("train", "Scheduled", 4), ("tune", "Unschedulable", 0),
+    ]  # fmt: skip
+    known = jsonschema["$defs"]["podGroup"]
+    for group in groups:
+        assert set(known["required"]) <= set(group) <= set(known["properties"])
+        assert group["state"] in known["properties"]["state"]["enum"]
+    racks = {one.node[0] for one in found.pods if one.name.startswith("train")}
+    assert len(racks) == 1
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_the_same_input_gives_the_same_answer(seed):
+    objects = [node(f"n{at}", "2") for at in range(3)] + [gang(least=2), gang("h", 4)]
+    objects += [member(f"a{at}") for at in range(3)] + [member(f"b{at}", group="h") for at in range(5)]
+    assert run(*objects, seed=seed) == run(*objects, seed=seed)

@@ -12,6 +12,7 @@ import pytest
 from moorage.client.reflector import Reflector
 from moorage.engine import machine
 from moorage.engine.machine import Scheduler
+from moorage.plugins.gang_scheduling import GangScheduling
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.queue import SchedulingQueue
@@ -27,6 +28,18 @@ SOURCES = Path(__file__).resolve().parents[3] / "src"
 @pytest.mark.parametrize("seed", range(10_000, 10_003))
 def test_promises_are_kept(seed):
     assert run(seed).broken == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20_000, 20_002))
+def test_promises_to_gangs_are_kept(seed):
+    assert run(seed, gangs=True).broken == ()
+
+
+@pytest.mark.slow
+def test_a_gang_that_goes_in_part_is_found_out():
+    with mock.patch.object(GangScheduling, "permit", lambda *_: None):
+        assert any("S13" in line for seed in range(6) for line in run(seed, ["pods deleted"], gangs=True).broken)
 
 
 @pytest.mark.slow

@@ -35,15 +35,17 @@ def main() -> int:
         "--plugins", action="append", default=[], metavar="MODULE:CLASS", help="a plugin of your own to run along"
     )
     parser.add_argument("--history", type=Path, default=Path("simtest-failures"), help="where histories of failures go")
+    parser.add_argument("--gangs", action="store_true", help="some pods come in groups that go together or not at all")
     given = parser.parse_args()
     plugins = [load(name) for name in given.plugins]
     seeds = range(given.first, given.first + given.seeds) if given.seed is None else [given.seed]
     flags = "".join(f" --fault '{name}'" for name in given.fault or ()) + "".join(
         f" --plugins {name}" for name in given.plugins
     )
+    flags += " --gangs" if given.gangs else ""
     start, failed, bound = time.process_time(), [], 0
     for seed in seeds:
-        result = run(seed, given.fault, plugins)
+        result = run(seed, given.fault, plugins, gangs=given.gangs)
         bound += result.bound
         if result.broken or given.seed is not None:
             _told(result, given.history, flags)

@@ -8,7 +8,8 @@
     S6  victims are less important, are marked before they are deleted, and are asked to go but once, in their own time
     S7  who was asked to reserve is told in the end: bound, or not
     S9  what a scheduler holds does not grow while nothing else does
-    L2  when all is well again, no pod waits that would fit somewhere
+    S13 no pod of a gang is bound before there were places for as many as it needs
+    L2  when all is well again, no pod waits that would fit somewhere, and no gang whose pods would
 
 It reads a ``Recording`` and nothing else: not the scheduler's memory, and none of its code.
 """
@@ -97,6 +98,9 @@ class _Judgement:
         self._deletes: dict[tuple[str, str], int] = {}
         self._writers = {entry.actor for entry in entries if isinstance(entry, Told)}
         self._bound_by: dict[str, str] = {}
+        self._groups: dict[str, Document] = {}
+        #: Pods of a group that were ever bound, or tried with success, by the group.
+        self._had_places: dict[str, set[str]] = {}
         self._weights: dict[tuple[str, str], list[tuple[float, int]]] = {}
         self._came_true = _choices_that_came_true(entries)
         self._plugins = _reserving_plugins(entries)
@@ -135,6 +139,11 @@ class _Judgement:
     # -- the API ------------------------------------------------------------------------------------------------------------
 
     def _written(self, entry: Written) -> None:
+        if entry.kind == "PodGroup":
+            if entry.change == "DELETED":
+                self._groups.pop(entry.key, None)
+            else:
+                self._groups[entry.key] = entry.document
         if entry.kind not in {"Pod", "Node"}:
             return
         self._versions[entry.kind, entry.uid, entry.version] = entry.document
@@ -170,6 +179,7 @@ class _Judgement:
             return
         self._bound[entry.uid] = node
         self._bound_by[entry.uid] = entry.actor
+        self._had_places.setdefault(rules.group_of(entry.document), set()).add(entry.uid)
         if entry.actor in self._writers and before is not None:
             self._check_bind(entry, before, node)
 
@@ -182,6 +192,10 @@ class _Judgement:
         if choice is None:
             self._say("S3", entry.at_s, f"{entry.key} was bound to {node}, which {entry.actor} never chose for it")
             return
+        group = rules.group_of(entry.document)
+        least, had = rules.least_of(self._groups.get(group)), len(self._had_places[group])
+        if had < least:
+            self._say("S13", entry.at_s, f"{entry.key} was bound when {had} of its gang had places, which needs {least}")
         if choice.reason and self.terms.calm:
             self._say("S3", entry.at_s, f"{entry.key} was bound to {node} against what {entry.actor} knew: {choice.reason}")
         self._check_room(entry, node, choice)
@@ -274,6 +288,8 @@ class _Judgement:
             reason = rules.fits_beside(pod, node, view.nodes, view.placed(view.assumed))
             reason = reason and rules.fits_beside(pod, node, view.nodes, view.placed(view.hoped))
         self._choices[entry.actor, entry.uid, entry.node] = _Choice(reason, dict(view.pods), dict(view.nodes))
+        if pod is not None:
+            self._had_places.setdefault(rules.group_of(pod), set()).add(entry.uid)
         # Only what came true is held against later choices.
         view.hoped[entry.uid] = entry.node
         if number in self._came_true:
@@ -331,7 +347,10 @@ class _Judgement:
         alive = [pod for pod in self._pods.values() if not rules.is_over(pod)]
         waiting = [pod for pod in alive if self._is_ours_to_place(pod)]
         placed = [(pod, pod["spec"]["nodeName"]) for pod in alive if pod["spec"].get("nodeName")]
+        self._check_gangs(waiting, placed)
         for pod in waiting:
+            if rules.group_of(pod):
+                continue
             promised = [
                 (other, other["status"]["nominatedNodeName"])
                 for other in waiting
@@ -344,6 +363,24 @@ class _Judgement:
                 if self._could_preempt(pod, node, placed, promised):
                     self._say("L2", float("inf"), f"{_key(pod)} waits, and could take the place of others on {name}")
                     break
+
+    def _check_gangs(self, waiting: list[Document], placed: list[tuple[Document, str]]) -> None:
+        """L2 for gangs, whose pods are alike: those that wait are put where they fit, one after the other."""
+        for key, group in self._groups.items():
+            mine = [pod for pod in waiting if rules.group_of(pod) == key]
+            there = [(pod, on) for pod, on in placed if rules.group_of(pod) == key]
+            if len({rules.priority_of(pod) for pod in mine}) > 1 or rules.keeps_together(group):
+                continue
+            held = list(placed)
+            for pod in mine:
+                fits = (name for name, node in self._nodes.items() if not rules.fits_beside(pod, node, self._nodes, held))
+                if (name := next(fits, None)) is not None:
+                    held.append((pod, name))
+            found = len(held) - len(placed)
+            if found and found + len(there) >= rules.least_of(group):
+                self._say(
+                    "L2", float("inf"), f"{len(mine)} pods of {key} wait, and {found} would fit beside {len(there)} others"
+                )
 
     def _could_preempt(
         self, pod: Document, node: Document, placed: list[tuple[Document, str]], promised: list[tuple[Document, str]]

@@ -65,10 +65,13 @@ class WatchedScheduler(Scheduler):
                 self._known[uid] = obj
 
     def step(self, now: float) -> Decision | None:
+        # What became of pods of a group is told one after the other; they were tried with the first of them.
+        tells = bool(self._decided)
         ready = {one.pod.uid: one.pod.priority for one in self.queue.pending() if one.place is Place.ACTIVE}
         decision = super().step(now)
         if decision is not None:
-            self._check_order(decision, ready)
+            if not tells:
+                self._check_order(decision, ready)
             outcome = decision.post_filter
             victims = tuple(victim.uid for victim in outcome.victims) if outcome is not None else ()
             tried = Tried(self.recording.clock(), self.actor, decision.pod.uid, decision.node or "", victims)

@@ -33,6 +33,23 @@ def is_over(pod: Document) -> bool:
     return pod.get("status", {}).get("phase") in {"Succeeded", "Failed"}
 
 
+def group_of(pod: Document) -> str:
+    """Return the key of the group that a pod is of; "" for none."""
+    name = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+    return f"{pod['metadata']['namespace']}/{name}" if name else ""
+
+
+def least_of(group: Document | None) -> int:
+    """Return how many pods of a group go together or not at all."""
+    gang = group["spec"]["schedulingPolicy"].get("gang") if group is not None else None
+    return int(gang["minCount"]) if gang is not None else 0
+
+
+def keeps_together(group: Document) -> bool:
+    """True for a group whose pods have to be on nodes that share a label."""
+    return bool((group["spec"].get("schedulingConstraints") or {}).get("topology"))
+
+
 def priority_of(pod: Document) -> int:
     """Return how important a pod is; 0 where nobody said."""
     return int(pod["spec"].get("priority") or 0)

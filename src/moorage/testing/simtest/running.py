@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from moorage.framework.features import FeatureGates
 from moorage.runtime.leader import Timing
 from moorage.server.live import LeaderSettings
 from moorage.testing.simtest.comparing import differences
@@ -24,6 +25,8 @@ from moorage.testing.virtual_time import run_virtually
 __all__ = ["Run", "Simulation", "run"]
 
 CHAOS_S, HEAL_S = 60.0, 150.0
+#: Gates that are open where gangs come.
+_GANGS = {"GenericWorkload": True, "GangScheduling": True}
 _PROCESSES = ("schedulers killed", "schedulers terminated", "lease stolen", "partition", "clock jumps")
 
 
@@ -41,10 +44,19 @@ class Run:
 class Simulation:
     """The parts of a run, for faults to act on."""
 
-    def __init__(self, seed: int, faults: Iterable[str], plugins: Iterable[type[Any]] = (), chaos_s: float = CHAOS_S) -> None:
-        self.faults, self.chaos_s = list(faults), chaos_s
+    def __init__(
+        self,
+        seed: int,
+        faults: Iterable[str],
+        plugins: Iterable[type[Any]] = (),
+        chaos_s: float = CHAOS_S,
+        *,
+        gangs: bool = False,
+    ) -> None:
+        self.faults, self.chaos_s, self.gangs = list(faults), chaos_s, gangs
+        self._opened = _GANGS if gangs else {}
         rng = random.Random(f"{seed}/world")  # noqa: S311
-        self.api = VirtualApi(seed)
+        self.api = VirtualApi(seed, gates=FeatureGates(self._opened))
         self.world = World(self.api, rng, end_after_s=rng.choice([0.5, 3.0]))
         self.api.network.streams = rng.random() < 0.5
         self.wall_offset_s = 0.0
@@ -65,7 +77,7 @@ class Simulation:
 
         def make(actor: str) -> WatchedScheduler:
             plugins = [unruly("Unruly", actor, mood), unruly("Unrulier", actor, mood), *self._plugins]
-            return watched_scheduler(actor, self.api.recording, plugins, seed=self._seed)
+            return watched_scheduler(actor, self.api.recording, plugins, seed=self._seed, opened=self._opened)
 
         return Member(
             self.api, name, make, leader=LeaderSettings(timing=Timing()), rng=random.Random(f"{self._seed}/{name}/wait"),  # noqa: S311
@@ -90,7 +102,7 @@ class Simulation:
         while self.now < end:
             pods = self.world.pods()
             if len(pods) < 6 * self.size:
-                self.world.any_pod()
+                self._more()
             elif self._rng.random() < 0.3:
                 self.world.delete_pod(self._rng.choice(pods)["metadata"]["name"])
             await asyncio.sleep(self._rng.uniform(0.05, 3.0))
@@ -99,6 +111,12 @@ class Simulation:
         for failed in await asyncio.gather(*suffering, return_exceptions=True):
             if isinstance(failed, Exception):
                 raise failed
+
+    def _more(self) -> None:
+        if self.gangs and self._rng.random() < 0.4:
+            self.world.any_gang()
+        else:
+            self.world.any_pod()
 
     async def _afflict(self, name: str) -> None:
         rng = random.Random(f"{self._seed}/{name}")  # noqa: S311
@@ -127,8 +145,8 @@ class Simulation:
             self.api.recording.add(Weighed(self.now, member.actor, "tasks", count))
 
 
-async def _play(seed: int, faults: list[str], plugins: Iterable[type[Any]], chaos_s: float) -> Run:
-    simulation = Simulation(seed, faults, plugins, chaos_s)
+async def _play(seed: int, faults: list[str], plugins: Iterable[type[Any]], chaos_s: float, gangs: bool) -> Run:
+    simulation = Simulation(seed, faults, plugins, chaos_s, gangs=gangs)
     recording = simulation.api.recording
     await simulation.play()
     broken = list(recording.broken)
@@ -145,9 +163,15 @@ async def _play(seed: int, faults: list[str], plugins: Iterable[type[Any]], chao
     return Run(seed, tuple(faults), recording, tuple(broken), bound)
 
 
-def run(seed: int, faults: Iterable[str] | None = None, plugins: Iterable[type[Any]] = (), chaos_s: float = CHAOS_S) -> Run:
-    """Play a run in virtual time: ``chaos_s`` seconds of faults, three to six by the seed where none are given, then peace."""
+def run(
+    seed: int, faults: Iterable[str] | None = None, plugins: Iterable[type[Any]] = (), chaos_s: float = CHAOS_S, *,
+    gangs: bool = False,
+) -> Run:  # fmt: skip
+    """Play a run in virtual time: ``chaos_s`` seconds of faults, three to six by the seed where none are given, then peace.
+
+    With ``gangs``, some of the pods come in groups that go together or not at all.
+    """
     if faults is None:
         rng = random.Random(f"{seed}/faults")  # noqa: S311
         faults = rng.sample(sorted(FAULTS), rng.randrange(3, 7))
-    return run_virtually(_play(seed, list(faults), plugins, chaos_s))
+    return run_virtually(_play(seed, list(faults), plugins, chaos_s, gangs))

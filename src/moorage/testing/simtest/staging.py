@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
 from moorage.errors import ClusterError
+from moorage.framework.features import FeatureGates
 from moorage.runtime.leader import Timing
 from moorage.server.live import LeaderSettings
 from moorage.testing.simtest.comparing import differences
@@ -43,7 +44,7 @@ class Stage:
     def __init__(
         self, plugins: Iterable[type[Any]], members: int, seed: int, profiles: str, leader: bool, opened: Mapping[str, bool]
     ) -> None:
-        self.api = VirtualApi(seed)
+        self.api = VirtualApi(seed, gates=FeatureGates(opened))
         self.network, self.recording = self.api.network, self.api.recording
         self.world = World(self.api, random.Random(seed), end_after_s=1.0)  # noqa: S311
         self.mood = Mood(random.Random(seed), self.recording)  # noqa: S311
@@ -165,7 +166,7 @@ def on_stage(
 
     ``plugins``   enabled besides the usual ones; where ``profiles`` are given, those say which are
     ``profiles``  the configuration but for its head, in YAML
-    ``opened``    feature gates that are not as they come
+    ``opened``    feature gates that are not as they come, of schedulers and of the API server
     ``terms``     by which the oracle judges what happened; None where it does not know the rules at play
     ``begun``     the schedulers run already when it begins; otherwise it calls ``stage.start()``
     """

@@ -33,6 +33,7 @@ from moorage.client.endpoint import Endpoint
 from moorage.client.rest import Rest
 from moorage.client.throttle import BINDING, OTHER
 from moorage.errors import ClusterError
+from moorage.framework.features import FeatureGates
 from moorage.testing.simtest.network import Link, Network, Sent
 from moorage.testing.simtest.recording import Asked, Lost, Recording, Written
 
@@ -53,10 +54,10 @@ def wall_time(at_s: float) -> str:
 class VirtualApi:
     """A store that is asked by path, and what came of it. Construct it inside a running loop."""
 
-    def __init__(self, seed: int = 0, *, capacity: int = 16_384) -> None:
+    def __init__(self, seed: int = 0, *, capacity: int = 16_384, gates: FeatureGates | None = None) -> None:
         self.clock = asyncio.get_running_loop().time
         self.recording = Recording(self.clock)
-        self.store = Store(lambda: EPOCH + self.clock(), random.Random(seed), b"simtest", capacity)  # noqa: S311
+        self.store = Store(lambda: EPOCH + self.clock(), random.Random(seed), b"simtest", capacity, gates)  # noqa: S311
         self.network = Network(random.Random(seed + 1), self.clock)  # noqa: S311
         self._guard, self._authorizer = Guard({}), Authorizer(self.store)
         self._who = ("server", "start")

@@ -13,6 +13,7 @@ __all__ = ["World"]
 Document = dict[str, Any]
 
 PODS, NODES = "/api/v1/namespaces/default/pods", "/api/v1/nodes"
+GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups"
 _CLASSES = {"low": 0, "middle": 100, "high": 1000, "polite": 500}
 _APPS = ("web", "db", "batch")
 
@@ -156,6 +157,23 @@ class World:
             near = {"topologyKey": "topology.kubernetes.io/zone", **app}
             spec["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
         return self.pod("", rng.choice(["250m", "500m", "1", "1", "2", "3"]), **spec)
+
+    def gang(self, size: int, least: int, cpu: str = "1", **spec: Any) -> str:
+        """Make a pod group of which so many pods go together or not at all, and its pods. Returns its name."""
+        self._serial += 1
+        name = f"g{self._serial}"
+        policy = {"schedulingPolicy": {"gang": {"minCount": least}}}
+        body = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": name}, "spec": policy}
+        self.api.do("POST", GROUPS, body)
+        for number in range(size):
+            self.pod(f"{name}-{number}", cpu, schedulingGroup={"podGroupName": name}, **spec)
+        return name
+
+    def any_gang(self) -> None:
+        """Make a gang of a random size."""
+        size = self.rng.randrange(2, 5)
+        least = self.rng.choice([size, size, size - 1])
+        self.gang(size, least, self.rng.choice(["500m", "1", "1", "2"]), priorityClassName=self.rng.choice(["low", "middle"]))
 
     def delete_pod(self, name: str, *, uid: str = "", grace: int | None = None) -> None:
         options: Document = {"apiVersion": "v1", "kind": "DeleteOptions"}

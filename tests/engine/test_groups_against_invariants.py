@@ -12,6 +12,7 @@ from hypothesis.stateful import initialize, rule
 from msgspec.structs import replace
 
 from moorage.api.core import PodSchedulingGroup
+from moorage.api.pod_groups import PodGroup
 from moorage.engine.facts import Gone, Phase, Seen
 from tests.engine.test_machine_against_invariants import World
 from tests.engine.test_pod_groups import gang
@@ -45,6 +46,19 @@ class GroupedWorld(World):
             return pod
         return replace(pod, spec=replace(pod.spec, scheduling_group=PodSchedulingGroup(pod_group_name=group)))
 
+    def evict(self, work, error):
+        """Victims of a group as a whole matter less than the group, whatever its pods do."""
+        for effect in work.effects:
+            if effect.group is not None:
+                assert effect.victim.priority < effect.group.priority or effect.victim.spec.scheduling_group is not None
+        if any(effect.group is not None for effect in work.effects):
+            for effect in work.effects:
+                pod = self.pods.get(effect.victim.name)
+                if error is None and pod is not None and pod.metadata.uid == effect.victim.uid:
+                    self.delete_with_grace(pod.name, late=False)
+            return error
+        return super().evict(work, error)
+
     @rule(name=st.sampled_from(["g", "h"]), least=st.sampled_from([None, 1, 2, 3]), there=st.sampled_from([True, True, False]))
     def change_group(self, name, least, there):
         self.tell(Seen(gang(name, least)) if there else Gone(gang(name)))
@@ -54,7 +68,22 @@ class GroupedWorld(World):
             super().nominate(work)
 
 
+class PreemptingWorld(GroupedWorld):
+    """The same, where room is made for groups as a whole, and one of them is disrupted as a whole."""
+
+    gates = "GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true,TopologyAwareWorkloadScheduling=true"
+
+    def tell(self, fact):
+        if not hasattr(fact, "obj") or not isinstance(fact.obj, PodGroup):
+            super().tell(fact)
+            return
+        priority, mode = (5, None) if fact.obj.name == "g" else (9, "PodGroup")
+        spec = replace(fact.obj.spec, priority=priority, disruption_mode=mode)
+        self.engine.observe(type(fact)(replace(fact.obj, spec=spec)), self.now)
+
+
 TestGroups = pytest.mark.slow(GroupedWorld.TestCase)
-TestGroups.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+TestPreemption = pytest.mark.slow(PreemptingWorld.TestCase)
+TestGroups.settings = TestPreemption.settings = settings(
+    max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )

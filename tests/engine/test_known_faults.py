@@ -233,7 +233,7 @@ def test_a_victim_on_its_way_gives_up_its_node_without_being_deleted(plugin):
     driven.see(pod("vip", priority=9))
     assert driven.step() == ("vip", None)
     assert driven.work(Phase.PREEMPT) == []
-    ((victim, by),) = driven.engine.preempted
+    ((victim, by),) = [(eviction.victim, eviction.preemptor) for eviction in driven.engine.preempted]
     assert (victim.name, victim.spec.node_name, by.name) == ("victim", "n", "vip")
     assert driven.step(2.0) == ("vip", "n")
     for work in under_way:

@@ -6,7 +6,7 @@ pods is chosen. They never forbid preemption.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from moorage.api.selectors import Selector, SelectorError, compile_label_selector
 from moorage.api.workloads import PodDisruptionBudget
@@ -44,6 +44,24 @@ class Budgets:
         for pod in pods:
             (exceeding if self._spend(pod, left) else others).append(pod)
         return exceeding, others
+
+    def exceeding(self, units: Sequence[Sequence[PodInfo]]) -> list[bool]:
+        """Say of each of several sets of pods whether one of its pods would exceed a budget, if they went one after the other.
+
+        Of a set, and of a pod's budgets, nothing is counted beyond the first that is exceeded.
+        Source  framework/preemption/preemption.go, filterVictimsWithPDBViolation
+        """
+        left: dict[int, int] = {}
+        return [any(self._spends_too_much(pod, left) for pod in pods) for pods in units]
+
+    def _spends_too_much(self, pod: PodInfo, left: dict[int, int]) -> bool:
+        for selector, budget in self._in_namespace.get(pod.namespace, ()) if pod.labels else ():
+            if pod.name in budget.status.disrupted_pods or not selector.matches(pod.labels):
+                continue
+            remaining = left[id(budget)] = left.get(id(budget), budget.status.disruptions_allowed) - 1
+            if remaining < 0:
+                return True
+        return False
 
     def _spend(self, pod: PodInfo, left: dict[int, int]) -> bool:
         """Take one disruption from each budget of the pod; ``left`` keeps what remains, by the budget's identity."""

@@ -12,12 +12,15 @@ from abc import abstractmethod
 from collections.abc import Iterable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from moorage.api.pod_groups import PodGroup
 from moorage.engine.believing import Believer
 from moorage.engine.binding import Binding
 from moorage.engine.facts import Phase
 from moorage.framework.effects import Effect, Evict
 from moorage.framework.features import FeatureGates
+from moorage.framework.placements import GroupInfo
 from moorage.framework.points import PostFilterResult
 from moorage.state.pod_info import PodInfo
 
@@ -40,9 +43,9 @@ class Evicting(Believer):
         #: What is under way for whom, by ticket.
         self._by_ticket: dict[int, tuple[Phase, str]] = {}
         self._evicting: dict[int, _Eviction] = {}
-        #: Pods that gave up their nodes for others before they were bound, each with the other; whoever drives the engine may
-        #: empty it.
-        self.preempted: list[tuple[PodInfo, PodInfo]] = []
+        #: Pods that gave up their nodes for others before they were bound, which no work is ordered for; whoever drives the
+        #: engine may empty it.
+        self.preempted: list[Evict] = []
 
     @abstractmethod
     def _order(self, phase: Phase, pod: PodInfo, node: str, effects: tuple[Effect, ...] = ()) -> int: ...
@@ -54,24 +57,35 @@ class Evicting(Believer):
     def _preempt(self, pod: PodInfo, outcome: PostFilterResult) -> None:
         """Do what PostFilter wants done for a pod."""
         text = f"{pod.spec.scheduler_name}: preempting to accommodate a higher priority pod"
-        evictions = [Evict(victim, pod, text) for victim in self._not_yet_bound(outcome.victims, pod)]
-        effects = (*outcome.effects, *evictions)
+        wanted = (Evict(victim, pod, text) for victim in outcome.victims)
+        effects = (*outcome.effects, *self._of_bound(wanted))
         if effects:
             ticket = self._order(Phase.PREEMPT, pod, outcome.nominated or "", effects)
             self._evicting[ticket] = _Eviction(pod.uid, (pod,), outcome.victims)
 
-    def _not_yet_bound(self, victims: Iterable[PodInfo], pod: PodInfo) -> list[PodInfo]:
-        """Let victims that are not being bound yet give up their nodes. Returns the others."""
-        others: list[PodInfo] = []
-        for victim in victims:
-            held = self._bindings.get(victim.uid)
+    def _preempt_for_group(self, info: GroupInfo, victims: tuple[PodInfo, ...]) -> None:
+        """Send pods away for a group; those that are going already need not be told."""
+        group = self.cluster.snapshot.objects(PodGroup)[info.key]
+        first = info.pods[0]
+        text = f"{first.spec.scheduler_name}: preempting to accommodate a higher priority podgroup"
+        wanted = (Evict(victim, first, text, group) for victim in victims if not victim.terminating)
+        evictions = tuple(self._of_bound(wanted))
+        if evictions:
+            ticket = self._order(Phase.PREEMPT, first, "", evictions)
+            self._evicting[ticket] = _Eviction(group.metadata.uid, info.pods, victims)
+
+    def _of_bound(self, evictions: Iterable[Evict]) -> list[Evict]:
+        """Let victims that are not being bound yet give up their nodes. Returns the evictions of the others."""
+        others: list[Evict] = []
+        for eviction in evictions:
+            held = self._bindings.get(eviction.victim.uid)
             phase = self._phase_of(held) if held is not None else Phase.BIND
             if held is None or phase is Phase.BIND:
-                others.append(victim)
+                others.append(eviction)
                 continue
             text = "preempted" if phase is None else "preempted by DefaultPreemption"
             held.preempt("DefaultPreemption", text)
-            self.preempted.append((held.pod.on(held.node), pod))
+            self.preempted.append(replace(eviction, victim=held.pod.on(held.node)))
             if phase is Phase.PRE_BIND:
                 self._free(held)
         return others

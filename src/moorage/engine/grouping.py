@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -34,6 +35,10 @@ from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Grouping"]
+
+# kube-scheduler's own texts, kept word for word.
+NO_PREEMPTION: Final = "default preemption plugin is not registered, workload aware preemption is disabled"
+NOT_WITH_CONSTRAINTS: Final = "workload aware preemption is not supported for pod groups with scheduling constraints"
 
 
 class Grouping(Evicting):
@@ -102,7 +107,41 @@ class Grouping(Evicting):
         )
         outcome = yield from attempt.run()
         outcome.preempting = tuple(attempt.preempting)
+        if self.gates["WorkloadAwarePreemption"] and outcome.status.code is Code.UNSCHEDULABLE:
+            yield from self._make_room(group, attempt, outcome)
         return outcome
+
+    def _make_room(self, group: QueuedGroup, attempt: GroupCycle, outcome: GroupOutcome) -> Asking[None]:
+        """Look for victims for the group as a whole, and note in the outcome what came of it.
+
+        Source  schedule_one_podgroup.go, runWorkloadAwarePreemption
+        """
+        found = yield from self._victims(group, attempt)
+        if not isinstance(found, Status):
+            outcome.victims, outcome.waiting = found, True
+        elif found.code is Code.ERROR:
+            outcome.status = found
+        else:
+            status = outcome.status
+            outcome.status = Status(status.code, status.plugin, (*status.reasons, found.message))
+
+    def _victims(self, group: QueuedGroup, attempt: GroupCycle) -> Asking[tuple[PodInfo, ...] | Status]:
+        plugin = group.profile.plugins.get("DefaultPreemption")
+        look_for = getattr(plugin, "pod_group_post_filter", None)
+        if look_for is None:
+            return Status(Code.UNSCHEDULABLE, "", (NO_PREEMPTION,))
+        known = self.cluster.snapshot.objects(PodGroup).get(group.info.key)
+        if known is None:
+            missing = f'podgroup.scheduling.k8s.io "{group.info.name}" not found'
+            return Status(Code.ERROR, "", (f"failed to get pod group object: {missing}",))
+        if known.topology_keys:
+            return Status(Code.UNSCHEDULABLE, "", (NOT_WITH_CONSTRAINTS,))
+
+        def fits() -> Asking[Status]:
+            return (yield from attempt.run(post_filter=False)).status
+
+        found: tuple[PodInfo, ...] | Status = yield from look_for(known, group.info.pods, self.cluster.snapshot, fits)
+        return found
 
     def _undo_reserved(self, pod: PodInfo, node: str, effects: tuple[Effect, ...]) -> None:
         self._order(Phase.UNRESERVE, pod, node, effects)
@@ -116,6 +155,8 @@ class Grouping(Evicting):
                 self._nominate(other, "")
             if wanted.victims or wanted.effects:
                 self._preempt(pod, wanted)
+        if outcome.victims:
+            self._preempt_for_group(group.info, outcome.victims)
         missing = (Tried(queued, Decision(queued.pod, group=outcome.status)) for queued in group.pods[len(outcome.tried) :])
         decisions = [self._settle_member(one, group, outcome) for one in (*outcome.tried, *missing)]
         self._decided.extend(decisions)

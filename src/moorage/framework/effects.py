@@ -48,11 +48,15 @@ class BindThrough(Struct, frozen=True):
 
 
 class Evict(Struct, frozen=True):
-    """Preempt a victim: mark it with the condition ``DisruptionTarget``, then delete it with its own grace period."""
+    """Preempt a victim: mark it with the condition ``DisruptionTarget``, then delete it with its own grace period.
+
+    ``group`` is whom it is for, where that is a pod group as a whole; ``preemptor`` is then one of its pods.
+    """
 
     victim: PodInfo
     preemptor: PodInfo
     message: str
+    group: PodGroup | None = None
 
 
 class SetGroupCondition(Struct, frozen=True):

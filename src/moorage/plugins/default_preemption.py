@@ -18,6 +18,8 @@ from moorage.api.pod_groups import PodGroup
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cycle.consulting import Consult
 from moorage.cycle.disruption import Budgets
+from moorage.cycle.extenders import Asking
+from moorage.cycle.group_preemption import Fits, group_victims
 from moorage.cycle.preemption import Candidate, Search, choose, find_candidates
 from moorage.cycle.ranking import Ranking
 from moorage.errors import Fault
@@ -27,7 +29,8 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Attempt, PostFilterResult
 from moorage.framework.registry import Handle
 from moorage.framework.verdict_table import fit_error
-from moorage.framework.verdicts import Code, Hold
+from moorage.framework.verdicts import Code, Hold, Status
+from moorage.state.cluster import Snapshot
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
@@ -41,6 +44,7 @@ GROUPS_ARE_PLACED = "not eligible due to placement-based pod group scheduling li
 NO_GROUP = "pod group for pod not found"
 NO_CANDIDATE = "no candidate node for preemption"
 UNDER_WAY = "waiting for the preemption for this pod to be finished"
+UNDER_WAY_FOR_GROUP = "waiting for the preemption for this pod group to be finished"
 
 POD_GONE = ClusterEvent(Resource.POD, Action.DELETE)
 
@@ -85,9 +89,13 @@ class DefaultPreemption:
         self._handle = handle
 
     def pre_enqueue(self, pod: PodInfo) -> Hold | None:
-        if self._handle is None or not self._gates["SchedulerAsyncPreemption"] or not self._handle.evicting_for(pod.uid):
+        if self._handle is None or not self._gates["SchedulerAsyncPreemption"]:
             return None
-        return Hold.because(UNDER_WAY, unresolvable=True)
+        if pod.spec.scheduling_group is not None and self._gates["WorkloadAwarePreemption"]:
+            group = self._handle.snapshot.objects(PodGroup).get(group_key(pod) or "")
+            under_way = group is not None and self._handle.evicting_for(group.metadata.uid)
+            return Hold.because(UNDER_WAY_FOR_GROUP, unresolvable=True) if under_way else None
+        return Hold.because(UNDER_WAY, unresolvable=True) if self._handle.evicting_for(pod.uid) else None
 
     def wakes_on(self) -> Iterator[Wake]:
         # The plugin turns down none but gated pods, and leaves it to the rules that the victims stood against to wake them.
@@ -100,6 +108,16 @@ class DefaultPreemption:
             return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {why_not}",))
         search = self.search(attempt)
         return chosen(pod, attempt, search.candidates) if search.candidates else _nothing_helps(search)
+
+    def pod_group_post_filter(
+        self, group: PodGroup, pods: Sequence[PodInfo], snapshot: Snapshot, fits: Fits
+    ) -> Asking[tuple[PodInfo, ...] | Status]:
+        """Return whom to evict for a group that fits nowhere, or why that does not help (gate WorkloadAwarePreemption).
+
+        ``fits`` says whether the group fits as the table stands, which this moves pods on and leaves as it was.
+        """
+        budgets = Budgets(snapshot.objects(PodDisruptionBudget).values())
+        return group_victims(group, pods, snapshot, budgets, fits)
 
     def search(self, attempt: Attempt) -> Search:
         """Look for nodes on which evicting would help."""

@@ -260,7 +260,7 @@ class Carrier:
             if error.status not in _GONE:
                 raise
             return
-        self._teller.preempted(effect.victim, effect.preemptor)
+        self._teller.preempted(effect)
         self._evicted(effect.victim, effect.preemptor)
 
     async def _amend(self, effect: Amend) -> None:

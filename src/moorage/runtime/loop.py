@@ -148,8 +148,8 @@ class Loop:
             self.follower.skipped(pod)
             self._teller.skipped(pod.pod)
         self.scheduler.skipped.clear()
-        for victim, preemptor in self.scheduler.preempted:
-            self._teller.preempted(victim, preemptor, " (in kube-scheduler memory).")
+        for eviction in self.scheduler.preempted:
+            self._teller.preempted(eviction, " (in kube-scheduler memory).")
         self.scheduler.preempted.clear()
         for fault in self.scheduler.faults:
             self._survived(str(fault))

@@ -42,7 +42,7 @@ class Note(Struct, frozen=True):
     reason: str
     action: str
     text: str
-    related: Pod | None = None
+    related: Pod | PodGroup | None = None
     reporter: str = ""
 
 

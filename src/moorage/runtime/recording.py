@@ -167,7 +167,7 @@ def _key(note: Note) -> tuple[str, ...]:
     """What makes two events the same: all but the words."""
     pod, related = note.regarding, note.related
     about = (pod.uid, pod.namespace, pod.name, pod.metadata.resource_version)
-    return (*about, note.kind, note.reason, note.action, note.reporter, "" if related is None else related.uid)
+    return (*about, note.kind, note.reason, note.action, note.reporter, "" if related is None else related.metadata.uid)
 
 
 def _name_of(note: Note, told_by: Iterable[str]) -> str:

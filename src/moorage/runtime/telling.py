@@ -16,10 +16,10 @@ from moorage.api.core import Pod, PodCondition
 from moorage.api.pod_groups import Condition, PodGroup, find_condition
 from moorage.cycle.decision import Decision
 from moorage.errors import ClusterError
+from moorage.framework.effects import Evict
 from moorage.framework.verdicts import Code
 from moorage.runtime.ports import Clock, Cluster, Note, StatusChange, WallClock
 from moorage.runtime.recording import Recorder
-from moorage.state.pod_info import PodInfo
 
 __all__ = ["Teller", "failure_condition", "in_seconds"]
 
@@ -59,15 +59,18 @@ class Teller:
         text = f"skip schedule deleting pod: {pod.key}"
         self.note(Note(pod, "Warning", "FailedScheduling", "Scheduling", text, reporter=pod.spec.scheduler_name))
 
-    def preempted(self, victim: PodInfo, preemptor: PodInfo, remark: str = "") -> None:
+    def preempted(self, effect: Evict, remark: str = "") -> None:
         """Say for whom a pod has to go.
 
-        kube-scheduler means to name the preemptor as what the event relates to, and fails to when it is a pod: no event of its
-        has one.
+        kube-scheduler means to name the preemptor as what the event relates to, and fails to when it is a pod: only events of
+        pods that had to go for a group have one.
         """
-        text = f"Preempted by pod {preemptor.uid} on node {victim.spec.node_name}{remark}"
-        reporter = preemptor.spec.scheduler_name
-        self.note(Note(victim.pod, "Normal", "Preempted", "Preempting", text, reporter=reporter))
+        victim, preemptor, group = effect.victim, effect.preemptor, effect.group
+        by, where = f"pod {preemptor.uid}", victim.spec.node_name
+        if group is not None:
+            by, where = f"podgroup {group.metadata.uid}", "cluster"
+        text, reporter = f"Preempted by {by} on node {where}{remark}", preemptor.spec.scheduler_name
+        self.note(Note(victim.pod, "Normal", "Preempted", "Preempting", text, related=group, reporter=reporter))
 
     def change(self, pod: Pod, change: StatusChange) -> None:
         """Change a pod's status some time soon; what was asked for earlier and not sent yet is merged in."""

@@ -234,14 +234,15 @@ def _group_condition(condition: Condition) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _reference(pod: Pod) -> dict[str, str]:
+def _reference(obj: Pod | PodGroup) -> dict[str, str]:
+    grouped = isinstance(obj, PodGroup)
     return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "namespace": pod.namespace,
-        "name": pod.name,
-        "uid": pod.uid,
-        "resourceVersion": pod.metadata.resource_version,
+        "apiVersion": "scheduling.k8s.io/v1alpha2" if grouped else "v1",
+        "kind": "PodGroup" if grouped else "Pod",
+        "namespace": obj.metadata.namespace,
+        "name": obj.metadata.name,
+        "uid": obj.metadata.uid,
+        "resourceVersion": obj.metadata.resource_version,
     }
 
 

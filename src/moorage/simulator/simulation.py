@@ -423,7 +423,7 @@ class Simulation:
             status=replace(pod.status, conditions=(*pod.status.conditions, condition)),
         )
         record = self.records.get(effect.victim.uid) or PodRecord(pod, 0.0, State.PLACED, pod.spec.node_name)
-        record.state, record.preempted_by = State.PREEMPTED, effect.preemptor.key
+        record.state, record.preempted_by = State.PREEMPTED, (effect.group or effect.preemptor).key
         self.victims[effect.victim.uid] = record
         self._tell(Seen(marked))
         self.at(self.now + (30 if grace is None else grace), Gone(marked))

@@ -40,6 +40,49 @@ def test_binding_places_the_pod_and_says_so(store, pods, clock):
     ]
 
 
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+
+
+@pytest.fixture
+def placed(store):
+    labels = {ZONE: "z1", REGION: "r1", "kubernetes.io/hostname": "n1"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": labels}}
+    store.create(find_kind("nodes", ""), "", node)
+
+
+@pytest.mark.parametrize(
+    ("target", "sent", "labels"),
+    [
+        ({"kind": "Node", "name": "n1"}, {}, {"app": "web", ZONE: "z1", REGION: "r1"}),
+        ({"kind": "Node", "name": "n1"}, {ZONE: "other"}, {"app": "web", ZONE: "z1", REGION: "r1"}),
+        ({"name": "n1"}, {}, {"app": "web"}),
+        ({"kind": "Node", "name": "n2"}, {}, {"app": "web"}),
+    ],
+)
+@pytest.mark.usefixtures("placed")
+def test_a_pod_that_is_bound_is_told_its_zone(store, pods, target, sent, labels):
+    store.create(pods, "default", pod())
+    bind(store, "default", "web", binding(target=target, labels=sent))
+    assert store.get(pods, "default", "web").document()["metadata"]["labels"] == labels
+
+
+@pytest.mark.usefixtures("placed")
+def test_a_pod_keeps_the_zone_it_was_given_when_it_is_bound(store, pods):
+    document = pod()
+    document["metadata"]["labels"][ZONE] = "mine"
+    store.create(pods, "default", document)
+    bind(store, "default", "web", binding())
+    assert store.get(pods, "default", "web").document()["metadata"]["labels"][ZONE] == "mine"
+
+
+@pytest.mark.usefixtures("placed")
+def test_a_pod_that_is_made_for_a_node_is_told_its_zone_whatever_it_says(store, pods):
+    document = pod(nodeName="n1")
+    document["metadata"]["labels"][ZONE] = "mine"
+    store.create(pods, "default", document)
+    assert store.get(pods, "default", "web").document()["metadata"]["labels"] == {"app": "web", ZONE: "z1", REGION: "r1"}
+
+
 REFUSED = {
     "no such pod": (None, binding(), 404, "NotFound", 'pods "web" not found'),
     "another name": (

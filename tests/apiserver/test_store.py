@@ -152,6 +152,13 @@ def test_an_update_without_a_version_replaces(store):
     assert changed["metadata"]["uid"] == made.document()["metadata"]["uid"]
 
 
+def test_an_update_of_version_zero_replaces_too(store):
+    store.create(CONFIG, "default", {**config(), "data": {"a": "1"}})
+    document = {**config(), "data": {"b": "2"}}
+    document["metadata"] = {**document["metadata"], "resourceVersion": "0"}
+    assert store.update(CONFIG, "default", "web", document).document()["data"] == {"b": "2"}
+
+
 def test_an_update_that_changes_nothing_makes_no_version(store):
     made = store.create(CONFIG, "default", config())
     assert store.update(CONFIG, "default", "web", made.document()).version == made.version == store.version

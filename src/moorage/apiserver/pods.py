@@ -58,7 +58,8 @@ def bind(store: Store, namespace: str, name: str, binding: Document, *, dry_run:
     pod = record.document()
     _check_same(record, pod, metadata)
     _check_bindable(pod)
-    _place(pod, str(target["name"]), metadata, timestamp(store.clock()))
+    labels = store.topology_of(str(target["name"])) if target.get("kind") == "Node" else {}
+    _place(pod, str(target["name"]), metadata, labels, timestamp(store.clock()))
     store.put(_PODS, record, pod, dry_run=dry_run)
 
 
@@ -99,11 +100,12 @@ def _check_bindable(pod: Document) -> None:
         raise conflict("pods/binding", "", name, why)
 
 
-def _place(pod: Document, node: str, metadata: Document, now: str) -> None:
+def _place(pod: Document, node: str, metadata: Document, topology: dict[str, str], now: str) -> None:
+    """Put a pod on its node; labels that it has stay as they are, and those of the node come before the binding's own."""
     pod["spec"]["nodeName"] = node
     if annotations := _mapping(metadata.get("annotations")):
         pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **annotations}
-    if labels := _mapping(metadata.get("labels")):
+    if labels := {**_mapping(metadata.get("labels")), **topology}:
         pod["metadata"]["labels"] = {**labels, **(pod["metadata"].get("labels") or {})}
     status = pod["status"]
     status.pop("nominatedNodeName", None)

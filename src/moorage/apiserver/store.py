@@ -323,6 +323,8 @@ class Store:
         if manager is not None:
             track(kind_schema(kind), None, document, manager, timestamp(self.clock()), ignored=unwritten(kind, ""))
         admit(kind, document, found, self._read_all, self.gates)
+        if kind.kind == "Pod" and (labels := self.topology_of(document["spec"].get("nodeName") or "")):
+            metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
         if not self.empties_namespaces:
             admit_tended(kind, document)
         prepare_create(kind, document, self.gates)
@@ -331,6 +333,11 @@ class Store:
             raise already_exists(kind.resource, kind.group, metadata["name"])
         record = Record.of(kind, document, 0 if dry_run else self.version + 1)
         return record if dry_run else self._commit(kind, None, record)
+
+    def topology_of(self, node: str) -> dict[str, str]:
+        """Return the labels that pods of a node are given: its zone and its region, as far as it has them."""
+        held = self.find(_NODE, "", node) if node else None
+        return {} if held is None else {name: held.labels[name] for name in _TOPOLOGY if name in held.labels}
 
     def adopt(self, kind: Kind, document: Document) -> Record:
         """Store an object as another cluster had it: its uid, its times and its status stay, and nothing is admitted.
@@ -376,12 +383,13 @@ class Store:
         self, kind: Kind, namespace: str, name: str, document: Document, *,
         subresource: str = "", dry_run: bool = False, manager: Manager | None = None,
     ) -> Record:  # fmt: skip
-        """Store the next version of an object. A document without a version replaces whatever is there.
+        """Store the next version of an object. A document without a version, or of version 0, replaces whatever is there.
 
         Raises  ApiError 404, 409 for a version or a uid that is not the stored one, 422
         """
         record = self.get(kind, namespace, name)
         sent = str(document.setdefault("metadata", {}).get("resourceVersion") or "")
+        sent = "" if sent == "0" else sent
         old = record.document()
         if not sent and manager is not None and needs_version(kind):
             fault = Fault("Invalid value", "metadata.resourceVersion", "must be specified for an update", 0)
@@ -516,4 +524,7 @@ class Store:
 
 _BY_STRUCT: Final = {kind.struct: kind for kind in KINDS if kind.struct is not None}
 _NAMESPACE: Final = served("namespaces")
+_NODE: Final = served("nodes")
+#: What pods are told of where they are, as the admission plugin PodTopologyLabels does.
+_TOPOLOGY: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 _PODS: Final = served("pods")

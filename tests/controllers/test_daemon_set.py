@@ -175,3 +175,14 @@ def test_failed_pods_are_replaced_after_longer_and_longer(cluster):
             cluster.advance(waited)
         assert name not in cluster.names("pods")
     assert places(cluster) == ["n1", "n2", "n3", "n4"]
+
+
+def test_revisions_have_their_owners_annotations_and_their_fields_in_order(cluster):
+    cluster.edit("daemonsets", "agent", lambda held: held["metadata"].update(annotations={"team": "a"}))
+    cluster.edit("daemonsets", "agent", image(2))
+    cluster.settle()
+    revision = max(cluster.all("controllerrevisions"), key=lambda one: one["revision"])
+    assert revision["metadata"]["annotations"]["team"] == "a"
+    template = revision["data"]["spec"]["template"]
+    assert list(template) == sorted(template)
+    assert list(template["spec"]["containers"][0]) == sorted(template["spec"]["containers"][0])

@@ -226,3 +226,13 @@ BOUNDS = {
 @pytest.mark.parametrize(("rolling", "wanted", "expected"), BOUNDS.values(), ids=BOUNDS)
 def test_bounds(rolling, wanted, expected):
     assert bounds(rolling, wanted) == expected
+
+
+def test_a_set_that_is_gone_back_to_is_like_the_others(cluster):
+    """No field is written that says nothing: whoever compares sets would see a difference."""
+    cluster.edit("deployments", "shop", image(2))
+    cluster.advance(30)
+    cluster.edit("deployments", "shop", image(1))
+    cluster.advance(30)
+    assert sizes(cluster) == {"2": 0, "3": 4}
+    assert all("minReadySeconds" not in one["spec"] for one in cluster.all("replicasets"))

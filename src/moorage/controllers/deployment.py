@@ -179,7 +179,8 @@ def _marked(deployment: Document, new: Document, revision: int) -> Document:
     least_s = spec_of(deployment).get("minReadySeconds") or 0
     if annotations == annotations_of(new) and (spec_of(new).get("minReadySeconds") or 0) == least_s:
         return new
-    return {**revised(new, annotations=annotations), "spec": {**spec_of(new), "minReadySeconds": least_s}}
+    spec = {name: value for name, value in spec_of(new).items() if name != "minReadySeconds"}
+    return {**revised(new, annotations=annotations), "spec": {**spec, "minReadySeconds": least_s} if least_s else spec}
 
 
 def _runs_old_pods(old: Iterable[Document], world: World) -> bool:

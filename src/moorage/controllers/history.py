@@ -8,9 +8,20 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
+import msgspec
+
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
-from moorage.controllers.documents import age_order, copied, name_of, namespace_of, reference_to, spec_of, uid_of
+from moorage.controllers.documents import (
+    age_order,
+    annotations_of,
+    copied,
+    name_of,
+    namespace_of,
+    reference_to,
+    spec_of,
+    uid_of,
+)
 from moorage.controllers.kinds import CONTROLLER_REVISIONS
 from moorage.controllers.revisions import template_hash
 from moorage.controllers.steps import Create, Delete, Step, Update
@@ -19,6 +30,7 @@ from moorage.controllers.world import World
 __all__ = ["HASH", "History", "history_of", "template_of"]
 
 HASH = "controller-revision-hash"
+_encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class History(NamedTuple):
@@ -63,7 +75,10 @@ def _order(revision: Document) -> tuple[int, tuple[str, str]]:
 
 
 def _data(owner: Document) -> dict[str, Any]:
-    return {"spec": {"template": {**(spec_of(owner).get("template") or {}), "$patch": "replace"}}}
+    """Return what a revision keeps, its fields in order: others compare it byte for byte."""
+    template = {**(spec_of(owner).get("template") or {}), "$patch": "replace"}
+    data: dict[str, Any] = msgspec.json.decode(_encode({"spec": {"template": template}}))
+    return data
 
 
 def template_of(revision: Document) -> Document:
@@ -83,6 +98,7 @@ def _revision(kind: Kind, owner: Document, data: dict[str, Any], number: int) ->
             "name": f"{name_of(owner)}-{mark}",
             "namespace": namespace_of(owner),
             "labels": labels,
+            **({"annotations": dict(said)} if (said := annotations_of(owner)) else {}),
             "ownerReferences": [reference_to(kind, owner)],
         },
         "data": data,

@@ -113,6 +113,8 @@ def test_a_pod_on_the_hosts_network_has_its_address(cluster):
 
 
 def test_no_two_pods_have_one_address(cluster):
+    cluster.add_node("n2")
+    cluster.settle()
     for i in range(200):
         cluster.apply(bare(f"p{i}"))
     cluster.settle()
@@ -179,3 +181,116 @@ def test_containers_that_look_into_a_pod_run_until_it_ends(cluster):
     assert shown(cluster)[0] == "Succeeded"
     (held,) = status(cluster)["ephemeralContainerStatuses"]
     assert held["state"]["terminated"]["exitCode"] == 137
+
+
+# -- pods that a kubelet does not take -----------------------------------------------------------------------------------
+
+
+def asking(**requests):
+    return [{"name": "c", "image": "i", "resources": {"requests": requests, "limits": requests}}]
+
+
+def holding(port):
+    return [{"name": "c", "image": "i", "ports": [{"containerPort": port, "hostPort": port}]}]
+
+
+def on_node(zone):
+    term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": [zone]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
+REFUSED = {  # what the pod is like, why it is refused
+    "too much processor": (
+        {"containers": asking(cpu="5")},
+        "OutOfcpu", "Node didn't have enough resource: cpu, requested: 5000, used: 4000, capacity: 8000",
+    ),
+    "too much memory": (
+        {"containers": asking(memory="17Gi")},
+        "OutOfmemory", f"Node didn't have enough resource: memory, requested: {17 << 30}, used: 0, capacity: {16 << 30}",
+    ),
+    "a port that is taken": (
+        {"containers": holding(80)},
+        "NodePorts", "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports",
+    ),
+    "another node is selected": (
+        {"nodeSelector": {"zone": "x"}},
+        "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
+    ),
+    "another node is required": (
+        {"affinity": on_node("x")},
+        "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "reason", "why"), REFUSED.values(), ids=REFUSED)
+def test_a_pod_that_names_a_node_where_it_cannot_be_is_refused(cluster, spec, reason, why):
+    first = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "4"}}, "ports": holding(80)[0]["ports"]}
+    cluster.apply(bare("first", nodeName="n1", containers=[first]))
+    cluster.settle()
+    cluster.apply(bare(nodeName="n1", **spec))
+    cluster.settle()
+    held = status(cluster)
+    assert (held["phase"], held["reason"], held["message"]) == ("Failed", reason, f"Pod was rejected: {why}")
+    assert "containerStatuses" not in held
+    told = [one for one in cluster.all("events") if one["involvedObject"]["name"] == "web" and one["type"] == "Warning"]
+    assert [(one["reason"], one["message"], one["source"]["component"]) for one in told] == [(reason, why, "kubelet")]
+
+
+def test_a_pod_that_does_not_bear_its_node_is_refused(cluster):
+    cluster.edit("nodes", "n1", lambda node: node["spec"].update(taints=[{"key": "k", "effect": "NoExecute"}]))
+    cluster.apply(bare(nodeName="n1"))
+    cluster.apply(bare("calm", nodeName="n1", tolerations=[{"operator": "Exists"}]))
+    cluster.settle()
+    assert status(cluster)["reason"] == "TaintToleration"
+    assert cluster.get("pods", "calm")["status"]["phase"] == "Running"
+
+
+def test_a_node_takes_no_more_pods_than_it_says(cluster):
+    for i in range(111):
+        cluster.apply(bare(f"p{i:03}", nodeName="n1"))
+        cluster.settle()
+    assert cluster.get("pods", "p109")["status"]["phase"] == "Running"
+    held = cluster.get("pods", "p110")["status"]
+    assert held["reason"] == "OutOfpods"
+    assert held["message"].endswith("requested: 1, used: 110, capacity: 110")
+
+
+def test_room_of_pods_that_have_ended_is_given_again(cluster):
+    cluster.apply(bare("short", nodeName="n1", containers=asking(cpu="8"), restartPolicy="Never", activeDeadlineSeconds=5))
+    cluster.settle()
+    cluster.advance(10)
+    cluster.apply(bare(nodeName="n1", containers=asking(cpu="8")))
+    cluster.settle()
+    assert status(cluster)["phase"] == "Running"
+
+
+def test_what_no_node_has_heard_of_is_not_asked_of_it(cluster):
+    cluster.apply(bare(nodeName="n1", containers=asking(**{"x.org/gpu": "1"})))
+    cluster.settle()
+    assert status(cluster)["phase"] == "Running"
+
+
+# -- what nodes offer and hooks ------------------------------------------------------------------------------------------
+
+
+def test_a_device_that_a_node_got_is_offered_and_one_that_it_lost_is_not(cluster):
+    cluster.edit("nodes", "n1", lambda node: node["status"]["capacity"].update({"x.org/gpu": "3"}), subresource="status")
+    cluster.settle()
+    assert cluster.get("nodes", "n1")["status"]["allocatable"]["x.org/gpu"] == "3"
+    cluster.edit("nodes", "n1", lambda node: node["status"]["capacity"].pop("x.org/gpu"), subresource="status")
+    cluster.settle()
+    held = cluster.get("nodes", "n1")["status"]["allocatable"]
+    assert "x.org/gpu" not in held
+    assert held["cpu"] == "8"
+
+
+def test_a_hook_that_sleeps_holds_up_the_end(cluster):
+    hook = {"preStop": {"sleep": {"seconds": 20}}}
+    cluster.apply(bare(containers=[{"name": "c", "image": "i", "lifecycle": hook}]))
+    cluster.settle()
+    cluster.delete("pods", "web")
+    cluster.advance(18)
+    assert cluster.get("pods", "web") is not None
+    cluster.advance(4)
+    assert cluster.get("pods", "web") is None

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.records import Document
+from moorage.controllers.admission import Admission
 from moorage.controllers.documents import (
     annotations_of,
     condition_of,
@@ -38,7 +39,7 @@ from moorage.controllers.documents import (
 )
 from moorage.controllers.kinds import CLAIMS, LEASES, NODES, PODS
 from moorage.controllers.pod_life import Life, ends_at, life_of, next_status, stopped
-from moorage.controllers.steps import Create, Delete, Later, SetStatus, Step, Update
+from moorage.controllers.steps import Create, Delete, Later, Note, SetStatus, Step, Update
 from moorage.controllers.world import Event, World
 
 __all__ = ["DOWN", "KUBELET", "Kubelets", "lease_seconds"]
@@ -75,6 +76,7 @@ class Kubelets:
         #: Addresses given to pods, by uid, and all of them.
         self._addresses: dict[str, int] = {}
         self._taken: set[int] = set()
+        self._admission = Admission()
 
     def keys(self, event: Event, world: World) -> Iterable[str]:
         if event.kind is PODS:
@@ -87,6 +89,7 @@ class Kubelets:
         pod = event.latest
         if event.new is None:
             self._release(uid_of(pod))
+            self._admission.forget(uid_of(pod))
         elif spec_of(pod).get("nodeName"):
             yield f"pod:{key_of(pod)}"
 
@@ -117,9 +120,14 @@ class Kubelets:
         if is_ending(pod):
             yield from self._end(pod, life, now)
             return
-        if not status_of(pod).get("startTime") and _waits_for_volumes(pod, world):
-            yield Later(1.0)
-            return
+        if not status_of(pod).get("startTime") and phase_of(pod) not in ENDED_PHASES:
+            refused = self._admission.refusal(pod, host, world.pods_on(name_of(host)))
+            if refused is not None:
+                yield from _refused(pod, *refused, now)
+                return
+            if _waits_for_volumes(pod, world):
+                yield Later(1.0)
+                return
         status, again = next_status(pod, life, _address_of(host), self._address(pod), now)
         if status is not None:
             yield SetStatus(PODS, pod, status)
@@ -187,6 +195,13 @@ class Kubelets:
         yield Later(lasts_s / 4)
 
 
+def _refused(pod: Document, reason: str, why: str, now: float) -> Iterator[Step]:
+    """Yield the end of a pod that its kubelet does not take: nothing of it ever started."""
+    yield Note(PODS, pod, "Warning", reason, why)
+    status = {**status_of(pod), "phase": "Failed", "reason": reason, "message": f"Pod was rejected: {why}"}
+    yield SetStatus(PODS, pod, {**status, "startTime": stamp(now)})
+
+
 def _share(name: str) -> float:
     return hashlib.sha256(name.encode()).digest()[0] / 256
 
@@ -215,7 +230,7 @@ def _well(node: Document, now: float) -> Document:
     made: dict[str, Any] = {
         **status,
         "capacity": capacity,
-        "allocatable": status.get("allocatable") or capacity,
+        "allocatable": _allocatable(capacity, status.get("allocatable") or {}),
         "addresses": status.get("addresses")
         or [{"type": "InternalIP", "address": _address_of(node)}, {"type": "Hostname", "address": name_of(node)}],
     }
@@ -231,6 +246,11 @@ def _well(node: Document, now: float) -> Document:
             conditions, "Ready", "True", now, "KubeletReady", "kubelet is posting ready status", lastHeartbeatTime=stamp(now)
         )
     return made
+
+
+def _allocatable(capacity: Document, held: Document) -> Document:
+    """Return what a node offers: what it said, with what it has got since, without the devices that it has no more."""
+    return {**capacity, **{name: amount for name, amount in held.items() if name in capacity or "/" not in name}}
 
 
 _INFO: Final = {

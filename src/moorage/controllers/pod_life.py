@@ -8,6 +8,8 @@ No container is run. What one would do is declared by annotations of the pod:
     moorage.dev/exit-code       what they end with; 0 without
     moorage.dev/stop-seconds    how long they take to end when asked to; 0 without, and never more than their grace period
 
+A ``preStop`` hook that sleeps is heeded, too; others need a container.
+
 Everything is worked out from the pod's own status, so a pod's life goes on where it was when the program starts again.
 
 Source  kubernetes, pkg/kubelet: kubelet_pods.go, status/generate.go, kuberuntime/kuberuntime_manager.go (backoff)
@@ -65,8 +67,14 @@ def life_of(pod: Document, job_s: float) -> Life:
         _number(said, "ready-seconds") or 0.0,
         usual if (run_s := _number(said, "run-seconds")) is None else run_s,
         int(code) if code is not None and code < 256 else 0,
-        _number(said, "stop-seconds") or 0.0,
+        max(_number(said, "stop-seconds") or 0.0, _sleeps(pod)),
     )
+
+
+def _sleeps(pod: Document) -> float:
+    """Return how long a pod's containers sleep before they are stopped, which is the one hook that needs no container."""
+    hooks = [(one.get("lifecycle") or {}).get("preStop") or {} for one in spec_of(pod).get("containers") or ()]
+    return max((float((hook.get("sleep") or {}).get("seconds") or 0) for hook in hooks), default=0.0)
 
 
 def _number(said: Mapping[str, str], name: str) -> float | None:

@@ -88,7 +88,7 @@ class Requirement:
                 return self.key
 
 
-def aggregate(faults: Iterable[Fault]) -> str:
+def aggregate(faults: Iterable[object]) -> str:
     """Join error texts as Go's aggregate error does: one stands alone, several go in brackets, repeats are dropped."""
     unique = list(dict.fromkeys(map(str, faults)))
     return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"

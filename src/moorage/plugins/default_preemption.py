@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from moorage.api.pod_groups import PodGroup
+from moorage.api.requirements import aggregate
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cycle.consulting import Consult
 from moorage.cycle.disruption import Budgets
@@ -190,6 +191,6 @@ def _was_preempted(pod: PodInfo) -> bool:
 def _nothing_helps(search: Search) -> PostFilterResult:
     """Answer for a search that found no candidate: an earlier nomination is void."""
     if search.errors:
-        text = search.errors[0] if len(search.errors) == 1 else f"[{', '.join(search.errors)}]"
+        text = aggregate(search.errors)
         return PostFilterResult(Code.ERROR, (f"preemption: {text}",))
     return PostFilterResult(Code.UNSCHEDULABLE, (f"preemption: {fit_error(search.verdicts)}",), nominated="")

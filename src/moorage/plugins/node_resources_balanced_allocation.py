@@ -17,12 +17,14 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import force_setattr
 
+from moorage.api.devices import DeviceClass
 from moorage.errors import Fault
 from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Skip
+from moorage.plugins.backed_scores import NATIVE, Backed, Counted, backed, classes_behind
 from moorage.plugins.one_row_scores import balance_of
 from moorage.plugins.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, demands, sub_path
 from moorage.state.cluster import Snapshot
@@ -75,15 +77,19 @@ class NodeResourcesBalancedAllocation:
     Args = NodeResourcesBalancedAllocationArgs
     depends = Depends.ROW
     sums_only = True
-    signs_by = ()
+    signs_by = (DeviceClass,)
 
     def __init__(self, args: NodeResourcesBalancedAllocationArgs | None = None) -> None:
         self._resources = (args or NodeResourcesBalancedAllocationArgs()).resources
+        self._extended = [resource.name for resource in self._resources if resource.name not in NATIVE]
         self._options = PLACED
+        self._gates = FeatureGates()
+        self._handle: Handle | None = None
         self._kept: WeakKeyDictionary[NodeTable, dict[tuple[str, ...], KeptColumn]] = WeakKeyDictionary()
 
     def attach(self, handle: Handle) -> None:
-        gates = handle.gates
+        gates = self._gates = handle.gates
+        self._handle = handle
         self._options = RequestOptions(
             use_status=gates["InPlacePodVerticalScaling"],
             pod_level=gates["PodLevelResources"],
@@ -93,17 +99,26 @@ class NodeResourcesBalancedAllocation:
     def _needs(self, pod: PodInfo) -> PodRequests:
         return pod.needs_under(self._options)
 
-    def sign(self, pod: PodInfo) -> Signature:
-        return {"requests on a node": self._needs(pod).key}
+    def sign(self, pod: PodInfo) -> Signature | None:
+        needs = self._needs(pod)
+        wanted = [name for name in self._extended if needs.requests.get(name)]
+        if wanted and self._handle is not None and classes_behind(wanted, self._handle.snapshot, self._gates):
+            return None
+        return {"requests on a node": needs.key}
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[Demand, ...] | Skip:
-        del snapshot, feasible
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Counted | Skip:
+        del feasible
         requests = self._needs(pod).requests
         if not any(requests.get(resource.name) for resource in self._resources):
             return SKIP
-        return demands(self._resources, requests)
+        return backed(demands(self._resources, requests), snapshot, self._gates)
 
-    def score(self, counted: tuple[Demand, ...], nodes: NodeView) -> IntArray:
+    def score(self, counted: Counted, nodes: NodeView) -> IntArray:
+        if isinstance(counted, Backed):
+            return self._balanced(counted.demands, counted.among(nodes))
+        return self._balanced(counted, nodes)
+
+    def _balanced(self, counted: tuple[Demand, ...], nodes: NodeView) -> IntArray:
         if len(counted) < 2:
             return np.full(len(nodes), UNCHANGED, dtype=np.int64)
         scores = _balance_with(counted, nodes)
@@ -126,7 +141,9 @@ class NodeResourcesBalancedAllocation:
             )
         return found
 
-    def score_node(self, counted: tuple[Demand, ...], node: NodeInfo) -> int:
+    def score_node(self, counted: Counted, node: NodeInfo) -> int:
+        if isinstance(counted, Backed):
+            return int(self._balanced(counted.demands, counted.on(node))[0])
         if len(counted) < 2:
             return UNCHANGED
         shares, shares_with_pod = [], []

@@ -32,11 +32,11 @@ from moorage.framework.placements import GroupInfo, Proposal
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
+from moorage.plugins.backed_scores import Backed, Counted, backed
 from moorage.plugins.extended_resources import answers_to, device_class_for
 from moorage.plugins.scoring_strategies import (
     CPU_AND_MEMORY,
     LEAST_ALLOCATED,
-    Demand,
     ScoringStrategy,
     demands,
     fullness,
@@ -190,15 +190,20 @@ class NodeResourcesFit:
 
     # -- Score ------------------------------------------------------------------------------------------------------------
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> tuple[Demand, ...]:
-        del snapshot, feasible
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Counted:
+        del feasible
         scored = pod.needs_under(_SCORED)
-        return demands(self._resources, {**scored.requests, "cpu": scored.nonzero_cpu, "memory": scored.nonzero_memory})
+        amounts = {**scored.requests, "cpu": scored.nonzero_cpu, "memory": scored.nonzero_memory}
+        return backed(demands(self._resources, amounts), snapshot, self._gates)
 
-    def score(self, counted: tuple[Demand, ...], nodes: NodeView) -> IntArray:
+    def score(self, counted: Counted, nodes: NodeView) -> IntArray:
+        if isinstance(counted, Backed):
+            return self._score(counted.demands, counted.among(nodes))
         return self._score(counted, nodes)
 
-    def score_node(self, counted: tuple[Demand, ...], node: NodeInfo) -> int:
+    def score_node(self, counted: Counted, node: NodeInfo) -> int:
+        if isinstance(counted, Backed):
+            return int(self._score(counted.demands, counted.on(node))[0])
         return self._score_one(counted, node)
 
     def score_placement(self, group: GroupInfo, proposal: Proposal, snapshot: Snapshot) -> int:

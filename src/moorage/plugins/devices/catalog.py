@@ -113,13 +113,16 @@ class Catalog:
             if kept.stamp == self._stamp(node, kept.pools):
                 kept.version = self._version
                 return kept.pools
-        slices = [*self._of_node.get(node.name, {}).values(), *self._shared.values()]
-        pools = gather(node, slices, lambda pool: list(self._of_pool[pool].values()), partitions)
+        pools = gather(node, self.slices_near(node), lambda pool: list(self._of_pool[pool].values()), partitions)
         self._kept[node.name, partitions] = _Kept(node, self._version, self._stamp(node, pools), pools)
         for pool_id in pools.ids:
             self._seen_by.setdefault(pool_id, set()).add(node.name)
         self._drop_gone()
         return pools
+
+    def slices_near(self, node: Node) -> list[SliceOffers]:
+        """Return all slices that may be for a node, those of old generations and of broken pools among them."""
+        return [*self._of_node.get(node.name, {}).values(), *self._shared.values()]
 
     def _stamp(self, node: Node, pools: NodePools) -> _Stamp:
         versions = tuple([self._pool_version[pool_id] for pool_id in pools.ids])

@@ -1,0 +1,161 @@
+"""How nodes are scored for pods that ask for devices under an extended resource's name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from moorage.api.core import Node
+from moorage.api.decode import decode
+from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from moorage.framework.features import FeatureGates
+from moorage.plugins.backed_scores import Backed, backed
+from moorage.plugins.devices.stock import stock_of
+from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from moorage.plugins.node_resources_fit import NodeResourcesFit
+from moorage.plugins.scoring_strategies import Demand
+from moorage.state.cluster import Cluster
+from moorage.testing.builders import a_node, a_pod
+
+DRIVER, NAME = "gpu.example.com", "example.com/gpu"
+BIG = f'device.capacity["{DRIVER}"].memory.compareTo(quantity("40Gi")) >= 0'
+
+
+def a_device(name, memory="40Gi", **chosen):
+    return {"name": name, "capacity": {"memory": {"value": memory}} if memory else {}, **chosen}
+
+
+def a_slice(name, devices, **spec):
+    pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+    body = {"metadata": {"name": name}, "spec": {"driver": DRIVER, "pool": pool, "devices": devices, **spec}}
+    return decode(body, ResourceSlice, name)
+
+
+def held(pool, *devices, **more):
+    results = [{"request": "r", "driver": DRIVER, "pool": pool, "device": name, **more} for name in devices]
+    body = {"metadata": {"name": f"of-{pool}", "namespace": "ns"}, "status": {"allocation": {"devices": {"results": results}}}}
+    return decode(body, ResourceClaim, pool)
+
+
+def the_class(*selectors):
+    spec = {"extendedResourceName": NAME, "selectors": [{"cel": {"expression": text}} for text in selectors]}
+    return decode({"metadata": {"name": "gpu"}, "spec": spec}, DeviceClass, "gpu")
+
+
+def a_cluster_of(nodes, *objects):
+    cluster = Cluster()
+    for node in nodes:
+        cluster.set_node(node if isinstance(node, Node) else a_node(node, allocatable={"cpu": 4, "pods": 9}))
+    for obj in objects:
+        cluster.set_object(obj)
+    return cluster
+
+
+IN_ZONE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]}
+BROKEN = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Gt", "values": ["x"]}]}]}
+CASES = {  # selectors of the class, slices, claims → devices that node n sees, and how many of them are held
+    "none": ((), [], [], (0, 0)),
+    "all free": ((), [a_slice("n", [a_device("d0"), a_device("d1")], nodeName="n")], [], (2, 0)),
+    "one held": ((), [a_slice("n", [a_device("d0"), a_device("d1")], nodeName="n")], [held("n", "d1")], (2, 1)),
+    "seen by an admin": (
+        (),
+        [a_slice("n", [a_device("d0")], nodeName="n")],
+        [held("n", "d0", adminAccess=True)],
+        (1, 0),
+    ),
+    "a share is held": (
+        (),
+        [a_slice("n", [a_device("d0", allowMultipleAllocations=True)], nodeName="n")],
+        [held("n", "d0", shareID="s", consumedCapacity={"memory": "1Gi"})],
+        (1, 1),
+    ),
+    "of another node": ((), [a_slice("m", [a_device("d0")], nodeName="m")], [], (0, 0)),
+    "of all nodes": ((), [a_slice("net", [a_device("d0")], allNodes=True)], [], (1, 0)),
+    "of nodes selected": ((), [a_slice("net", [a_device("d0")], nodeSelector=IN_ZONE)], [], (1, 0)),
+    "each for itself": (
+        (),
+        [
+            a_slice(
+                "net",
+                [a_device("d0", nodeName="n"), a_device("d1", nodeName="m"), a_device("d2", nodeSelector=IN_ZONE)],
+                perDeviceNodeSelection=True,
+            )
+        ],
+        [],
+        (2, 0),
+    ),
+    "a selector that makes no sense": ((), [a_slice("net", [a_device("d0")], nodeSelector=BROKEN)], [], (0, 0)),
+    "too small": ((BIG,), [a_slice("n", [a_device("d0", "8Gi"), a_device("d1")], nodeName="n")], [held("n", "d0")], (1, 0)),
+    "one gives no answer": ((BIG,), [a_slice("n", [a_device("d0", None), a_device("d1")], nodeName="n")], [], (0, 0)),
+}
+
+
+@pytest.mark.parametrize(("selectors", "slices", "claims", "counted"), CASES.values(), ids=CASES)
+def test_devices_are_counted(selectors, slices, claims, counted):
+    nodes = [a_node("n", {"zone": "a"}, allocatable={"cpu": 4}), "m"]
+    cluster = a_cluster_of(nodes, the_class(*selectors), *slices, *claims)
+    stock = stock_of(the_class(*selectors), cluster.snapshot.nodes, lists=False)
+    assert (int(stock.seen[0]), int(stock.held[0])) == counted
+
+
+def four_of_which_two_are_held():
+    own = a_node("own", allocatable={"cpu": 4, NAME: 4})
+    devices = [a_device(f"d{i}") for i in range(4)]
+    return a_cluster_of(["four", own, "bare"], the_class(), a_slice("four", devices, nodeName="four"), held("four", "d0", "d3"))
+
+
+def wants(devices, cpu="1"):
+    asked = {"cpu": cpu, NAME: str(devices)}
+    return a_pod(containers=[{"name": "c", "resources": {"requests": asked, "limits": asked}}])
+
+
+def test_a_node_offers_the_devices_unless_it_offers_the_resource_itself():
+    snapshot = four_of_which_two_are_held().snapshot
+    counted = backed((Demand(NAME, 1, 1),), snapshot, FeatureGates())
+    assert isinstance(counted, Backed)
+    nodes = counted.among(snapshot.nodes)
+    assert nodes.allocatable(NAME).tolist() == [4, 4, 0]
+    assert nodes.requested(NAME).tolist() == [2, 0, 0]
+    assert nodes.divisors(NAME).tolist() == [4.0, 4.0, 1.0]
+    assert nodes.allocatable("cpu").tolist() == [4000, 4000, 4000]
+    assert not nodes.is_offered_everywhere(NAME)
+
+
+STRATEGIES = {  # what kube-scheduler 1.36.2 scores the nodes: 3 of 4 taken, 1 of 4 taken, nothing offered
+    "LeastAllocated": [25, 75, 0],
+    "MostAllocated": [75, 25, 0],
+}
+
+
+@pytest.mark.parametrize(("strategy", "scores"), STRATEGIES.items(), ids=STRATEGIES)
+def test_strategies_score_devices_like_any_resource(strategy, scores):
+    args = decode({"scoringStrategy": {"type": strategy, "resources": [{"name": NAME}]}}, NodeResourcesFit.Args, "args")
+    plugin, snapshot = NodeResourcesFit(args), four_of_which_two_are_held().snapshot
+    counted = plugin.pre_score(wants(1), snapshot, snapshot.nodes)
+    assert plugin.score(counted, snapshot.nodes).tolist() == scores
+    assert [plugin.score_node(counted, node) for node in snapshot.nodes] == scores
+
+
+def test_balance_takes_devices_into_account():
+    args = decode({"resources": [{"name": "cpu"}, {"name": NAME}]}, NodeResourcesBalancedAllocation.Args, "args")
+    plugin, snapshot = NodeResourcesBalancedAllocation(args), four_of_which_two_are_held().snapshot
+    counted = plugin.pre_score(wants(1), snapshot, snapshot.nodes)
+    scores = plugin.score(counted, snapshot.nodes)
+    assert scores.tolist() == [75, 75, 75]
+    tipped = plugin.pre_score(wants(2, "0"), snapshot, snapshot.nodes)
+    assert plugin.score(tipped, snapshot.nodes)[0] < 75 < 1 + plugin.score(tipped, snapshot.nodes)[2]
+    assert [plugin.score_node(tipped, node) for node in snapshot.nodes] == plugin.score(tipped, snapshot.nodes).tolist()
+
+
+def test_without_a_class_of_that_name_nothing_changes():
+    demands = (Demand("cpu", 1, 1), Demand("example.com/other", 1, 1))
+    snapshot = four_of_which_two_are_held().snapshot
+    assert backed(demands, snapshot, FeatureGates()) is demands
+    assert backed((Demand(NAME, 1, 1),), snapshot, FeatureGates({"DRAExtendedResource": False})) == (Demand(NAME, 1, 1),)
+
+
+def test_views_of_some_rows_count_for_these():
+    snapshot = four_of_which_two_are_held().snapshot
+    counted = backed((Demand(NAME, 1, 1),), snapshot, FeatureGates())
+    rows = snapshot.nodes.only(np.array([False, True, True]))
+    assert counted.among(rows).allocatable(NAME).tolist() == [4, 0]

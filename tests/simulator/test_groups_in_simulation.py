@@ -99,6 +99,12 @@ def test_the_example_as_a_report_for_programs():
     assert len(racks) == 1
 
 
+def test_a_group_that_is_tried_again_and_again_does_not_keep_a_run_from_ending():
+    found = run(node(cpu="2"), gang(least=2), pod("large", "3"), pod("small"), member("a", "2"), member("b"))
+    assert where(found) == {"large": None, "small": "n", "a": None, "b": None}
+    assert found.attempts < 30
+
+
 @pytest.mark.parametrize("seed", [0, 7])
 def test_the_same_input_gives_the_same_answer(seed):
     objects = [node(f"n{at}", "2") for at in range(3)] + [gang(least=2), gang("h", 4)]

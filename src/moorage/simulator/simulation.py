@@ -234,6 +234,13 @@ class Simulation:
         self._may_fit = next((uid for uid in reversed(self.records) if self._is_open(uid, waits)), "")
         return not self._may_fit
 
+    def _only_repeats(self) -> bool:
+        """True if all that is due is tried in the state that it failed in: groups, which come back without an event."""
+        if self.scheduler.cluster.groups is None or any(True for _ in self.scheduler.waiting()):
+            return False
+        queued = ((uid, self.scheduler.queue.get(uid)) for uid, one in self.records.items() if one.state == State.PENDING)
+        return all(one is None or one.parked or self._is_hopeless(uid, others_wait=False) for uid, one in queued)
+
     def _is_open(self, uid: str, others_wait: bool) -> bool:
         """True for a pending pod that another attempt might place."""
         return self.records[uid].state == State.PENDING and not self._is_hopeless(uid, others_wait)
@@ -257,7 +264,7 @@ class Simulation:
         due = self.scheduler.next_deadline()
         planned = self._events[0][0] if self._events else None
         parked = min((one.deadline_s for one in self._parked), default=None)
-        if planned is None and parked is None and (due is None or self._is_settled()):
+        if planned is None and parked is None and (due is None or self._is_settled() or self._only_repeats()):
             return False
         self.now = max(self.now, min(t for t in (due, planned, parked) if t is not None))
         return True

@@ -87,18 +87,18 @@ def test_every_flag_is_shown_as_it_would_be_written():
     given, _ = read_flags(KINDS, ["--lease=90s", "--paths=/b,/c", "--allow=a=1", "--qps=2"])
     assert given.shown(KINDS) == {
         "name": "x", "leader-elect": "true", "count": "1", "qps": "2", "lease": "1m30s", "paths": "[/b,/c]", "plugin": "[]",
-        "allow": "a=1", "version": "false", "v": "0",
+        "allow": "[a=1]", "version": "false", "v": "0",
     }  # fmt: skip
 
 
 #: From kube-scheduler 1.36's own --help: every flag, with its default.
 UPSTREAM = """
-allow-metric-labels= allow-metric-labels-manifest= authentication-kubeconfig= authentication-skip-lookup=false
+allow-metric-labels=[] allow-metric-labels-manifest= authentication-kubeconfig= authentication-skip-lookup=false
 authentication-token-webhook-cache-ttl=10s authentication-tolerate-lookup-failure=true
 authorization-always-allow-paths=[/healthz,/readyz,/livez] authorization-kubeconfig=
 authorization-webhook-cache-authorized-ttl=10s authorization-webhook-cache-unauthorized-ttl=10s bind-address=0.0.0.0 cert-dir=
 client-ca-file= config= contention-profiling=true disable-http2-serving=false disabled-metrics=[] emulated-version=[]
-feature-gates=[] http2-max-streams-per-connection=0 kube-api-burst=100
+feature-gates= http2-max-streams-per-connection=0 kube-api-burst=100
 kube-api-content-type=application/vnd.kubernetes.protobuf kube-api-qps=50 kubeconfig= leader-elect=true
 leader-elect-lease-duration=15s leader-elect-renew-deadline=10s leader-elect-resource-lock=leases
 leader-elect-resource-name=kube-scheduler leader-elect-resource-namespace=kube-system leader-elect-retry-period=2s

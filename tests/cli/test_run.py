@@ -24,6 +24,7 @@ from moorage.apiserver.guarding import Guard, User
 from moorage.apiserver.serving import serving, write_kubeconfig
 from moorage.apiserver.store import Store
 from moorage.cli.main import _run
+from moorage.cli.pflag import read_flags
 from moorage.cli.run_flags import FLAGS
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.rest import Rest
@@ -180,7 +181,7 @@ def test_it_schedules_and_tells_of_it(tmp_path):
     shown = json.loads(answers["/configz", "admin"][1])["componentconfig"]
     assert (shown["kind"], shown["leaderElection"]["resourceName"]) == ("KubeSchedulerConfiguration", "kube-scheduler")
     assert f"secure-port={port}\n" in answers["/flagz", "admin"][1]
-    assert "Emulation version: 1.36" in answers["/statusz", "admin"][1]
+    assert "Emulation version:  1.36" in answers["/statusz", "admin"][1]
     assert answers["verbosity"] == (200, "successfully set klog.logging.verbosity to 5\n")
     assert "Cache mismatch" not in said
     assert status == 0
@@ -406,7 +407,7 @@ def test_a_port_that_is_taken_is_told_of(tmp_path):
         flags = ["--master=http://127.0.0.1:1", "--bind-address=127.0.0.1", f"--secure-port={port}"]
         status, said = run_here(*flags)
     assert status == 1
-    assert f"failed to create listener: listen tcp 127.0.0.1:{port}: Address already in use" in said
+    assert f"failed to listen on 127.0.0.1:{port}: listen tcp 127.0.0.1:{port}: bind: address already in use" in said
 
 
 PAGE = SOURCES.parent / "docs" / "reference" / "run.md"
@@ -438,12 +439,12 @@ REFUSED = {  # flags, file, what is said
     "a bad truth": (["--leader-elect=maybe"], None, "strconv.ParseBool"),
     "a bad duration": (["--leader-elect-lease-duration=15"], None, "missing unit"),
     "words that are no flags": (["now"], None, "does not take any arguments, got"),
-    "a port that is none": (["--secure-port=70000"], None, "--secure-port 70000 must be between 0 and 65535"),
+    "a port that is none": (["--secure-port=70000"], None, "--secure-port 70000 must be between 1 and 65535"),
     "a gate that is none": (["--feature-gates=Nope=true"], None, "unrecognized feature gate: Nope"),
     "a release that is none": (["--emulated-version=2.0"], None, "--emulated-version: 2.0 cannot be emulated"),
     "a log format that is none": (["--logging-format=xml"], None, "Unsupported log format"),
-    "a lease shorter than its renewal": (["--leader-elect-lease-duration=5s"], None, "leaderElection.leaseDuration"),
-    "another kind of lock": (["--leader-elect-resource-lock=endpoints"], None, 'resourceLock value must be "leases"'),
+    "a lease shorter than its renewal": (["--leader-elect-lease-duration=5s"], None, "leaseDuration must be greater"),
+    "another kind of lock": (["--leader-elect-resource-lock=endpoints"], None, "endpoints lock is removed, migrate to leases"),
     "an address that is none": (["--bind-address=x", "--secure-port=1"], None, 'failed to parse IP: "x"'),
     "a file that is not there": (["--config=/nowhere/x.yaml"], None, "/nowhere/x.yaml"),
     "no kubeconfig there": (["--kubeconfig=/nowhere/kc"], None, "/nowhere/kc: no such file"),
@@ -456,7 +457,7 @@ REFUSED = {  # flags, file, what is said
         yaml.safe_dump({**KUBECONFIG, "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "x"}}]}),
         "",
     ),
-    "a metric's labels that are none": (["--allow-metric-labels=a=b"], None, "METRIC,LABEL=VALUE,VALUE"),
+    "a metric's labels that are none": (["--allow-metric-labels=a=b"], None, "must have keys with format"),
     "an older release's hidden metrics": (["--show-hidden-metrics-for-version=1.20"], None, "or have the value '1.35'"),
     "header names that are none": (["--requestheader-uid-headers= "], None, 'empty value in "requestheader-uid-headers"'),
     "a split log": (["--log-text-split-stream"], None, "LoggingAlphaOptions"),
@@ -473,6 +474,64 @@ def test_what_is_wrong_is_one_line_and_exit_1(tmp_path, flags, file, text):
     lines = said.splitlines()
     assert status == 1
     assert len(lines) == 1, lines
-    assert lines[0].startswith("error: ")
+    assert lines[0].startswith("Error: ") or '] "command failed" err="' in lines[0]
     assert "secret" not in said
-    assert text in lines[0]
+    assert text in lines[0].replace('\\"', '"')
+
+
+THEIRS = {  # flags → what kube-scheduler v1.36.2 said to them, run as a program
+    "--nope": "unknown flag: --nope",
+    "-x": "unknown shorthand flag: 'x' in -x",
+    "-v": "flag needs an argument: 'v' in -v",
+    "--v=x": 'invalid argument "x" for "-v, --v" flag: strconv.ParseUint: parsing "x": invalid syntax',
+    "--v=-1": 'invalid argument "-1" for "-v, --v" flag: strconv.ParseUint: parsing "-1": invalid syntax',
+    "--vmodule=a": 'invalid argument "a" for "--vmodule" flag: "a" does not have the pattern=N format',
+    "--vmodule=a=x": 'invalid argument "a=x" for "--vmodule" flag: parsing verbosity in "a=x": strconv.ParseUint: parsing "x": '
+    "invalid syntax",
+    "--tls-sni-cert-key=a": 'invalid argument "a" for "--tls-sni-cert-key" flag: expected comma separated certificate and key '
+    "file paths",
+    "--tls-curve-preferences=x": 'invalid argument "x" for "--tls-curve-preferences" flag: strconv.ParseInt: parsing "x": '
+    "invalid syntax",
+    "--log-json-info-buffer-size=x": 'invalid argument "x" for "--log-json-info-buffer-size" flag: quantities must match the '
+    "regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+    "--version=v1.2.3": 'invalid argument "v1.2.3" for "--version" flag: version "v1.2.3" must match major/minor/patch of '
+    'default version "v1.36.2"',
+    "--secure-port=-1": "--secure-port -1 must be between 0 and 65535, inclusive. 0 for turning off secure port",
+    "--secure-port=70000": "--secure-port 70000 must be between 1 and 65535, inclusive. It cannot be turned off with 0",
+    "--leader-elect-lease-duration=5s": "couldn't create leader elector: leaseDuration must be greater than renewDeadline",
+    "--leader-elect-renew-deadline=1s": "couldn't create leader elector: renewDeadline must be greater than "
+    "retryPeriod*JitterFactor",
+    "--leader-elect-retry-period=0s": "couldn't create leader elector: retryPeriod must be greater than zero",
+    "--leader-elect-resource-lock=endpoints": "couldn't create resource lock: endpoints lock is removed, migrate to leases",
+    "--feature-gates=SchedulerQueueingHints=false": "cannot set feature gate SchedulerQueueingHints to false, feature is "
+    "locked to true",
+    "--feature-gates=GangScheduling=true": "GangScheduling is enabled, but depends on features that are disabled: "
+    "[GenericWorkload]",
+    "--logging-format=xml": 'format: Invalid value: "xml": Unsupported log format',
+    "--log-flush-frequency=0s": 'flushFrequency: Invalid value: "0s": Must be greater than zero',
+    "--log-json-split-stream": "options.json.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled",
+    "--log-text-info-buffer-size=4Ki": "options.text.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled",
+    "--show-hidden-metrics-for-version=1.30": 'metrics.showHiddenMetricsForVersion: Invalid value: "1.30": must be omitted or '
+    "have the value '1.35'; only the previous minor version is allowed",
+    "--allow-metric-labels=foo": 'invalid argument "foo" for "--allow-metric-labels" flag: foo must be formatted as key=value',
+    "--allow-metric-labels=foo=bar": 'metrics.allowListMapping: Invalid value: {"foo":"bar"}: must have keys with format '
+    '`metricName,labelName` where metricName matches "[a-zA-Z_:][a-zA-Z0-9_:]*" and labelName matches "[a-zA-Z_][a-zA-Z0-9_]*"',
+}
+
+
+@pytest.mark.parametrize(("flag", "text"), THEIRS.items(), ids=THEIRS)
+def test_what_is_wrong_with_flags_is_said_in_kube_schedulers_words(tmp_path, flag, text):
+    path = tmp_path / "kubeconfig"
+    path.write_text(json.dumps({
+        **KUBECONFIG, "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+    }))  # fmt: skip
+    path.chmod(0o600)
+    status, said = run_here(f"--kubeconfig={path}", flag)
+    told = said.strip().split('"command failed" err=')[-1]
+    assert (status, json.loads(told) if told.startswith('"') else told.removeprefix("Error: ")) == (1, text)
+
+
+def test_a_metrics_label_is_allowed_values_without_quotes():
+    given, _ = read_flags(FLAGS, ["--allow-metric-labels=some_metric,label=a,b"])
+    assert given["allow-metric-labels"] == {"some_metric,label": "a,b"}

@@ -345,7 +345,7 @@ def test_a_port_can_be_shared():
     try:
         port = first.getsockname()[1]
         listen("127.0.0.1", port, share_port=True).close()
-        with pytest.raises(InputError, match="Address already in use"):
+        with pytest.raises(InputError, match="address already in use"):
             listen("127.0.0.1", port)
     finally:
         first.close()

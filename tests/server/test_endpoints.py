@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+import yaml
 from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
@@ -127,7 +128,7 @@ PAGES = {  # path, status, what is in the answer
     "metrics of pods": ("/metrics/resources", 200, "things_total 1.0"),
     "configuration": ("/configz", 200, '{"componentconfig": {"kind": "KubeSchedulerConfiguration"}}'),
     "flags": ("/flagz", 200, "\nconfig=\nv=2\n"),
-    "state": ("/statusz", 200, "Emulation version: 1.36\nPaths: /healthz /metrics\n"),
+    "state": ("/statusz", 200, "Emulation version:  1.36\nPaths:  /healthz /metrics\n"),
     "profiles": ("/debug/pprof/", 200, "goroutine"),
     "profiles without a slash": ("/debug/pprof", 302, ""),
     "what tasks do": ("/debug/pprof/goroutine", 200, "tasks\n"),
@@ -261,18 +262,32 @@ def test_pages_are_objects_for_those_who_ask_for_them(world):
     state = json.loads(world.ask("/statusz", headers=[("Accept", JSON.format("Statusz"))])[1])
     assert (state["startTime"], state["emulationVersion"]) == ("2026-01-01T00:00:00Z", "1.36")
     assert state["uptimeSeconds"] > 0
-    assert world.ask("/statusz", headers=[("Accept", "image/png")])[0] == 406
+    assert world.ask("/statusz", headers=[("Accept", JSON.format("Statusz"))])[2]["Content-Type"] == (
+        "application/json;g=config.k8s.io;v=v1beta1;as=Statusz"
+    )
+    kind = "application/yaml;as=Flagz;v=v1beta1;g=config.k8s.io"
+    assert yaml.safe_load(world.ask("/flagz", headers=[("Accept", kind)])[1])["flags"] == {"config": "", "v": "2"}
+
+
+def test_who_asks_for_what_is_not_had_is_told_so_as_by_kube_scheduler(world):
+    status, said, sent = world.ask("/statusz", headers=[("Accept", "image/png")])
+    assert (status, sent["Content-Type"]) == (406, "application/json")
+    assert json.loads(said) == {
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "reason": "NotAcceptable", "code": 406,
+        "message": "only the following media types are accepted: application/json, application/yaml, text/plain",
+    }  # fmt: skip
 
 
 ACCEPT = {
-    "nothing": ("", "text"),
-    "anything": ("*/*", "text"),
-    "text": ("text/plain;q=0.5", "text"),
-    "an object": (JSON.format("Flagz"), "v1beta1"),
-    "an older object": ("application/json;as=Flagz;v=v1alpha1;g=config.k8s.io", "v1alpha1"),
+    "nothing": ("", ("text/plain", "")),
+    "anything": ("*/*", ("text/plain", "")),
+    "text": ("text/plain;q=0.5", ("text/plain", "")),
+    "an object": (JSON.format("Flagz"), ("application/json", "v1beta1")),
+    "an older object": ("application/json;as=Flagz;v=v1alpha1;g=config.k8s.io", ("application/json", "v1alpha1")),
     "JSON of no kind": ("application/json", None),
     "a version that is none": ("application/json;as=Flagz;v=v9;g=config.k8s.io", None),
-    "JSON of no kind, or anything": ("application/json, */*", "text"),
+    "JSON of no kind, or anything": ("application/json, */*", ("text/plain", "")),
+    "an object in YAML": ("application/yaml;as=Flagz;v=v1beta1;g=config.k8s.io", ("application/yaml", "v1beta1")),
 }
 
 

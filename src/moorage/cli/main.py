@@ -16,6 +16,7 @@ import click
 
 from moorage import __version__
 from moorage.cli.groups import Group
+from moorage.cli.pflag import FlagError
 from moorage.errors import MoorageError
 
 __all__ = ["ERROR", "INTERRUPTED", "OK", "PENDING", "main"]
@@ -109,6 +110,8 @@ def _drop_output() -> None:
 
 
 def _complain(wrong: click.ClickException) -> None:
-    click.echo(f"error: {wrong.format_message()}", err=True)
+    # kube-scheduler's flags are refused in the very words of its library.
+    begins = "Error" if isinstance(wrong, FlagError) else "error"
+    click.echo(f"{begins}: {wrong.format_message()}", err=True)
     if isinstance(wrong, click.UsageError) and wrong.ctx is not None:
         click.echo(f"See '{wrong.ctx.command_path} --help' for usage.", err=True)

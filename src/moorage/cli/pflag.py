@@ -14,22 +14,30 @@ from __future__ import annotations
 import csv
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Any, Final
 
 import click
 
+from moorage.api import quantity
 from moorage.api.durations import format_duration, parse_duration
 from moorage.errors import MoorageError
 
-__all__ = ["Flag", "FlagCommand", "Given", "read_flags"]
+__all__ = ["Flag", "FlagCommand", "FlagError", "Given", "read_flags"]
+
+
+class FlagError(click.ClickException):
+    """What is wrong with a command line, in pflag's words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
     """A flag: its name, kind, what it is where it is not given, and what help says of it.
 
-    ``kind``: ``str``, ``bool``, ``int``, ``float``, ``duration`` (kept in seconds), ``list`` (comma separated), ``each`` (one
-    value each time), ``map`` (``name=value,…``) or ``version``. ``files``: it names one, for completion.
+    ``kind``: ``str``, ``bool``, ``int``, ``float``, ``duration`` (kept in seconds), ``list`` (comma separated), ``pairs`` (a
+    list that is shown without brackets), ``each`` (one value each time), ``map`` (``name=value,…``) or ``version``; ``level``,
+    ``levels``, ``ip``, ``quantity``, ``numbers`` and ``pair of files`` are texts and lists that are looked at. ``files``: it
+    names one, for completion.
     """
 
     name: str
@@ -47,10 +55,12 @@ class Flag:
             return str(value).lower()
         if self.kind == "duration":
             return format_duration(round(value * 1e9))
-        if self.kind in {"list", "each"}:
+        if self.kind in {"list", "each", "numbers", "pair of files"}:
             return f"[{','.join(value)}]"
+        if self.kind == "pairs":
+            return ",".join(value)
         if self.kind == "map":
-            return ",".join(f"{name}={one}" for name, one in value.items())
+            return f"[{','.join(f'{name}={one}' for name, one in value.items())}]"
         return f"{value:g}" if self.kind == "float" else str(value)
 
 
@@ -91,7 +101,7 @@ def read_flags(flags: Sequence[Flag], args: Sequence[str]) -> tuple[Given, list[
         flag, name, text = _split(word, by_name, by_letter)
         if text is None:
             text = _next_value(flag, name, left)
-        values[flag.name] = _value(flag, name, text, values[flag.name] if flag.name in changed else None)
+        values[flag.name] = _value(flag, text, values[flag.name] if flag.name in changed else None)
         changed.add(flag.name)
     return Given(values, frozenset(changed)), rest
 
@@ -101,38 +111,44 @@ def _split(word: str, by_name: Mapping[str, Flag], by_letter: Mapping[str, Flag]
     if word.startswith("--"):
         name, equals, text = word[2:].partition("=")
         if not name or name[0] in "-=":
-            raise click.ClickException(f"bad flag syntax: {word}")
+            raise FlagError(f"bad flag syntax: {word}")
         flag = by_name.get(name.replace("_", "-"))
         if flag is None:
-            raise click.ClickException(f"unknown flag: --{name}")
+            raise FlagError(f"unknown flag: --{name}")
         return flag, f"--{flag.name}", text if equals else None
     letter, text = word[1], word[2:].removeprefix("=")
     flag = by_letter.get(letter)
     if flag is None:
-        raise click.ClickException(f'unknown shorthand flag: "{letter}" in {word}')
-    return flag, f"-{letter}, --{flag.name}", text if len(word) > 2 else None
+        raise FlagError(f"unknown shorthand flag: '{letter}' in {word}")
+    return flag, f"'{letter}' in {word}", text if len(word) > 2 else None
 
 
 def _next_value(flag: Flag, name: str, left: list[str]) -> str:
     if flag.kind in _ALONE:
         return "true"
     if not left:
-        raise click.ClickException(f"flag needs an argument: {name}")
+        raise FlagError(f"flag needs an argument: {name}")
     return left.pop(0)
 
 
-def _value(flag: Flag, name: str, text: str, before: Any) -> Any:
+def _value(flag: Flag, text: str, before: Any) -> Any:
+    name = f"-{flag.short}, --{flag.name}" if flag.short else f"--{flag.name}"
     try:
         return _READERS[flag.kind](text, before)
     except (ValueError, csv.Error, MoorageError) as error:
-        raise click.ClickException(f'invalid argument "{text}" for "{name}" flag: {error}') from None
+        raise FlagError(f'invalid argument "{text}" for "{name}" flag: {error}') from None
 
 
+#: The release of kube-scheduler whose flags these are.
+RELEASE: Final = "v1.36.2"
+_MOST_LEVEL: Final = 2**31 - 1
 _TRUE: Final = frozenset(["1", "t", "T", "TRUE", "true", "True"])
 _FALSE: Final = frozenset(["0", "f", "F", "FALSE", "false", "False"])
 
 
 def _version(text: str, before: Any) -> str:
+    if text.startswith("v") and not text.startswith(RELEASE):
+        raise ValueError(f'version "{text}" must match major/minor/patch of default version "{RELEASE}"')
     if text == "raw" or text.startswith("v"):
         return text
     return str(_bool(text, before)).lower()
@@ -166,8 +182,61 @@ def _list(text: str, before: Any) -> list[str]:
     return [*(before or []), *parts]
 
 
+def _level(text: str, before: Any) -> int:
+    del before
+    if not (text.isascii() and text.isdecimal()):
+        raise ValueError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    if int(text) > _MOST_LEVEL:
+        raise ValueError(f'strconv.ParseUint: parsing "{text}": value out of range')
+    return int(text)
+
+
+def _levels(text: str, before: Any) -> str:
+    for part in filter(None, text.split(",")):
+        pattern, equals, level = part.partition("=")
+        if not (pattern and equals):
+            raise ValueError(f'"{part}" does not have the pattern=N format')
+        try:
+            _level(level, before)
+        except ValueError as error:
+            raise ValueError(f'parsing verbosity in "{part}": {error}') from None
+    return text
+
+
+def _quantity(text: str, before: Any) -> str:
+    del before
+    try:
+        quantity.parse(text)
+    except MoorageError as error:
+        raise ValueError(str(error).removeprefix(f"cannot parse {text!r}: ")) from None
+    return text
+
+
+def _ip(text: str, before: Any) -> str:
+    del before
+    try:
+        ip_address(text or "::")
+    except ValueError:
+        raise ValueError(f'failed to parse IP: "{text}"') from None
+    return text
+
+
+def _numbers(text: str, before: Any) -> list[str]:
+    numbers = text.split(",")
+    for number in numbers:
+        _int(number, None)
+    return [*(before or []), *numbers]
+
+
+def _files(text: str, before: Any) -> list[str]:
+    if len(text.partition(":")[0].split(",")) != 2:
+        raise ValueError("expected comma separated certificate and key file paths")
+    return [*(before or []), text]
+
+
 def _map(text: str, before: Any) -> dict[str, str]:
-    pairs = next(csv.reader([text], strict=True), []) if text else []
+    # One pair is taken as it stands, commas and all; among more of them, each with a comma is to be quoted.
+    pairs = [text.strip('"')] if text.count("=") == 1 else next(csv.reader([text], strict=True), []) if text else []
     found: dict[str, str] = dict(before or {})
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -184,6 +253,13 @@ _READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "float": _float,
     "duration": lambda text, before: parse_duration(text) / 1e9,
     "list": _list,
+    "pairs": _list,
+    "level": _level,
+    "levels": _levels,
+    "quantity": _quantity,
+    "numbers": _numbers,
+    "ip": _ip,
+    "pair of files": _files,
     "each": lambda text, before: [*(before or []), text],
     "map": _map,
     "version": _version,
@@ -211,7 +287,7 @@ class FlagCommand(click.Command):
             click.echo(self.get_help(ctx))
             ctx.exit()
         if any(rest) and not ctx.resilient_parsing:
-            raise click.ClickException(f'"{ctx.command_path}" does not take any arguments, got {_go_list(rest)}')
+            raise FlagError(f'"{ctx.command_path}" does not take any arguments, got {_go_list(rest)}')
         ctx.params = {"given": given}
         return []
 
@@ -233,7 +309,9 @@ def _option(flag: Flag) -> click.Option:
 
 
 _METAVARS: Final = {
-    "str": "STRING", "int": "INT", "float": "FLOAT", "duration": "DURATION", "list": "A,B,…", "each": "STRING",
+    "str": "STRING", "int": "INT", "float": "FLOAT", "duration": "DURATION", "list": "A,B,…", "pairs": "A,B,…",
+    "each": "STRING", "level": "LEVEL", "levels": "FILE=LEVEL,…", "quantity": "QUANTITY", "numbers": "A,B,…", "ip": "ADDRESS",
+    "pair of files": "STRING",
     "map": "NAME=VALUE,…",
 }  # fmt: skip
 

@@ -18,6 +18,7 @@ import yaml
 from msgspec import structs
 
 from moorage import __version__
+from moorage.api.durations import format_duration
 from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
 from moorage.cli.pflag import FlagCommand, Given
@@ -32,10 +33,10 @@ from moorage.config.document import Configuration
 from moorage.config.scheduler_document import EMULATED, Loaded
 from moorage.config.show import as_document
 from moorage.config.validation import leader_election_faults
-from moorage.errors import ConfigError, Fault, InputError
+from moorage.errors import ConfigError, Fault, InputError, MoorageError
 from moorage.framework.features import TODAY
 from moorage.framework.registry import load
-from moorage.runtime.leader import Timing
+from moorage.runtime.leader import JITTER, Timing
 from moorage.server.klog import Klog, hear_others
 from moorage.server.live import LeaderSettings
 from moorage.simulator.simulate import Options, load_options
@@ -60,7 +61,17 @@ def run(given: Given) -> int:
     if given["version"] != "false":
         _print_version(given["version"])
         return OK
-    log = Klog(verbosity=given["v"], style=given["logging-format"], vmodule=given["vmodule"])
+    log = Klog()
+    try:
+        log = Klog(verbosity=given["v"], style=given["logging-format"], vmodule=given["vmodule"])
+        return _scheduled(given, log)
+    except MoorageError as error:
+        log.error(error, "command failed")
+        return ERROR
+
+
+def _scheduled(given: Given, log: Klog) -> int:
+    """Do what the flags say, until the end; return the exit status."""
     _check_log_flags(given)
     check_flags(given)
     if "@" in given["master"]:  # before anything is logged or served
@@ -71,6 +82,7 @@ def run(given: Given) -> int:
     ignored = sorted(given.changed & _IGNORED_WITH_CONFIG) if given["config"] else []
     if ignored:
         log.warning(f"Ignored, because --config is given: --{', --'.join(ignored)}; say it in {given['config']}")
+    extenders = ExtenderClient(loaded.configuration.extenders)
     document = as_document(loaded.configuration, loaded.profiles, loaded.version)
     if given["write-config-to"]:
         _write(Path(given["write-config-to"]), document)
@@ -82,7 +94,7 @@ def run(given: Given) -> int:
         given=given,
         leader=_leader(loaded.configuration),
         endpoint=_endpoint(loaded.configuration.client_connection.kubeconfig, given["master"], log),
-        extenders=ExtenderClient(loaded.configuration.extenders),
+        extenders=extenders,
         max_disks=_max_disks(given),
         serving=serving_rules(given, lambda path: _kubeconfig(path, log)),
         log=log,
@@ -110,12 +122,13 @@ def _print_version(asked: str) -> None:
 def _check_log_flags(given: Given) -> None:
     """Refuse what needs a gate that is closed, and what makes no sense."""
     if given["log-flush-frequency"] <= 0:
-        raise InputError("--log-flush-frequency: flushFrequency: Invalid value: Must be greater than zero")
+        shown = format_duration(round(given["log-flush-frequency"] * 1e9))
+        raise InputError(f'flushFrequency: Invalid value: "{shown}": Must be greater than zero')
     for form in ("text", "json"):
         if given[f"log-{form}-split-stream"]:
-            raise InputError(f"--log-{form}-split-stream: Forbidden: Feature LoggingAlphaOptions is disabled")
+            raise InputError(f"options.{form}.splitStream: Forbidden: Feature LoggingAlphaOptions is disabled")
         if given[f"log-{form}-info-buffer-size"] != "0":
-            raise InputError(f"--log-{form}-info-buffer-size: Forbidden: Feature LoggingAlphaOptions is disabled")
+            raise InputError(f"options.{form}.infoBufferSize: Forbidden: Feature LoggingAlphaOptions is disabled")
 
 
 # -- the configuration --------------------------------------------------------------------------------------------------
@@ -139,11 +152,15 @@ def _load(given: Given) -> Loaded:
     except ConfigError as error:
         if not error.faults:
             raise
+        if all(fault.field.startswith("featureGates.") for fault in error.faults):
+            told = [fault.detail or str(fault) for fault in error.faults]
+            raise InputError(told[0] if len(told) == 1 else f"[{', '.join(told)}]") from None
         raise _in_one_line(options.where, error.faults) from None
     configuration = loaded.configuration if path else _with_deprecated(loaded.configuration, given)
     changed = {field: given[flag] for flag, field in LEADER_FIELDS.items() if flag in given.changed}
     configuration = structs.replace(configuration, leader_election=structs.replace(configuration.leader_election, **changed))
-    if faults := list(leader_election_faults(configuration.leader_election)):
+    # As kube-scheduler has it: what no file says is not looked at before the lease is to be taken.
+    if path and (faults := list(leader_election_faults(configuration.leader_election))):
         raise _in_one_line(options.where, faults)
     return replace(loaded, configuration=configuration)
 
@@ -222,10 +239,26 @@ def _leader(configuration: Configuration) -> LeaderSettings | None:
     election = configuration.leader_election
     if not election.leader_elect:
         return None
+    if election.resource_lock != "leases":
+        lock = election.resource_lock
+        removed = lock in {"endpoints", "configmaps", "endpointsleases", "configmapsleases"}
+        why = f"{lock} lock is removed, migrate to leases" if removed else f"Invalid lock-type {lock}"
+        raise InputError(f"couldn't create resource lock: {why}")
+    if not election.resource_name:
+        raise InputError("couldn't create resource lock: resource name may not be empty")
     timing = Timing(election.lease_duration, election.renew_deadline, election.retry_period)
-    if faults := timing.faults():
-        raise _in_one_line("leader election", faults)
+    if why := _timing_fault(timing):
+        raise InputError(f"couldn't create leader elector: {why}")
     return LeaderSettings(election.resource_namespace, election.resource_name, timing)
+
+
+def _timing_fault(timing: Timing) -> str:
+    """Return what client-go's leader elector says of durations that make no sense; "" for good ones."""
+    if timing.lease_s <= timing.renew_s:
+        return "leaseDuration must be greater than renewDeadline"
+    if timing.renew_s <= JITTER * timing.retry_s:
+        return "renewDeadline must be greater than retryPeriod*JitterFactor"
+    return "" if timing.retry_s > 0 else "retryPeriod must be greater than zero"
 
 
 # -- the cluster --------------------------------------------------------------------------------------------------------

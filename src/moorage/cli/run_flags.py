@@ -25,7 +25,7 @@ _MISC: Final = (
     Flag("write-config-to", "str", "", "Misc", "Write the configuration to this file, and exit.", metavar="FILE", files=True),
 )
 _SERVING: Final = (
-    Flag("bind-address", "str", "0.0.0.0", "Secure serving", "The address to serve on; 0.0.0.0 or :: for all there are."),  # noqa: S104
+    Flag("bind-address", "ip", "0.0.0.0", "Secure serving", "The address to serve on; 0.0.0.0 or :: for all there are."),  # noqa: S104
     Flag(
         "cert-dir",
         "str",
@@ -56,12 +56,12 @@ _SERVING: Final = (
         files=True,
     ),
     Flag("tls-cipher-suites", "list", (), "Secure serving", "The cipher suites to allow up to TLS 1.2, by their Go names."),
-    Flag("tls-curve-preferences", "list", (), "Secure serving", "The key exchanges to allow, by Go's CurveID numbers."),
+    Flag("tls-curve-preferences", "numbers", (), "Secure serving", "The key exchanges to allow, by Go's CurveID numbers."),
     Flag("tls-min-version", "str", "", "Secure serving", "VersionTLS10 to VersionTLS13; VersionTLS12 without it."),
     Flag("tls-private-key-file", "str", "", "Secure serving", "The key of --tls-cert-file.", metavar="FILE", files=True),
     Flag(
         "tls-sni-cert-key",
-        "each",
+        "pair of files",
         (),
         "Secure serving",
         "Another certificate and key, for these names. May be repeated.",
@@ -195,7 +195,7 @@ _GATES: Final = (
         "Nothing hangs on it here; accepted for compatibility.",
         metavar="VERSION",
     ),
-    Flag("feature-gates", "list", (), "Feature gate", "Feature gates, as kube-scheduler takes them.", metavar="NAME=BOOL,…"),
+    Flag("feature-gates", "pairs", (), "Feature gate", "Feature gates, as kube-scheduler takes them.", metavar="NAME=BOOL,…"),
 )
 _METRICS: Final = (
     Flag(
@@ -212,13 +212,13 @@ _METRICS: Final = (
 )
 _LOGS: Final = (
     Flag("log-flush-frequency", "duration", 5.0, "Logs", "Each line is written at once; accepted for compatibility."),
-    Flag("log-json-info-buffer-size", "str", "0", "Logs", "Each line is written at once; accepted for compatibility."),
+    Flag("log-json-info-buffer-size", "quantity", "0", "Logs", "Each line is written at once; accepted for compatibility."),
     Flag("log-json-split-stream", "bool", False, "Logs", "Needs the gate LoggingAlphaOptions, which is closed."),
-    Flag("log-text-info-buffer-size", "str", "0", "Logs", "Each line is written at once; accepted for compatibility."),
+    Flag("log-text-info-buffer-size", "quantity", "0", "Logs", "Each line is written at once; accepted for compatibility."),
     Flag("log-text-split-stream", "bool", False, "Logs", "Needs the gate LoggingAlphaOptions, which is closed."),
     Flag("logging-format", "str", "text", "Logs", "How to write the log: json or text."),
-    Flag("v", "int", 0, "Logs", "How much to say; 0-10.", short="v", metavar="LEVEL"),
-    Flag("vmodule", "str", "", "Logs", "How much single files say.", metavar="FILE=LEVEL,…"),
+    Flag("v", "level", 0, "Logs", "How much to say; 0-10.", short="v", metavar="LEVEL"),
+    Flag("vmodule", "levels", "", "Logs", "How much single files say.", metavar="FILE=LEVEL,…"),
 )
 _GLOBAL: Final = (Flag("version", "version", "false", "Global", "Print the version and exit; --version=raw says more."),)
 _OWN: Final = (

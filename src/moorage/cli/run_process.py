@@ -55,7 +55,7 @@ __all__ = ["Process", "run_process"]
 _REVIEW_QPS, _REVIEW_BURST = 200.0, 400
 #: What the lease is called in checks and metrics, whatever its own name is.
 _COMPONENT = "kube-scheduler"
-_PATHS = ("/configz", "/debug", "/flagz", "/healthz", "/livez", "/metrics", "/readyz", "/statusz")
+_PATHS = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _served(process: Process, rules: ServingRules, live: Live, meter: Meter, end
         slis=Registry(health.families, rules.shown).with_others(),
         pod_metrics=lambda: _pod_metrics(live),
         configuration=lambda: _shown(process.document),
-        flags=given.shown(FLAGS),
+        flags={**given.shown(FLAGS), "help": "false"},
         program=Program(f"moorage v{__version__}", process.loaded.release, platform.python_version(), started, _PATHS),
         set_verbosity=lambda level: setattr(process.log, "verbosity", level),
         profiling=process.loaded.configuration.enable_profiling,

@@ -5,13 +5,13 @@ All of it is worked out before anything is started, so that whatever is wrong is
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from ipaddress import ip_address
 from typing import Any, Final
 
 import yaml
@@ -54,13 +54,11 @@ def check_flags(given: Given) -> None:
 
     Raises  InputError
     """
-    port, address = given["secure-port"], given["bind-address"]
-    if not 0 <= port <= _MOST_PORT:
+    port = given["secure-port"]
+    if port > _MOST_PORT:
+        raise InputError(f"--secure-port {port} must be between 1 and {_MOST_PORT}, inclusive. It cannot be turned off with 0")
+    if port < 0:
         raise InputError(f"--secure-port {port} must be between 0 and {_MOST_PORT}, inclusive. 0 for turning off secure port")
-    try:
-        ip_address(address or "::")
-    except ValueError:
-        raise InputError(f'invalid argument "{address}" for "--bind-address" flag: failed to parse IP: "{address}"') from None
     for flag in ("username-headers", "uid-headers", "group-headers", "extra-headers-prefix", "allowed-names"):
         if any(not text.strip() for text in given[f"requestheader-{flag}"]):
             raise InputError(f'empty value in "requestheader-{flag}"')
@@ -136,8 +134,8 @@ def metric_filter(given: Given) -> Filter:
     release = given["show-hidden-metrics-for-version"]
     if release and release != "1.35":
         raise InputError(
-            f"--show-hidden-metrics-for-version must be omitted or have the value '1.35'. Only the previous minor "
-            f"version is allowed, got {release}"
+            f"metrics.showHiddenMetricsForVersion: Invalid value: \"{release}\": must be omitted or have the value '1.35'; "
+            "only the previous minor version is allowed"
         )
     manifest = given["allow-metric-labels-manifest"]
     lists = {**(_manifest(manifest) if manifest else {}), **given["allow-metric-labels"]}
@@ -145,7 +143,11 @@ def metric_filter(given: Given) -> Filter:
     for key, values in lists.items():
         metric, comma, label = key.partition(",")
         if not (metric and comma and label):
-            raise InputError(f'--allow-metric-labels: "{key}" is no metric and label; write METRIC,LABEL=VALUE,VALUE')
+            raise InputError(
+                f"metrics.allowListMapping: Invalid value: {json.dumps(lists, separators=(',', ':'))}: must have keys with "
+                'format `metricName,labelName` where metricName matches "[a-zA-Z_:][a-zA-Z0-9_:]*" and labelName matches '
+                '"[a-zA-Z_][a-zA-Z0-9_]*"'
+            )
         allowed[metric, label] = frozenset(values.split(","))
     return Filter(frozenset(filter(None, given["disabled-metrics"])), allowed)
 

@@ -22,7 +22,7 @@ from typing import Protocol
 from moorage.errors import ClusterError, ConfigError, Fault, MoorageError
 from moorage.runtime.observing import SILENT, Log
 
-__all__ = ["Election", "LeadershipLostError", "LeaseLock", "LeaseRecord", "Timing", "lead"]
+__all__ = ["JITTER", "Election", "LeadershipLostError", "LeaseLock", "LeaseRecord", "Timing", "lead"]
 
 #: A pause between two tries to become leader is the retry period times one to 2.2.
 JITTER = 1.2

@@ -108,10 +108,10 @@ class TlsRules:
     def context(self, pair: Pair) -> ssl.SSLContext:
         if self.min_version not in _VERSIONS:
             known = ", ".join(filter(None, _VERSIONS))
-            raise InputError(f'--tls-min-version: unknown tls version "{self.min_version}"; use {known}')
+            raise InputError(f'unknown tls version "{self.min_version}"; use {known}')
         unknown = [name for name in self.suites if name not in _SUITES]
         if unknown:
-            raise InputError(f"--tls-cipher-suites: Cipher suite {unknown[0]} not supported or doesn't exist")
+            raise InputError(f"Cipher suite {unknown[0]} not supported or doesn't exist")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = _VERSIONS[self.min_version]
         chosen = [_SUITES[name] for name in self.suites if _SUITES[name]]
@@ -129,7 +129,7 @@ class TlsRules:
 def _choose_curves(context: ssl.SSLContext, curves: Sequence[str]) -> None:
     for number in curves:
         if number not in _CURVES:
-            raise InputError(f"--tls-curve-preferences: curve preference {number} is not supported; use {', '.join(_CURVES)}")
+            raise InputError(f"curve preference {number} is not supported; use {', '.join(_CURVES)}")
     if curves:
         # Python lets one be chosen only; whoever names several gets OpenSSL's own choice among all.
         context.set_ecdh_curve(_CURVES[curves[0]]) if len(curves) == 1 else None

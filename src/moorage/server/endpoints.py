@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+import yaml
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -145,11 +146,22 @@ def _forbidden(caller: Caller, verb: str, path: str, reason: str) -> web.Respons
 
 
 def _status(code: int, reason: str, message: str) -> web.Response:
-    body = {
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason,
-        "details": {}, "code": code,
-    }  # fmt: skip
-    return web.json_response(body, status=code)
+    body = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason}
+    # Who may not is told by another part of a kube-apiserver's library than who is not known, and what is not there.
+    details: dict[str, Any] = {"details": {}} if code == 403 else {}
+    return _json({**body, **details, "code": code}, status=code)
+
+
+def _json(body: Mapping[str, Any], kind: str = "application/json", status: int = 200) -> web.Response:
+    return web.Response(body=json.dumps(body).encode(), status=status, headers={"Content-Type": kind})
+
+
+def _document(body: Mapping[str, Any], media: str, version: str, name: str) -> web.Response:
+    """Return an object of ``config.k8s.io`` as it was asked for."""
+    kind = f"{media};g=config.k8s.io;v={version};as={name}"
+    if media == "application/yaml":
+        return web.Response(body=yaml.safe_dump(dict(body)).encode(), headers={"Content-Type": kind})
+    return _json(body, kind)
 
 
 def _plain(text: str, status: int = 200) -> web.Response:
@@ -218,21 +230,27 @@ class _Pages:
 
     def _configz(self, request: web.Request) -> web.Response:
         del request
-        return web.json_response({"componentconfig": self._served.configuration()})
+        return _json({"componentconfig": self._served.configuration()})
 
     def _flagz(self, request: web.Request) -> web.Response:
         flags = self._served.flags
         form = accepted(request.headers.get("Accept", ""), "Flagz")
         if form is None:
             return _not_acceptable()
-        return _plain(flags_text(flags)) if form == "text" else web.json_response(flags_document(flags, form))
+        media, version = form
+        if not version:
+            return _plain(flags_text(flags))
+        return _document(flags_document(flags, version), media, version, "Flagz")
 
     def _statusz(self, request: web.Request) -> web.Response:
         program, now = self._served.program, datetime.now(UTC)
         form = accepted(request.headers.get("Accept", ""), "Statusz")
         if form is None:
             return _not_acceptable()
-        return _plain(status_text(program, now)) if form == "text" else web.json_response(status_document(program, now, form))
+        media, version = form
+        if not version:
+            return _plain(status_text(program, now))
+        return _document(status_document(program, now, version), media, version, "Statusz")
 
     async def _verbosity(self, request: web.Request) -> web.Response:
         if request.method != "PUT":
@@ -256,7 +274,7 @@ _PROFILES: Final = (
 
 
 def _not_acceptable() -> web.Response:
-    known = "application/json;v=v1beta1;g=config.k8s.io, text/plain"
+    known = "application/json, application/yaml, text/plain"
     return _status(406, "NotAcceptable", f"only the following media types are accepted: {known}")
 
 

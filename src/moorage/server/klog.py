@@ -46,9 +46,9 @@ class Klog:
         now: Callable[[], float] = time.time,
     ) -> None:
         if style not in FORMATS:
-            raise InputError(f'--logging-format: format: Invalid value: "{style}": Unsupported log format')
+            raise InputError(f'format: Invalid value: "{style}": Unsupported log format')
         if vmodule and style != "text":
-            raise InputError("--vmodule: vmodule: Forbidden: Only supported for text log format")
+            raise InputError("vmodule: Forbidden: Only supported for text log format")
         self._style, self._stream, self._now = style, stream, now
         self._patterns = read_vmodule(vmodule)
         self.verbosity = verbosity

@@ -46,7 +46,9 @@ def listen(address: str, port: int, *, share_port: bool = False) -> socket.socke
         opened.setblocking(False)
     except OSError as error:
         opened.close()
-        raise InputError(f"failed to create listener: listen tcp {where}:{port}: {error.strerror}") from None
+        told = (error.strerror or str(error)).lower()
+        place = f"{where}:{port}"
+        raise InputError(f"failed to create listener: failed to listen on {place}: listen tcp {place}: bind: {told}") from None
     return opened
 
 

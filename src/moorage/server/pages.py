@@ -25,6 +25,8 @@ _WARNING: Final = (
     "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility guarantees and is for "
     "debugging purposes only."
 )
+_TEXT: Final = ("text/plain", "")
+_OBJECTS: Final = frozenset(["application/json", "application/yaml"])
 _VERSIONS: Final = frozenset(["v1beta1", "v1alpha1"])
 
 
@@ -39,17 +41,17 @@ class Program:
     paths: Sequence[str]
 
 
-def accepted(accept: str, kind: str) -> str | None:
-    """Return what to answer with: ``text``, the version of a JSON object, or None if nothing asked for can be had."""
+def accepted(accept: str, kind: str) -> tuple[str, str] | None:
+    """Return what to answer with: a media type and an object's version, "" for text; None if nothing asked for can be had."""
     if not accept.strip():
-        return "text"
+        return _TEXT
     for part in accept.split(","):
         media, *parameters = (piece.strip() for piece in part.split(";"))
         given = dict(piece.partition("=")[::2] for piece in parameters)
-        if media == "application/json" and given.get("as") == kind and given.get("g") == "config.k8s.io":
-            return given["v"] if given.get("v") in _VERSIONS else None
+        if media in _OBJECTS and given.get("as") == kind and given.get("g") == "config.k8s.io":
+            return (media, given["v"]) if given.get("v") in _VERSIONS else None
         if media in {"text/plain", "text/*", "*/*"}:
-            return "text"
+            return _TEXT
     return None
 
 
@@ -59,7 +61,7 @@ def _head(page: str) -> str:
 
 def flags_text(flags: Mapping[str, str]) -> str:
     """Return the page of all flags."""
-    return _head("flagz") + "\n" + "".join(f"{name}={flags[name]}\n" for name in sorted(flags))
+    return _head("flagz") + "".join(f"{name}={flags[name]}\n" for name in sorted(flags))
 
 
 def flags_document(flags: Mapping[str, str], version: str) -> dict[str, Any]:
@@ -71,12 +73,12 @@ def status_text(program: Program, now: datetime) -> str:
     """Return the page that says since when the program runs, and what it is."""
     up = _uptime(program, now)
     lines = [
-        f"Started: {program.started.astimezone(UTC):%a %b %e %H:%M:%S UTC %Y}",
-        f"Up: {up // 3600} hr {up // 60 % 60:02d} min {up % 60:02d} sec",
-        f"Python version: {program.python}",
-        f"Binary version: {program.version}",
-        f"Emulation version: {program.release}",
-        f"Paths: {' '.join(program.paths)}",
+        f"Started:  {program.started.astimezone(UTC):%a %b %e %H:%M:%S UTC %Y}",
+        f"Up:  {up // 3600} hr {up // 60 % 60:02d} min {up % 60:02d} sec",
+        f"Python version:  {program.python}",
+        f"Binary version:  {program.version}",
+        f"Emulation version:  {program.release}",
+        f"Paths:  {' '.join(program.paths)}",
     ]
     return _head("statusz") + "\n" + "\n".join(lines) + "\n"
 

@@ -184,3 +184,21 @@ def tolerate(world, name, key):
     """Add a toleration to a pod; what it has cannot be taken off it."""
     held = world.api.do("GET", f"{PODS}/{name}")["spec"].get("tolerations", [])
     patch(world, f"{PODS}/{name}", spec={"tolerations": [*held, *tolerating(key)["tolerations"]]})
+
+
+GROUPS = "/apis/scheduling.k8s.io/v1alpha2/namespaces/default"
+
+
+def pod_group(world, name, least=None, together="", **spec):
+    """Make a group, of which so many go together or not at all, on nodes that share the label ``together``."""
+    policy = {"basic": {}} if least is None else {"gang": {"minCount": least}}
+    if together:
+        spec["schedulingConstraints"] = {"topology": [{"key": together}]}
+    spec = {"schedulingPolicy": policy, **spec}
+    return create(world, f"{GROUPS}/podgroups", "PodGroup", "scheduling.k8s.io/v1alpha2", metadata={"name": name}, spec=spec)
+
+
+def members(world, group, *names, cpu="1", **spec):
+    """Make pods of a group."""
+    for name in names:
+        pod(world, name, cpu=cpu, schedulingGroup={"podGroupName": group}, **spec)

@@ -300,10 +300,16 @@ class _Judgement:
         if mine is None or its is None:
             return
         self._wanted_gone.setdefault(victim, []).append((entry.uid, entry.actor))
-        if rules.priority_of(its) >= rules.priority_of(mine):
+        if min(self._priorities(its)) >= max(self._priorities(mine)):
             self._say("S6", entry.at_s, f"{_key(mine)} would push out {_key(its)}, which is as important")
         if mine["spec"].get("preemptionPolicy") == "Never":
             self._say("S6", entry.at_s, f"{_key(mine)} would push out {_key(its)}, and never preempts")
+
+    def _priorities(self, pod: Document) -> list[int]:
+        """Return the priorities that may count for a pod: its own, and that of its group if there is one."""
+        group = self._groups.get(rules.group_of(pod))
+        given = None if group is None else group["spec"].get("priority")
+        return [rules.priority_of(pod), *([] if given is None else [int(given)])]
 
     def _called(self, entry: Called) -> None:
         """S7: Reserve opens an attempt; PostBind or all of Unreserve closes it."""

@@ -24,7 +24,7 @@ from moorage.framework.verdicts import Status
 from moorage.testing.config_answers import answer as config_answer
 from moorage.testing.scenarios import Scenario, load_scenario
 
-__all__ = ["answer", "main"]
+__all__ = ["answer", "main", "reserve", "without_post_filter"]
 
 
 def answer(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def answer(document: Mapping[str, Any]) -> dict[str, Any]:
 def _results(scenario: Scenario) -> Iterator[dict[str, Any]]:
     # As the recordings were made: every node is judged, errors are told, and in a sequence nobody is preempted.
     cycle = Cycle(always_score=True, nominated_first=False, errors_end=False)
-    profiles = {name: _without_post_filter(p) if scenario.in_sequence else p for name, p in scenario.profiles.items()}
+    profiles = {name: without_post_filter(p) if scenario.in_sequence else p for name, p in scenario.profiles.items()}
     for pod in scenario.pending:
         profile = profiles[pod.spec.scheduler_name]
         decision = cycle.decide(profile, pod, scenario.cluster.snapshot, scenario.nominated)
@@ -46,16 +46,17 @@ def _results(scenario: Scenario) -> Iterator[dict[str, Any]]:
             result["chosen"] = result["best"][0]
             scenario.cluster.assume(pod, result["chosen"])
             scenario.drop_nomination(pod.uid)
-            _reserve(profile, decision, result["chosen"])
+            reserve(profile, decision, result["chosen"])
         yield result
 
 
-def _without_post_filter(profile: Profile) -> Profile:
+def without_post_filter(profile: Profile) -> Profile:
+    """Return the profile as recorded sequences ran it: nobody is preempted."""
     steps = {point: in_point for point, in_point in profile.steps.items() if point != "postFilter"}
     return replace(profile, steps=steps)
 
 
-def _reserve(profile: Profile, decision: Decision, node: str) -> None:
+def reserve(profile: Profile, decision: Decision, node: str) -> None:
     """Let plugins note what the pod takes on the node: later pods find it taken."""
     states = decision.found.states if decision.found is not None else {}
     for step in profile.at("reserve"):

@@ -15,12 +15,14 @@ from moorage.apiserver.serving import serving
 from moorage.apiserver.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.kubeconfig import Surroundings, read_kubeconfig
+from moorage.framework.features import FeatureGates
 from moorage.testing.checking_clusters import CHECKS, check_cluster
 from moorage.testing.cluster_wires import HttpWire, StoreWire
 
 
 def a_store():
-    return Store(time.time, random.Random(5), b"k")
+    gates = FeatureGates.parse("GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true")
+    return Store(time.time, random.Random(5), b"k", gates=gates)
 
 
 @pytest.mark.parametrize("streams", [True, False])
@@ -28,6 +30,10 @@ def test_the_store_in_memory(streams):
     store = a_store()
     store.lists_by_watch = streams
     asyncio.run(check_cluster(StoreWire(store)))
+
+
+def test_a_store_that_knows_no_pod_groups():
+    asyncio.run(check_cluster(StoreWire(Store(time.time, random.Random(5), b"k"))))
 
 
 @pytest.mark.slow
@@ -83,7 +89,12 @@ def lets_everybody_go(method, path, answer):
     return replace(answer, code=201, body={}) if path.endswith("/eviction") else answer
 
 
+def lets_groups_grow(method, path, answer):
+    return replace(answer, code=200, body={}) if method == "PATCH" and path.endswith("/podgroups/g") else answer
+
+
 WRONG = {
+    "groups grow": (lets_groups_grow, "pod groups stay as they were made: another size"),
     "every bind is accepted": (always_bound, "pods are bound once: binding it again"),
     "stale writes win": (never_conflicts, "versions grow and stale writes lose: a stale write"),
     "pages have no end": (forgets_pages, "lists come in pages: sizes of pages"),

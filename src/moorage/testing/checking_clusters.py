@@ -370,11 +370,48 @@ async def priorities_are_resolved(bench: Bench) -> None:
         await bench.wire.ask("DELETE", f"{path}/{name}")
 
 
+async def pod_groups_stay_as_they_were_made(bench: Bench) -> None:
+    """Where they are served: they are alpha, and most clusters do not know them."""
+    ask, path = bench.wire.ask, f"/apis/scheduling.k8s.io/v1alpha2/namespaces/{bench.namespace}/podgroups"
+    if (await bench.get(path)).code == 404:
+        return
+    policy = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    head = {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "g"}}
+    made = (await bench.make(path, {**head, "spec": policy, "status": {"conditions": [{"type": "Made"}]}})).body
+    bench.expect("how it may be disrupted", made["spec"].get("disruptionMode"), "Pod")
+    bench.expect("what keeps it", made["metadata"].get("finalizers"), ["scheduling.k8s.io/podgroup-protection"])
+    bench.expect("its status", made.get("status"), {})
+    for what, spec, text in (
+        ("no policy", {"schedulingPolicy": {}}, "must specify one of: `basic`, `gang`"),
+        ("a gang of none", {"schedulingPolicy": {"gang": {"minCount": 0}}}, "minCount: Required value"),
+    ):
+        bench.refused(what, await ask("POST", path, {**head, "metadata": {"name": "x"}, "spec": spec}), 422, "Invalid", text)
+    origin = {"podGroupTemplateRef": {"workload": {"workloadName": "none", "podGroupTemplateName": "t"}}}
+    lost = await ask("POST", path, {**head, "metadata": {"name": "x"}, "spec": {**policy, **origin}})
+    bench.refused("a workload that is not there", lost, 403, "Forbidden", 'Workload "none" not found')
+    larger = {"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}
+    bench.refused("another size", await ask("PATCH", f"{path}/g", larger, form=_MERGE), 422, "Invalid", "field is immutable")
+    for when, status in (("2026-01-01T00:00:00Z", "False"), ("2026-01-02T00:00:00Z", "True")):
+        condition = {"type": "PodGroupScheduled", "status": status, "reason": "Because", "lastTransitionTime": when}
+        body = {"metadata": {"labels": {"a": "b"}}, "status": {"conditions": [{**condition, "message": ""}]}}
+        answer = await ask("PATCH", f"{path}/g/status", body, form=_STRATEGIC)
+        found = [(one["status"], one["lastTransitionTime"]) for one in answer.body["status"]["conditions"]]
+        bench.expect("its condition", found, [(status, when)])
+        bench.expect("labels through the status path", answer.body["metadata"].get("labels"), None)
+    pod = await bench.pod("of-a-group", schedulingGroup={"podGroupName": "g"})
+    bench.expect("a pod's group", pod.body["spec"].get("schedulingGroup"), {"podGroupName": "g"})
+    await ask("DELETE", f"{path}/g")
+    bench.expect("a group that has to wait", (await bench.get(f"{path}/g")).code, 200)
+    await ask("PATCH", f"{path}/g", {"metadata": {"finalizers": None}}, form=_MERGE)
+    bench.expect("a group that need not wait", (await bench.get(f"{path}/g")).code, 404)
+
+
 CHECKS: tuple[Callable[[Bench], Awaitable[None]], ...] = (
     objects_come_change_and_go, patches_change_what_they_name, versions_grow_and_stale_writes_lose, dry_runs_leave_nothing,
     lists_come_in_pages, selectors_choose, watches_tell_everything_in_order, watches_begin_with_what_there_is,
     watches_follow_their_selection, pods_are_bound_once, what_may_not_be_bound_is_refused, one_of_many_binds_wins,
     conditions_are_merged_by_type, pods_take_their_time_to_end, evictions_ask_their_budget, priorities_are_resolved,
+    pod_groups_stay_as_they_were_made,
 )  # fmt: skip
 
 

@@ -379,7 +379,7 @@ def test_an_extra_is_kept_and_needs_a_user(cluster):
     assert (user.uid, dict(user.extra)) == ("u", {"acme.com/project": ("x",)})
     with pytest.raises(ApiError) as caught:
         impersonated(ADMIN, [("Impersonate-Group", "system:masters")], authorizer)
-    assert caught.value.code == 500
+    assert caught.value.code == 400
 
 
 def test_others_act_as_those_they_may(cluster):

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from moorage.apiserver.bodies import fitted, object_of
+from moorage.apiserver.bodies import Body, fitted, form_of_kind, object_of
 from moorage.apiserver.changing import change_faults, resize_faults
 from moorage.apiserver.kinds import find_kind
 from moorage.apiserver.managing import Manager
@@ -25,7 +25,7 @@ def of(resource, **document):
 def create(store, resource, document, **more):
     name, _, group = resource.partition(".")
     kind = find_kind(name, group)
-    fit, _ = fitted(kind, copy.deepcopy(document), (), "Warn")
+    fit, _ = fitted(form_of_kind(kind), Body(copy.deepcopy(document)), "Warn")
     home = "default" if kind.namespaced else None
     return store.create(kind, home or "", object_of(kind, fit, home, ""), **more)
 

@@ -151,8 +151,8 @@ def test_anything_is_taken_or_refused(held, case, validation):
         more = {"force": "true"} if form == FORMS["apply"] else {}
         outcome = tried(held, resource, name, sent, form, fieldValidation=validation, **more)
         if isinstance(outcome, ApiError):
-            is_apply_of_another_type = outcome.message.startswith("failed to create typed patch object")
-            assert 400 <= outcome.code < 500 or is_apply_of_another_type
+            # What kube-apiserver does not foresee is 500 without a reason there, too; what we do not, has one.
+            assert 400 <= outcome.code < 500 or (outcome.code == 500 and not outcome.reason)
             assert msgspec.json.encode(outcome.status())
         else:
             assert conform(kind_schema(kind), outcome) == (without_nulls(outcome), [])
@@ -176,6 +176,8 @@ def values_of(shape, depth=0):
     if isinstance(shape, MapOf):
         return st.dictionaries(st.sampled_from(["a", "b"]), values_of(shape.item, depth + 1), max_size=2)
     assert isinstance(shape, Struct)
+    if not shape.fields:
+        return st.just({})
     return st.lists(st.sampled_from(sorted(shape.fields)), max_size=4, unique=True).flatmap(
         lambda names: st.fixed_dictionaries({name: values_of(shape.fields[name].type, depth + 1) for name in names})
     )

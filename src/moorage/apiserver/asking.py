@@ -12,7 +12,7 @@ from moorage.apiserver.requesting import is_true
 from moorage.apiserver.rules import Attributes
 from moorage.apiserver.targets import ReviewTarget, Target
 
-__all__ = ["attributes_of"]
+__all__ = ["attributes_at", "attributes_of"]
 
 _VERBS: Final = {"DELETE": "delete", "GET": "get", "HEAD": "get", "PATCH": "patch", "POST": "create", "PUT": "update"}
 _OF_MANY: Final = {"delete": "deletecollection", "get": "list"}
@@ -24,14 +24,30 @@ def attributes_of(method: str, target: Target | ReviewTarget, query: Mapping[str
     if isinstance(target, ReviewTarget):
         return Attributes(verb, target.review.group, target.review.resource, namespace=target.namespace or "")
     kind, name, namespace = target.kind, target.name, target.namespace or ""
+    is_many = not name
     if not name:
         verb = _OF_MANY.get(verb, verb)
         name = _single(query.get("fieldSelector", "")) if verb in {"deletecollection", "list"} else ""
-    if method == "GET" and not target.subresource and is_true(query.get("watch", "0")):
+    if method == "GET" and is_many and is_true(query.get("watch", "0")):
         verb = "watch"
     if kind.resource == "namespaces" and target.name:
         namespace = target.name  # a namespace is within itself, so its admins may look at it
     return Attributes(verb, kind.group, kind.resource, target.subresource, name, namespace)
+
+
+def attributes_at(method: str, path: str) -> Attributes:
+    """Return what a request is about whose path nothing is served under: a resource below an API, or the path itself."""
+    parts = path.strip("/").split("/")
+    verb = _VERBS.get(method, "")
+    is_core, is_group = parts[0] == "api" and len(parts) > 2, parts[0] == "apis" and len(parts) > 3
+    if not (is_core or is_group):
+        return Attributes(method.lower(), path=path)
+    group, rest = ("", parts[2:]) if is_core else (parts[1], parts[3:])
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    resource, name, subresource = (*rest, "", "")[:3]
+    return Attributes(verb if name else _OF_MANY.get(verb, verb), group, resource, subresource, name, namespace)
 
 
 def _single(selector: str) -> str:

@@ -18,7 +18,7 @@ from moorage.apiserver.history import Change
 from moorage.apiserver.kinds import Kind, served
 from moorage.apiserver.preparing import read
 from moorage.apiserver.rules import Attributes, allows
-from moorage.apiserver.statuses import ApiError, forbidden, quoted
+from moorage.apiserver.statuses import ApiError, forbidden, forbidden_path, quoted
 from moorage.apiserver.store import Store
 from moorage.apiserver.users import MASTERS, User
 
@@ -176,7 +176,7 @@ def denied(user: User, asked: Attributes, reason: str = "") -> ApiError:
     who = _harmless(quoted(user.name))
     if asked.path:
         why = f"User {who} cannot {asked.verb} path {_harmless(quoted(asked.path))}{more}"
-        return ApiError(403, "Forbidden", f"forbidden: {why}")
+        return forbidden_path(why)
     what = f"resource {quoted(asked.combined)} in API group {quoted(asked.group)}"
     place = f"in the namespace {_harmless(quoted(asked.namespace))}" if asked.namespace else "at the cluster scope"
     why = f"User {who} cannot {asked.verb} {what} {place}{more}"

@@ -27,7 +27,14 @@ _MAX_UNKNOWN: Final = 100
 
 
 class Misfit(Exception):  # noqa: N818 - always caught by who reads the request
-    """A value that its field cannot hold. The text is what Go's decoder says of it."""
+    """A value that its field cannot hold. The text is what Go's decoder says of it.
+
+    ``converted`` is what is said instead where the value was decoded before, and is converted.
+    """
+
+    def __init__(self, text: str, converted: str = "") -> None:
+        super().__init__(text)
+        self.converted = converted or text
 
 
 class _WrongType(Exception):  # noqa: N818 - never leaves this module
@@ -51,7 +58,23 @@ def conform(shape: Struct, document: Any, path: str = "") -> tuple[Document, lis
     except _WrongType as wrong:
         where = ".".join([wrong.owner, *reversed(wrong.path)])
         place = f"Go struct field {where}" if wrong.path else "Go value"
-        raise Misfit(f"json: cannot unmarshal {wrong.what} into {place} of type {wrong.go}") from None
+        text = f"json: cannot unmarshal {wrong.what} into {place} of type {wrong.go}"
+        raise Misfit(text, _converted(wrong.what, wrong.go)) from None
+
+
+def _converted(what: str, go: str) -> str:
+    """Return what Go's converter says of a value of the wrong type."""
+    word, _, literal = what.partition(" ")
+    kind = {"array": "slice", "object": "map", "number": "float64" if "." in literal else "int64"}.get(word, word)
+    if go.startswith("map["):
+        return f"cannot restore map from {kind}"
+    if go.startswith("[]"):
+        return f"cannot restore slice from {kind}"
+    if "." in go:
+        return f"cannot restore struct from: {kind}"
+    if (kind == "int64" and go == "string") or (kind == "float64" and go in _INTEGERS):
+        return f"cannot convert {kind} to {go}"
+    return f"unrecognized type: {go}"
 
 
 def _struct(shape: Struct, value: Any, path: str, unknown: list[str]) -> Document:

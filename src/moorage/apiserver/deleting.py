@@ -5,10 +5,12 @@ Source  apimachinery, pkg/apis/meta/v1/validation (ValidateDeleteOptions); apise
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Final
 
+from moorage.apiserver.conforming import Misfit, conform
 from moorage.apiserver.records import Document
+from moorage.apiserver.schemas import schema
 from moorage.apiserver.statuses import bad_request, invalid
 from moorage.apiserver.store import DeleteOptions
 from moorage.errors import Fault
@@ -18,36 +20,31 @@ __all__ = ["options_of"]
 _POLICIES: Final = ("Foreground", "Background", "Orphan")
 
 
-def options_of(document: Any) -> DeleteOptions:
+def options_of(document: Document | None) -> DeleteOptions:
     """Return what a ``DeleteOptions`` object asks for; None asks for nothing.
 
     Raises  ApiError 400 for what is no such object, 422 for values that are none
     """
-    options = _mapping(document, "DeleteOptions")
-    grace = options.get("gracePeriodSeconds")
-    if grace is not None and (isinstance(grace, bool) or not isinstance(grace, int)):
-        raise _wrong("gracePeriodSeconds", "int64")
+    document = document or {}
+    kind, version = document.get("kind") or "DeleteOptions", document.get("apiVersion") or "v1"
+    if kind != "DeleteOptions":
+        raise bad_request(f'no kind "{kind}" is registered for version "{version}" in scheme "{_SCHEME}"')
+    try:
+        options, _ = conform(schema("meta.DeleteOptions"), {key: document[key] for key in document if key not in _HEAD})
+    except Misfit as misfit:
+        raise bad_request(str(misfit)) from None
     dry_run = options.get("dryRun") or []
-    if not isinstance(dry_run, list):
-        raise _wrong("dryRun", "[]string")
     if faults := list(_faults(options, dry_run)):
         raise invalid("DeleteOptions", "meta.k8s.io", "", faults)
-    only_if = _mapping(options.get("preconditions"), "Preconditions")
+    only_if = options.get("preconditions") or {}
     return DeleteOptions(
-        grace, str(only_if.get("uid") or ""), str(only_if.get("resourceVersion") or ""), _propagation(options), "All" in dry_run
-    )
+        options.get("gracePeriodSeconds"), str(only_if.get("uid") or ""), str(only_if.get("resourceVersion") or ""),
+        _propagation(options), "All" in dry_run,
+    )  # fmt: skip
 
 
-def _mapping(value: Any, what: str) -> Document:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise bad_request(f"json: cannot unmarshal the body into Go value of type v1.{what}")
-    return dict(value)
-
-
-def _wrong(field: str, go: str) -> Exception:
-    return bad_request(f"json: cannot unmarshal the value into Go struct field DeleteOptions.{field} of type {go}")
+_HEAD: Final = frozenset(["apiVersion", "kind"])
+_SCHEME: Final = "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"
 
 
 def _faults(options: Document, dry_run: list[Any]) -> Iterator[Fault]:

@@ -20,9 +20,9 @@ import yaml
 from moorage.apiserver.protobuf import PROTOBUF
 from moorage.apiserver.protobuf_writing import write_protobuf
 from moorage.apiserver.records import Record
-from moorage.apiserver.statuses import not_acceptable
+from moorage.apiserver.statuses import not_acceptable, not_acceptable_at_all
 
-__all__ = ["JSON", "META", "Accepted", "accepted", "encoded_as", "form_of", "metadata_of"]
+__all__ = ["JSON", "META", "Accepted", "accepted", "check_types", "encoded_as", "form_of", "metadata_of"]
 
 #: The version of the group that forms belong to.
 META: Final = "meta.k8s.io/v1"
@@ -30,6 +30,8 @@ JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 #: What is served, the one that stands for ``*/*`` first.
 _SERVED: Final = (JSON, YAML, PROTOBUF)
+#: What a watch is served as.
+_STREAMED: Final = tuple(f"{one};stream=watch" for one in (JSON, PROTOBUF))
 _METADATA: Final = frozenset(["PartialObjectMetadata", "PartialObjectMetadataList"])
 
 
@@ -56,9 +58,23 @@ def accepted(accept: str, *, streams: bool = False) -> Accepted:
     served = tuple(one for one in _SERVED if not (streams and one == YAML))
     found = [Accepted(form, one) for clause in _clauses(accept, served) for one, form in _shown(clause)]
     if not found:
-        raise not_acceptable(served)
+        raise not_acceptable(_STREAMED if streams and _takes(accept, YAML) else _SERVED)
     takes_json = any(one.encoding == JSON for one in found)
     return Accepted(found[0].form, JSON if takes_json else found[0].encoding)
+
+
+def check_types(accept: str, *, many: bool) -> None:
+    """Check that a client reads a type that a path offers, in whatever form. ``many`` for paths of collections.
+
+    Raises  ApiError 406
+    """
+    if accept and not any(_takes(accept, one) for one in _SERVED):
+        raise not_acceptable_at_all((*_SERVED, *_STREAMED) if many else _SERVED)
+
+
+def _takes(accept: str, one: str) -> bool:
+    names = {part.partition(";")[0].strip() for part in accept.split(",")}
+    return not names.isdisjoint({"*/*", "application/*", one})
 
 
 def _clauses(accept: str, served: tuple[str, ...]) -> Iterator[_Clause]:
@@ -125,7 +141,7 @@ def encoded_as(encoding: str, body: bytes) -> bytes:
 #: Texts stay on their lines, however long.
 _UNFOLDED: Final = 1 << 30
 #: Texts that PyYAML writes bare, and that readers in Go take for numbers or truths.
-_TAKEN_WRONGLY: Final = re.compile(r"[yYnN]|[-+]?([\d_]*\.?[\d_]*([eE][-+]?[\d_]+)?|0[oO][\d_]+)", re.ASCII)
+_TAKEN_WRONGLY: Final = re.compile(r"[yYnN]|[-+]?([\d_]*\.?[\d_]*([eE][-+]?[\d_]+)?|0_*[bBoOxX][\da-fA-F_]+)", re.ASCII)
 _DUMPER: Final[Any] = type("_Dumper", (getattr(yaml, "CSafeDumper", yaml.SafeDumper),), {})
 
 

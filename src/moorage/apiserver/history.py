@@ -40,10 +40,13 @@ class Seen(NamedTuple):
 
 
 class Watch:
-    """The changes of one kind within a selection. ``wake`` is called when there is something to take, or no more to come."""
+    """The changes of one kind within a selection, and after a version. ``wake`` is called when there is something to take, or
+    no more to come.
+    """
 
-    def __init__(self, chosen: Selection, wake: Callable[[], None], backlog: int = BACKLOG) -> None:
+    def __init__(self, chosen: Selection, wake: Callable[[], None], backlog: int = BACKLOG, *, after: int = 0) -> None:
         self.chosen = chosen
+        self._after = after
         self.closed = False
         self._wake = wake
         self._waiting: deque[Seen] = deque()
@@ -51,7 +54,7 @@ class Watch:
 
     def offer(self, change: Change) -> None:
         """Take a change in; one too many ends the watch."""
-        seen = self._translate(change)
+        seen = self._translate(change) if change.version > self._after else None
         if seen is None or self.closed:
             return
         if len(self._waiting) >= self._backlog:

@@ -16,13 +16,13 @@ import msgspec
 from aiohttp import HttpVersion10, HttpVersion11, web
 from multidict import CIMultiDict, istr
 
-from moorage.apiserver.asking import attributes_of
+from moorage.apiserver.asking import attributes_at, attributes_of
 from moorage.apiserver.authorizing import Authorizer
 from moorage.apiserver.bodies import MAX_BODY
 from moorage.apiserver.connections import HEADERS, Connection
 from moorage.apiserver.documents import check_method, document, health, is_document, is_health
 from moorage.apiserver.escalating import GUARDED, check_devices, check_escalation, guards_devices
-from moorage.apiserver.forms import JSON, accepted, encoded_as
+from moorage.apiserver.forms import JSON, accepted, check_types, encoded_as
 from moorage.apiserver.guarding import Guard, User, holder_of
 from moorage.apiserver.impersonating import impersonated
 from moorage.apiserver.kinds import MEASURED
@@ -138,7 +138,8 @@ class Front:
         attributes = attributes_of(request.method, target, request.query)
         about.append(attributes)
         self.authorizer.check(user, attributes)
-        check_route(request.method, target, _media_type(request))
+        check_route(request.method, target, _content_type(request))
+        check_types(request.headers.get("Accept", ""), many=isinstance(target, Target) and not target.name)
         if attributes.verb == "watch":
             with self.seats.watching(user.name):
                 return await self._watch(request, user, target)
@@ -150,7 +151,7 @@ class Front:
         try:
             return find_target(request.rel_url.raw_path, self.store.offers)
         except ApiError:
-            self.authorizer.check(user, Attributes(request.method.lower(), path=request.path))
+            self.authorizer.check(user, attributes_at(request.method, request.path))
             raise
 
     def _about_itself(self, request: web.BaseRequest, path: str) -> web.Response:
@@ -265,8 +266,13 @@ def _holder(request: web.BaseRequest) -> User | None:
     return connection.holder
 
 
+def _content_type(request: web.BaseRequest) -> str:
+    """Return the type of a body as its client spells it."""
+    return request.headers.get("Content-Type", "application/json").partition(";")[0].strip()
+
+
 def _media_type(request: web.BaseRequest) -> str:
-    return request.headers.get("Content-Type", "application/json").partition(";")[0].strip().lower()
+    return _content_type(request).lower()
 
 
 async def _read(request: web.BaseRequest, user: User, client_s: float) -> Request:
@@ -306,7 +312,8 @@ def _response(asked: Request, response: Response) -> web.Response:
     if not response.body:
         return web.Response(status=response.code, headers={"Content-Type": "text/plain"})
     encoding = accepted(asked.accept).encoding
-    body = encoded_as(encoding, response.body)
+    body = msgspec.json.format(response.body, indent=2) if asked.flag("pretty") and encoding == JSON else response.body
+    body = _ended(encoding, encoded_as(encoding, body))
     return web.Response(status=response.code, body=body, headers=_headers(encoding, response.warnings))
 
 
@@ -324,9 +331,13 @@ def _refusal(error: ApiError, accept: str) -> web.Response:
         encoding = accepted(accept).encoding
     except ApiError:
         encoding = JSON  # whoever can read nothing is told so all the same
-    headers = _headers(encoding)
+    headers = _headers(encoding, error.warnings)
     if error.retry_after_s:
         headers["Retry-After"] = str(error.retry_after_s)
-    if error.code == 401:
-        headers["WWW-Authenticate"] = 'Bearer realm="moorage"'
-    return web.Response(status=error.code, body=encoded_as(encoding, msgspec.json.encode(error.status())), headers=headers)
+    body = _ended(encoding, encoded_as(encoding, msgspec.json.encode(error.status())))
+    return web.Response(status=error.code, body=body, headers=headers)
+
+
+def _ended(encoding: str, body: bytes) -> bytes:
+    """Return an answer with the end of line that JSON has there."""
+    return body + b"\n" if encoding == JSON else body

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from moorage.apiserver.accounts import account_groups
 from moorage.apiserver.authorizing import Authorizer
 from moorage.apiserver.rules import Attributes
-from moorage.apiserver.statuses import internal
+from moorage.apiserver.statuses import bad_request, quoted
 from moorage.apiserver.users import AUTHENTICATED, User
 
 __all__ = ["impersonated"]
@@ -26,8 +26,8 @@ _ANONYMOUS: Final = "system:anonymous"
 def impersonated(user: User, headers: Iterable[tuple[str, str]], authorizer: Authorizer) -> User:
     """Return whom a request is made as: its own user where no header says otherwise.
 
-    Raises  ApiError 403 for a user, group, uid or extra that this user may not take on; 500, as the API server has it, for
-            headers that name everything but a user
+    Raises  ApiError 403 for a user, group, uid or extra that this user may not take on; 400 for headers that name all but a
+            user
     """
     asked = [(name.lower(), value) for name, value in headers if name.lower().startswith("impersonate-")]
     if not asked:
@@ -40,7 +40,7 @@ def impersonated(user: User, headers: Iterable[tuple[str, str]], authorizer: Aut
             field = unquote(key.removeprefix(_EXTRA))
             extra[field] = (*extra.get(field, ()), value)
     if not name:
-        raise internal("requested impersonation of groups, uid or extras without impersonating a user")
+        raise bad_request(f"requested {_shown(uid, groups, extra)} without impersonating a user name")
     for attributes in _needed(name, groups, uid, extra):
         authorizer.check(user, attributes)
     groups = groups or account_groups(name)
@@ -49,6 +49,17 @@ def impersonated(user: User, headers: Iterable[tuple[str, str]], authorizer: Aut
     elif name == _ANONYMOUS and not groups:
         groups = ("system:unauthenticated",)
     return User(name, groups, uid, extra)
+
+
+def _shown(uid: str, groups: tuple[str, ...], extra: dict[str, tuple[str, ...]]) -> str:
+    """Return what is asked for as Go shows it."""
+    fields = ", ".join(f"{quoted(key)}:{_strings(extra[key])}" for key in sorted(extra))
+    shown = f"map[string][]string{{{fields}}}" if extra else "map[string][]string(nil)"
+    return f'&user.DefaultInfo{{Name:"", UID:{quoted(uid)}, Groups:{_strings(groups)}, Extra:{shown}}}'
+
+
+def _strings(texts: tuple[str, ...]) -> str:
+    return f"[]string{{{', '.join(map(quoted, texts))}}}" if texts else "[]string(nil)"
 
 
 def _last(asked: list[tuple[str, str]], wanted: str) -> str:

@@ -75,6 +75,11 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def go(self) -> str:
+        """What Go calls it within kube-apiserver."""
+        return f"{self.group.partition('.')[0] or 'core'}.{self.kind}"
+
+    @property
     def singular(self) -> str:
         return self.kind.lower()
 

@@ -47,6 +47,8 @@ def _list_faults(query: Mapping[str, str]) -> Iterator[Fault]:
 
 def _watch_faults(query: Mapping[str, str]) -> Iterator[Fault]:
     match = query.get(_MATCH, "")
+    if _begins_anew(query) and query.get("continue"):
+        yield Fault(_FORBIDDEN, _MATCH, f"{_MATCH} is forbidden when continue is provided")
     if _INITIAL in query and match != "NotOlderThan":
         yield Fault(_FORBIDDEN, _MATCH, f"{_INITIAL} requires setting {_MATCH} to NotOlderThan")
     if match:
@@ -61,6 +63,11 @@ def _watch_faults(query: Mapping[str, str]) -> Iterator[Fault]:
 def asks_list(request: Request) -> bool:
     """Return True for a watch that is asked to be a list first."""
     return request.flag(_INITIAL)
+
+
+def _begins_anew(query: Mapping[str, str]) -> bool:
+    """Return True for a watch that says nothing of where it begins: it is taken to ask for what there is."""
+    return not any(query.get(name) for name in (_MATCH, _INITIAL, "resourceVersion"))
 
 
 def sends_initial(request: Request) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from moorage.apiserver.fieldsets import FieldSet, shown
+from moorage.apiserver.go_texts import go_quoted, go_value, go_word
 from moorage.apiserver.records import Document
 from moorage.apiserver.schemas import Field, ListOf, MapOf, Scalar, Struct, Type
 
@@ -212,6 +213,8 @@ def _compare_one(shape: Type, element: str, old: Any, new: Any, made: _Made) -> 
 
 def merge(shape: Type, live: Any, config: Any) -> Any:
     """Return an object with another laid over it; what that one does not name stays."""
+    if config is None and live is not None and not _is_leaf(shape):
+        return live  # a null lays claim to it, and says nothing about what is in it
     if config is None or live is None or _is_leaf(shape):
         return config
     if isinstance(shape, ListOf):
@@ -327,18 +330,28 @@ def _scalar_faults(shape: Scalar, value: Any, path: str) -> Iterator[str]:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     fits = {"i": is_number, "f": is_number, "b": isinstance(value, bool)}.get(shape.letter, isinstance(value, str))
     if not fits:
-        yield f"{path}: expected {expected}, got {_value_shown(value)}"
+        yield f"{path}: expected {expected}, got {_value_shown(value, expected)}"
 
 
-def _value_shown(value: Any) -> str:
-    """Return a value as the original shows one of the wrong type."""
-    if isinstance(value, dict):
-        return f"&{{map[{' '.join(f'{key}:{inner}' for key, inner in sorted(value.items()))}]}}"
-    if isinstance(value, list):
-        return f"&{{[{' '.join(str(one) for one in value)}]}}"
-    if isinstance(value, bool):
-        return f"&value.valueUnstructured{{Value:{str(value).lower()}}}"
-    return f"&value.valueUnstructured{{Value:{_compact(value)}}}"
+def _value_shown(value: Any, expected: str = "") -> str:
+    """Return a value as the original shows one of the wrong type, which differs with what it was to be."""
+    if expected.startswith("numeric"):
+        return {"object": "map[string]interface {}", "array": "[]interface {}"}.get(go_word(value), go_word(value))
+    return f"&value.valueUnstructured{{Value:{_go_literal(value)}}}" if expected == "string" else f"&{{{go_value(value)}}}"
+
+
+def _go_literal(value: Any) -> str:
+    """Return a value as Go's ``%#v`` spells it."""
+    match value:
+        case str():
+            return go_quoted(value)
+        case dict():
+            pairs = (f"{go_quoted(key)}:{_go_literal(inner)}" for key, inner in sorted(value.items()))
+            return f"map[string]interface {{}}{{{', '.join(pairs)}}}"
+        case list():
+            return f"[]interface {{}}{{{', '.join(map(_go_literal, value))}}}"
+        case _:
+            return go_value(value)
 
 
 def _list_faults(shape: ListOf, items: list[Any], path: str) -> Iterator[str]:

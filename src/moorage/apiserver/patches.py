@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.apiserver.statuses import ApiError, bad_request
+from moorage.apiserver.statuses import ApiError
 
 __all__ = ["MAX_COPIED", "MAX_OPERATIONS", "json_patch", "merge_patch"]
 
@@ -43,10 +43,8 @@ def merge_patch(document: Any, patch: Any) -> Any:
 def json_patch(document: Any, operations: Any) -> Any:
     """Return a document with a JSON patch applied: all of it, or none.
 
-    Raises  ApiError 400 for what is no patch, 413 for too many operations, 422 for one that cannot be carried out
+    Raises  ApiError 413 for too many operations, 422 for one that cannot be carried out
     """
-    if not isinstance(operations, list) or not all(isinstance(one, dict) for one in operations):
-        raise bad_request("json: cannot unmarshal the patch: expected a list of operations")
     if len(operations) > MAX_OPERATIONS:
         message = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(operations)}"
         raise ApiError(413, "RequestEntityTooLarge", message)
@@ -60,9 +58,9 @@ def json_patch(document: Any, operations: Any) -> Any:
                     grown = f"the accumulated size increase of copy is {copied}"
                     raise _Failed(f"Unable to copy, {grown}, exceeding the limit {MAX_COPIED}")
             _OPERATIONS.get(str(operation.get("op")), _no_operation)(root, operation)
-        except _Failed as error:
-            message = f"the server rejected our request due to an error in our request: {error}"
-            raise ApiError(422, "Invalid", message) from None
+        except _Failed:
+            message = "the server rejected our request due to an error in our request"
+            raise ApiError(422, "Invalid", message, routed=False) from None
     return root[""]
 
 
@@ -79,12 +77,16 @@ def _add(root: Any, operation: Mapping[str, Any]) -> None:
 
 def _remove(root: Any, operation: Mapping[str, Any]) -> None:
     parent, key = _parent(root, _path(operation, "path"))
+    if parent is root:
+        raise _Failed("the whole cannot be removed")
     _take(parent, key)
 
 
 def _replace(root: Any, operation: Mapping[str, Any]) -> None:
+    """Put a value in the place of another. Of an object it need not be there: Kubernetes' patches never asked for that."""
     parent, key = _parent(root, _path(operation, "path"))
-    _step(parent, key)
+    if not isinstance(parent, dict):
+        _step(parent, key)
     parent[int(key) if isinstance(parent, list) else key] = _given(operation)
 
 
@@ -103,11 +105,7 @@ def _copy(root: Any, operation: Mapping[str, Any]) -> None:
 
 
 def _test(root: Any, operation: Mapping[str, Any]) -> None:
-    path = _path(operation, "path")
-    try:
-        held = _value_at(root, path)
-    except _Failed:
-        held = None
+    held = _value_at(root, _path(operation, "path"))
     if held != operation.get("value") or isinstance(held, bool) is not isinstance(operation.get("value"), bool):
         raise _Failed(f"testing value {operation['path']} failed")
 
@@ -128,14 +126,13 @@ def _encoded(value: Any) -> bytes:
 
 
 def _given(operation: Mapping[str, Any]) -> Any:
-    if "value" not in operation:
-        raise _Failed(f"{operation['op']} operation without a value")
-    return copy.deepcopy(operation["value"])
+    return copy.deepcopy(operation.get("value"))
 
 
 def _path(operation: Mapping[str, Any], name: str) -> list[str]:
+    """Return the steps of a path. What comes before its first slash does not count."""
     path = operation.get(name)
-    if not isinstance(path, str) or (path and not path.startswith("/")):
+    if not isinstance(path, str) or (path and "/" not in path):
         raise _Failed(f"{operation.get('op')} operation with a wrong {name}: {path!r}")
     return ["", *(step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:])]
 

@@ -24,7 +24,7 @@ from moorage.apiserver.filling import fill_in
 from moorage.apiserver.guarded_fields import drop_guarded, drop_guarded_status
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.namespaces import keep_finalizers, with_finalizer
-from moorage.apiserver.records import Document
+from moorage.apiserver.records import Document, key_of
 from moorage.apiserver.status_rules import status_faults
 from moorage.apiserver.statuses import bad_request, conflict, invalid
 from moorage.errors import Fault, InputError
@@ -35,6 +35,11 @@ __all__ = ["completed", "prepare_adopted", "prepare_create", "prepare_update", "
 #: What clients may change through a status path besides the status itself; of pod groups, nothing of it.
 _STATUS_METADATA: Final = ("labels", "annotations", "finalizers", "managedFields")
 #: What an object keeps whatever a client sends.
+#: What kinds are kept under, where it is not their own name.
+_REGISTRY: Final = {
+    "endpoints": "services/endpoints", "nodes": "minions", "replicationcontrollers": "controllers",
+    "services": "services/specs",
+}  # fmt: skip
 _OWNED: Final = (
     "creationTimestamp",
     "deletionGracePeriodSeconds",
@@ -264,8 +269,13 @@ def _put(document: Document, name: str, value: Any) -> None:
 def _keep_identity(kind: Kind, old: Document, new: Document) -> None:
     held, sent = old["metadata"], new["metadata"]
     if sent.get("uid") and sent["uid"] != held["uid"]:
-        why = f"Precondition failed: UID in precondition: {sent['uid']}, UID in object meta: {held['uid']}"
+        key = f"/registry/{_REGISTRY.get(kind.qualified, kind.resource)}/{key_of(held.get('namespace') or '', held['name'])}"
+        why = (
+            f"StorageError: invalid object, Code: 4, Key: {key.replace('//', '/')}, ResourceVersion: 0, AdditionalErrorMsg: "
+            f"Precondition failed: UID in precondition: {sent['uid']}, UID in object meta: {held['uid']}"
+        )
         raise conflict(kind.resource, kind.group, held["name"], why)
+    sent.pop("selfLink", None)
     for name in _OWNED:
         _put(sent, name, held.get(name))
 

@@ -74,7 +74,7 @@ def read_protobuf(body: bytes) -> dict[str, Any]:
     Raises  ApiError 400 for bytes that are not an object of a kind that is known
     """
     if not body.startswith(_MAGIC):
-        raise bad_request("provided data does not appear to be a protobuf message, expected prefix k8s")
+        raise bad_request("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     try:
         envelope = dict(_fields(body[len(_MAGIC) :]))
         api_version, kind = (_text(dict(_fields(_bytes(envelope.get(1, b"")))).get(number, b"")) for number in (1, 2))

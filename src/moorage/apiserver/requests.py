@@ -14,7 +14,7 @@ import msgspec
 
 from moorage.apiserver import writing
 from moorage.apiserver.authorizing import Authorizer
-from moorage.apiserver.bodies import OBJECT_TYPES, Body, read_body
+from moorage.apiserver.bodies import OBJECT_TYPES, Form, fitted, read_body
 from moorage.apiserver.deleting import options_of
 from moorage.apiserver.forms import META as _META
 from moorage.apiserver.forms import accepted, form_of, metadata_of
@@ -27,9 +27,10 @@ from moorage.apiserver.records import Document, Record
 from moorage.apiserver.requesting import Request, Response
 from moorage.apiserver.reviews import answer
 from moorage.apiserver.scaling import read_scale, write_scale
+from moorage.apiserver.schemas import schema
 from moorage.apiserver.selecting import Selection, selection
-from moorage.apiserver.statuses import bad_request, conflict, not_allowed, success, timeout
-from moorage.apiserver.store import DeleteOptions, Page, Store
+from moorage.apiserver.statuses import ApiError, conflict, not_acceptable_form, not_allowed, success, timeout
+from moorage.apiserver.store import DeleteOptions, Page, Store, timestamp
 from moorage.apiserver.streaming import STREAMS, check_stream
 from moorage.apiserver.tables import included, scale_table, table
 from moorage.apiserver.targets import ReviewTarget, Target
@@ -51,9 +52,7 @@ def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, 
             raise not_allowed()
         if target.review.kind == "Binding":
             return _bind(store, request, target.namespace or "", "")
-        document = read_body(request.body, request.media_type, OBJECT_TYPES).document
-        sent = document if isinstance(document, dict) else {}
-        return _encoded(answer(target.review, sent, request.user, guard, authorizer, target.namespace or ""), 201)
+        return _review(store, guard, authorizer, request, target)
     if target.subresource == "token":
         return _token(guard, request, target)
     if target.subresource not in {"", "ephemeralcontainers", "finalize", "resize", "status"}:
@@ -70,8 +69,28 @@ def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, 
     return verb(store, request, target)
 
 
-def _encoded(document: Document, code: int = 200) -> Response:
-    return Response(code, msgspec.json.encode(document))
+def _encoded(document: Document, code: int = 200, warnings: tuple[str, ...] = ()) -> Response:
+    return Response(code, msgspec.json.encode(document), warnings)
+
+
+def _sent_as(request: Request, group: str, version: str, kind: str) -> tuple[Document, tuple[str, ...]]:
+    """Return the object in a request's body, of a kind that is not stored, and warnings."""
+    body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind, strict=request.looks_closely)
+    shape = schema(f"{group.partition('.')[0] or 'core'}.{kind}")
+    return fitted(Form(group, version, kind, shape), body, request.validation)
+
+
+def _review(store: Store, guard: Guard, authorizer: Authorizer, request: Request, target: ReviewTarget) -> Response:
+    review = target.review
+    sent, warnings = _sent_as(request, review.group, review.version, review.kind)
+    try:
+        answered = answer(review, sent, request.user, guard, authorizer, target.namespace or "")
+    except ApiError as error:
+        error.warnings = warnings
+        raise
+    if review.kind == "SelfSubjectReview":
+        answered["metadata"] = {**(answered.get("metadata") or {}), "creationTimestamp": timestamp(store.clock())}
+    return _encoded(answered, 201, warnings)
 
 
 # -- one object ---------------------------------------------------------------------------------------------------------
@@ -79,6 +98,8 @@ def _encoded(document: Document, code: int = 200) -> Response:
 
 def _shown(store: Store, request: Request, kind: Kind, record: Record, code: int = 200) -> Response:
     form = form_of(request.accept)
+    if form == "PartialObjectMetadataList":
+        raise not_acceptable_form(form, f"not a list (*{kind.go})")
     if form == "PartialObjectMetadata":
         return Response(code, metadata_of(record))
     if form != "Table":
@@ -145,7 +166,7 @@ def _delete_options(request: Request) -> DeleteOptions:
     """Return what the body of a deletion asks for, or its parameters where there is none."""
     if request.body.strip():
         media_type = "application/json" if request.media_type == "application/octet-stream" else request.media_type
-        options = options_of(read_body(request.body, media_type, OBJECT_TYPES).document)
+        options = options_of(read_body(request.body, media_type, OBJECT_TYPES).document or {})
         return options._replace(dry_run=options.dry_run or request.dry_run)
     query = request.query
     asked: Document = {name: query[name] for name in ("propagationPolicy",) if name in query}
@@ -200,6 +221,8 @@ def _list(store: Store, request: Request, target: Target) -> Response:
 def _many(store: Store, request: Request, kind: Kind, page: Page) -> Response:
     """Return a list in the form that the client takes."""
     form = form_of(request.accept)
+    if form == "PartialObjectMetadata":
+        raise not_acceptable_form(form, f"a list (*{kind.go}List)")
     if form == "PartialObjectMetadataList":
         return Response(200, _list_body("PartialObjectMetadata", _META, page, map(metadata_of, page.records)))
     if form == "Table":
@@ -237,7 +260,14 @@ def _list_metadata(page: Page) -> Document:
 
 
 def _objects(kind: Kind, page: Page) -> bytes:
-    return _list_body(kind.kind, kind.api_version, page, (record.body for record in page.records))
+    head = f'"kind":"{kind.kind}"'.encode(), f'"apiVersion":"{kind.api_version}"'.encode()
+    starts = tuple(b"{" + b",".join(order) + b"," for order in (head, head[::-1]))
+    return _list_body(kind.kind, kind.api_version, page, (_headless(record.body, starts) for record in page.records))
+
+
+def _headless(body: bytes, starts: tuple[bytes, ...]) -> bytes:
+    """Return an object as lists hold it: what kind it is stands at the list's own head."""
+    return b"{" + body[len(starts[0]) :] if body.startswith(starts) else body
 
 
 def _list_body(kind: str, version: str, page: Page, bodies: Iterable[bytes]) -> bytes:
@@ -277,7 +307,7 @@ def _subresource(store: Store, request: Request, target: Target) -> Response:
         case "binding", "POST":
             return _bind(store, request, namespace, target.name)
         case "eviction", "POST":
-            sent = _object(read_body(request.body, request.media_type, OBJECT_TYPES))
+            sent, _ = _sent_as(request, "policy", "v1", "Eviction")
             evict(store, namespace, target.name, sent, dry_run=request.dry_run)
             return _encoded(success(code=201), 201)
         case _:
@@ -296,35 +326,29 @@ def _token(guard: Guard, request: Request, target: Target) -> Response:
     """Give a service account's token. Nothing is stored, so a dry run gives one that is as good as any."""
     if request.method != "POST" or guard.accounts is None:
         raise not_allowed()
-    body = read_body(request.body, request.media_type, OBJECT_TYPES)
-    sent = _object(body) if request.body.strip() else {}
+    sent, _ = _sent_as(request, "authentication.k8s.io", "v1", "TokenRequest")
     return _encoded(guard.accounts.issue(target.namespace or "", target.name, sent), 201)
 
 
 def _bind(store: Store, request: Request, namespace: str, name: str) -> Response:
     """Bind a pod; where the path does not name it, the binding does."""
     writing.check_options(request, "CreateOptions")
-    sent = _object(read_body(request.body, request.media_type, OBJECT_TYPES))
+    sent, _ = _sent_as(request, "", "v1", "Binding")
     metadata = sent.get("metadata")
     own_name = (metadata if isinstance(metadata, dict) else {}).get("name")
     bind(store, namespace, name or str(own_name or ""), sent, dry_run=request.dry_run)
     return _encoded(success(code=201), 201)
 
 
-def _object(body: Body) -> Document:
-    if not isinstance(body.document, dict):
-        raise bad_request("the body is no object")
-    return body.document
-
-
 def _scale(store: Store, request: Request, target: Target) -> Response:
     kind, namespace = target.kind, target.namespace or ""
     writing.check_options(request, "UpdateOptions" if request.method == "PUT" else "PatchOptions")
-    record = store.get(kind, namespace, target.name)
     if request.method == "PUT":
-        wanted = _object(read_body(request.body, request.media_type, OBJECT_TYPES))
+        wanted, _ = _sent_as(request, "autoscaling", "v1", "Scale")
+        record = store.get(kind, namespace, target.name)
     else:
-        wanted = _object(Body(writing.patched(request, kind, read_scale(record))))
+        record = store.get(kind, namespace, target.name)
+        wanted = writing.patched(request, kind, read_scale(record))
     metadata = wanted.get("metadata")
     version = (metadata if isinstance(metadata, dict) else {}).get("resourceVersion")
     if version and version != str(record.version):

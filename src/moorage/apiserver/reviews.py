@@ -50,26 +50,38 @@ def _status(
             return _access(user, spec, authorizer)
         case _:
             _refuse(review, [*_question_faults(spec), *_subject_faults(spec)])
-            if review.namespaced and _text(_mapping(spec.get("resourceAttributes")), "namespace") != namespace:
-                why = f'spec.resourceAttributes.namespace must match namespace: "{namespace}"'
-                raise bad_request(why)
+            if review.namespaced:
+                _refuse(review, [*_place_faults(spec, namespace)])
             groups = tuple(str(one) for one in _list(spec, "groups"))
             return _access(User(_text(spec, "user"), groups, _text(spec, "uid")), spec, authorizer)
 
 
 def _refuse(review: Review, faults: Iterator[Fault] | list[Fault]) -> None:
     if found := [*faults]:
-        raise invalid(review.kind, review.group, "", found)
+        raise invalid("", review.group, "", found)
 
 
 def _question_faults(spec: Document) -> Iterator[Fault]:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and path is not None:
         why = "cannot be specified in combination with resourceAttributes"
-        yield Fault("Invalid value", "spec.nonResourceAttributes", why, path)
+        yield Fault("Invalid value", "spec.nonResourceAttributes", why, _shown_path(path))
     elif resource is None and path is None:
         why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         yield Fault("Invalid value", "spec.resourceAttributes", why, resource)
+
+
+def _shown_path(path: Any) -> Document:
+    asked = _mapping(path)
+    return {"Path": _text(asked, "path"), "Verb": _text(asked, "verb")}
+
+
+def _place_faults(spec: Document, namespace: str) -> Iterator[Fault]:
+    if spec.get("nonResourceAttributes") is not None:
+        why, path = "disallowed on this kind of request", spec["nonResourceAttributes"]
+        yield Fault("Invalid value", "spec.nonResourceAttributes", why, _shown_path(path))
+    elif (found := _text(_mapping(spec.get("resourceAttributes")), "namespace")) != namespace:
+        yield Fault("Invalid value", "spec.resourceAttributes.namespace", "must match metadata.namespace", found)
 
 
 def _subject_faults(spec: Document) -> Iterator[Fault]:

@@ -7,23 +7,22 @@ Source  apimachinery, pkg/api/errors/errors.go; apiserver, pkg/endpoints/handler
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from moorage.apiserver.go_texts import go_quoted
 from moorage.errors import Fault, MoorageError
 
 __all__ = [
-    "ApiError", "Cause", "PlainError", "already_exists", "bad_request", "conflict", "expired", "forbidden", "internal",
-    "invalid", "no_such_page", "not_acceptable", "not_allowed", "not_found", "not_found_path", "quoted", "success",
-    "timeout", "too_large", "too_many", "unauthorized", "unknown", "unsupported_media", "unsupported_patch",
+    "ApiError", "Cause", "PlainError", "already_exists", "bad_request", "conflict", "expired", "forbidden",
+    "forbidden_path", "internal", "invalid", "no_such_page", "not_acceptable", "not_acceptable_at_all",
+    "not_acceptable_form", "not_allowed", "not_found", "not_found_path", "quoted", "success", "timeout", "too_large",
+    "too_many", "unauthorized", "unknown", "unsupported_media", "unsupported_patch",
 ]  # fmt: skip
 
 
-def quoted(text: str) -> str:
-    """Return the text in double quotes, as Go's ``%q`` shows it for all but control characters."""
-    return json.dumps(text, ensure_ascii=False)
+quoted = go_quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +66,8 @@ class ApiError(MoorageError):
         self.causes = tuple(causes)
         self.retry_after_s = retry_after_s
         self.routed = routed
+        #: What was amiss besides, and told of all the same.
+        self.warnings: tuple[str, ...] = ()
 
     def status(self) -> dict[str, Any]:
         """Return the ``Status`` object of this refusal."""
@@ -157,6 +158,11 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
+def forbidden_path(why: str) -> ApiError:
+    """Return the refusal of a path that is about no resource."""
+    return ApiError(403, "Forbidden", f"forbidden: {why}", routed=False)
+
+
 def unauthorized(message: str = "Unauthorized") -> ApiError:
     """Return the refusal of a caller who did not say who they are."""
     return ApiError(401, "Unauthorized", message)
@@ -189,6 +195,17 @@ def not_acceptable(accepted: Iterable[str]) -> ApiError:
     """Return the refusal of a client that reads nothing the server writes."""
     message = f"only the following media types are accepted: {', '.join(accepted)}"
     return ApiError(406, "NotAcceptable", message)
+
+
+def not_acceptable_at_all(offered: Iterable[str]) -> ApiError:
+    """Return the refusal of a client that reads no type that a path offers."""
+    message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(offered)}"
+    return ApiError(406, "NotAcceptable", message, routed=False)
+
+
+def not_acceptable_form(form: str, what: str) -> ApiError:
+    """Return the refusal of a client that wants one object in the form of many, or many in that of one."""
+    return ApiError(406, "NotAcceptable", f"you requested {form}, but the requested object is {what}")
 
 
 def expired(message: str) -> ApiError:

@@ -50,7 +50,7 @@ from moorage.apiserver.statuses import (
     timeout,
     unknown,
 )
-from moorage.apiserver.versions import parse_version
+from moorage.apiserver.versions import check_sent_version, parse_version, parse_version_of_one
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 
@@ -278,13 +278,16 @@ class Store:
         """Start a watch after a version, or from now on. ``initial`` has it begin with an ADDED for every object there is; that
         is what it does anyway with no version, or "0", where it is None.
 
-        Raises  ApiError 400 for a version that is none, 410 for one that is forgotten, 504 for one that is yet to come
+        A watch after a version that is yet to come waits for it.
+
+        Raises  ApiError 500 for a version that is none, 410 for one that is forgotten, 504 for one that is yet to come if it is
+                to begin with what there is
         """
-        wanted = parse_version(version)
-        if wanted > self.version:
+        wanted = parse_version_of_one(version)
+        if wanted > self.version and initial:
             raise timeout(wanted, self.version)
         shelf = self._shelves[kind]
-        watch = Watch(chosen, wake)
+        watch = Watch(chosen, wake, after=wanted)
         if initial or (initial is None and not wanted):
             watch.start_with([Seen("ADDED", record) for record in self.all(kind, chosen)])
         elif wanted:
@@ -395,7 +398,7 @@ class Store:
             fault = Fault("Invalid value", "metadata.resourceVersion", "must be specified for an update", 0)
             raise invalid(kind.resource, kind.group, name, [fault])
         if sent and sent != str(record.version):
-            parse_version(sent)
+            check_sent_version(sent)
             raise conflict(kind.resource, kind.group, name, _MODIFIED)
         if not subresource:
             restore_admitted(kind, old, document)

@@ -13,9 +13,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from moorage.apiserver.go_texts import go_value
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.schemas import Field, ListOf, MapOf, Struct, Type, kind_schema
-from moorage.apiserver.statuses import bad_request
+from moorage.apiserver.statuses import bad_request, unknown
 
 __all__ = ["strategic_merge"]
 
@@ -26,7 +27,7 @@ _ORDER: Final = "$setElementOrder/"
 def strategic_merge(kind: Kind, document: Any, patch: Any) -> Any:
     """Return a document with a strategic merge patch applied.
 
-    Raises  ApiError 400 for a patch that contradicts itself or the shape of what it patches
+    Raises  ApiError 400 or 500 for a patch that contradicts itself or the shape of what it patches
     """
     if not isinstance(patch, dict):
         raise bad_request("the patch must be an object")
@@ -40,9 +41,12 @@ def _merge_map(here: Any, patch: dict[str, Any], shape: Type | None) -> dict[str
     if directive == "replace":
         return {key: value for key, value in patch.items() if key != "$patch"}
     if directive != "merge":
-        raise bad_request(f"Unknown patch type found: {directive}")
+        raise unknown(f"unknown patch type: {go_value(directive)} in map: {go_value(patch)}")
     merged = dict(here) if isinstance(here, dict) else {}
-    if isinstance(retained := patch.get("$retainKeys"), list):
+    if "$retainKeys" in patch:
+        retained = _list(patch["$retainKeys"], "$retainKeys")
+        if any(key not in retained for key in patch if not key.startswith("$")):
+            raise bad_request("invalid patch format of retainKeys")
         merged = {key: value for key, value in merged.items() if key in retained}
     for key, value in patch.items():
         if key.startswith(_DELETE_FROM):
@@ -87,8 +91,11 @@ def _merge_list(here: list[Any], patch: list[Any], by: str, shape: Type) -> list
         return [one for one in patch if not (isinstance(one, dict) and "$patch" in one)]
     merged = list(here)
     for item in patch:
+        if not here and isinstance(item, dict) and by not in item:
+            merged.append(_merge_map({}, item, shape))
+            continue
         if not isinstance(item, dict) or by not in item:
-            raise bad_request(f"map: {item} does not contain declared merge key: {by}")
+            raise unknown(f"map: {go_value(item)} does not contain declared merge key: {by}")
         at = next((i for i, one in enumerate(merged) if isinstance(one, dict) and one.get(by) == item[by]), None)
         if item.get("$patch") == "delete":
             merged = [one for one in merged if not (isinstance(one, dict) and one.get(by) == item[by])]
@@ -102,11 +109,30 @@ def _merge_list(here: list[Any], patch: list[Any], by: str, shape: Type) -> list
 def _set_orders(merged: dict[str, Any], before: dict[str, Any], patch: dict[str, Any], fields: Mapping[str, Field]) -> None:
     """Put the items of merged lists into the order that the patch names them in, or has them in."""
     orders = {key: value for key, value in patch.items() if isinstance(value, list) and not key.startswith("$")}
+    for key, value in patch.items():
+        if key.startswith(_ORDER):
+            _check_order(patch, key.removeprefix(_ORDER), _list(value, key), fields)
     orders |= {key.removeprefix(_ORDER): _list(value, key) for key, value in patch.items() if key.startswith(_ORDER)}
     for name, order in orders.items():
         held, field = before.get(name), fields.get(name)
         if field is not None and field.merges and isinstance(held, list) and isinstance(merged.get(name), list):
             merged[name] = _ordered(merged[name], order, held, field.merge_key or None)
+
+
+def _check_order(patch: dict[str, Any], name: str, order: list[Any], fields: Mapping[str, Field]) -> None:
+    """Check that what a patch puts into a list is named by the order that it gives, and comes in that order.
+
+    Raises  ApiError 500, as kube-apiserver does not foresee the fault
+    """
+    field, given = fields.get(name), patch.get(name)
+    if field is None or not isinstance(given, list):
+        return
+    by = field.merge_key
+    kept = [one for one in given if not (isinstance(one, dict) and one.get("$patch") == "delete")]
+    rest = iter([one.get(by) if by and isinstance(one, dict) else one for one in order])
+    if not all((one.get(by) if by and isinstance(one, dict) else one) in rest for one in kept):
+        why = f"The order in patch list:\n{go_value(given)}\n doesn't match $setElementOrder list:\n{go_value(order)}\n"
+        raise unknown(why)
 
 
 def _ordered(items: list[Any], order: list[Any], before: list[Any], by: str | None) -> list[Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from moorage.apiserver.statuses import ApiError, bad_request, unknown
 
-__all__ = ["parse_version", "parse_version_of_one"]
+__all__ = ["check_sent_version", "parse_version", "parse_version_of_one"]
 
 
 def parse_version(version: str) -> int:
@@ -28,10 +28,24 @@ def parse_version_of_one(version: str) -> int:
     return _parsed(version, unknown)
 
 
-def _parsed(version: str, refusal: Callable[[str], ApiError]) -> int:
-    fault = f'resourceVersion: Invalid value: "{version}": strconv.ParseUint: parsing "{version}"'
+def check_sent_version(version: str) -> None:
+    """Check the version that an object is sent with.
+
+    Raises  ApiError 500 for what is no number
+    """
+    if fault := _fault(version):
+        raise unknown(fault)
+
+
+def _fault(version: str) -> str:
     if version and not (version.isascii() and version.isdigit()):
-        raise refusal(f"{fault}: invalid syntax")
+        return f'strconv.ParseUint: parsing "{version}": invalid syntax'
     if len(version) > 20 or int(version or 0) >= 2**64:
-        raise refusal(f"{fault}: value out of range")
+        return f'strconv.ParseUint: parsing "{version}": value out of range'
+    return ""
+
+
+def _parsed(version: str, refusal: Callable[[str], ApiError]) -> int:
+    if fault := _fault(version):
+        raise refusal(f'resourceVersion: Invalid value: "{version}": {fault}')
     return int(version or 0)

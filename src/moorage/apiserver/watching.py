@@ -42,7 +42,7 @@ _NO_PROGRESS: Final = (
 
 def is_watch(request: Request, target: Target | ReviewTarget) -> bool:
     """Return True for requests that are answered by a stream."""
-    return isinstance(target, Target) and request.method == "GET" and request.flag("watch") and not target.subresource
+    return isinstance(target, Target) and request.method == "GET" and request.flag("watch") and not target.name
 
 
 class Stream:
@@ -136,7 +136,9 @@ class Stream:
         return self._line(seen.type, msgspec.json.encode(shown))
 
     def _bookmark(self, annotations: dict[str, str]) -> bytes:
-        metadata: Document = {"resourceVersion": str(self._store.version), "creationTimestamp": None}
+        metadata: Document = {
+            "resourceVersion": str(self._store.version),
+        }
         if annotations:
             metadata["annotations"] = annotations
         mark: Document = {"kind": self._kind.kind, "apiVersion": self._kind.api_version, "metadata": metadata}

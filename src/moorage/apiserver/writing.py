@@ -5,14 +5,27 @@ Source  apiserver, pkg/endpoints/handlers: create.go, update.go, patch.go; apima
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from moorage.apiserver import managing
-from moorage.apiserver.bodies import APPLY, OBJECT_TYPES, PATCH_TYPES, Body, fitted, object_of, read_body
+from moorage.apiserver.bodies import (
+    APPLY,
+    OBJECT_TYPES,
+    PATCH_TYPES,
+    Body,
+    fitted,
+    form_of_kind,
+    object_of,
+    other_kind,
+    read_body,
+    read_patch,
+)
 from moorage.apiserver.conforming import Misfit, conform
+from moorage.apiserver.go_texts import go_value, go_word
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.managing import Manager, manager_of
 from moorage.apiserver.merging import type_faults
@@ -20,7 +33,7 @@ from moorage.apiserver.patches import json_patch, merge_patch
 from moorage.apiserver.records import Document, Record
 from moorage.apiserver.requesting import Request
 from moorage.apiserver.schemas import kind_schema
-from moorage.apiserver.statuses import ApiError, bad_request, conflict, invalid, not_found, unknown
+from moorage.apiserver.statuses import ApiError, bad_request, conflict, invalid, not_found, unknown, unsupported_media
 from moorage.apiserver.store import Store, timestamp
 from moorage.apiserver.strategic import strategic_merge
 from moorage.apiserver.targets import Target
@@ -87,8 +100,19 @@ def create(store: Store, request: Request, target: Target) -> Written:
     kind = target.kind
     check_options(request, "CreateOptions")
     document, warnings = _sent(request, target)
-    record = store.create(kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind))
+    with _also_told(warnings):
+        record = store.create(kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind))
     return Written(record, True, warnings)
+
+
+@contextmanager
+def _also_told(warnings: tuple[str, ...]) -> Iterator[None]:
+    """Have whoever is refused told of what was amiss besides."""
+    try:
+        yield
+    except ApiError as error:
+        error.warnings = warnings
+        raise
 
 
 #: Kinds whose objects may be made by replacing what is not there.
@@ -103,13 +127,14 @@ def replace(store: Store, request: Request, target: Target) -> Written:
     kind = target.kind
     check_options(request, "UpdateOptions")
     document, warnings = _sent(request, target)
-    if _is_made(store, target, document):
-        made = store.create(kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind))
-        return Written(made, True, warnings)
-    record = store.update(
-        kind, target.namespace or "", target.name, document, subresource=target.subresource, dry_run=request.dry_run,
-        manager=manager(request, kind, target.subresource),
-    )  # fmt: skip
+    with _also_told(warnings):
+        if _is_made(store, target, document):
+            made = store.create(kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind))
+            return Written(made, True, warnings)
+        record = store.update(
+            kind, target.namespace or "", target.name, document, subresource=target.subresource, dry_run=request.dry_run,
+            manager=manager(request, kind, target.subresource),
+        )  # fmt: skip
     return Written(record, False, warnings)
 
 
@@ -120,33 +145,81 @@ def _is_made(store: Store, target: Target, document: Document) -> bool:
 
 
 def _sent(request: Request, target: Target) -> tuple[Document, tuple[str, ...]]:
-    body = read_body(request.body, request.media_type, OBJECT_TYPES, strict=request.looks_closely)
-    document, warnings = fitted(target.kind, body.document, body.repeats, request.validation)
+    kind = target.kind
+    body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind.kind, strict=request.looks_closely)
+    document, warnings = fitted(form_of_kind(kind), body, request.validation)
     return object_of(target.kind, document, target.namespace, target.name), warnings
 
 
 # -- patches ------------------------------------------------------------------------------------------------------------
 
-_PATCHES: Final[Mapping[str, Callable[[Kind, Document, Any], Any]]] = {
-    PATCH_TYPES[0]: lambda _, document, patch: json_patch(document, patch),
-    PATCH_TYPES[1]: lambda _, document, patch: merge_patch(document, patch),
-    PATCH_TYPES[2]: strategic_merge,
-}
+#: What refusals of a patch begin with.
+_HEADS: Final = {PATCH_TYPES[0]: "error decoding patch: ", PATCH_TYPES[1]: "error decoding patch: ", PATCH_TYPES[2]: ""}
+#: What a field of an operation is in Go, where it is not any value.
+_OPERATION: Final = ("op", "path", "from")
+
+
+class _Patch(NamedTuple):
+    """A patch as it was sent, and what is amiss with it."""
+
+    wanted: Any
+    repeats: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 def patched(request: Request, kind: Kind, document: Document) -> Any:
     """Return a document with a request's patch applied, which is not one that applies.
 
-    Raises  ApiError 400, 413, 415 and 422 for patches that make no sense or cannot be carried out
+    Raises  ApiError 400, 413, 415, 422 and 500 for patches that make no sense or cannot be carried out
     """
-    body = read_body(request.body, request.media_type, PATCH_TYPES[:3])
-    return _PATCHES[request.media_type](kind, document, _patch_of(request, body))
+    if request.media_type not in _HEADS:
+        raise unsupported_media(PATCH_TYPES[:3])
+    return _carried_out(request, kind, document, _read_patch(request).wanted)
 
 
-def _patch_of(request: Request, body: Body) -> Any:
-    if body.document is None or (request.media_type != PATCH_TYPES[0] and not isinstance(body.document, dict)):
-        raise bad_request("the patch is empty or no object")
-    return body.document
+def _carried_out(request: Request, kind: Kind, document: Document, wanted: Any) -> Any:
+    if request.media_type == PATCH_TYPES[0]:
+        return json_patch(document, wanted or [])
+    if request.media_type == PATCH_TYPES[1]:
+        return merge_patch(document, wanted)
+    return strategic_merge(kind, document, wanted or {})
+
+
+def _read_patch(request: Request) -> _Patch:
+    head = _HEADS[request.media_type]
+    try:
+        body = read_patch(request.body, strict=request.looks_closely)
+    except ApiError as error:
+        raise bad_request(f"{head}{error.message}") from None
+    wanted = body.document
+    if request.media_type == PATCH_TYPES[0]:
+        return _Patch(wanted, (), _read_operations(wanted))
+    if wanted is None and request.media_type == PATCH_TYPES[1]:
+        raise bad_request("Invalid JSON Patch")
+    if wanted is not None and not isinstance(wanted, dict):
+        raise bad_request(f"{head}json: cannot unmarshal {go_word(wanted)} into Go value of type map[string]interface {{}}")
+    return _Patch(wanted, body.repeats)
+
+
+def _read_operations(wanted: Any) -> tuple[str, ...]:
+    """Return what is told of fields that operations do not have.
+
+    Raises  ApiError 400 for what are no operations
+    """
+    head = _HEADS[PATCH_TYPES[0]]
+    if wanted is not None and not isinstance(wanted, list):
+        raise bad_request(f"{head}json: cannot unmarshal {go_word(wanted)} into Go value of type []handlers.jsonPatchOp")
+    warnings: list[str] = []
+    for i, operation in enumerate(wanted or ()):
+        if not isinstance(operation, dict):
+            raise bad_request(f"{head}json: cannot unmarshal {go_word(operation)} into Go value of type handlers.jsonPatchOp")
+        for name, value in operation.items():
+            if name in _OPERATION and value is not None and not isinstance(value, str):
+                field = f"Go struct field jsonPatchOp.{name} of type string"
+                raise bad_request(f"{head}json: cannot unmarshal {go_word(value)} into {field}")
+            if name not in (*_OPERATION, "value"):
+                warnings.append(f'json patch unknown field "[{i}].{name}"')
+    return tuple(warnings)
 
 
 def patch(store: Store, request: Request, target: Target) -> Written:
@@ -159,31 +232,48 @@ def patch(store: Store, request: Request, target: Target) -> Written:
         check_options(request, "PatchOptions")
     if request.media_type == APPLY:
         return _apply(store, request, target)
-    body = read_body(request.body, request.media_type, PATCH_TYPES, strict=request.looks_closely)
-    wanted = _patch_of(request, body)
     held = store.get(kind, namespace, target.name)
-    made = _PATCHES[request.media_type](kind, held.document(), wanted)
-    document, warnings = _fitted_patch(request, kind, made, wanted, body.repeats)
-    record = store.update(
-        kind, namespace, held.name, object_of(kind, document, target.namespace, target.name),
-        subresource=target.subresource, dry_run=request.dry_run, manager=manager(request, kind, target.subresource),
-    )  # fmt: skip
+    sent = _read_patch(request)
+    before = held.document()
+    made = _carried_out(request, kind, before, sent.wanted)
+    document, warnings = _fitted_patch(request, kind, made, sent)
+    document = object_of(kind, document, target.namespace, target.name)
+    check_identity(kind, before, document)
+    with _also_told(warnings):
+        record = store.update(
+            kind, namespace, held.name, document, subresource=target.subresource, dry_run=request.dry_run,
+            manager=manager(request, kind, target.subresource),
+        )  # fmt: skip
     return Written(record, False, warnings)
 
 
-def _fitted_patch(
-    request: Request, kind: Kind, made: Any, wanted: Any, repeats: tuple[str, ...]
-) -> tuple[Document, tuple[str, ...]]:
+def check_identity(kind: Kind, before: Document, after: Document) -> None:
+    """Check that what is changed in part stays the object that it is.
+
+    Raises  ApiError 422; both of those who look find it wrong
+    """
+    uid = after["metadata"].get("uid")
+    if uid and uid != before["metadata"]["uid"]:
+        fault = Fault("Invalid value", "metadata.uid", "field is immutable", uid)
+        raise invalid(kind.kind, kind.group, before["metadata"]["name"], [fault, fault])
+
+
+def _fitted_patch(request: Request, kind: Kind, made: Any, sent: _Patch) -> tuple[Document, tuple[str, ...]]:
     """Return what a patch made as its kind has it, and warnings."""
-    shown = msgspec.json.encode(wanted if request.media_type == PATCH_TYPES[2] else made).decode()
+    is_strategic = request.media_type == PATCH_TYPES[2]
+    shown = go_value(sent.wanted) if is_strategic else msgspec.json.encode(made).decode()
+    if not isinstance(made, dict):
+        raise bad_request(f"json: cannot unmarshal {go_word(made)} into Go value of type v1.{kind.kind}")
+    if not is_strategic and (why := other_kind(form_of_kind(kind), made)):
+        raise _bad_patch(shown, why)
     try:
         document, unknown_fields = conform(kind_schema(kind), made)
     except Misfit as misfit:
-        raise _bad_patch(shown, str(misfit)) from None
-    found = (*repeats, *(f'unknown field "{path}"' for path in unknown_fields)) if request.looks_closely else ()
-    if found and request.validation == "Strict":
-        raise _bad_patch(shown, f"strict decoding error: {', '.join(found)}")
-    return document, found
+        raise _bad_patch(shown, misfit.converted if is_strategic else str(misfit)) from None
+    found = (*sent.repeats, *(f'unknown field "{path}"' for path in unknown_fields))
+    if request.validation == "Strict" and (strange := (*sent.warnings, *found)):
+        raise _bad_patch(shown, f"strict decoding error: {', '.join(strange)}")
+    return document, (*sent.warnings, *found) if request.looks_closely else ()
 
 
 def _bad_patch(shown: str, why: str) -> ApiError:
@@ -196,7 +286,7 @@ def _bad_patch(shown: str, why: str) -> ApiError:
 def _apply(store: Store, request: Request, target: Target) -> Written:
     """Apply a configuration, the server's way."""
     kind, namespace = target.kind, target.namespace or ""
-    body = read_body(request.body, APPLY, PATCH_TYPES, strict=request.looks_closely)
+    body = _read_configuration(request)
     config = _configuration(kind, body.document)
     held = store.find(kind, namespace, target.name)
     if held is None and target.subresource:
@@ -211,17 +301,29 @@ def _apply(store: Store, request: Request, target: Target) -> Written:
     return Written(_made(store, request, target, document), True, body.repeats)
 
 
+def _read_configuration(request: Request) -> Body:
+    try:
+        return read_body(request.body, APPLY, PATCH_TYPES, strict=request.looks_closely)
+    except ApiError as error:
+        _, found, fault = error.message.partition("json parse error: json: ")
+        if found:
+            fault = f"{fault.partition(' of type struct')[0]} of type map[string]interface {{}}"
+            raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: json: {fault}") from None
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error.message}") from None
+
+
 def _made(store: Store, request: Request, target: Target, document: Document) -> Record:
     kind, uid = target.kind, document["metadata"].get("uid")
+    document["metadata"].pop("resourceVersion", None)
     if uid:
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         raise conflict(kind.resource, kind.group, target.name, why)
     return store.create(kind, target.namespace or "", document, dry_run=request.dry_run)
 
 
-def _configuration(kind: Kind, config: Any) -> Document:
-    if not isinstance(config, dict) or not isinstance(config.get("metadata", {}), dict):
-        raise bad_request("error decoding YAML: the configuration is no object")
+def _configuration(kind: Kind, config: Document) -> Document:
+    if not isinstance(config.get("metadata", {}), dict):
+        raise bad_request("error decoding YAML: the configuration's metadata is no object")
     version, name = str(config.get("apiVersion", "")), config.get("kind", "")
     if (version, name) != (kind.api_version, kind.kind):
         group, _, short = version.rpartition("/")
@@ -255,4 +357,7 @@ def _applied(store: Store, request: Request, target: Target, held: Record | None
         document, _ = conform(shape, made)
     except Misfit as misfit:
         raise bad_request(str(misfit)) from None
-    return object_of(kind, document, target.namespace, target.name)
+    document = object_of(kind, document, target.namespace, target.name)
+    if live is not None:
+        check_identity(kind, live, document)
+    return document

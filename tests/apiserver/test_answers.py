@@ -1,0 +1,200 @@
+"""Requests and how a kube-apiserver v1.36.2 answers them: codes, reasons and messages, word for word."""
+
+import io
+
+HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+UNREADABLE = "the object provided is unrecognized (must be of type ConfigMap): "
+NO_HEAD = "couldn't get version/kind; json parse error: "
+MAPS = "/api/v1/namespaces/default/configmaps"
+HELD = f"{MAPS}/held"
+JSON, YAML = "application/json", "application/yaml"
+JSON_PATCH, MERGE = "application/json-patch+json", "application/merge-patch+json"
+STRATEGIC, APPLY = "application/strategic-merge-patch+json", "application/apply-patch+yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+REJECTED = "the server rejected our request due to an error in our request"
+NEITHER = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+SUBJECT = "authentication.k8s.io"
+ACCESS = "/apis/authorization.k8s.io/v1"
+
+
+ANSWERS = [  # method, path, type, body, code, message
+    ("POST", MAPS, JSON, "", 400, f"{UNREADABLE}{NO_HEAD}unexpected end of JSON input (<empty>)"),
+    ("POST", MAPS, JSON, "{", 400, f"{UNREADABLE}{NO_HEAD}unexpected end of JSON input ({{)"),
+    ("POST", MAPS, JSON, "[]", 400, f"{UNREADABLE}{NO_HEAD}json: cannot unmarshal array into Go value of type {HEAD} (5b5d)"),
+    ("POST", MAPS, YAML, "- a", 400,
+     f"{UNREADABLE}{NO_HEAD}json: cannot unmarshal array into Go value of type {HEAD} (2d2061)"),
+    ("POST", MAPS, YAML, "a: [", 400, f"{UNREADABLE}yaml: line 1: did not find expected node content (613a205b)"),
+    ("POST", MAPS, JSON, '{"kind":1}', 400,
+     f'{UNREADABLE}{NO_HEAD}json: cannot unmarshal number into Go struct field .kind of type string ({{"kind":1}})'),
+    ("POST", MAPS, JSON, '{"metadata":{"name":"x3"}}x', 400,
+     f"{UNREADABLE}{NO_HEAD}invalid character 'x' after top-level value ({{\"metadata\":{{\"name\":\"x3\"}}}}x)"),
+    ("POST", MAPS, JSON, '{"kind":"ConfigMap","apiVersion":"a/b/c","metadata":{"name":"x8"}}', 400,
+     UNREADABLE + 'unexpected GroupVersion string: a/b/c ({"kind":"ConfigMap","apiVersio ...)'),
+    ("POST", MAPS, PROTOBUF, '{"a":1}', 400,
+     UNREADABLE + "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0] ({\"a\":1})"),
+    ("POST", MAPS, JSON, "null", 422,
+     'ConfigMap "" is invalid: metadata.name: Required value: name or generateName is required'),
+    ("POST", MAPS, JSON, '{"kind":"Secret","apiVersion":"v1"}', 400,
+     'Secret in version "v1" cannot be handled as a ConfigMap: converting (v1.Secret) to (core.ConfigMap): unknown conversion'),
+    ("POST", f"{MAPS}?fieldValidation=Strict", YAML, "metadata: {name: v, zz: 1}\ndata: {a: b}\ndata: {c: d}\n", 400,
+     ('ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: yaml: unmarshal errors:\n'
+     '  line 3: key "data" already set in map, unknown field "metadata.zz"')),
+    ("PUT", HELD, JSON, '{"metadata":{"name":"held","resourceVersion":"abc"}}', 500,
+     'strconv.ParseUint: parsing "abc": invalid syntax'),
+    ("PATCH", HELD, MERGE, "", 400, "error decoding patch: unexpected end of JSON input"),
+    ("PATCH", HELD, STRATEGIC, "{", 400, "unexpected end of JSON input"),
+    ("PATCH", HELD, MERGE, "null", 400, "Invalid JSON Patch"),
+    ("PATCH", HELD, MERGE, "[]", 400,
+     "error decoding patch: json: cannot unmarshal array into Go value of type map[string]interface {}"),
+    ("PATCH", HELD, STRATEGIC, '"x"', 400, "json: cannot unmarshal string into Go value of type map[string]interface {}"),
+    ("PATCH", HELD, MERGE, '{"metadata":{"uid":"zzz"}}', 422,
+     'ConfigMap "held" is invalid: metadata.uid: Invalid value: "zzz": field is immutable'),
+    ("PATCH", HELD, STRATEGIC, '{"data":{"k":1}}', 422,
+     ' "" is invalid: patch: Invalid value: "map[data:map[k:1]]": cannot convert int64 to string'),
+    ("PATCH", HELD, STRATEGIC, '{"data":[]}', 422,
+     ' "" is invalid: patch: Invalid value: "map[data:[]]": cannot restore map from slice'),
+    ("PATCH", HELD, STRATEGIC, '{"immutable":"yes"}', 422,
+     ' "" is invalid: patch: Invalid value: "map[immutable:yes]": unrecognized type: bool'),
+    ("PATCH", f"{HELD}?fieldValidation=Strict", STRATEGIC, '{"data":{"k":"v2"},"zz":1}', 422,
+     ' "" is invalid: patch: Invalid value: "map[data:map[k:v2] zz:1]": strict decoding error: unknown field "zz"'),
+    ("PATCH", f"{MAPS}/nope", MERGE, "{", 404, 'configmaps "nope" not found'),
+    ("PATCH", HELD, JSON_PATCH, "{}", 400,
+     "error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp"),
+    ("PATCH", HELD, JSON_PATCH, "[1]", 400,
+     "error decoding patch: json: cannot unmarshal number into Go value of type handlers.jsonPatchOp"),
+    ("PATCH", HELD, JSON_PATCH, '[{"op":5}]', 400,
+     "error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.op of type string"),
+    ("PATCH", HELD, JSON_PATCH, '[{"op":"test","path":"/data/k","value":"wrong"}]', 422, REJECTED),
+    ("PATCH", HELD, JSON_PATCH, '[{"op":"remove","path":"/data/none"}]', 422, REJECTED),
+    ("PATCH", HELD, MERGE.upper(), "{}", 415, "415: Unsupported Media Type"),
+    ("PATCH", f"{HELD}?fieldManager=m", APPLY, "", 400, "invalid object type: /, Kind="),
+    ("PATCH", f"{HELD}?fieldManager=m", APPLY, "[]", 400,
+     ("error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go value of type "
+     "map[string]interface {}")),
+    ("PATCH", f"{HELD}?fieldManager=m", APPLY, "a: [", 400,
+     "error decoding YAML: error converting YAML to JSON: yaml: line 1: did not find expected node content"),
+    ("PATCH", f"{HELD}?fieldManager=m", APPLY, '{"apiVersion":"v1","kind":"ConfigMap","data":"x"}', 500,
+     "failed to create typed patch object (/; /v1, Kind=ConfigMap): .data: expected map, got &{x}"),
+    ("PATCH", f"{HELD}?fieldManager=m", APPLY, '{"apiVersion":"v1","kind":"ConfigMap","data":{"a":{"z":1}}}', 500,
+     ("failed to create typed patch object (/; /v1, Kind=ConfigMap): .data.a: expected string, got "
+     '&value.valueUnstructured{Value:map[string]interface {}{"z":1}}')),
+    ("DELETE", HELD, JSON, "{", 400, f"{NO_HEAD}unexpected end of JSON input"),
+    ("DELETE", HELD, JSON, '{"kind":"Pod","apiVersion":"v1"}', 400,
+     ('no kind "Pod" is registered for version "v1" in scheme '
+     '"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"')),
+    ("DELETE", HELD, JSON, '{"gracePeriodSeconds":1.5}', 400,
+     "json: cannot unmarshal number 1.5 into Go struct field DeleteOptions.gracePeriodSeconds of type int64"),
+    ("DELETE", HELD, JSON, '{"orphanDependents":"x"}', 400,
+     "json: cannot unmarshal string into Go struct field DeleteOptions.orphanDependents of type bool"),
+    ("DELETE", HELD, JSON, '{"preconditions":[]}', 400,
+     "json: cannot unmarshal array into Go struct field DeleteOptions.preconditions of type v1.Preconditions"),
+    ("POST", f"/apis/{SUBJECT}/v1/tokenreviews", JSON, '{"spec":1}', 400,
+     ('TokenReview in version "v1" cannot be handled as a TokenReview: json: cannot unmarshal number into Go struct field '
+     "TokenReview.spec of type v1.TokenReviewSpec")),
+    ("POST", f"/apis/{SUBJECT}/v1/tokenreviews", JSON, '{"kind":"Pod","apiVersion":"v1"}', 400,
+     ('Pod in version "v1" cannot be handled as a TokenReview: converting (v1.Pod) to (authentication.TokenReview): '
+     "unknown conversion")),
+    ("POST", f"{ACCESS}/selfsubjectaccessreviews", JSON, "{}", 422,
+     f'.authorization.k8s.io "" is invalid: spec.resourceAttributes: Invalid value: null: {NEITHER}'),
+    ("POST", f"{ACCESS}/namespaces/default/localsubjectaccessreviews", JSON,
+     '{"spec":{"user":"u","nonResourceAttributes":{"verb":"get","path":"/api"}}}', 422,
+     ('.authorization.k8s.io "" is invalid: spec.nonResourceAttributes: Invalid value: {"Path":"/api","Verb":"get"}: '
+     "disallowed on this kind of request")),
+    ("POST", f"{ACCESS}/namespaces/default/localsubjectaccessreviews", JSON, '{"spec":{"user":"u","resourceAttributes":{}}}',
+     422, ('.authorization.k8s.io "" is invalid: spec.resourceAttributes.namespace: Invalid value: "": must match '
+     "metadata.namespace")),
+]  # fmt: skip
+
+
+def test_refusals_are_told_word_for_word(against_a_server):
+    async def test(client, _):
+        await client.ask("POST", MAPS, {"metadata": {"name": "held"}, "data": {"k": "v"}})
+        for method, path, form, body, code, message in ANSWERS:
+            found, answer = await client.ask(method, path, body.encode(), form=form)
+            assert (found, answer["message"]) == (code, message), (method, path, body)
+
+    against_a_server(test)
+
+
+TYPES = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+STREAMED = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+OF_META = ";g=meta.k8s.io;v=v1"
+UNREAD = [  # path, what is accepted: what is said
+    (HELD, "text/html", f"406: Not Acceptable\n\nAvailable representations: {TYPES}"),
+    (MAPS, "text/html", f"406: Not Acceptable\n\nAvailable representations: {TYPES}, {STREAMED}"),
+    (HELD, f"application/json;as=Nope{OF_META}", f"only the following media types are accepted: {TYPES}"),
+    (HELD, f"application/json;as=PartialObjectMetadataList{OF_META}",
+     "you requested PartialObjectMetadataList, but the requested object is not a list (*core.ConfigMap)"),
+    (MAPS, f"application/json;as=PartialObjectMetadata{OF_META}",
+     "you requested PartialObjectMetadata, but the requested object is a list (*core.ConfigMapList)"),
+]  # fmt: skip
+
+
+def test_what_nobody_reads_is_refused(against_a_server):
+    async def test(client, _):
+        await client.ask("POST", MAPS, {"metadata": {"name": "held"}})
+        for path, accept, message in UNREAD:
+            code, answer = await client.ask("GET", path, Accept=accept)
+            assert (code, answer["reason"], answer["message"]) == (406, "NotAcceptable", message)
+        code, answer = await client.ask("GET", f"{MAPS}?includeObject=Bad", Accept=f"application/json;as=Table{OF_META}")
+        why = "includeObject: Invalid value: \"Bad\": must be 'Metadata', 'Object', 'None', or empty"
+        assert (code, answer["message"]) == (400, f"Unable to convert to Table as requested: {why}")
+
+    against_a_server(test)
+
+
+def test_what_is_served_to_nobody_is_refused_to_those_who_may_not_ask(against_a_server):
+    async def test(client, _):
+        _, answer = await client.ask("GET", "/api/v1/nope", token="weak")
+        where = 'cannot list resource "nope" in API group "" at the cluster scope'
+        assert answer["message"] == f'nope is forbidden: User "somebody" {where}'
+        _, answer = await client.ask("GET", "/nope", token="weak")
+        assert (answer["message"], answer["details"]) == ('forbidden: User "somebody" cannot get path "/nope"', {})
+        code, answer = await client.ask("GET", HELD, Impersonate_Uid="5")
+        asked = '&user.DefaultInfo{Name:"", UID:"5", Groups:[]string(nil), Extra:map[string][]string(nil)}'
+        assert (code, answer["message"]) == (400, f"requested {asked} without impersonating a user name")
+
+    against_a_server(test)
+
+
+def test_whoever_is_refused_is_told_what_was_amiss_besides(against_a_server):
+    async def test(client, _):
+        await client.ask("POST", MAPS, {"metadata": {"name": "held"}})
+        headers = {"Authorization": f"Bearer {client.token}", "Content-Type": JSON}
+        body = io.BytesIO(b'{"metadata":{"name":"held"},"nope":1}')
+        async with client.session.post(client.base + MAPS, data=body, headers=headers) as answer:
+            assert (answer.status, answer.headers["Warning"]) == (409, '299 - "unknown field \\"nope\\""')
+
+    against_a_server(test)
+
+
+def test_answers_end_with_a_line_and_are_pretty_where_that_is_asked_for(against_a_server):
+    async def test(client, _):
+        await client.ask("POST", MAPS, {"metadata": {"name": "held"}})
+        headers = {"Authorization": f"Bearer {client.token}"}
+        async with client.session.get(f"{client.base}{HELD}?pretty=true", headers=headers) as answer:
+            assert (await answer.read()).startswith(b'{\n  "kind": "ConfigMap",\n  "apiVersion": "v1",\n')
+        async with client.session.get(f"{client.base}{MAPS}/nope", headers=headers) as answer:
+            assert (await answer.read()).endswith(b"}\n")
+
+    against_a_server(test)
+
+
+def test_a_null_that_is_applied_takes_the_field_and_nothing_in_it(against_a_server):
+    async def test(client, _):
+        base = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held"}}
+        await client.ask("PATCH", f"{HELD}?fieldManager=one", {**base, "data": {"a": "1"}}, form=APPLY)
+        _, made = await client.ask("PATCH", f"{HELD}?fieldManager=two", {**base, "data": None}, form=APPLY)
+        assert made["data"] == {"a": "1"}
+        assert {one["manager"]: one["fieldsV1"] for one in made["metadata"]["managedFields"]}["two"] == {"f:data": {}}
+
+    against_a_server(test)
+
+
+def test_one_object_is_not_watched(against_a_server):
+    async def test(client, _):
+        await client.ask("POST", MAPS, {"metadata": {"name": "held"}})
+        code, held = await client.ask("GET", f"{HELD}?watch=1")
+        assert (code, held["metadata"]["name"]) == (200, "held")
+
+    against_a_server(test)

@@ -20,7 +20,15 @@ def contents(folder):
 def test_a_folder_is_made_once_and_only_for_its_owner(tmp_path):
     folder = tmp_path / "pki"
     authority = make_authority(folder)
-    assert sorted(contents(folder)) == ["admin.token", "ca.crt", "ca.key", "sa.key", "server.crt", "server.key"]
+    assert sorted(contents(folder)) == [
+        "admin.token",
+        "ca.crt",
+        "ca.key",
+        "front-proxy-ca.crt",
+        "sa.key",
+        "server.crt",
+        "server.key",
+    ]
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     held = contents(folder)

@@ -1,5 +1,7 @@
 """The authority's certificate in every namespace: there from the start, put back where it goes, in step with the authority."""
 
+import json
+
 import pytest
 
 from moorage.apiserver.founding import found_cluster, publish_authority
@@ -63,3 +65,11 @@ def test_the_api_server_has_a_service(cluster):
     held = cluster.get("services", "kubernetes")
     assert held["spec"]["clusterIP"] == "10.96.0.1"
     assert held["metadata"]["labels"] == {"component": "apiserver", "provider": "kubernetes"}
+
+
+def test_who_serves_in_the_clusters_name_learns_which_proxies_to_trust(cluster):
+    publish_authority(cluster.store, b"one", b"front")
+    data = cluster.get("configmaps", "extension-apiserver-authentication", "kube-system")["data"]
+    assert (data["client-ca-file"], data["requestheader-client-ca-file"]) == ("one", "front")
+    assert json.loads(data["requestheader-allowed-names"]) == ["front-proxy-client"]
+    assert json.loads(data["requestheader-username-headers"]) == ["X-Remote-User"]

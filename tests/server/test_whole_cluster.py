@@ -1,6 +1,7 @@
 """``moorage run`` on a whole cluster: controllers finish what it begins. On ``moorage up``, and on a real one if it is named.
 
-The real one is that of MOORAGE_TEST_KUBECONFIG, whose user must be allowed to do everything.
+The real one is that of MOORAGE_TEST_KUBECONFIG, whose user must be allowed to do everything. If MOORAGE_TEST_KUBE_SCHEDULER
+names a program, that schedules on ``moorage up``, too: a cluster that is good for kube-scheduler.
 """
 
 import http.client
@@ -16,9 +17,11 @@ from tests.server.whole_cluster import (
     JSON_PATCH,
     MERGE,
     NAMED,
+    OURS,
     RBAC,
     SLICES,
     STORAGE,
+    THEIRS,
     Refused,
     a_cluster,
     free_port,
@@ -29,9 +32,16 @@ pytestmark = pytest.mark.slow
 WAITS = "WaitForFirstConsumer"
 
 
-@pytest.fixture(scope="module", params=["embedded", "real"])
+@pytest.fixture(scope="module", params=["embedded", "real", "kube-scheduler"])
 def cluster(request, tmp_path_factory):
+    """The cluster; where it is called kube-scheduler, that of ``moorage up``, with kube-scheduler in the place of ours."""
     is_real = request.param == "real"
+    if request.param == "kube-scheduler":
+        if THEIRS not in os.environ:
+            pytest.skip(f"{THEIRS} names no program")
+        with a_cluster(tmp_path_factory.mktemp("cluster"), is_real=False, program=os.environ[THEIRS]) as made:
+            yield made
+        return
     if is_real and NAMED not in os.environ:
         pytest.skip(f"{NAMED} names no cluster")
     with a_cluster(tmp_path_factory.mktemp("cluster"), is_real=is_real) as made:
@@ -81,6 +91,22 @@ def _ends(place, name):
         return place.get(name)["metadata"].get("deletionTimestamp")
     except Refused:
         return False
+
+
+def test_two_schedulers_share_a_cluster_each_with_pods_of_its_own(place):
+    """The cluster's program, and ours beside it: each places the pods that ask for it, and neither those of the other."""
+    for number in range(3):
+        place.node(f"n{number}", cpu="8")
+    place.scheduler(leads=False)
+    place.scheduler(leads=False, program=OURS, profile=place.named("second"))
+    names = [f"p{number}" for number in range(12)]
+    for name in names:
+        place.pod(name, cpu="500m", schedulerName=place.name if name in names[::2] else place.named("second"))
+    place.bound(*names)
+    told = place.until(lambda: (found := place.events("Scheduled")) and len(found) == len(names) and found)
+    who = {one["regarding"]["name"]: one["reportingController"] for one in told}
+    assert who == {name: place.name if name in names[::2] else place.named("second") for name in names}
+    assert place.complaints() == []
 
 
 def test_gates_hold_a_pod_until_they_are_gone(place):

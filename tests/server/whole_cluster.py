@@ -26,6 +26,8 @@ from moorage.client.kubeconfig import Surroundings, read_kubeconfig
 
 SOURCES = Path(__file__).resolve().parents[2] / "src"
 NAMED = "MOORAGE_TEST_KUBECONFIG"
+#: Names the program of a real kube-scheduler, which is run in the place of ours.
+THEIRS = "MOORAGE_TEST_KUBE_SCHEDULER"
 MERGE, JSON_PATCH = "application/merge-patch+json", "application/json-patch+json"
 CLAIMS, SLICES = "/apis/resource.k8s.io/v1", "/apis/resource.k8s.io/v1/resourceslices"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -40,6 +42,10 @@ def free_port():
         return one.getsockname()[1]
 
 
+#: The program that schedules.
+OURS = (sys.executable, "-m", "moorage", "run")
+
+
 class Refused(Exception):
     """The server's answer was not 2xx."""
 
@@ -51,8 +57,9 @@ class Refused(Exception):
 class Cluster:
     """A client, and places to work in."""
 
-    def __init__(self, kubeconfig, folder, *, is_real):
+    def __init__(self, kubeconfig, folder, *, is_real, program=None):
         self.kubeconfig, self.folder, self.is_real = kubeconfig, folder, is_real
+        self.program = OURS if program is None else (program,)
         around = Surroundings(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=lambda line: None)
         self.endpoint = read_kubeconfig([kubeconfig], must_exist=True, warn=lambda line: None).endpoint(around)
         self.identity = asyncio.run(self.endpoint.credentials.identity())
@@ -175,14 +182,18 @@ class Place:
 
     # -- schedulers ----------------------------------------------------------------------------------------------------------
 
-    def scheduler(self, *flags, leads=True, delegates=False):
-        """Start a scheduler, whose log is ``process.log``. ``delegates``: it asks the cluster who its own callers are."""
+    def scheduler(self, *flags, leads=True, delegates=False, program=None, profile=None):
+        """Start a scheduler, whose log is ``process.log``. ``delegates``: it asks the cluster who its own callers are.
+
+        ``program`` is another than the cluster's, ``profile`` another name that its pods ask for.
+        """
         number = len(self.processes)
         folder = self.cluster.folder / f"{self.name}-{number}"
         folder.mkdir()
         config = {
             "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
-            "profiles": [{"schedulerName": self.name}], "clientConnection": {"kubeconfig": str(self._as_scheduler(folder))},
+            "profiles": [{"schedulerName": profile or self.name}],
+            "clientConnection": {"kubeconfig": str(self._as_scheduler(folder))},
             # The role allows this name of a lease, in whatever namespace.
             "leaderElection": {"leaderElect": leads, "resourceNamespace": self.name, "resourceName": "kube-scheduler"},
         }  # fmt: skip
@@ -191,7 +202,7 @@ class Place:
             flags += tuple(f"--{what}-kubeconfig={folder / 'kubeconfig'}" for what in ("authentication", "authorization"))
         with (folder / "log").open("w") as log:
             process = subprocess.Popen(
-                [sys.executable, "-m", "moorage", "run", "--config", folder / "config.yaml", "--secure-port=0", "-v=3", *flags],
+                [*(program or self.cluster.program), "--config", folder / "config.yaml", "--secure-port=0", "-v=3", *flags],
                 env={**os.environ, "PYTHONPATH": str(SOURCES)}, stdout=log, stderr=log,
             )  # fmt: skip
         process.log, process.kubeconfig = folder / "log", folder / "kubeconfig"
@@ -231,12 +242,13 @@ class Place:
     def complaints(self):
         """Return what schedulers warned of and took for errors, but for what is said of every cluster without that map."""
         lines = [line for one in self.processes for line in one.log.read_text().splitlines() if line[:1] in {"W", "E"}]
-        usual = ("trusting.py", "authorization-kubeconfig")
+        usual = ("trusting.py", "authorization-kubeconfig", "The manifest file is empty", "No authentication-kubeconfig")
+        usual += ("broadcaster already stopped",)  # kube-scheduler's, as it ends
         return [line for line in lines if not any(part in line for part in usual)]
 
 
 @contextmanager
-def a_cluster(folder, *, is_real):
+def a_cluster(folder, *, is_real, program=None):
     if is_real:
         yield Cluster(Path(os.environ[NAMED]), folder, is_real=True)
         return
@@ -249,7 +261,7 @@ def a_cluster(folder, *, is_real):
         for line in process.stdout:
             if line.startswith("Ctrl-C"):
                 break
-        yield Cluster(folder / "kubeconfig", folder, is_real=False)
+        yield Cluster(folder / "kubeconfig", folder, is_real=False, program=program)
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=30)

@@ -58,10 +58,14 @@ class Credential(NamedTuple):
 
 @dataclass(frozen=True)
 class Authority:
-    """The folder's authority, loaded. ``certificate`` is its own, in PEM, for those who have to trust it."""
+    """The folder's authority, loaded. ``certificate`` is its own, in PEM, for those who have to trust it.
+
+    ``front_proxies`` is that of another, whom programs are told to trust where somebody speaks for others. Nobody has its key.
+    """
 
     folder: Path
     certificate: bytes
+    front_proxies: bytes = b""
 
     def issue(self, user: User, life: datetime.timedelta = datetime.timedelta(days=365)) -> Credential:
         """Return a new client certificate. The user's uid and extras have no place in it."""
@@ -129,7 +133,9 @@ def make_authority(folder: Path, names: Sequence[str] = ()) -> Authority:
             write_private(folder / "sa.key", _private(ec.generate_private_key(ec.SECP256R1())))
         if not (folder / "admin.token").exists():
             write_private(folder / "admin.token", secrets.token_urlsafe(32).encode() + b"\n")
-        return Authority(folder, (folder / "ca.crt").read_bytes())
+        if not (folder / "front-proxy-ca.crt").exists():
+            write_private(folder / "front-proxy-ca.crt", _root_certificate("moorage-front-proxy-ca")[0])
+        return Authority(folder, (folder / "ca.crt").read_bytes(), (folder / "front-proxy-ca.crt").read_bytes())
     except OSError as error:
         raise ConfigError(f"{error.filename or folder}: {error.strerror}") from None
     except ValueError as error:
@@ -178,8 +184,16 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
 
 
 def _make_root(folder: Path) -> None:
+    made, key = _root_certificate("moorage-ca")
+    write_private(folder / "ca.key", _private(key))
+    write_private(folder / "ca.crt", made)
+    (folder / "server.crt").unlink(missing_ok=True)  # the last authority's
+
+
+def _root_certificate(called: str) -> tuple[bytes, ec.EllipticCurvePrivateKey]:
+    """Return the certificate of a new authority, in PEM, and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "moorage-ca")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, called)])
     made = (
         _builder(name, name, key, _YEARS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -187,9 +201,7 @@ def _make_root(folder: Path) -> None:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    write_private(folder / "ca.key", _private(key))
-    write_private(folder / "ca.crt", made.public_bytes(serialization.Encoding.PEM))
-    (folder / "server.crt").unlink(missing_ok=True)  # the last authority's
+    return made.public_bytes(serialization.Encoding.PEM), key
 
 
 def _root(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:

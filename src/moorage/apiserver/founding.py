@@ -28,6 +28,14 @@ __all__ = ["AUTHORITY", "found_cluster", "publish_authority"]
 
 #: The namespace and the name of the config map that says which authority clients' certificates go back to.
 AUTHORITY: Final = ("kube-system", "extension-apiserver-authentication")
+#: Which proxies may speak for others, and how: the headers that every cluster has.
+_FRONT_PROXIES: Final = {
+    "requestheader-allowed-names": '["front-proxy-client"]',
+    "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
+    "requestheader-group-headers": '["X-Remote-Group"]',
+    "requestheader-uid-headers": '["X-Remote-Uid"]',
+    "requestheader-username-headers": '["X-Remote-User"]',
+}
 #: How the cluster's own API server is called inside of it; the first address of the range for services, which nobody serves.
 _ADDRESS: Final = "10.96.0.1"
 
@@ -135,9 +143,14 @@ def _matters(change: Change) -> bool:
     return bool(labelled) or b"aggregationRule" in change.after.body
 
 
-def publish_authority(store: Store, certificate: bytes) -> None:
-    """Let programs that serve in the cluster's name know which authority clients' certificates go back to."""
+def publish_authority(store: Store, certificate: bytes, front_proxies: bytes = b"") -> None:
+    """Let programs that serve in the cluster's name know which authority clients' certificates go back to.
+
+    ``front_proxies``: to which those of proxies do, which speak for others. kube-scheduler complains without one for ever.
+    """
     (home, name), data = AUTHORITY, {"client-ca-file": certificate.decode()}
+    if front_proxies:
+        data |= {"requestheader-client-ca-file": front_proxies.decode(), **_FRONT_PROXIES}
     held = store.find(_CONFIGS, home, name)
     if held is None:
         made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}

@@ -37,7 +37,7 @@ def is_loopback(address: str) -> bool:
 
 def guard_for(store: Store, authority: Authority, hosts: Iterable[str] = ()) -> Guard:
     """Return the guard of a cluster with an authority: its certificates, its administrator's token, its accounts' tokens."""
-    publish_authority(store, authority.certificate)
+    publish_authority(store, authority.certificate, authority.front_proxies)
     return Guard({authority.admin_token: ADMIN}, hosts, Accounts(store, authority.signing_key))
 
 

@@ -168,6 +168,21 @@ def test_whoever_is_refused_is_told_what_was_amiss_besides(against_a_server):
     against_a_server(test)
 
 
+def test_what_is_not_stored_says_what_it_is_and_is_warned_of_the_rest(against_a_server):
+    async def test(client, _):
+        headers = {"Authorization": f"Bearer {client.token}", "Content-Type": JSON}
+        head = b'"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1"'
+        for body, warning in ((b"{%s}" % head, None), (b'{%s,"spec":1}' % head, '299 - "unknown field \\"spec\\""')):
+            path = f"{client.base}/apis/{SUBJECT}/v1/selfsubjectreviews"
+            async with client.session.post(path, data=io.BytesIO(body), headers=headers) as answer:
+                assert (answer.status, answer.headers.get("Warning")) == (201, warning)
+                made = await answer.json()
+            assert set(made) == {"kind", "apiVersion", "metadata", "status"}
+            assert set(made["metadata"]) == {"creationTimestamp"}
+
+    against_a_server(test)
+
+
 def test_answers_end_with_a_line_and_are_pretty_where_that_is_asked_for(against_a_server):
     async def test(client, _):
         await client.ask("POST", MAPS, {"metadata": {"name": "held"}})

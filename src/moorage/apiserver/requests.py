@@ -19,7 +19,7 @@ from moorage.apiserver.deleting import options_of
 from moorage.apiserver.forms import META as _META
 from moorage.apiserver.forms import accepted, form_of, metadata_of
 from moorage.apiserver.guarding import Guard
-from moorage.apiserver.kinds import MEASURED, Kind
+from moorage.apiserver.kinds import MEASURED, Kind, Review
 from moorage.apiserver.listing import check_list
 from moorage.apiserver.measuring import measure, measure_all
 from moorage.apiserver.pods import bind, evict
@@ -27,7 +27,7 @@ from moorage.apiserver.records import Document, Record
 from moorage.apiserver.requesting import Request, Response
 from moorage.apiserver.reviews import answer
 from moorage.apiserver.scaling import read_scale, write_scale
-from moorage.apiserver.schemas import schema
+from moorage.apiserver.schemas import kind_schema
 from moorage.apiserver.selecting import Selection, selection
 from moorage.apiserver.statuses import ApiError, conflict, not_acceptable_form, not_allowed, success, timeout
 from moorage.apiserver.store import DeleteOptions, Page, Store, timestamp
@@ -76,7 +76,7 @@ def _encoded(document: Document, code: int = 200, warnings: tuple[str, ...] = ()
 def _sent_as(request: Request, group: str, version: str, kind: str) -> tuple[Document, tuple[str, ...]]:
     """Return the object in a request's body, of a kind that is not stored, and warnings."""
     body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind, strict=request.looks_closely)
-    shape = schema(f"{group.partition('.')[0] or 'core'}.{kind}")
+    shape = kind_schema(Review(group, kind, "", version=version))
     return fitted(Form(group, version, kind, shape), body, request.validation)
 
 

@@ -317,6 +317,23 @@ def test_a_gang_takes_as_few_as_it_needs():
     play(main, PREEMPTION, judged=False)
 
 
+def test_a_gang_that_made_room_for_a_part_of_it_is_tried_again():
+    async def main(stage):
+        on.node(stage.world, "n", cpu="2")
+        on.pod(stage.world, "a", cpu="1", priorityClassName="low")
+        on.pod(stage.world, "b", cpu="1", priorityClassName="high")
+        await stage.placed("a", "b")
+        on.pod_group(stage.world, "g", 2)
+        on.members(stage.world, "g", "p1", "p2", **MIDDLE)
+        await stage.until(lambda: stage.pod("a") is None)
+        await asyncio.sleep(5)
+        assert not stage.node_of("p1")
+        end(stage, "b")
+        await stage.placed("p1", "p2")
+
+    play(main)
+
+
 @pytest.mark.parametrize("opened", [(TOPOLOGY,), (TOPOLOGY, PREEMPTION)], ids=["pod by pod", "as a whole"])
 def test_a_group_that_keeps_together_preempts_nobody(opened):
     async def main(stage):

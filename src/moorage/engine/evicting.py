@@ -22,6 +22,7 @@ from moorage.framework.effects import Effect, Evict
 from moorage.framework.features import FeatureGates
 from moorage.framework.placements import GroupInfo
 from moorage.framework.points import PostFilterResult
+from moorage.queue import QueuedPod
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Evicting"]
@@ -97,14 +98,19 @@ class Evicting(Believer):
     def _evicted(self, eviction: _Eviction, error: str | None) -> None:
         """Let those who asked for evictions be tried again, if they failed or it was heard of their end too early.
 
-        Pods of groups are held back from the start, and most wait for their victims to be gone.
+        Pods of groups are held back from the start, and most wait for their victims to be gone. Those that nobody but who holds
+        them back has turned down would wait for ever, as no plugin has an event for them.
         """
         waiting = [queued for pod in eviction.pods if (queued := self.queue.get(pod.uid)) is not None]
         if error is None:
             leaving = any(self.cluster.node_of(victim.uid) is not None for victim in eviction.victims)
-            waiting = [queued for queued in waiting if queued.gated and not (leaving and self._is_of_a_group(queued.pod))]
+            waiting = [queued for queued in waiting if queued.gated and not (leaving and self._will_be_woken(queued))]
         if waiting:
             self.queue.activate([queued.pod for queued in waiting], self.now)
+
+    def _will_be_woken(self, queued: QueuedPod) -> bool:
+        """True for a pod of a group that is tried again when its victims are gone."""
+        return self._is_of_a_group(queued.pod) and queued.rejecters != {queued.gated_by}
 
     def _is_of_a_group(self, pod: PodInfo) -> bool:
         return self.cluster.groups is not None and pod.spec.scheduling_group is not None

@@ -169,3 +169,10 @@ def test_whoever_would_be_let_go_by_what_happened_is_asked_again(pods, least, co
         resource = Resource.UNSCHEDULED_POD if comes[0] == "pod" else Resource.POD_GROUP
         wakes = [wake for wake in before.wakes_on() if wake.event.covers(ClusterEvent(resource, Action.ADD))]
         assert any(wake.when(pod, None, new) for wake in wakes)
+
+
+def test_nobody_is_asked_about_while_a_group_is_not_complete():
+    lone, other = member("lone"), member("other", "h")
+    plugin, _ = attached(groups=[group("g", 2), group("h", 1)], pending=[lone, other])
+    (wake,) = [wake for wake in plugin.wakes_on() if wake.event.covers(ADDED[0])]
+    assert [wake.whom(None, new) for new in (lone, other, a_pod("single"))] == [False, True, False]

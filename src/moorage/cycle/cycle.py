@@ -161,8 +161,7 @@ class Cycle:
         scope: Scope,
     ) -> npt.NDArray[np.intp]:  # fmt: skip
         percentage = self._percentage_for(profile)
-        rows = scope.only(_rows_to_look_at(found, snapshot, verdicts))
-        scope.close_others(verdicts)
+        rows = scope.close_others(_rows_to_look_at(found, snapshot, verdicts), verdicts)
         wanted = feasible_nodes_to_find(percentage, len(rows)) if percentage else len(rows)
         if wanted >= len(rows):
             whole = len(rows) == len(verdicts)

@@ -36,14 +36,15 @@ class Scope:
     def covers(self, row: int) -> bool:
         return self.rows is None or bool((self.rows == row).any())
 
-    def only(self, rows: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
-        """Return those of the rows that count."""
-        return rows if self.rows is None else rows[np.isin(rows, self.rows)]
-
-    def close_others(self, verdicts: Verdicts) -> None:
-        """Refuse all rows that do not count."""
-        if self.rows is not None:
-            verdicts.refuse(np.setdiff1d(np.arange(len(verdicts)), self.rows), _BEYOND)
+    def close_others(self, rows: npt.NDArray[np.intp], verdicts: Verdicts) -> npt.NDArray[np.intp]:
+        """Return those of the rows that count, and refuse all that do not."""
+        if self.rows is None:
+            return rows
+        beyond = np.ones(len(verdicts), dtype=bool)
+        beyond[self.rows] = False
+        verdicts.refuse(np.flatnonzero(beyond), _BEYOND)
+        counting: npt.NDArray[np.intp] = rows[~beyond[rows]]
+        return counting
 
 
 EVERYWHERE: Final = Scope()

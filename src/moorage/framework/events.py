@@ -117,7 +117,12 @@ Hint = Callable[[PodInfo, Any, Any], bool]
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Try the pod again after this event; where ``when`` is given, only if it says so. A hint that raises counts as yes."""
+    """Try the pod again after this event; where ``when`` is given, only if it says so. A hint that raises counts as yes.
+
+    ``whom(old, new)``, where it is given, is asked once for the event: False if ``when`` would say no to every pod. It saves
+    asking about each of many, and may be left out.
+    """
 
     event: ClusterEvent
     when: Hint | None = None
+    whom: Callable[[Any, Any], bool] | None = None

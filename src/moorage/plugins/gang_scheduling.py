@@ -86,8 +86,16 @@ class GangScheduling:
         return handle.snapshot.objects(PodGroup).get(group_key(pod) or "")
 
     def wakes_on(self) -> Iterator[Wake]:
-        yield Wake(POD_ADDED, when=_is_of_its_group)
+        yield Wake(POD_ADDED, when=_is_of_its_group, whom=self._completes_a_group)
         yield Wake(GROUP_ADDED, when=_is_its_group)
+
+    def _completes_a_group(self, old: object, new: object) -> bool:
+        """Say whether a pod that was added belongs to a group whose pods are not held back any more.
+
+        To wake the others before would be right and of no use: they would be held back again, each of them each time.
+        """
+        del old
+        return isinstance(new, PodInfo) and new.spec.scheduling_group is not None and self.pre_enqueue(new) is None
 
 
 def _is_of_its_group(pod: PodInfo, old: object, new: Any) -> bool:

@@ -25,6 +25,8 @@ __all__ = ["HintTimer", "Hints", "Interest", "Outcome", "is_for_everyone", "wake
 _REJECTING_POINTS = frozenset({"preEnqueue", "preFilter", "filter", "reserve", "permit"})
 
 
+#: Asked once for an event (see ``Wake``); None means that it may help anybody.
+Whom = Callable[[Any, Any], bool] | None
 #: ``timer(plugin, event, answer, seconds)``; the answer is ``Queue``, ``QueueSkip`` or ``Error``.
 HintTimer = Callable[[str, str, str, float], None]
 
@@ -53,11 +55,29 @@ def is_for_everyone(event: ClusterEvent) -> bool:
 class Interest:
     """Who cares for one kind of event: scheduler name → plugin → its hints, None among them meaning a plain yes."""
 
-    __slots__ = ("hints_of", "rejecters")
+    __slots__ = ("_asked_once", "_rejecters", "hints_of")
 
-    def __init__(self, hints_of: Mapping[str, Mapping[str, tuple[Hint | None, ...]]]) -> None:
+    def __init__(
+        self, hints_of: Mapping[str, Mapping[str, tuple[Hint | None, ...]]], asked_once: Mapping[Rejecter, tuple[Whom, ...]]
+    ) -> None:
         self.hints_of = hints_of
-        self.rejecters: tuple[Rejecter, ...] = tuple((profile, name) for profile in hints_of for name in hints_of[profile])
+        self._rejecters: tuple[Rejecter, ...] = tuple((profile, name) for profile in hints_of for name in hints_of[profile])
+        self._asked_once = asked_once
+
+    def rejecters(self, old: Any, new: Any) -> tuple[Rejecter, ...]:
+        """Return who may give pods another chance because of this very event."""
+        if not self._asked_once:
+            return self._rejecters
+        return tuple(rejecter for rejecter in self._rejecters if self._may_help(rejecter, old, new))
+
+    def _may_help(self, rejecter: Rejecter, old: Any, new: Any) -> bool:
+        for whom in self._asked_once.get(rejecter, (None,)):
+            try:
+                if whom is None or whom(old, new):
+                    return True
+            except Exception:  # the hint itself will be asked, and what it raises is told
+                return True
+        return False
 
 
 class Hints:
@@ -81,12 +101,15 @@ class Hints:
 
     def _find_interest(self, event: ClusterEvent) -> Interest | None:
         hints_of: dict[str, dict[str, tuple[Hint | None, ...]]] = {}
+        asked_once: dict[Rejecter, tuple[Whom, ...]] = {}
         for profile, by_plugin in self._wakes.items():
             for name, wakes in by_plugin.items():
-                hints = tuple(wake.when for wake in wakes if wake.event.covers(event))
-                if hints:
-                    hints_of.setdefault(profile, {})[name] = hints
-        return Interest(hints_of) if hints_of else None
+                covering = [wake for wake in wakes if wake.event.covers(event)]
+                if covering:
+                    hints_of.setdefault(profile, {})[name] = tuple(wake.when for wake in covering)
+                if any(wake.whom is not None for wake in covering):
+                    asked_once[profile, name] = tuple(wake.whom for wake in covering)
+        return Interest(hints_of, asked_once) if hints_of else None
 
     def outcome(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Outcome:
         """Ask the plugins that turned the pod down. An event for everyone with a pod in ``new`` is for that pod alone."""

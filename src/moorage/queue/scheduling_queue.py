@@ -288,7 +288,7 @@ class SchedulingQueue:
             interest = self._hints.interest(event)
             if interest is None:
                 return 0
-            parked = self._parked.rejected_by(interest.rejecters)
+            parked = self._parked.rejected_by(interest.rejecters(old, new))
         moved = self._wake(parked, event, old, new, now, only) if parked else 0
         self._in_flight.record(event, old, new)
         return moved

@@ -1,0 +1,21 @@
+"""What kube-scheduler's integration tests look at is played on a real API server, too, where one is named."""
+
+import os
+
+import pytest
+
+from moorage.testing.simtest import staging
+from tests.regressions.real_ground import NAMED, RealApi, run_hurriedly
+
+
+def pytest_generate_tests(metafunc):
+    name = metafunc.module.__name__.rpartition(".")[2]
+    if name.startswith("test_integration") and name != "test_integration_page" and NAMED in os.environ:
+        metafunc.parametrize("ground", ["virtual", "real"], indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def ground(request, monkeypatch):
+    if getattr(request, "param", "virtual") == "real":
+        monkeypatch.setattr(staging, "VirtualApi", RealApi)
+        monkeypatch.setattr(staging, "run_virtually", run_hurriedly)

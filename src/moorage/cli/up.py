@@ -24,7 +24,7 @@ from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
 from moorage.cli.reading import CONFIG_LIMIT, read_file
 from moorage.client.extenders import ExtenderClient
-from moorage.controllers.everything import all_controllers
+from moorage.controllers.everything import all_controllers, chosen
 from moorage.controllers.hollow_nodes import STANDARD_CLASS, NodeShape, make_nodes
 from moorage.controllers.kinds import NODES, STORAGE_CLASSES
 from moorage.controllers.kubelets import KUBELET
@@ -80,6 +80,10 @@ class _Duration(click.ParamType[float]):
 @click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own, here or on the Python path.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws ties between equal nodes otherwise.")
 @click.option("--no-scheduler", is_flag=True, help="Leave scheduling to another: kube-scheduler, or `moorage run`.")
+@click.option(
+    "--controllers", default="*", show_default=True, metavar="NAME,…",
+    help="Which controllers to run, as kube-controller-manager takes it: * for all, -NAME for all but one.",
+)  # fmt: skip
 @click.option("--job-seconds", "job_s", type=_Duration(), default="5", show_default=True, help="How long pods of jobs run.")
 @click.option("--for", "lasts_s", type=_Duration(), metavar="DURATION", help="End after so long; without it, on Ctrl-C.")
 def up(**given: Any) -> int:
@@ -93,6 +97,7 @@ def up(**given: Any) -> int:
     home: Path = given["home"].expanduser()
     authority = make_authority(home / "pki")
     gates = scheduler.gates if scheduler is not None else FeatureGates.parse(given["feature_gates"])
+    controllers = chosen(all_controllers(given["job_s"], gates), [one for one in given["controllers"].split(",") if one])
     store = open_store(given["data"], clock=_steady_clock(), gates=gates)
     try:
         _fill(store, given)
@@ -100,7 +105,7 @@ def up(**given: Any) -> int:
             store,
             authority,
             given["kubeconfig"] or home / "kubeconfig",
-            all_controllers(given["job_s"], gates),
+            controllers,
             scheduler,
             given["port"],
             _report,

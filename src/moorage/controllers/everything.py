@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from moorage.controllers.controller import Controller
 from moorage.controllers.cron_job import CronJobs
 from moorage.controllers.daemon_set import DaemonSets
@@ -10,7 +13,7 @@ from moorage.controllers.disruption import Disruption
 from moorage.controllers.garbage_collector import GarbageCollector
 from moorage.controllers.job import Jobs
 from moorage.controllers.kinds import CONTROLLERS, REPLICA_SETS
-from moorage.controllers.kubelets import Kubelets
+from moorage.controllers.kubelets import KUBELET, Kubelets
 from moorage.controllers.namespaces import Namespaces
 from moorage.controllers.node_lifecycle import NodeLifecycle
 from moorage.controllers.pod_claims import EphemeralVolumes, ResourceClaims
@@ -21,9 +24,20 @@ from moorage.controllers.root_authority import RootAuthority
 from moorage.controllers.stateful_set import StatefulSets
 from moorage.controllers.taint_eviction import TaintEviction
 from moorage.controllers.volumes import Volumes
+from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 
-__all__ = ["all_controllers"]
+__all__ = ["all_controllers", "chosen"]
+
+#: What kube-controller-manager calls controllers whose events come from another name.
+_CALLED: Final = {
+    "node-controller": "node-lifecycle-controller",
+    "controllermanager": "disruption-controller",
+    "persistentvolume-controller": "persistentvolume-binder-controller",
+    "resource-claim-controller": "resourceclaim-controller",
+    "pod-garbage-collector": "pod-garbage-collector-controller",
+    "garbage-collector": "garbage-collector-controller",
+}
 
 
 def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> list[Controller]:
@@ -50,3 +64,23 @@ def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> li
         RootAuthority(),
         *([PodGroupProtection()] if opened["GenericWorkload"] else []),
     ]
+
+
+def chosen(controllers: Sequence[Controller], words: Sequence[str]) -> list[Controller]:
+    """Return the controllers that are asked for, as kube-controller-manager reads it: ``*`` is all of them, ``-name`` all but
+    this one, and the first word about a controller counts. Kubelets stay.
+
+    Raises  InputError for a name that is none
+    """
+    names = {one: _CALLED.get(one.name, one.name) for one in controllers if one.name != KUBELET}
+    for word in words:
+        if word != "*" and word.removeprefix("-") not in names.values():
+            raise InputError(
+                f'--controllers: "{word.removeprefix("-")}" is not in the list of known controllers: {", ".join(names.values())}'
+            )
+    return [one for one in controllers if one not in names or _is_on(names[one], words)]
+
+
+def _is_on(name: str, words: Sequence[str]) -> bool:
+    said = next((word for word in words if word.removeprefix("-") == name), None)
+    return "*" in words if said is None else said == name

@@ -68,6 +68,8 @@ class Embedded:
         """
         guard = guard_for(self.store, self.authority)
         manager = Manager(self.store, self.controllers, self.report)
+        # Where our own controller for it is switched off, another does it over the API.
+        self.store.empties_namespaces = False
         async with serving(self.store, guard, port=self.port, tls=self.authority.tls()) as port:
             self.authority.write_kubeconfig(self.kubeconfig, port)
             synced = asyncio.Event()

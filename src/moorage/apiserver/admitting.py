@@ -69,7 +69,9 @@ def admit(kind: Kind, document: Document, read: Value, find: Lookup, gates: Feat
 
 
 def _refused(kind: Kind, document: Document, why: str) -> ApiError:
-    return forbidden(kind.resource, kind.group, document["metadata"]["name"], why)
+    """Return the refusal; a name that was only just made up is not told, as admission comes before it."""
+    name, base = document["metadata"]["name"], document["metadata"].get("generateName")
+    return forbidden(kind.resource, kind.group, base if base and name[:-5] == base else name, why)
 
 
 def _protect(metadata: Document) -> None:

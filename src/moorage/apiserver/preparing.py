@@ -88,6 +88,7 @@ def prepare_create(kind: Kind, document: Document, gates: FeatureGates) -> None:
         document["metadata"]["generation"] = 1
     if kind.kind == "Job":
         _select_own_pods(document)
+    drop_empty(document["metadata"])
     now = document["metadata"].get("creationTimestamp")
     match kind.kind:
         case "DaemonSet":
@@ -202,6 +203,7 @@ def prepare_update(
     Raises  ApiError 409 for another object of the same name, 422 for what must not change or breaks a rule
     """
     _keep_identity(kind, old, new)
+    drop_empty(new["metadata"])
     _narrow(kind, old, new, subresource, gates)
     _keep_time(kind, old, new, subresource, now)
     drop_guarded(kind, old, new, gates)
@@ -222,6 +224,13 @@ def prepare_update(
         case _:
             changes = change_faults(kind, old, new, gates)
     _refuse(kind, new, [*_update_faults(kind, found), *further_faults(kind, new), *changes])
+
+
+def drop_empty(metadata: Document) -> None:
+    """Take out of an object's metadata what says nothing: such fields are neither stored nor shown."""
+    for name in ("annotations", "finalizers", "labels", "ownerReferences"):
+        if name in metadata and not metadata[name]:
+            del metadata[name]
 
 
 def _narrow(kind: Kind, old: Document, new: Document, subresource: str, gates: FeatureGates) -> None:

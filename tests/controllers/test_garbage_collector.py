@@ -126,3 +126,25 @@ def test_an_owner_in_another_namespace_is_none(cluster):
     )
     cluster.settle()
     assert cluster.get("configmaps", "b", "far") is None
+
+
+def test_owners_of_each_other_all_go(lab):
+    cluster = lab(GarbageCollector())
+    names = ["one", "two", "three"]
+    for name in names:
+        cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
+    for name, owner in zip(names, [*names[1:], names[0]], strict=True):
+        uid = cluster.get("configmaps", owner)["metadata"]["uid"]
+        ref = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": owner,
+            "uid": uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+        cluster.edit("configmaps", name, lambda held, ref=ref: held["metadata"].update(ownerReferences=[ref]))
+    cluster.settle()
+    cluster.delete("configmaps", "one", propagationPolicy="Foreground")
+    cluster.settle()
+    assert not set(names) & set(cluster.names("configmaps"))

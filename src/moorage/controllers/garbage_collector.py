@@ -122,12 +122,17 @@ def _judge(kind: Kind, one: Document, world: World) -> Iterator[Step]:
     if stays:
         yield _without(kind, one, gone | waiting)
         return
-    owns = next(world.all_dependents(uid_of(one)), None) is not None
+    owned = [held for _, held in world.all_dependents(uid_of(one))]
+    owns = bool(owned)
     finalizers = one["metadata"].get("finalizers") or ()
     if _ORPHAN in finalizers:
         policy = "Orphan"
     else:
         policy = "Foreground" if (waiting and owns) or _FOREGROUND in finalizers else "Background"
+    if waiting and any(is_ending(held) and _waits(held) == _FOREGROUND for held in owned):
+        # It may be its own owner's owner: nobody waits for it, or all would for ever.
+        refs = [{**ref, "blockOwnerDeletion": False} if ref.get("blockOwnerDeletion") else ref for ref in _refs(one)]
+        yield Update(kind, revised(one, ownerReferences=refs))
     yield Delete(kind, one, propagation=policy)
 
 

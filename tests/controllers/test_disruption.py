@@ -106,3 +106,25 @@ def test_an_empty_selector_covers_all(cluster):
     )
     cluster.settle()
     assert numbers(cluster) == [10, 9, 10, 1]
+
+
+def told(cluster):
+    budgets = [one for one in cluster.all("events") if one["involvedObject"]["kind"] == "PodDisruptionBudget"]
+    return [(one["type"], one["reason"], one["message"]) for one in budgets]
+
+
+def test_pods_without_a_controller_are_told_of_and_not_counted(cluster):
+    budget = {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "lone"}}}
+    cluster.apply({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "keep"}, "spec": budget})
+    cluster.settle()
+    assert told(cluster) == [("Normal", "NoPods", "No matching pods found")]
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "lone", "labels": {"app": "lone"}}, "spec": spec})
+    cluster.settle()
+    status = cluster.get("poddisruptionbudgets", "keep")["status"]
+    assert (status["expectedPods"], status["disruptionsAllowed"]) == (0, 0)
+    assert [(one["reason"], one["message"]) for one in status["conditions"]] == [("InsufficientPods", "")]
+    kind, reason, text = told(cluster)[-1]
+    assert (kind, reason) == ("Warning", "UnmanagedPods")
+    shown = "&LabelSelector{MatchLabels:map[string]string{app: lone,},MatchExpressions:[]LabelSelectorRequirement{},}"
+    assert f"(selector: {shown}) were found to be unmanaged" in text

@@ -250,3 +250,48 @@ def test_pods_of_a_job_that_is_gone_go_too(cluster):
 def test_indexes_are_spelled_in_few_words():
     assert str(parse_indexes("", 9).with_numbers([5, 1, 2, 7, 8, 6, 0])) == "0-2,5-8"
     assert str(parse_indexes("", 9).with_numbers([3, 4, 6])) == "3,4,6"
+
+
+def test_pods_that_a_job_gives_up_are_no_failures(cluster):
+    document = yaml.safe_load(LONG)
+    cluster.apply(document)
+    cluster.settle()
+    cluster.patch("jobs", "long", suspend=True)
+    cluster.advance(60)
+    assert cluster.names("pods") == []
+    status = cluster.get("jobs", "long")["status"]
+    assert "failed" not in status
+    assert status["uncountedTerminatedPods"] == {}
+    cluster.patch("jobs", "long", suspend=False)
+    cluster.settle()
+    cluster.patch("jobs", "long", parallelism=1)
+    cluster.advance(60)
+    assert len(cluster.names("pods")) == 1
+    assert "failed" not in cluster.get("jobs", "long")["status"]
+    told = [one["reason"] for one in cluster.all("events")]
+    assert "Suspended" in told
+    assert "Resumed" in told
+
+
+def test_what_says_nothing_is_not_shown(cluster):
+    document = yaml.safe_load(LONG)
+    document["spec"]["template"]["metadata"] = {"annotations": {"moorage.dev/run-seconds": "5"}}
+    document["spec"] |= {"completions": 2}
+    cluster.apply(document)
+    cluster.advance(4)
+    assert "conditions" not in cluster.get("jobs", "long")["status"]
+    cluster.advance(30)
+    assert all("finalizers" not in pod["metadata"] for pod in cluster.all("pods"))
+
+
+LONG = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: long}
+spec:
+  parallelism: 2
+  completions: 2
+  template:
+    metadata: {annotations: {moorage.dev/run-seconds: "1000"}}
+    spec: {restartPolicy: Never, containers: [{name: c, image: i}]}
+"""

@@ -110,6 +110,18 @@ def test_the_same_event_told_again_is_counted():
     assert (event["count"], event["involvedObject"]["name"], event["source"]) == (3, "n", {"component": "scripted"})
 
 
+def test_many_events_that_differ_in_their_text_become_one():
+    about = {"metadata": {"name": "n", "uid": "u"}}
+    notes = [Note(NODES, about, "Normal", "Made", f"made {i}") for i in range(14)]
+    clock, store, _, manager, _ = manage([*notes, Later(601)], [Note(NODES, about, "Normal", "Made", "made anew")])
+    pass_time(clock, manager, 1000)
+
+    events = {event["message"]: event for event in (record.document() for record in store.all(EVENTS))}
+    assert [*events] == [*(f"made {i}" for i in range(9)), "(combined from similar events): made 13", "made anew"]
+    combined = events["(combined from similar events): made 13"]
+    assert (combined["count"], combined["reportingComponent"], combined["source"]) == (5, "", {"component": "scripted"})
+
+
 def test_a_watch_that_fell_behind_is_begun_anew():
     _, store, controller, manager, _ = manage()
     while manager.step():

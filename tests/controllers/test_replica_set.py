@@ -165,3 +165,18 @@ def test_which_goes_first(first, second):
 def test_the_crowded_node_loses_first():
     alone, crowded = a_pod("a", node="n1", ready=1), a_pod("b", node="n2", ready=400)
     assert in_order([alone, crowded], [alone, crowded, a_pod("c", node="n2")]) == ["b", "a"]
+
+
+def test_a_set_whose_pods_are_refused_says_how_many_it_has_and_made_up_names_are_not_told(lab):
+    cluster = lab(ReplicaSets(REPLICA_SETS))
+    spec = {"priorityClassName": "nope", "containers": [{"name": "c", "image": "i"}]}
+    template = {"metadata": {"labels": {"app": "x"}}, "spec": spec}
+    cluster.apply({
+        "apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "set"},
+        "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "x"}}, "template": template},
+    })  # fmt: skip
+    cluster.settle()
+    status = cluster.get("replicasets", "set")["status"]
+    (condition,) = status.pop("conditions")
+    assert status == {"replicas": 0, "terminatingReplicas": 0, "observedGeneration": 1}
+    assert condition["message"] == 'pods "set-" is forbidden: no PriorityClass with name nope was found'

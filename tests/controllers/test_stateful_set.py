@@ -181,3 +181,12 @@ def test_claims_go(empty, policy, scaled, deleted):
     empty.delete("statefulsets", "db")
     empty.advance(10)
     assert len(empty.names("persistentvolumeclaims")) == deleted
+
+
+def test_what_it_does_is_told_as_kubernetes_tells_it(cluster):
+    told = {one["message"] for one in cluster.all("events") if one["involvedObject"]["kind"] == "StatefulSet"}
+    name = cluster.names("statefulsets")[0]
+    assert f"Create Pod {name}-0 in StatefulSet {name} successful" in told
+    (first, *_) = cluster.all("pods")
+    assert first["metadata"]["generateName"] == f"{name}-"
+    assert all("controller.kubernetes.io/hash" in one["metadata"]["labels"] for one in cluster.all("controllerrevisions"))

@@ -152,7 +152,9 @@ def test_a_node_that_is_gone_is_not_selected_any_more(cluster):
     cluster.apply(CLAIM % "late")
     cluster.edit("persistentvolumeclaims", "data", select("gone"))
     cluster.settle()
-    assert "volume.kubernetes.io/selected-node" not in cluster.get("persistentvolumeclaims", "data")["metadata"]["annotations"]
+    assert "volume.kubernetes.io/selected-node" not in cluster.get("persistentvolumeclaims", "data")["metadata"].get(
+        "annotations", {}
+    )
 
 
 def test_a_promise_is_kept_even_where_the_claim_waits(cluster):

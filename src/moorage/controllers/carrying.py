@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Final
 
@@ -20,14 +21,22 @@ __all__ = ["Carrier"]
 
 #: How many different events are told apart; the oldest is then told anew.
 _REMEMBERED: Final = 4096
+#: So many events that differ in their text alone are told one by one, less one; and how long a quiet time ends a series.
+_MOST_SIMILAR: Final = 10
+_FORGOTTEN_S: Final = 600.0
 
 
 class Carrier:
-    """Carries steps out on a store. The same event told again is counted, as event recorders do."""
+    """Carries steps out on a store. The same event told again is counted, and many alike become one, as event recorders do.
+
+    Source  client-go, tools/record/events_cache.go
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._told: dict[tuple[str, ...], str] = {}
+        #: What was told of an object lately that differs in its text alone, and when the last of it was.
+        self._similar: dict[tuple[str, ...], tuple[dict[str, None], float]] = {}
 
     def carry_out(self, step: Create | Update | SetStatus | Delete | DeleteAll | Note, source: str) -> None:
         """Do it at once; ``source`` is on whose behalf.
@@ -60,12 +69,13 @@ class Carrier:
             if (step.or_keep and error.reason == "AlreadyExists") or _is_closing(error):
                 return
             if step.owner is not None:
-                self._tell(Note(*step.owner, "Warning", "FailedCreate", f"Error creating: {error}"), source)
+                begins = step.told[1] if step.told else "Error creating: "
+                self._tell(Note(*step.owner, "Warning", "FailedCreate", f"{begins}{error}"), source)
             if step.otherwise is not None:
                 self.carry_out(step.otherwise(str(error)), source)
             raise
         if step.owner is not None:
-            text = f"Created {kind.kind.lower()}: {made.name}"
+            text = step.told[0] if step.told else f"Created {kind.kind.lower()}: {made.name}"
             self._tell(Note(*step.owner, "Normal", "SuccessfulCreate", text), source)
 
     def _own(self, kind: Kind, document: Document) -> Document:
@@ -97,20 +107,26 @@ class Carrier:
 
     def _tell(self, note: Note, source: str) -> None:
         about = note.document
-        key = (source, uid_of(about), note.type, note.reason, note.message)
+        key: tuple[str, ...] = (source, uid_of(about), note.type, note.reason, note.message)
+        many = self._are_many(key)
+        if many:
+            note = replace(note, message=f"(combined from similar events): {note.message}")
+            key = key[:-1]
         now = stamp(self._store.clock())
         namespace = namespace_of(about) or "default"
         known = self._told.get(key)
         held = None if known is None else self._store.find(EVENTS, namespace, known)
         if held is not None:
             event = held.document()
-            event |= {"count": int(event.get("count") or 1) + 1, "lastTimestamp": now}
+            event |= {"count": int(event.get("count") or 1) + 1, "lastTimestamp": now, "message": note.message}
             self._update(EVENTS, event, source)
             return
         try:
             # A version is never given out twice, whoever started when.
             mark = f"{int(self._store.clock() * 1e6):x}{self._store.version:x}"
             event = _event(note, source, now, namespace, mark)
+            if many:
+                event["reportingComponent"] = ""
             made = self._store.create(EVENTS, namespace, event, manager=_manager(source, EVENTS))
         except ApiError as error:
             if error.code not in {403, 404}:
@@ -119,6 +135,21 @@ class Carrier:
         if len(self._told) >= _REMEMBERED:
             del self._told[next(iter(self._told))]
         self._told[key] = made.name
+
+    def _are_many(self, key: tuple[str, ...]) -> bool:
+        """Return True where so much of one kind was told of an object that it is told in one event from now on."""
+        now = self._store.clock()
+        texts, last = self._similar.pop(key[:-1], ({}, now))
+        if now - last > _FORGOTTEN_S:
+            texts = {}
+        texts[key[-1]] = None
+        if len(self._similar) >= _REMEMBERED:
+            del self._similar[next(iter(self._similar))]
+        self._similar[key[:-1]] = texts, now
+        if len(texts) < _MOST_SIMILAR:
+            return False
+        del texts[next(iter(texts))]
+        return True
 
 
 @cache

@@ -5,7 +5,6 @@ Source  kubernetes, pkg/controller/disruption/disruption.go
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -38,12 +37,25 @@ _EVICTION_S: Final = 120.0
 _SCALED: Final = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, CONTROLLERS)
 
 
+_RULE: Final = "LabelSelectorRequirement"
+#: Kubernetes' own words, with the selector as Go prints it.
+_ALONE: Final = (
+    "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of the PDB "
+    "cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set "
+    '".spec.minAvailable" field of the PDB to an integer value.'
+)
+
+
 class _Expected(NamedTuple):
-    """How many pods there should be, and how many of them well; ``fault`` says why that cannot be told."""
+    """How many pods there should be, and how many of them well; ``fault`` says why that cannot be told.
+
+    ``alone`` is True where some pods have no controller, and none that says how many there should be.
+    """
 
     pods: int
     healthy: int
     fault: str = ""
+    alone: bool = False
 
 
 class Disruption:
@@ -71,8 +83,7 @@ class Disruption:
         if wait_s is not None:
             yield Later(wait_s)
         expected = _expected(budget, pods, world)
-        if expected.fault:
-            yield Note(DISRUPTION_BUDGETS, budget, "Warning", "CalculateExpectedPodCountFailed", expected.fault)
+        yield from _told(budget, pods, expected)
         healthy = sum(is_ready(pod) for pod in pods if is_active(pod) and name_of(pod) not in disrupted)
         allowed = 0 if expected.fault or not expected.pods else max(0, healthy - expected.healthy)
         status: Document = {
@@ -87,6 +98,30 @@ class Disruption:
             status["disruptedPods"] = disrupted
         if status != status_of(budget):
             yield SetStatus(DISRUPTION_BUDGETS, budget, status)
+
+
+def _told(budget: Document, pods: list[Document], expected: _Expected) -> Iterator[Step]:
+    if not pods:
+        yield Note(DISRUPTION_BUDGETS, budget, "Normal", "NoPods", "No matching pods found")
+    if expected.fault:
+        text = f"Failed to calculate the number of expected pods: {expected.fault}"
+        yield Note(DISRUPTION_BUDGETS, budget, "Warning", "CalculateExpectedPodCountFailed", text)
+    elif expected.alone:
+        shown = _as_go_prints(spec_of(budget).get("selector"))
+        yield Note(DISRUPTION_BUDGETS, budget, "Warning", "UnmanagedPods", _ALONE.format(shown))
+
+
+def _as_go_prints(selector: Document | None) -> str:
+    if selector is None:
+        return "nil"
+    labels = "".join(f"{name}: {value}," for name, value in sorted((selector.get("matchLabels") or {}).items()))
+    rules = "".join(
+        f"{_RULE}{{Key:{one['key']},Operator:{one['operator']},Values:[{' '.join(one.get('values') or [])}],}},"
+        for one in selector.get("matchExpressions") or ()
+    )
+    return (
+        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},MatchExpressions:[]LabelSelectorRequirement{{{rules}}},}}"
+    )
 
 
 def _selector(budget: Document) -> Selector:
@@ -116,33 +151,32 @@ def _disrupted(budget: Document, pods: Iterable[Document], now: float) -> tuple[
 def _expected(budget: Document, pods: list[Document], world: World) -> _Expected:
     spec = spec_of(budget)
     if (most := spec.get("maxUnavailable")) is not None:
-        total, fault = _wanted_by_owners(pods, world)
-        return _Expected(total, max(0, total - scaled(most, total, up=True)), fault)
+        total, fault, alone = _wanted_by_owners(pods, world)
+        return _Expected(total, max(0, total - scaled(most, total, up=True)), fault, alone)
     least = spec.get("minAvailable", 1)
     if isinstance(least, str):
-        total, fault = _wanted_by_owners(pods, world)
-        return _Expected(total, scaled(least, total, up=True), fault)
+        total, fault, alone = _wanted_by_owners(pods, world)
+        return _Expected(total, scaled(least, total, up=True), fault, alone)
     return _Expected(len(pods), int(least))
 
 
-def _wanted_by_owners(pods: Iterable[Document], world: World) -> tuple[int, str]:
-    """Return how many pods the controllers of these want in all."""
-    owners: Counter[str] = Counter()
+def _wanted_by_owners(pods: Iterable[Document], world: World) -> tuple[int, str, bool]:
+    """Return how many pods the controllers of these want in all, why that cannot be told, and whether some have none."""
     wanted: dict[str, int] = {}
+    alone = False
     for pod in pods:
         ref = controller_of(pod)
         if ref is None:
-            return 0, f"found no controllers for pod {name_of(pod)!r}".replace("'", '"')
+            alone = True
+            continue
         held = world.by_uid(ref["uid"])
         above = controller_of(held[1]) if held is not None else None
         if above is not None and (upper := world.by_uid(above["uid"])) is not None:
             held = upper
         if held is None or held[0] not in _SCALED:
-            return 0, f"found no controllers for pod {name_of(pod)!r}".replace("'", '"')
-        uid = held[1]["metadata"]["uid"]
-        owners[uid] += 1
-        wanted[uid] = int(spec_of(held[1]).get("replicas", 1))
-    return sum(wanted.values()), ""
+            return 0, f'found no controllers for pod "{name_of(pod)}"', alone
+        wanted[held[1]["metadata"]["uid"]] = int(spec_of(held[1]).get("replicas", 1))
+    return sum(wanted.values()), "", alone
 
 
 def _conditions(budget: Document, allowed: int, expected: _Expected, now: float) -> list[Document]:

@@ -32,6 +32,7 @@ __all__ = ["all_controllers", "chosen"]
 #: What kube-controller-manager calls controllers whose events come from another name.
 _CALLED: Final = {
     "node-controller": "node-lifecycle-controller",
+    "replication-controller": "replicationcontroller-controller",
     "controllermanager": "disruption-controller",
     "persistentvolume-controller": "persistentvolume-binder-controller",
     "resource-claim-controller": "resourceclaim-controller",
@@ -75,9 +76,8 @@ def chosen(controllers: Sequence[Controller], words: Sequence[str]) -> list[Cont
     names = {one: _CALLED.get(one.name, one.name) for one in controllers if one.name != KUBELET}
     for word in words:
         if word != "*" and word.removeprefix("-") not in names.values():
-            raise InputError(
-                f'--controllers: "{word.removeprefix("-")}" is not in the list of known controllers: {", ".join(names.values())}'
-            )
+            known = ", ".join(names.values())
+            raise InputError(f'--controllers: "{word.removeprefix("-")}" is not in the list of known controllers: {known}')
     return [one for one in controllers if one not in names or _is_on(names[one], words)]
 
 

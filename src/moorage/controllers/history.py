@@ -22,7 +22,7 @@ from moorage.controllers.documents import (
     spec_of,
     uid_of,
 )
-from moorage.controllers.kinds import CONTROLLER_REVISIONS
+from moorage.controllers.kinds import CONTROLLER_REVISIONS, DAEMON_SETS
 from moorage.controllers.revisions import template_hash
 from moorage.controllers.steps import Create, Delete, Step, Update
 from moorage.controllers.world import World
@@ -30,6 +30,8 @@ from moorage.controllers.world import World
 __all__ = ["HASH", "History", "history_of", "template_of"]
 
 HASH = "controller-revision-hash"
+#: What revisions of a stateful set are marked with; their pods are marked with the revision's name, under the other label.
+_OWN_HASH = "controller.kubernetes.io/hash"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -90,7 +92,8 @@ def template_of(revision: Document) -> Document:
 def _revision(kind: Kind, owner: Document, data: dict[str, Any], number: int) -> Document:
     template = spec_of(owner).get("template") or {}
     mark = template_hash(template)
-    labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH: mark}
+    label = HASH if kind is DAEMON_SETS else _OWN_HASH
+    labels = {**((template.get("metadata") or {}).get("labels") or {}), label: mark}
     return {
         "apiVersion": CONTROLLER_REVISIONS.api_version,
         "kind": "ControllerRevision",

@@ -9,7 +9,7 @@ Source  kubernetes, pkg/controller/job: job_controller.go, backoff_utils.go, pod
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.records import Document
@@ -116,7 +116,7 @@ class _Look:
     def __init__(self, job: Document, pods: list[Document], now: float, group: str = "") -> None:
         self.job, self.pods, self.now, self.group = job, pods, now, group
         self.spec = spec_of(job)
-        self.status = dict(status_of(job))
+        self.status = {"uncountedTerminatedPods": {}, **status_of(job)}
         self.active = [pod for pod in pods if is_active(pod)]
 
     def steps(self) -> Iterator[Step]:
@@ -169,9 +169,9 @@ class _Look:
         taken = [*self.active, *self._in_the_way()]
         if len(self.active) > wanted:
             for pod in order_of_going(self.active, self.active, self.now)[: len(self.active) - wanted]:
-                yield from self._deleted(pod)
+                yield from self._given_up(pod)
             return
-        self.status["conditions"] = self._resumed()
+        yield from self._resumed()
         missing = wanted - len(taken)
         if missing <= 0:
             return
@@ -232,6 +232,11 @@ class _Look:
         yield Delete(PODS, pod)
         yield Note(JOBS, self.job, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
 
+    def _given_up(self, pod: Document) -> Iterator[Step]:
+        """Delete a pod that is wanted no more, without a failure being counted for it."""
+        yield from _released([pod])
+        yield from self._deleted(pod)
+
     def _backoff_s(self, pods: Iterable[Document]) -> float:
         """Return how long new pods have to wait: twice as long after each failure that no success came after."""
         ends = sorted((_ended_at(pod), status_of(pod).get("phase") == "Failed") for pod in pods if not is_active(pod))
@@ -246,7 +251,7 @@ class _Look:
 
     def _suspended(self) -> Iterator[Step]:
         for pod in self.active:
-            yield from self._deleted(pod)
+            yield from self._given_up(pod)
         self.status.pop("startTime", None)
         held = self.status.get("conditions") or []
         if not any(one["type"] == "Suspended" and one["status"] == "True" for one in held):
@@ -255,12 +260,14 @@ class _Look:
             )
             yield Note(JOBS, self.job, "Normal", "Suspended", "Job suspended")
 
-    def _resumed(self) -> list[dict[str, Any]]:
-        held: list[dict[str, Any]] = self.status.get("conditions") or []
-        if not any(one["type"] == "Suspended" and one["status"] == "True" for one in held):
-            return held
-        self.status["startTime"] = stamp(self.now)
-        return with_condition(held, "Suspended", "False", self.now, "JobResumed", "Job resumed", lastProbeTime=stamp(self.now))
+    def _resumed(self) -> Iterator[Step]:
+        held = self.status.get("conditions") or []
+        if any(one["type"] == "Suspended" and one["status"] == "True" for one in held):
+            self.status["startTime"] = stamp(self.now)
+            self.status["conditions"] = with_condition(
+                held, "Suspended", "False", self.now, "JobResumed", "Job resumed", lastProbeTime=stamp(self.now)
+            )
+            yield Note(JOBS, self.job, "Normal", "Resumed", "Job resumed")
 
     # -- ending -----------------------------------------------------------------------------------------------------------
 

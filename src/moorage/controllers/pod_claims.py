@@ -139,6 +139,7 @@ def _claims_for(pod: Document, world: World) -> Iterator[Step]:
             continue
         made = _claim_of(pod, spec_of(template), generateName=f"{name_of(pod)}-{asked['name']}-")
         made["metadata"]["annotations"] = {**made["metadata"].get("annotations", {}), _MARK: asked["name"]}
+        del made["metadata"]["ownerReferences"][0]["blockOwnerDeletion"]
         yield Create(RESOURCE_CLAIMS, {"apiVersion": RESOURCE_CLAIMS.api_version, "kind": "ResourceClaim", **made})
     statuses = list(known.values())
     if statuses != (status_of(pod).get("resourceClaimStatuses") or []):

@@ -46,7 +46,7 @@ class ReplicaSets:
 
     def __init__(self, kind: Kind) -> None:
         self.kind = kind
-        self.name = f"{kind.kind.lower()}-controller"
+        self.name = "replicaset-controller" if kind.group else "replication-controller"
 
     def keys(self, event: Event, world: World) -> Iterable[str]:
         if event.kind is PODS and event.old is not None and controller_of(event.latest) is None and not self._selects(event):
@@ -69,7 +69,7 @@ class ReplicaSets:
         missing = int(spec_of(held).get("replicas", 1)) - len(active)
         if missing and not is_ending(held) and not (missing > 0 and world.is_closing(namespace_of(held))):
             # The status is told at the next look, which what is done here brings about.
-            yield from self._adjust(held, active, missing, world, now)
+            yield from self._adjust(held, claimed.held, active, missing, world, now)
         else:
             yield from self._tell_status(held, claimed.held, active, now)
 
@@ -79,11 +79,14 @@ class ReplicaSets:
             return selector_of(selector)
         return selector_from_map(selector) if selector else NOTHING
 
-    def _adjust(self, held: Document, active: list[Document], missing: int, world: World, now: float) -> Iterator[Step]:
+    def _adjust(
+        self, held: Document, pods: list[Document], active: list[Document], missing: int, world: World, now: float
+    ) -> Iterator[Step]:
+        status = _status(self.kind, held, pods, active, now)
         template = spec_of(held).get("template") or {}
         for _ in range(min(missing, BURST)):
             pod = pod_of_template(self.kind, held, template, generateName=f"{name_of(held)}-")
-            yield Create(PODS, pod, owner=(self.kind, held), otherwise=lambda why: self._failed(held, why, now))
+            yield Create(PODS, pod, owner=(self.kind, held), otherwise=lambda why: self._failed(held, status, why, now))
         if missing < 0:
             related = _related(self.kind, held, active, world)
             for pod in order_of_going(active, related, now)[: min(-missing, BURST)]:
@@ -92,15 +95,15 @@ class ReplicaSets:
         if abs(missing) > BURST:
             yield Later(0)
 
-    def _failed(self, held: Document, why: str, now: float) -> SetStatus:
+    def _failed(self, held: Document, status: Document, why: str, now: float) -> SetStatus:
         """Say that pods cannot be made. The first reason stays: the next may differ in a made-up name alone."""
-        if (condition_of(held, _FAILURE) or {}).get("status") == "True":
-            return SetStatus(self.kind, held, status_of(held))
-        conditions = with_condition(status_of(held).get("conditions") or (), _FAILURE, "True", now, "FailedCreate", why)
-        return SetStatus(self.kind, held, {**status_of(held), "conditions": conditions})
+        conditions = status_of(held).get("conditions") or []
+        if (condition_of(held, _FAILURE) or {}).get("status") != "True":
+            conditions = with_condition(conditions, _FAILURE, "True", now, "FailedCreate", why)
+        return SetStatus(self.kind, held, {**status, "conditions": conditions})
 
     def _tell_status(self, held: Document, pods: list[Document], active: list[Document], now: float) -> Iterator[Step]:
-        status = _status(held, pods, active, now)
+        status = _status(self.kind, held, pods, active, now)
         if status != status_of(held):
             yield SetStatus(self.kind, held, status)
         waits = _until_available(held, active, now)
@@ -118,7 +121,7 @@ def _related(kind: Kind, held: Document, active: list[Document], world: World) -
     return [*active, *others]
 
 
-def _status(held: Document, pods: list[Document], active: list[Document], now: float) -> Document:
+def _status(kind: Kind, held: Document, pods: list[Document], active: list[Document], now: float) -> Document:
     wanted = ((spec_of(held).get("template") or {}).get("metadata") or {}).get("labels") or {}
     least_s = int(spec_of(held).get("minReadySeconds") or 0)
     ready = [since for pod in active if (since := ready_since(pod)) is not None]
@@ -126,8 +129,9 @@ def _status(held: Document, pods: list[Document], active: list[Document], now: f
         "fullyLabeledReplicas": sum(wanted.items() <= labels_of(pod).items() for pod in active),
         "readyReplicas": len(ready),
         "availableReplicas": sum(now - since >= least_s for since in ready),
-        "terminatingReplicas": sum(is_ending(pod) and phase_of(pod) not in ENDED_PHASES for pod in pods),
     }
+    if kind.group:
+        counted["terminatingReplicas"] = sum(is_ending(pod) and phase_of(pod) not in ENDED_PHASES for pod in pods)
     # Pods could be made after all.
     conditions = [one for one in status_of(held).get("conditions") or () if one.get("type") != _FAILURE]
     kept = {"conditions": conditions} if conditions else {}

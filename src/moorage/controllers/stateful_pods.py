@@ -82,7 +82,7 @@ def _tied(there: Document, held: Document, pod: Document, *, with_set: bool, wit
 def stateful_pod(held: Document, template: Document, revision: str, number: int) -> Document:
     """Return a new pod of a set, with its name, its place in the network and its volumes."""
     name = f"{name_of(held)}-{number}"
-    pod = pod_of_template(STATEFUL_SETS, held, template, name=name)
+    pod = pod_of_template(STATEFUL_SETS, held, template, name=name, generateName=f"{name_of(held)}-")
     pod["metadata"]["labels"] = {**pod["metadata"].get("labels", {}), _NAME: name, _NUMBER: str(number), HASH: revision}
     pod["spec"]["hostname"] = name
     if service := spec_of(held).get("serviceName"):

@@ -108,13 +108,17 @@ class _Look:
     def _new_claims(self, number: int) -> Iterator[Step]:
         for kind, made in claims_of(self.held, number):
             if self.world.get(kind, made["metadata"]["namespace"], name_of(made)) is None:
-                yield Create(kind, made, owner=(STATEFUL_SETS, self.held))
+                claim, name = f"Claim {name_of(made)}", name_of(self.held)
+                good = f"Create {claim} Pod {name}-{number} in StatefulSet {name} success"
+                bad = f"Create {claim} for Pod {name}-{number} in StatefulSet {name} failed error: "
+                yield Create(kind, made, owner=(STATEFUL_SETS, self.held), told=(good, bad))
 
     def _made(self, number: int) -> Step:
         revision = self._revision_for(number)
         template = template_of(revision)
         pod = stateful_pod(self.held, template, name_of(revision), number)
-        return Create(PODS, pod, owner=(STATEFUL_SETS, self.held))
+        text = f"Create Pod {name_of(pod)} in StatefulSet {name_of(self.held)}"
+        return Create(PODS, pod, owner=(STATEFUL_SETS, self.held), told=(f"{text} successful", f"{text} failed error: "))
 
     def _revision_for(self, number: int) -> Document:
         """Return the revision that a new pod is of: the former one below the partition."""
@@ -163,7 +167,7 @@ class _Look:
 
     def _deleted(self, pod: Document) -> Iterator[Step]:
         yield Delete(PODS, pod)
-        text = f"delete Pod {name_of(pod)} in StatefulSet {name_of(self.held)} successful"
+        text = f"Delete Pod {name_of(pod)} in StatefulSet {name_of(self.held)} successful"
         yield Note(STATEFUL_SETS, self.held, "Normal", "SuccessfulDelete", text)
 
     def _is_well(self, pod: Document) -> bool:

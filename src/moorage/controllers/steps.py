@@ -19,6 +19,8 @@ __all__ = ["Create", "Delete", "DeleteAll", "Later", "Note", "SetStatus", "Step"
 class Create:
     """Make an object; one of that name may be there already if ``or_keep``. ``owner`` is told of it by an Event.
 
+    ``told`` is what that says, and how it begins where the object was refused, if not as most controllers have it.
+
     ``otherwise`` returns what is to be done where it is refused, given the reason in words.
     """
 
@@ -26,6 +28,7 @@ class Create:
     document: Document
     or_keep: bool = False
     owner: tuple[Kind, Document] | None = None
+    told: tuple[str, str] | None = None
     otherwise: Callable[[str], SetStatus] | None = None
 
 

@@ -104,7 +104,7 @@ class Story:
 stories = st.tuples(st.tuples(*[st.integers(1, 4)] * 3), st.lists(arrivals, min_size=5, max_size=40))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(story=stories)
 def test_a_gang_is_bound_by_as_many_as_it_needs_or_not_at_all(story):
     least, events = story

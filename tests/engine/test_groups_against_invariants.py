@@ -85,5 +85,5 @@ class PreemptingWorld(GroupedWorld):
 TestGroups = pytest.mark.slow(GroupedWorld.TestCase)
 TestPreemption = pytest.mark.slow(PreemptingWorld.TestCase)
 TestGroups.settings = TestPreemption.settings = settings(
-    max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+    max_examples=16, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )

@@ -1,4 +1,4 @@
-"""The stage on a real API server: the one of MOORAGE_TEST_KUBECONFIG, kept for tests alone, with nothing running on it.
+"""The stage on a real API server: the one of MOORAGE_TEST_SPARE_KUBECONFIG, where nothing runs and nothing is of value.
 
 Time is as on the virtual stage: it stands still while anything happens, and jumps when nothing does. So requests are sent one
 at a time, and waited for; watches are real streams, and before time jumps the server is given a moment to say something, and
@@ -30,7 +30,8 @@ from moorage.errors import ClusterError
 from moorage.testing.simtest.network import Sent
 from moorage.testing.simtest.virtual_api import VirtualApi
 
-NAMED = "MOORAGE_TEST_KUBECONFIG"
+#: Not the variable that other tests look at: here all nodes and pods are deleted, whoever made them.
+NAMED = "MOORAGE_TEST_SPARE_KUBECONFIG"
 #: How long nothing must be heard before time jumps, and how long a server may take to tell of a write, in real seconds.
 QUIET_S, LATE_S = 0.008, 3.0
 _FOREVER_S = 1e6

@@ -23,6 +23,7 @@ import msgspec
 __all__ = [
     "UNREACHABLE",
     "AttemptError",
+    "Bare",
     "ClusterError",
     "ConfigError",
     "Fault",
@@ -31,6 +32,13 @@ __all__ = [
     "PluginError",
     "StateError",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """A value that is shown as it stands, without quotes; nothing at all where it is empty."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,7 @@ class Fault:
     @property
     def body(self) -> str:
         """The fault without its place, as the Kubernetes API words it."""
-        shown = "" if self.kind in _WITHOUT_VALUE else f": {_show(self.value)}"
+        shown = "" if self.kind in _WITHOUT_VALUE or self.value == Bare("") else f": {_show(self.value)}"
         return f"{self.kind}{shown}" + (f": {self.detail}" if self.detail else "")
 
     def __str__(self) -> str:
@@ -62,6 +70,8 @@ _WITHOUT_VALUE = frozenset(["Required value", "Forbidden", "Strict decoding erro
 
 
 def _show(value: object) -> str:
+    if isinstance(value, Bare):
+        return value.text
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_plain)
 
 

@@ -110,7 +110,7 @@ LIMITS = {  # the container's resources, limit ranges → requests, limits
         {"cpu": "500m", "memory": "1Gi"},
         {"cpu": "1"},
     ),
-    "other types do not fill in": ({}, [limit_range("a", {"type": "Pod", "max": {"cpu": "2"}})], {}, {}),
+    "other types do not fill in": ({}, [limit_range("a", {"type": "PersistentVolumeClaim", "max": {"storage": "2"}})], {}, {}),
 }
 
 
@@ -142,6 +142,12 @@ BOUNDS = {  # requests, limits, the item's bounds → refusal
         {"memory": "2Gi"},
         {"max": {"memory": "1Gi"}},
         "maximum memory usage per Container is 1Gi, but limit is 2Gi",
+    ),
+    "too far apart": (
+        {"cpu": "100m"},
+        {"cpu": "2"},
+        {"maxLimitRequestRatio": {"cpu": "4"}},
+        "cpu max limit to request ratio per Container is 4, but provided ratio is 20.000000",
     ),
     "request above": (
         {"cpu": "2"},

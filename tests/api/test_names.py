@@ -22,7 +22,7 @@ VALUE = (
     "an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
-LONG_LABEL, LONG_NAME = "must be no more than 63 bytes", "must be no more than 253 bytes"
+LONG_LABEL, LONG_NAME = "must be no more than 63 characters", "must be no more than 253 characters"
 
 LABELS = {
     "a": [], "0": [], "a-b": [], "a--b": [], "x" * 63: [],
@@ -45,12 +45,12 @@ KEYS = {
     "/a": ["prefix part must be non-empty"],
     "a/": ["name part must be non-empty", f"name part {KEY}"],
     "A/b": [f"prefix part {SUBDOMAIN}"],
-    "x" * 254 + "/b": [f"prefix part {LONG_NAME}"],
+    "x" * 254 + "/b": ["prefix part must be no more than 253 bytes"],
     "a/b/c": [f"a valid label key {KEY} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"],
 }  # fmt: skip
 VALUES = {
     "": [], "a": [], "A_b.c-9": [], "x" * 63: [], "1": [],
-    "x" * 64: [LONG_LABEL], "-" * 64: [LONG_LABEL, VALUE],
+    "x" * 64: ["must be no more than 63 bytes"], "-" * 64: ["must be no more than 63 bytes", VALUE],
     "-": [VALUE], "a/b": [VALUE], "a\n": [VALUE], " ": [VALUE], "ä": [VALUE],
 }  # fmt: skip
 CHECKS = [

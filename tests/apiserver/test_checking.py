@@ -315,7 +315,8 @@ CHANGES = {
         "spec.template: Invalid value",
     ),
     "a suspended job's pods": (
-        "jobs.batch", {"spec": {"suspend": True, "template": {}}}, {"spec": {"suspend": True, "template": {"spec": {}}}}, "",
+        "jobs.batch", {"spec": {"suspend": True, "template": {"spec": {}}}},
+        {"spec": {"suspend": True, "template": {"spec": {"nodeSelector": {"a": "b"}}}}}, "",
     ),
     "a node's provider": ("nodes", {"spec": {"providerID": "a"}}, {"spec": {"providerID": "b"}}, "spec.providerID: Forbidden"),
     "a claim's devices": (

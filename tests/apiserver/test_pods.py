@@ -34,7 +34,7 @@ def test_binding_places_the_pod_and_says_so(store, pods, clock):
     assert held["spec"]["nodeName"] == "n1"
     assert "nominatedNodeName" not in held["status"]
     assert held["metadata"]["annotations"] == {"a": "1"}
-    assert held["metadata"]["labels"] == {"app": "web", "zone": "z"}
+    assert held["metadata"]["labels"] == {"app": "not this", "zone": "z"}
     assert held["status"]["conditions"] == [
         {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": "2025-06-15T15:06:40Z"}
     ]
@@ -259,7 +259,11 @@ def test_an_eviction_that_is_none_leaves_no_trace(store, pods, trial):
 
 def test_a_budget_that_cannot_be_right_allows_nothing(store, pods):
     running(store, pods)
-    budget(store, observedGeneration=1, disruptionsAllowed=-1)
+    budget(store, observedGeneration=1)
+    held = store.get(BUDGETS, "default", "b")
+    wrong = held.document()
+    wrong["status"]["disruptionsAllowed"] = -1
+    store.put(BUDGETS, held, wrong)
     with pytest.raises(ApiError, match="pdb disruptions allowed is negative") as refused:
         evict(store, "default", "web", EVICTION)
     assert refused.value.code == 403

@@ -135,13 +135,6 @@ BROKEN_LEASES = {
     "transitions below none": (
         {"leaseTransitions": -1}, ["spec.leaseTransitions: Invalid value: -1: must be greater than or equal to 0"],
     ),
-    "a strategy nobody knows": (
-        {"strategy": "Chance"},
-        ['spec.strategy.strategy: Unsupported value: "Chance": supported values: "OldestEmulationVersion"'],
-    ),
-    "a holder preferred for no reason": (
-        {"preferredHolder": "me"}, ["spec.preferredHolder: Forbidden: may only be specified if `strategy` is defined"],
-    ),
 }  # fmt: skip
 
 

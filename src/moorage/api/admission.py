@@ -15,18 +15,18 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from moorage.api.core import Container, LimitRange, Pod, Toleration
-from moorage.api.defaults import default_limit_range
+from moorage.api.core import Container, LimitRange, LimitRangeItem, Pod, Toleration
+from moorage.api.defaults import default_limit_range, quantity_of_nano
 from moorage.api.meta import ObjectMeta, Quantity, ResourceList, Value
 from moorage.api.pod_groups import PodGroup
-from moorage.api.quantity import parse
+from moorage.api.quantity import NANO_PER_UNIT, parse
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
 
 __all__ = [
     "SYSTEM_PRIORITY_CLASSES", "Admitted", "Overhead", "RuntimeClass", "RuntimeScheduling", "add_default_tolerations",
     "apply_limit_ranges", "apply_runtime_class", "default_priority_class", "default_storage_class",
-    "resolve_group_priority", "resolve_priority", "set_default_storage_class",
+    "out_of_claims_bounds", "resolve_group_priority", "resolve_priority", "set_default_storage_class",
 ]  # fmt: skip
 
 
@@ -57,8 +57,18 @@ class Admitted(NamedTuple):
 
 #: The classes that every cluster has. Nobody can change them.
 SYSTEM_PRIORITY_CLASSES: Final = {
-    "system-cluster-critical": PriorityClass(metadata=ObjectMeta(name="system-cluster-critical"), value=2_000_000_000),
-    "system-node-critical": PriorityClass(metadata=ObjectMeta(name="system-node-critical"), value=2_000_001_000),
+    "system-cluster-critical": PriorityClass(
+        metadata=ObjectMeta(name="system-cluster-critical"),
+        value=2_000_000_000,
+        description=(
+            "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary."
+        ),
+    ),
+    "system-node-critical": PriorityClass(
+        metadata=ObjectMeta(name="system-node-critical"),
+        value=2_000_001_000,
+        description="Used for system critical pods that must not be moved from their current node.",
+    ),
 }
 
 
@@ -149,8 +159,10 @@ def apply_limit_ranges(pod: Pod, limit_ranges: Iterable[LimitRange]) -> Admitted
         containers = tuple(_filled(container, limits, requests) for container in spec.containers)
         inits = tuple(_filled(container, limits, requests) for container in spec.init_containers)
         if (containers, inits) != (spec.containers, spec.init_containers):
-            pod = replace(pod, spec=replace(spec, containers=containers, init_containers=inits))
+            pod = _noted(replace(pod, spec=replace(spec, containers=containers, init_containers=inits)), pod)
         refusals += _out_of_bounds(pod, completed)
+        if refusals:
+            break
     return Admitted(pod, tuple(refusals))
 
 
@@ -160,20 +172,95 @@ def _filled(container: Container, limits: ResourceList, requests: ResourceList) 
     return container if filled == resources else replace(container, resources=filled)
 
 
+def _noted(pod: Pod, before: Pod) -> Pod:
+    """Return a pod that says what its containers were given."""
+    told: list[str] = []
+    for what, held, given in (
+        ("container", before.spec.containers, pod.spec.containers),
+        ("init container", before.spec.init_containers, pod.spec.init_containers),
+    ):
+        for old, new in zip(held, given, strict=True):
+            for side in ("requests", "limits"):
+                names = sorted(getattr(new.resources, side).keys() - getattr(old.resources, side).keys())
+                if names:
+                    told.append(f"{', '.join(names)} {side.removesuffix('s')} for {what} {new.name}")
+    if not told:
+        return pod
+    annotations = {**pod.metadata.annotations, _NOTE: f"LimitRanger plugin set: {'; '.join(told)}"}
+    return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
+
+
+_NOTE = "kubernetes.io/limit-ranger"
+
+
 def _out_of_bounds(pod: Pod, limit_range: LimitRange) -> Iterable[str]:
     for item in limit_range.spec.limits:
-        if item.type != "Container":
-            continue
-        for container in (*pod.spec.containers, *pod.spec.init_containers):
-            asked, limited = container.resources.requests, container.resources.limits
-            for name, least in item.min.items():
-                yield from _below(name, least, asked.get(name), limited.get(name))
-            for name, most in item.max.items():
-                yield from _above(name, most, asked.get(name), limited.get(name))
+        if item.type == "Container":
+            for container in (*pod.spec.containers, *pod.spec.init_containers):
+                yield from _beyond(item, container.resources.requests, container.resources.limits)
+        elif item.type == "Pod":
+            yield from _beyond(item, _of_pod(pod, "requests"), _of_pod(pod, "limits"))
 
 
-def _below(name: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> Iterable[str]:
-    opening = f"minimum {name} usage per Container is {bound}"
+def _of_pod(pod: Pod, side: str) -> ResourceList:
+    """Return what a pod asks for as a whole: all that runs at the same time, and what is said of the pod itself."""
+    total: dict[str, int] = {}
+    begun: dict[str, int] = {}
+    most: dict[str, int] = {}
+    for container in pod.spec.containers:
+        _add(total, getattr(container.resources, side))
+    for container in pod.spec.init_containers:
+        own: ResourceList = getattr(container.resources, side)
+        if container.restart_policy == "Always":
+            _add(total, own)
+            _add(begun, own)
+            now = begun
+        else:
+            now = dict(begun)
+            _add(now, own)
+        for name, amount in now.items():
+            most[name] = max(amount, most.get(name, 0))
+    found: ResourceList = {name: quantity_of_nano(max(total.get(name, 0), most.get(name, 0))) for name in {**total, **most}}
+    own_amounts: ResourceList = {} if pod.spec.resources is None else getattr(pod.spec.resources, side)
+    return {**found, **own_amounts}
+
+
+def _add(total: dict[str, int], amounts: ResourceList) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + parse(amount)
+
+
+def out_of_claims_bounds(claim: PersistentVolumeClaim, limit_ranges: Iterable[LimitRange]) -> tuple[str, ...]:
+    """Return what speaks against a claim: the first of its namespace's limit ranges, by name, that it does not keep to."""
+    for limit_range in sorted(limit_ranges, key=lambda one: one.metadata.name):
+        told: list[str] = []
+        for item in limit_range.spec.limits:
+            if item.type == "PersistentVolumeClaim":
+                for name, least in item.min.items():
+                    told += _below(item.type, name, least, claim.spec.resources.requests.get(name), None)
+                for name, most in item.max.items():
+                    asked = claim.spec.resources.requests.get(name)
+                    opening = f"maximum {name} usage per {item.type} is {most}"
+                    if asked is None:
+                        told.append(f"{opening}.  No request is specified")
+                    elif parse(asked) > parse(most):
+                        told.append(f"{opening}, but request is {asked}")
+        if told:
+            return tuple(told)
+    return ()
+
+
+def _beyond(item: LimitRangeItem, requests: ResourceList, limits: ResourceList) -> Iterable[str]:
+    for name, least in item.min.items():
+        yield from _below(item.type, name, least, requests.get(name), limits.get(name))
+    for name, most in item.max.items():
+        yield from _above(item.type, name, most, requests.get(name), limits.get(name))
+    for name, ratio in item.max_limit_request_ratio.items():
+        yield from _apart(item.type, name, ratio, requests.get(name), limits.get(name))
+
+
+def _below(kind: str, name: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> Iterable[str]:
+    opening = f"minimum {name} usage per {kind} is {bound}"
     if request is None:
         yield f"{opening}.  No request is specified"
     elif parse(request) < parse(bound):
@@ -182,14 +269,24 @@ def _below(name: str, bound: Quantity, request: Quantity | None, limit: Quantity
         yield f"{opening}, but limit is {limit}"
 
 
-def _above(name: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> Iterable[str]:
-    opening = f"maximum {name} usage per Container is {bound}"
+def _above(kind: str, name: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> Iterable[str]:
+    opening = f"maximum {name} usage per {kind} is {bound}"
     if limit is None:
         yield f"{opening}.  No limit is specified"
     elif parse(limit) > parse(bound):
         yield f"{opening}, but limit is {limit}"
     elif request is not None and parse(request) > parse(bound):
         yield f"{opening}, but request is {request}"
+
+
+def _apart(kind: str, name: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> Iterable[str]:
+    opening = f"{name} max limit to request ratio per {kind} is {bound}"
+    if request is None or not parse(request):
+        yield f"{opening}, but no request is specified or request is 0"
+    elif limit is None or not parse(limit):
+        yield f"{opening}, but no limit is specified or limit is 0"
+    elif parse(limit) * NANO_PER_UNIT > parse(bound) * parse(request):
+        yield f"{opening}, but provided ratio is {parse(limit) / parse(request):f}"
 
 
 # -- tolerations and runtime classes --------------------------------------------------------------------------------------

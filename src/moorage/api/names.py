@@ -53,8 +53,9 @@ _TOO_MANY_PARTS = (
 _EMPTY = "must be non-empty"
 
 
-def _too_long(limit: int) -> str:
-    return f"must be no more than {limit} bytes"
+def _too_long(limit: int, unit: str = "bytes") -> str:
+    """Return the fault of a text beyond its length, which is always counted in bytes and not always said to be."""
+    return f"must be no more than {limit} {unit}"
 
 
 def _size(text: str) -> int:
@@ -63,7 +64,7 @@ def _size(text: str) -> int:
 
 def check_dns1123_label(text: str) -> list[str]:
     """Return what keeps a text from being one DNS label: a namespace, a container's name."""
-    faults = [_too_long(63)] if _size(text) > 63 else []
+    faults = [_too_long(63, "characters")] if _size(text) > 63 else []
     if not _is_dns_label(text):
         faults.append("must not contain dots" if _is_dns_subdomain(text) else _DNS_LABEL_FAULT)
     return faults
@@ -71,7 +72,11 @@ def check_dns1123_label(text: str) -> list[str]:
 
 def check_dns1123_subdomain(text: str) -> list[str]:
     """Return what keeps a text from being a DNS name: most objects' names."""
-    faults = [_too_long(253)] if _size(text) > 253 else []
+    return _subdomain_faults(text, "characters")
+
+
+def _subdomain_faults(text: str, unit: str) -> list[str]:
+    faults = [_too_long(253, unit)] if _size(text) > 253 else []
     if not _is_dns_subdomain(text):
         faults.append(_DNS_SUBDOMAIN_FAULT)
     return faults
@@ -101,7 +106,7 @@ def _qualified_name_faults(text: str) -> tuple[str, ...]:
         return (_TOO_MANY_PARTS,)
     faults: list[str] = []
     if len(parts) == 2:
-        prefix_faults = check_dns1123_subdomain(parts[0]) if parts[0] else [_EMPTY]
+        prefix_faults = _subdomain_faults(parts[0], "bytes") if parts[0] else [_EMPTY]
         faults += [f"prefix part {fault}" for fault in prefix_faults]
     name = parts[-1]
     if not name:

@@ -148,4 +148,5 @@ class PriorityClass(Value):
     metadata: ObjectMeta = ObjectMeta()
     value: int = 0
     global_default: bool = False
+    description: str = ""
     preemption_policy: str | None = None

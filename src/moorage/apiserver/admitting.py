@@ -22,6 +22,7 @@ from moorage.api.admission import (
     add_default_tolerations,
     apply_limit_ranges,
     apply_runtime_class,
+    out_of_claims_bounds,
     resolve_group_priority,
     resolve_priority,
     set_default_storage_class,
@@ -64,7 +65,7 @@ def admit(kind: Kind, document: Document, read: Value, find: Lookup, gates: Feat
         spec.setdefault("serviceAccountName", "default")
     after, refusals = rule(read, find)
     if refusals:
-        raise _refused(kind, document, "; ".join(refusals))
+        raise _refused(kind, document, refusals[0] if len(refusals) == 1 else f"[{', '.join(refusals)}]")
     lay_over(document, read, after)
 
 
@@ -157,6 +158,9 @@ def _pod(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
 def _claim(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
     if not isinstance(read, PersistentVolumeClaim):
         return read, ()
+    ranges = [one for one in find(LimitRange, read.metadata.namespace) if isinstance(one, LimitRange)]
+    if refusals := out_of_claims_bounds(read, ranges):
+        return read, refusals
     return set_default_storage_class(read, [one for one in find(StorageClass, "") if isinstance(one, StorageClass)]), ()
 
 

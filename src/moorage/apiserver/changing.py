@@ -37,6 +37,10 @@ def needs_version(kind: Kind) -> bool:
 
 #: Fields that stay as they are, with what is said of it.
 _FIXED: Final[Mapping[str, tuple[tuple[str, str, str], ...]]] = {
+    "CSIStorageCapacity": (
+        ("nodeTopology", "Invalid value", _FIXED_FIELD),
+        ("storageClassName", "Invalid value", _FIXED_FIELD),
+    ),
     "DaemonSet": (("spec.selector", "Invalid value", _FIXED_FIELD),),
     "Deployment": (("spec.selector", "Invalid value", _FIXED_FIELD),),
     "Job": (
@@ -62,9 +66,9 @@ _FIXED: Final[Mapping[str, tuple[tuple[str, str, str], ...]]] = {
     "RuntimeClass": (("handler", "Invalid value", _FIXED_FIELD),),
     "Secret": (("type", "Invalid value", _FIXED_FIELD),),
     "StorageClass": (
-        ("parameters", "Forbidden", "updates to parameters are forbidden."),
-        ("provisioner", "Forbidden", "updates to provisioner are forbidden."),
-        ("reclaimPolicy", "Forbidden", "updates to reclaimPolicy are forbidden."),
+        ("parameters", "Invalid value", _FIXED_FIELD),
+        ("provisioner", "Invalid value", _FIXED_FIELD),
+        ("reclaimPolicy", "Invalid value", _FIXED_FIELD),
         ("volumeBindingMode", "Invalid value", _FIXED_FIELD),
     ),
     "VolumeAttachment": (("spec", "Invalid value", _FIXED_FIELD),),
@@ -260,7 +264,7 @@ def _claim(old: Document, new: Document) -> Iterator[Fault]:
     if _plain(before) != _plain(after):
         why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
         yield Fault("Forbidden", "spec", why)
-    if None not in sizes and parse(sizes[1]) < parse(sizes[0]):
+    if _at(new, "status.phase") == "Bound" and None not in sizes and parse(sizes[1]) < parse(sizes[0]):
         capacity = _at(old, "status.capacity.storage")
         if capacity is None or parse(sizes[1]) <= parse(capacity):
             path = "spec.resources.requests.storage"
@@ -275,6 +279,9 @@ def _volume(old: Document, new: Document) -> Iterator[Fault]:
         yield Fault("Forbidden", path, "spec.persistentvolumesource is immutable after creation")
     if before.get("volumeMode") != after.get("volumeMode"):
         yield Fault("Invalid value", "volumeMode", _FIXED_FIELD, after.get("volumeMode"))
+    if before.get("nodeAffinity") and before["nodeAffinity"] != after.get("nodeAffinity"):
+        why = "field is immutable, except for updating from beta label to GA"
+        yield Fault("Invalid value", "nodeAffinity", why, after.get("nodeAffinity"))
 
 
 _STATEFUL: Final = frozenset(
@@ -297,9 +304,25 @@ def _job(old: Document, new: Document) -> Iterator[Fault]:
     before, after = _spec(old), _spec(new)
     if before.get("completions") != after.get("completions") and before.get("completionMode") != "Indexed":
         yield Fault("Invalid value", "spec.completions", _FIXED_FIELD, after.get("completions"))
-    suspended = before.get("suspend") and not _at(old, "status.startTime")
-    if not suspended and before.get("template") != after.get("template"):
+    held, given = copy.deepcopy(before.get("template") or {}), copy.deepcopy(after.get("template") or {})
+    if before.get("suspend") and not _at(old, "status.startTime"):
+        _undirected(held)
+        _undirected(given)
+    if held != given:
         yield Fault("Invalid value", "spec.template", _FIXED_FIELD, after.get("template"))
+
+
+def _undirected(template: Document) -> None:
+    """Take out of a template what says where its pods may go, and what they are called."""
+    for name in ("labels", "annotations"):
+        (template.get("metadata") or {}).pop(name, None)
+    spec = template.get("spec") or {}
+    for name in ("nodeSelector", "schedulingGates", "tolerations"):
+        spec.pop(name, None)
+    if isinstance(affinity := spec.get("affinity"), dict):
+        affinity.pop("nodeAffinity", None)
+        if not affinity:
+            del spec["affinity"]
 
 
 #: Kinds no field of whose spec changes, in the order they are told of.
@@ -337,11 +360,31 @@ def _node(old: Document, new: Document) -> Iterator[Fault]:
     before, after = _spec(old), _spec(new)
     if before.get("podCIDRs") and before.get("podCIDRs") != after.get("podCIDRs"):
         yield Fault("Forbidden", "spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid')
+    if before.get("externalID") != after.get("externalID"):
+        yield Fault("Forbidden", "spec.externalID", "may not be updated")
     if before.get("providerID") and before.get("providerID") != after.get("providerID"):
         yield Fault("Forbidden", "spec.providerID", 'node updates may not change providerID except from "" to valid')
 
 
+def _driver(old: Document, new: Document) -> Iterator[Fault]:
+    before, after = _spec(old), _spec(new)
+    for name, shown in (("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")):
+        if before.get(name) != after.get(name):
+            yield Fault("Invalid value", f"spec.{shown}", _FIXED_FIELD, after.get(name))
+
+
+def _csi_node(old: Document, new: Document) -> Iterator[Fault]:
+    """Find drivers that are told of otherwise than before; they may come and go, and their limit may change."""
+    given = {one.get("name"): one for one in _spec(new).get("drivers") or ()}
+    for held in _spec(old).get("drivers") or ():
+        other = given.get(held.get("name"))
+        if other is not None and any(held.get(name) != other.get(name) for name in ("nodeID", "topologyKeys")):
+            yield Fault("Invalid value", "spec.drivers", _FIXED_FIELD, other)
+
+
 _RULES: Final[Mapping[str, Callable[[Document, Document], Iterator[Fault]]]] = {
+    "CSIDriver": _driver,
+    "CSINode": _csi_node,
     "ConfigMap": _data,
     "Event": event_change_faults,
     "Job": _job,

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
-from moorage.api.names import check_dns1123_label, check_qualified_name
+from moorage.api.names import check_dns1123_label
 from moorage.apiserver.event_rules import event_faults
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
@@ -29,7 +29,6 @@ _PULLS: Final = ("Always", "IfNotPresent", "Never")
 _MESSAGES: Final = ("File", "FallbackToLogsOnError")
 _DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _MAX_DATA: Final = 1 << 20
-_STRATEGY: Final = "OldestEmulationVersion"
 _ENV_NAME: Final = re.compile(r"[ -<>-~]+")
 _CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _SERVICE_NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
@@ -269,16 +268,6 @@ def _lease(lease: Document) -> Iterator[Fault]:
         yield Fault("Invalid value", "spec.leaseDurationSeconds", "must be greater than 0", duration)
     if transitions is not None and transitions < 0:
         yield Fault("Invalid value", "spec.leaseTransitions", "must be greater than or equal to 0", transitions)
-    strategy = spec.get("strategy")
-    if strategy is not None and "/" not in strategy:
-        if strategy != _STRATEGY:
-            supported = f'supported values: "{_STRATEGY}"'
-            yield Fault("Unsupported value", "spec.strategy.strategy", supported, strategy)
-    elif strategy is not None:
-        for why in check_qualified_name(strategy):
-            yield Fault("Invalid value", "spec.strategy.strategy", why, strategy)
-    if spec.get("preferredHolder") and not strategy:
-        yield Fault("Forbidden", "spec.preferredHolder", "may only be specified if `strategy` is defined")
 
 
 def _service(service: Document) -> Iterator[Fault]:
@@ -305,7 +294,28 @@ def _volume(volume: Document) -> Iterator[Fault]:
         yield Fault("Forbidden", f"spec.{extra}", "may not specify more than 1 volume type")
 
 
+def _kept(document: Document) -> Iterator[Fault]:
+    """Find waits and histories of workloads that are below zero."""
+    for name in ("minReadySeconds", "revisionHistoryLimit"):
+        value = (document.get("spec") or {}).get(name)
+        if name == "revisionHistoryLimit" and document.get("kind") == "StatefulSet":
+            continue
+        if value is not None and value < 0:
+            yield Fault("Invalid value", f"spec.{name}", "must be greater than or equal to 0", value)
+
+
+def _driver(driver: Document) -> Iterator[Fault]:
+    seen: set[str] = set()
+    for i, one in enumerate((driver.get("spec") or {}).get("tokenRequests") or ()):
+        audience = one.get("audience") or ""
+        if audience in seen:
+            yield Fault("Duplicate value", f"spec.tokenRequests[{i}].audience", "", audience)
+        seen.add(audience)
+
+
 _RULES: Final[Mapping[tuple[str, str], Callable[[Document], Iterator[Fault]]]] = {
+    **{("apps", kind): _kept for kind in ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")},
+    ("storage.k8s.io", "CSIDriver"): _driver,
     ("", "ConfigMap"): _data(("data", "binaryData")),
     ("", "Event"): event_faults,
     ("", "Namespace"): _namespace,

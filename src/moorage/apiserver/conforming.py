@@ -91,7 +91,7 @@ def _struct(shape: Struct, value: Any, path: str, unknown: list[str]) -> Documen
             try:
                 fitted = _fit(field.type, inner, path, name, unknown)
             except _WrongType as wrong:
-                wrong.path.append(name)
+                wrong.path.append(f"{field.embedded}.{name}" if field.embedded else name)
                 wrong.owner = wrong.owner or shape.go
                 raise
             if not _is_left_out(field, fitted):

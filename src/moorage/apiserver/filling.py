@@ -97,6 +97,8 @@ def _aligned(here: list[Any], old: Any, new: list[Any]) -> bool:
 
 
 def _own_pod_spec(pod: Document) -> None:
+    if isinstance(status := pod.get("status"), dict):
+        _doubled(status, "podIP", "podIPs", lambda address: {"ip": address}, lambda one: one.get("ip") or "")
     if isinstance(spec := pod.get("spec"), dict):
         spec.setdefault("enableServiceLinks", True)
 
@@ -205,12 +207,17 @@ def _claim(claim: Document) -> None:
 
 
 def _node(node: Document) -> None:
-    """Write a node's first range of addresses under both names of the field."""
-    spec = node.get("spec")
-    if isinstance(spec, dict) and spec.get("podCIDR") and not spec.get("podCIDRs"):
-        spec["podCIDRs"] = [spec["podCIDR"]]
-    elif isinstance(spec, dict) and spec.get("podCIDRs"):
-        spec["podCIDR"] = spec["podCIDRs"][0]
+    if isinstance(spec := node.get("spec"), dict):
+        _doubled(spec, "podCIDR", "podCIDRs", lambda text: text, lambda one: one)
+
+
+def _doubled(holder: Document, one: str, many: str, item: Callable[[str], Any], text: Callable[[Any], str]) -> None:
+    """Write the first item of a list under a name of its own, too; where the two differ, it makes the list."""
+    first, held = holder.get(one), holder.get(many)
+    if first and not (isinstance(held, list) and held and text(held[0]) == first):
+        holder[many] = [item(first)]
+    elif not first and isinstance(held, list) and held and text(held[0]):
+        holder[one] = text(held[0])
 
 
 def _binding(document: Document) -> None:

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
 from moorage.api.rbac import ClusterRole, PolicyRule
 from moorage.api.selectors import label_selector_matches
 from moorage.apiserver.bootstrap_roles import born_with
@@ -41,6 +42,7 @@ _ADDRESS: Final = "10.96.0.1"
 
 _NAMESPACES: Final = served("namespaces")
 _ACCOUNTS: Final = served("serviceaccounts")
+_PRIORITIES: Final = served("priorityclasses", "scheduling.k8s.io")
 _CONFIGS: Final = served("configmaps")
 _SERVICES: Final = served("services")
 _CLUSTER_ROLES: Final = served("clusterroles", "rbac.authorization.k8s.io")
@@ -55,6 +57,11 @@ def found_cluster(store: Store) -> None:
         keeper.add_account(record)
     if store.find(_SERVICES, "default", "kubernetes") is None:
         store.create(_SERVICES, "default", _own_service(), manager=Manager("kube-apiserver", version="v1"))
+    for name, found in SYSTEM_PRIORITY_CLASSES.items():
+        if store.find(_PRIORITIES, "", name) is None:
+            wanted = {"metadata": {"name": name}, "value": found.value, "description": found.description}
+            made = {"apiVersion": _PRIORITIES.api_version, "kind": "PriorityClass", **wanted}
+            store.create(_PRIORITIES, "", made, manager=Manager("kube-apiserver", version=_PRIORITIES.api_version))
     for kind, document in born_with(store.offers):
         metadata = document["metadata"]
         held = store.find(kind, metadata.get("namespace", ""), metadata["name"])

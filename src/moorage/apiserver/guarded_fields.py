@@ -23,12 +23,18 @@ _OF_GROUPS: Final = (
     ("schedulingConstraints", "TopologyAwareWorkloadScheduling"), ("resourceClaims", _CLAIMS), ("disruptionMode", _PREEMPTION),
     ("priorityClassName", _PREEMPTION), ("priority", _PREEMPTION),
 )  # fmt: skip
+#: Fields of leases whose gate, CoordinatedLeaderElection, is never open here.
+_OF_LEASES: Final = ("preferredHolder", "strategy")
 _OF_PODS: Final = (("schedulingGroup", "GenericWorkload"),)
 
 
 def drop_guarded(kind: Kind, old: Document | None, new: Document, gates: FeatureGates) -> None:
     """Drop from a new version of an object what is guarded. ``old`` is None for an object that is new itself."""
-    if kind.kind == "PodGroup":
+    if kind.kind == "Lease":
+        for name in _OF_LEASES:
+            if not _spec(old).get(name):
+                _spec(new).pop(name, None)
+    elif kind.kind == "PodGroup":
         _drop(_spec(old), _spec(new), _OF_GROUPS, gates)
     elif kind.kind == "Workload":
         held = _templates(old)

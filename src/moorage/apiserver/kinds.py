@@ -107,6 +107,10 @@ class Review:
     version: str = "v1"
     verbs: tuple[str, ...] = ("create",)
 
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
 
 _STATUS: Final = ("status",)
 _SCALED: Final = ("scale", "status")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document, Record
 from moorage.apiserver.statuses import Cause, forbidden, not_found
@@ -23,13 +24,15 @@ _IMMORTAL: Final = ("default", "kube-public", "kube-system")
 _FINALIZER: Final = "kubernetes"
 
 
-def check_may_go(name: str) -> None:
-    """Check that a namespace may be deleted.
+def check_may_go(kind: Kind, name: str) -> None:
+    """Check that an object may be deleted.
 
-    Raises  ApiError 403 for those that no cluster can be without
+    Raises  ApiError 403 for namespaces and priority classes that no cluster can be without
     """
-    if name in _IMMORTAL:
+    if kind.kind == "Namespace" and name in _IMMORTAL:
         raise forbidden("namespaces", "", name, "this namespace may not be deleted")
+    if kind.kind == "PriorityClass" and name in SYSTEM_PRIORITY_CLASSES:
+        raise forbidden(kind.resource, kind.group, name, "this is a system priority class and cannot be deleted")
 
 
 def check_open(home: Record | None, namespace: str, kind: Kind, name: str) -> None:

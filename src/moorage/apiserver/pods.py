@@ -20,7 +20,7 @@ from moorage.apiserver.leaving import check_preconditions
 from moorage.apiserver.preparing import read
 from moorage.apiserver.records import Document, Record
 from moorage.apiserver.selecting import Selection
-from moorage.apiserver.statuses import ApiError, Cause, bad_request, conflict, forbidden, internal, too_many, unknown
+from moorage.apiserver.statuses import ApiError, Cause, bad_request, conflict, forbidden, too_many, unknown
 from moorage.apiserver.store import Deleted, Store, timestamp
 from moorage.errors import Fault
 
@@ -106,7 +106,7 @@ def _place(pod: Document, node: str, metadata: Document, topology: dict[str, str
     if annotations := _mapping(metadata.get("annotations")):
         pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **annotations}
     if labels := {**_mapping(metadata.get("labels")), **topology}:
-        pod["metadata"]["labels"] = {**labels, **(pod["metadata"].get("labels") or {})}
+        pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
     status = pod["status"]
     status.pop("nominatedNodeName", None)
     _set_condition(status, {"type": "PodScheduled", "status": "True"}, now)
@@ -175,7 +175,7 @@ def _needs_no_budget(pod: Document) -> bool:
 def _budget_of(store: Store, namespace: str, pod: Record) -> Record | None:
     covering = [record for record in store.all(_BUDGETS, Selection(namespace)) if _covers(record, pod)]
     if len(covering) > 1:
-        raise internal("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+        raise unknown("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
     return covering[0] if covering else None
 
 

@@ -210,9 +210,9 @@ def prepare_update(
     found = completed(kind, new)
     if kind.kind == "DaemonSet":
         _count_template(old, new)
-    if kind.has_generation:
+    if kind.has_generation or kind.kind == "CSIDriver":
         counted = subresource != "status" and _is_changed(kind, old, new)
-        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + counted
+        _put(new["metadata"], "generation", (old["metadata"].get("generation", 0) + counted) or None)
     if subresource == "status":
         _refuse(kind, new, [*status_faults(kind, old, new, found)])
         return
@@ -260,6 +260,8 @@ def _keep_time(kind: Kind, old: Document, new: Document, subresource: str, now: 
 
 def _is_changed(kind: Kind, old: Document, new: Document) -> bool:
     """Return True for a change that is counted: of all but metadata and status; deployments hand annotations on, too."""
+    if kind.kind == "PriorityClass":
+        return False
     before, after = ({name: value for name, value in one.items() if name not in _NOT_SPEC} for one in (old, new))
     notes = [one["metadata"].get("annotations") or {} for one in (old, new)] if kind.kind == "Deployment" else [{}, {}]
     return before != after or notes[0] != notes[1]
@@ -285,6 +287,13 @@ def _keep_identity(kind: Kind, old: Document, new: Document) -> None:
         )
         raise conflict(kind.resource, kind.group, held["name"], why)
     sent.pop("selfLink", None)
+    fixed = [
+        Fault("Invalid value", f"metadata.{name}", "field is immutable", sent[name])
+        for name in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+        if sent.get(name) is not None and sent[name] != held.get(name)
+    ]
+    if fixed:
+        raise invalid(kind.kind, kind.group, held["name"], fixed)
     for name in _OWNED:
         _put(sent, name, held.get(name))
 
@@ -303,7 +312,7 @@ def _only_status(kind: Kind, old: Document, new: Document) -> None:
 
 def _keep_class(old: Document, new: Document) -> None:
     """Give a pod's next status the quality of service of the last, where it says none."""
-    held, status = (old.get("status") or {}).get("qosClass"), new.get("status")
+    held, status = (old.get("status") or {}).get("qosClass"), new.setdefault("status", {})
     if held and isinstance(status, dict) and not status.get("qosClass"):
         status["qosClass"] = held
 

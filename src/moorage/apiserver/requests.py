@@ -29,7 +29,7 @@ from moorage.apiserver.reviews import answer
 from moorage.apiserver.scaling import read_scale, write_scale
 from moorage.apiserver.schemas import kind_schema
 from moorage.apiserver.selecting import Selection, selection
-from moorage.apiserver.statuses import ApiError, conflict, not_acceptable_form, not_allowed, success, timeout
+from moorage.apiserver.statuses import ApiError, bad_request, conflict, not_acceptable_form, not_allowed, success, timeout
 from moorage.apiserver.store import DeleteOptions, Page, Store, timestamp
 from moorage.apiserver.streaming import STREAMS, check_stream
 from moorage.apiserver.tables import included, scale_table, table
@@ -333,11 +333,12 @@ def _token(guard: Guard, request: Request, target: Target) -> Response:
 def _bind(store: Store, request: Request, namespace: str, name: str) -> Response:
     """Bind a pod; where the path does not name it, the binding does."""
     writing.check_options(request, "CreateOptions")
-    sent, _ = _sent_as(request, "", "v1", "Binding")
-    metadata = sent.get("metadata")
-    own_name = (metadata if isinstance(metadata, dict) else {}).get("name")
-    bind(store, namespace, name or str(own_name or ""), sent, dry_run=request.dry_run)
-    return _encoded(success(code=201), 201)
+    sent, warnings = _sent_as(request, "", "v1", "Binding")
+    own_name = str((sent.get("metadata") or {}).get("name") or "")
+    if not name and not own_name:
+        raise bad_request("Name parameter required.")
+    bind(store, namespace, name or own_name, sent, dry_run=request.dry_run)
+    return Response(201, msgspec.json.encode(success(code=201)), warnings)
 
 
 def _scale(store: Store, request: Request, target: Target) -> Response:

@@ -78,6 +78,7 @@ Type: TypeAlias = Scalar | ListOf | MapOf | Struct
 class Field:
     """A field that ``is_pointer`` and holds nothing is not the same as none; one that ``is_left_out`` is not written then.
 
+    ``embedded`` is the struct of Go in whose stead the field stands here, if so; refusals name it.
     ``merges`` and ``merge_key`` are for strategic merge patches, as is ``retains``.
     """
 
@@ -90,6 +91,7 @@ class Field:
     merges: bool = False
     merge_key: str = ""
     retains: bool = False
+    embedded: str = ""
 
 
 _GO: Final = {
@@ -116,7 +118,11 @@ def schema(name: str) -> Struct:
         if inner:
             fields[inner] = _field(inner, holds, flags, rules.get(inner, ""))
         else:
-            fields |= schema(holds).fields
+            spread = _last(holds)
+            fields |= {
+                name: replace(field, embedded=f"{spread}.{field.embedded}".strip("."))
+                for name, field in schema(holds).fields.items()
+            }
     return Struct(name, _last(name), fields, is_atomic=rules.get("") == "atomic")
 
 

@@ -12,11 +12,14 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from moorage.api.core import Node
 from moorage.api.devices import ClaimConsumer, DeviceAllocation, DeviceAllocationConfig, DeviceClaim, ResourceClaim
 from moorage.api.meta import Value
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
 from moorage.api.pod_groups import Condition, PodGroup
 from moorage.api.validation.affinity import node_selector
+from moorage.api.validation.nodes import node_status_faults
+from moorage.apiserver.counted_status import counted_faults
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
 from moorage.errors import Fault
@@ -39,12 +42,25 @@ _REQUEST: Final = "must be the name of a request in the claim or the name of a r
 
 def status_faults(kind: Kind, old: Document, new: Document, found: Value) -> Faults:
     """Find what is wrong with a new status. ``found`` is the new object as scheduling reads it."""
+    yield from counted_faults(kind.kind, old, new)
     if kind.kind == "Pod":
         yield from _pod(old, new)
+    if isinstance(found, Node):
+        yield from node_status_faults(found)
+        yield from _addresses(_mapping(new.get("status")).get("addresses") or ())
     if isinstance(found, ResourceClaim):
         yield from _claim(old, new, found)
     elif isinstance(found, PodGroup):
         yield from _group(found)
+
+
+def _addresses(addresses: Sequence[Document]) -> Faults:
+    seen: set[tuple[str, str]] = set()
+    for i, one in enumerate(addresses):
+        key = (one.get("type") or "", one.get("address") or "")
+        if key in seen:
+            yield Fault("Duplicate value", f"status.addresses[{i}]", "", {"Type": key[0], "Address": key[1]})
+        seen.add(key)
 
 
 def _mapping(value: Any) -> Document:
@@ -199,6 +215,7 @@ def _group_condition(path: str, condition: Condition) -> Faults:
 def _claim(old: Document, new: Document, claim: ResourceClaim) -> Faults:
     before, status, path = _mapping(old.get("status")), claim.status, "status.reservedFor"
     yield from _users(path, status.reserved_for)
+    yield from _devices(_mapping(new.get("status")))
     held = {one.get("uid") for one in before.get("reservedFor") or ()}
     if status.reserved_for and status.allocation is None:
         yield Fault("Forbidden", path, "may not be specified when `allocated` is not set")
@@ -215,6 +232,39 @@ def _claim(old: Document, new: Document, claim: ResourceClaim) -> Faults:
     yield from _allocation(status.allocation.devices.results, status.allocation.devices.config, claim.spec.devices)
     if status.allocation.node_selector is not None:
         yield from node_selector("status.allocation.nodeSelector", status.allocation.node_selector)
+
+
+def _devices(status: Document) -> Faults:
+    """Find reports about devices that are not the claim's."""
+    results = _mapping(_mapping(status.get("allocation")).get("devices")).get("results") or ()
+    allocated = {_device(one) for one in results}
+    seen: set[tuple[str, ...]] = set()
+    for i, one in enumerate(status.get("devices") or ()):
+        path, device = f"status.devices[{i}]", _device(one)
+        yield from _driver(f"{path}.driver", device[0])
+        yield from _pool(f"{path}.pool", device[1])
+        if device[2]:
+            yield from _named(f"{path}.device", device[2], check_dns1123_label)
+        else:
+            yield Fault("Required value", f"{path}.device")
+        shown = dict(zip(("Driver", "Pool", "Device", "ShareID"), device, strict=True))
+        if device not in allocated:
+            yield Fault("Invalid value", path, "must be an allocated device in the claim", shown)
+        if device in seen:
+            yield Fault("Duplicate value", path, "", shown)
+        seen.add(device)
+
+
+def _device(one: Document) -> tuple[str, ...]:
+    return tuple(str(one.get(name) or "") for name in ("driver", "pool", "device", "shareID"))
+
+
+def _pool(path: str, pool: str) -> Faults:
+    if not pool:
+        yield Fault("Required value", path)
+        return
+    for part in pool.split("/"):
+        yield from _named(path, part, check_dns1123_subdomain)
 
 
 def _users(path: str, users: Sequence[ClaimConsumer]) -> Faults:
@@ -260,11 +310,7 @@ def _request(path: str, name: str, names: Mapping[str, frozenset[str]]) -> Fault
 def _result(path: str, result: DeviceAllocation, names: Mapping[str, frozenset[str]]) -> Faults:
     yield from _request(f"{path}.request", result.request, names)
     yield from _driver(f"{path}.driver", result.driver)
-    if not result.pool:
-        yield Fault("Required value", f"{path}.pool")
-    else:
-        for part in result.pool.split("/"):
-            yield from _named(f"{path}.pool", part, check_dns1123_subdomain)
+    yield from _pool(f"{path}.pool", result.pool)
     yield from _named(f"{path}.device", result.device, check_dns1123_label)
     if result.share_id is not None and not _is_uid(result.share_id):
         yield Fault("Invalid value", f"{path}.shareID", _UID, result.share_id)
@@ -276,7 +322,8 @@ def _driver(path: str, name: str) -> Faults:
         return
     if len(name) > _MOST_DRIVER:
         yield Fault("Too long", path, f"may not be more than {_MOST_DRIVER} bytes")
-    yield from _named(path, name.lower(), check_dns1123_subdomain)
+    for why in check_dns1123_subdomain(name.lower()):
+        yield Fault("Invalid value", path, why, name)
 
 
 def _is_uid(text: str) -> bool:

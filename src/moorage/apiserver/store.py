@@ -434,8 +434,7 @@ class Store:
         metadata = document["metadata"]
         dry_run = dry_run or options.dry_run
         check_preconditions(kind, metadata, options)
-        if kind is _NAMESPACE:
-            check_may_go(name)
+        check_may_go(kind, name)
         grace = grace_of(kind, document, options)
         settle_dependents(metadata, options.propagation, is_usual=options.is_usual)
         pending = bool(grace or metadata.get("finalizers") or (kind is _NAMESPACE and finalizers_of(document)))

@@ -115,7 +115,7 @@ def _complete(plan: _Plan, document: Document) -> None:
             if isinstance(one, dict):
                 _complete(inner, one)
     for name, zero in plan.zeros:
-        if name not in document:
+        if name not in document or (zero is None and document[name] in ([], {})):
             document[name] = zero
 
 

@@ -89,9 +89,12 @@ def quantity(path: str, value: Quantity, *, integer: bool = False) -> Faults:
 
 def positive_quantity(path: str, value: Quantity) -> Faults:
     """Find quantities that are not above zero."""
-    faults = list(quantity(path, value))
-    yield from faults
-    if not faults and parse(value) == 0:
+    try:
+        is_positive = parse(value) > 0
+    except QuantityError as error:
+        yield invalid(path, value, str(error))
+        return
+    if not is_positive:
         yield invalid(path, canonical(value), POSITIVE)
 
 

@@ -14,13 +14,18 @@ from moorage.api.validation.faults import Faults, duplicate, forbidden, invalid,
 from moorage.api.validation.metadata import object_meta
 from moorage.api.validation.resources import node_resources
 
-__all__ = ["limit_range_faults", "namespace_faults", "node_faults"]
+__all__ = ["limit_range_faults", "namespace_faults", "node_faults", "node_status_faults"]
 
 
 def node_faults(node: Node) -> Faults:
-    """Find what is wrong with a node. The real server gives taints the path ``metadata.taints``; here it is where they are."""
+    """Find what is wrong with a node. Taints have the path that the real server gives them, which is not where they are."""
     yield from object_meta(node.metadata, False)
-    yield from _taints("spec.taints", node.spec.taints)
+    yield from _taints("metadata.taints", node.spec.taints)
+    yield from node_status_faults(node)
+
+
+def node_status_faults(node: Node) -> Faults:
+    """Find what is wrong with what a node says it has."""
     yield from node_resources("status.capacity", node.status.capacity)
     yield from node_resources("status.allocatable", node.status.allocatable)
 

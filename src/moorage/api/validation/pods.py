@@ -230,7 +230,7 @@ def _ports(path: str, ports: Iterable[ContainerPort]) -> Faults:
 
 def _port_name_faults(name: str) -> Iterable[str]:
     if len(name) > 15:
-        yield "must be no more than 15 bytes"
+        yield "must be no more than 15 characters"
     if not _PORT_NAME.fullmatch(name):
         yield "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)"
     if not re.search("[a-z]", name):

@@ -94,4 +94,4 @@ def _subject(path: str, subject: Subject, namespaced: bool) -> Faults:
         if subject.api_group != GROUP:
             yield unsupported(f"{path}.apiGroup", subject.api_group, [GROUP])
     else:
-        yield unsupported(f"{path}.kind", subject.kind, ["Group", "ServiceAccount", "User"])
+        yield unsupported(f"{path}.kind", subject.kind, ["ServiceAccount", "User", "Group"])

@@ -66,6 +66,8 @@ def volume_faults(volume: PersistentVolume) -> Faults:
         yield required("spec.nodeAffinity", "Local volume requires node affinity")
     if spec.storage_class_name:
         yield from named("spec.storageClassName", spec.storage_class_name, check_dns1123_subdomain)
+    policies = ("Delete", "Recycle", "Retain")
+    yield from one_of("spec.persistentVolumeReclaimPolicy", spec.persistent_volume_reclaim_policy or None, policies)
     yield from one_of("spec.volumeMode", spec.volume_mode, _VOLUME_MODES)
 
 

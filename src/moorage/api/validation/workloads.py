@@ -132,7 +132,7 @@ def job_faults(job: Job) -> Faults:
     yield from object_meta(job.metadata, True)
     if len(job.metadata.name) > 63:
         # The name becomes a label of its pods.
-        yield invalid("metadata.name", job.metadata.name, "must be no more than 63 bytes")
+        yield invalid("metadata.name", job.metadata.name, "must be no more than 63 characters")
     yield from _job_spec("spec", job.spec)
 
 
@@ -196,8 +196,11 @@ def priority_class_faults(priority_class: PriorityClass) -> Faults:
     yield from int32("value", value)
     if metadata.name.startswith("system-"):
         own = SYSTEM_PRIORITY_CLASSES.get(metadata.name)
-        if own is None or own.value != value:
-            why = "priority class names with 'system-' prefix are reserved for system use only"
+        wrong = f"{metadata.name} is not a known system priority class"
+        if own is not None:
+            wrong = "" if own.value == value else f"value of {metadata.name} PriorityClass must be {own.value}"
+        if wrong:
+            why = f"priority class names with 'system-' prefix are reserved for system use only. error: {wrong}"
             yield forbidden("metadata.name", why)
     elif value > _HIGHEST_PRIORITY:
         yield forbidden("value", f"maximum allowed value of a user defined priority is {_HIGHEST_PRIORITY}")

@@ -67,12 +67,12 @@ def test_a_pod_that_is_bound_is_told_its_zone(store, pods, target, sent, labels)
 
 
 @pytest.mark.usefixtures("placed")
-def test_a_pod_keeps_the_zone_it_was_given_when_it_is_bound(store, pods):
+def test_a_pod_is_told_the_zone_it_is_bound_in_whatever_it_says(store, pods):
     document = pod()
     document["metadata"]["labels"][ZONE] = "mine"
     store.create(pods, "default", document)
-    bind(store, "default", "web", binding())
-    assert store.get(pods, "default", "web").document()["metadata"]["labels"][ZONE] == "mine"
+    bind(store, "default", "web", binding(labels={ZONE: "other"}))
+    assert store.get(pods, "default", "web").document()["metadata"]["labels"][ZONE] == "z1"
 
 
 @pytest.mark.usefixtures("placed")

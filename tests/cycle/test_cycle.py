@@ -11,7 +11,7 @@ from moorage.cycle.cycle import Cycle
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.cycle.ties import draw
 from moorage.framework.profile import make_profile
-from moorage.framework.verdicts import Code, Reject
+from moorage.framework.verdicts import Code, Narrow, Reject
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_cluster, a_node, a_pod
 
@@ -174,13 +174,46 @@ def test_a_given_percentage_samples_and_rotates():
     ran = make_profile("s", {"Counts": Counts(), "ByName": Zero()}, {"filter": ["Counts"], "score": ["ByName"]}, {})
     cycle = Cycle(percentage_of_nodes_to_score=25)
     first = cycle.decide(ran, a_pod(), state.snapshot)
-    assert (len(asked), first.feasible) == (100, 100)
+    assert (len(asked), first.feasible) == (101, 100)  # the search ends when it comes upon one too many
     asked.clear()
     cycle.decide(ran, a_pod(), state.snapshot)
     assert asked[0] == "n100"
     asked.clear()
     Cycle().decide(ran, a_pod(), state.snapshot)
     assert len(asked) == 400
+
+
+def test_the_next_search_starts_behind_all_nodes_that_were_looked_at():
+    """As kube-scheduler 1.36.2 goes on: closed nodes behind the last feasible one count, and so do those PreFilter names."""
+    state = a_cluster(
+        a_node(f"n{at:03}", allocatable={"pods": 9}, unschedulable=100 <= at < 107 or 113 <= at < 114) for at in range(400)
+    )
+    looked_at = []
+
+    class Open:
+        name = "Open"
+
+        def pre_filter(self, pod, snapshot):
+            return Narrow(frozenset(pod.spec.node_selector), None) if pod.spec.node_selector else None
+
+        def filter(self, state, nodes):
+            looked_at.append(nodes.names()[0])
+            yield Reject(nodes.unschedulable, "closed", unresolvable=True)
+
+    ran = make_profile(
+        "s", {"Open": Open(), "ByName": Zero()}, {"preFilter": ["Open"], "filter": ["Open"], "score": ["ByName"]}, {}
+    )
+    cycle = Cycle(percentage_of_nodes_to_score=25)
+    first = cycle.decide(ran, a_pod("first"), state.snapshot)
+    assert first.feasible == 100
+    assert cycle.order.start == 107
+    assert first.status_of(106) is not None
+    cycle.decide(ran, a_pod("named", nodeSelector={"n001": "", "n002": ""}), state.snapshot)
+    assert cycle.order.start == 109
+    looked_at.clear()
+    cycle.decide(ran, a_pod("second"), state.snapshot)
+    assert looked_at[0] == "n109"
+    assert cycle.order.start == 210
 
 
 class Zero:

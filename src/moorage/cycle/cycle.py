@@ -166,6 +166,8 @@ class Cycle:
         if wanted >= len(rows):
             whole = len(rows) == len(verdicts)
             judge(profile, found, pod, snapshot.nodes if whole else NodeView(snapshot, rows), verdicts, nominated)
+            if not whole:  # the next search starts further on by as many as were looked at; a whole turn changes nothing
+                self.order.advance(len(rows), scope.count(snapshot.table))
             open_rows: npt.NDArray[np.intp] = rows[verdicts.ids[rows] == 0]
             return open_rows
         return self._sampled(profile, found, pod, snapshot, verdicts, nominated, rows, wanted, scope)
@@ -174,24 +176,31 @@ class Cycle:
         self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
         rows: npt.NDArray[np.intp], wanted: int, scope: Scope,
     ) -> npt.NDArray[np.intp]:  # fmt: skip
-        """Search in kube-scheduler's order until enough feasible rows are found."""
+        """Search in kube-scheduler's order until enough feasible rows are found.
+
+        That is noticed at the next feasible one, so those in between that are not are looked at, and told of, as well.
+        """
         order = self.order.rows(snapshot.table, scope.rows)
         order = order[np.isin(order, rows)]
         feasible: list[int] = []
-        processed = 0
-        while processed < len(order) and len(feasible) < wanted:
-            chunk = order[processed : processed + max(wanted, 100)]
+        processed, enough, further = 0, False, 1
+        while processed < len(order) and not enough:
+            if len(feasible) == wanted:
+                further *= 2
+            ahead = max(wanted, 100) if len(feasible) < wanted else further // 2
+            chunk = order[processed : processed + ahead]
             trial = Verdicts(len(verdicts))
             judge(profile, found, pod, NodeView(snapshot, chunk), trial, nominated)
             for row in chunk:
                 status = trial.status(row)
-                processed += 1
-                if status is not None:
-                    verdicts.refuse(row, status)
-                    continue
-                feasible.append(int(row))
-                if len(feasible) == wanted:
+                enough = status is None and len(feasible) == wanted
+                if enough:
                     break
+                processed += 1
+                if status is None:
+                    feasible.append(int(row))
+                else:
+                    verdicts.refuse(row, status)
         self.order.advance(processed, scope.count(snapshot.table))
         return np.array(feasible, dtype=np.intp)
 

@@ -213,3 +213,17 @@ def test_one_object_is_not_watched(against_a_server):
         assert (code, held["metadata"]["name"]) == (200, "held")
 
     against_a_server(test)
+
+
+def test_who_changes_a_scale_is_noted_without_a_time(against_a_server):
+    async def test(client, _):
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        deployments = "/apis/apps/v1/namespaces/default/deployments"
+        made = {"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}}, "template": template}}
+        assert (await client.ask("POST", deployments, made))[0] == 201
+        await client.ask("PATCH", f"{deployments}/d/scale", {"spec": {"replicas": 7}}, form=MERGE)
+        _, held = await client.ask("GET", f"{deployments}/d")
+        (scaled,) = (one for one in held["metadata"]["managedFields"] if one.get("subresource") == "scale")
+        assert (scaled["fieldsV1"], scaled.get("time")) == ({"f:spec": {"f:replicas": {}}}, None)
+
+    against_a_server(test)

@@ -83,7 +83,7 @@ def test_a_status_is_applied_through_its_own_path(against_a_server):
 
 UNFULFILLED = "Operation cannot be fulfilled on deployments.apps"
 TWICE = b"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {}\nspec: {}\n"
-TWICE_TEXT = 'error converting YAML to JSON: yaml: unmarshal errors:\n  key "spec" already set in map'
+TWICE_TEXT = 'error converting YAML to JSON: yaml: unmarshal errors:\n  line 5: key "spec" already set in map'
 REFUSED_APPLIES = {
     "no manager": (
         "", deployment(), 422,
@@ -141,7 +141,12 @@ MISFITS = {
         pod(containers=[{"name": "c", "ports": [{"hostPort": "80"}]}]),
         f"{UNMARSHAL} string into Go struct field ContainerPort.spec.containers.ports.hostPort of type int32",
     ),
-    "no object": (b"[1]", "the object provided is unrecognized (must be of type Pod): it is no object"),
+    "no object": (
+        b"[1]",
+        ("the object provided is unrecognized (must be of type Pod): couldn't get version/kind; json parse error: json: cannot "
+        'unmarshal array into Go value of type struct { APIVersion string "json:\\"apiVersion,omitempty\\""; '
+        'Kind string "json:\\"kind,omitempty\\"" } (5b315d)'),
+    ),
     "a number for a label": (
         {"metadata": {"name": "p", "labels": {"a": 1}}},
         f"{UNMARSHAL} number into Go struct field ObjectMeta.metadata.labels of type string",
@@ -157,7 +162,8 @@ MISFITS = {
     ),
     "another version": (
         {**pod(), "kind": "Pod", "apiVersion": "v2"},
-        "the API version in the data (v2) does not match the expected API version (v1)",
+        ('Pod in version "v2" cannot be handled as a Pod: no kind "Pod" is registered for version "v2" in scheme '
+        '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'),
     ),
     "unknown fields": (
         pod(nodeSelektor={}, containers=[{"name": "c", "imag": "x"}]),

@@ -131,6 +131,8 @@ class Front:
         if user is None:
             return self._about_itself(request, path)
         user = impersonated(user, request.headers.items(), self.authorizer)
+        if (request.content_length or 0) > MAX_BODY:
+            raise too_large(MAX_BODY)  # before anything else is said of it, as nobody waits for the rest
         if path == "/metrics" or is_document(path) or is_health(path):
             self.authorizer.check(user, Attributes(request.method.lower(), path=path))
             return self._about_itself(request, path)

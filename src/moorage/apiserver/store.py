@@ -407,7 +407,9 @@ class Store:
             check_change(kind, old, document, self._read_all, self.gates)
         check_finalizers(kind, old, document)
         if manager is not None:
-            track(kind_schema(kind), old, document, manager, timestamp(self.clock()))
+            # Who changes a scale is noted without a time, as in Kubernetes.
+            when = timestamp(self.clock()) if manager.subresource != "scale" else ""
+            track(kind_schema(kind), old, document, manager, when)
         document["metadata"]["resourceVersion"] = str(record.version)
         if same_but_times(old, document):
             return record

@@ -11,8 +11,9 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from moorage.api.names import check_dns1123_label
 from moorage.apiserver.event_rules import event_faults
@@ -30,6 +31,7 @@ _MESSAGES: Final = ("File", "FallbackToLogsOnError")
 _DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _MAX_DATA: Final = 1 << 20
 _ENV_NAME: Final = re.compile(r"[ -<>-~]+")
+_ZONE_PART: Final = re.compile(r"[-A-Za-z._0-9+]{1,14}")
 _CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
 _SERVICE_NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _CONFIG_KEY_TEXT: Final = (
@@ -313,6 +315,31 @@ def _driver(driver: Document) -> Iterator[Fault]:
         seen.add(audience)
 
 
+def _cron_job(cron_job: Document) -> Iterator[Fault]:
+    zone = cron_job["spec"].get("timeZone")
+    why = None if zone is None else _zone_fault(zone)
+    if why:
+        yield Fault("Invalid value", "spec.timeZone", why, zone)
+
+
+@lru_cache(maxsize=256)
+def _zone_fault(zone: str) -> str:
+    """Return what is wrong with the name of a time zone; empty for nothing."""
+    if not zone:
+        return "timeZone must be nil or non-empty string"
+    if zone.lower() == "local":
+        return "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+    parts = zone.split("/")
+    if all(part not in {".", ".."} and part[:1] != "-" and _ZONE_PART.fullmatch(part) for part in parts):
+        try:
+            ZoneInfo(zone)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            pass
+        else:
+            return ""
+    return f"unknown time zone {zone}"
+
+
 _RULES: Final[Mapping[tuple[str, str], Callable[[Document], Iterator[Fault]]]] = {
     **{("apps", kind): _kept for kind in ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")},
     ("storage.k8s.io", "CSIDriver"): _driver,
@@ -322,6 +349,7 @@ _RULES: Final[Mapping[tuple[str, str], Callable[[Document], Iterator[Fault]]]] =
     ("", "PersistentVolume"): _volume,
     ("", "Secret"): _data(("data",)),
     ("", "Service"): _service,
+    ("batch", "CronJob"): _cron_job,
     ("coordination.k8s.io", "Lease"): _lease,
     ("events.k8s.io", "Event"): event_faults,
 }

@@ -235,6 +235,44 @@ def test_too_late_is_too_late(cluster):
     assert len(cluster.all("jobs")) == 1
 
 
+def test_a_job_that_goes_missing_is_told_and_makes_room(cluster):
+    start(cluster, lasts=10_000, concurrencyPolicy="Forbid")
+    cluster.advance(201)
+    (name,) = cluster.names("jobs")
+    cluster.delete("jobs", name)
+    cluster.settle()
+    assert "active" not in cluster.get("cronjobs", "tick")["status"]
+    assert told(cluster, "MissingJob") == [f"Active job went missing: {name}"]
+    cluster.advance(300)
+    assert len(cluster.all("jobs")) == 1
+    assert told(cluster, "UnexpectedJob") == []
+
+
+def test_a_job_that_is_on_its_way_out_still_counts(cluster):
+    start(cluster, lasts=10_000, concurrencyPolicy="Forbid")
+    cluster.advance(201)
+    (name,) = cluster.names("jobs")
+    cluster.edit("jobs", name, lambda job: job["metadata"].update(finalizers=["example.com/keep"]))
+    cluster.delete("jobs", name)
+    cluster.advance(300)
+    assert cluster.names("jobs") == [name]
+    assert [one["name"] for one in cluster.get("cronjobs", "tick")["status"]["active"]] == [name]
+    assert told(cluster, "MissingJob") == []
+
+
+def test_a_job_that_somebody_made_is_told_and_does_not_count(cluster):
+    start(cluster, lasts=10_000, concurrencyPolicy="Forbid")
+    cron = cluster.get("cronjobs", "tick")
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "tick", "uid": cron["metadata"]["uid"], "controller": True}
+    made = {"name": "by-hand", "ownerReferences": [owner]}
+    cluster.apply({"apiVersion": "batch/v1", "kind": "Job", "metadata": made, "spec": cron["spec"]["jobTemplate"]["spec"]})
+    cluster.settle()
+    assert "active" not in (cluster.get("cronjobs", "tick").get("status") or {})
+    assert told(cluster, "UnexpectedJob")[0] == "Saw a job that the controller did not create or forgot: by-hand"
+    cluster.advance(201)
+    assert len(cluster.all("jobs")) == 2
+
+
 def test_very_many_missed_times_are_told(cluster):
     start(cluster, suspend=True, schedule="* * * * *")
     long_ago = {"lastScheduleTime": "2024-01-01T00:00:00Z"}
@@ -251,4 +289,5 @@ def test_a_schedule_that_makes_no_sense_is_told(cluster):
     start(cluster, schedule="61 * * * *")
     cluster.advance(600)
     assert cluster.all("jobs") == []
-    assert told(cluster, "UnparseableSchedule")
+    (text,) = set(told(cluster, "UnparseableSchedule"))
+    assert text.startswith('unparseable schedule: "61 * * * *" : end of range')

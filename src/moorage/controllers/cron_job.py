@@ -12,6 +12,7 @@ from moorage.apiserver.records import Document
 from moorage.controllers.cron import CronError, Schedule, parse_schedule, zone_named
 from moorage.controllers.documents import (
     age_order,
+    annotations_of,
     condition_of,
     is_ending,
     name_of,
@@ -54,24 +55,44 @@ class _Look:
         self.cron, self.now = cron, now
         self.spec = spec_of(cron)
         self.jobs = sorted(jobs, key=age_order)
-        self.running = [job for job in self.jobs if not is_finished(job) and not is_ending(job)]
+        self.before = {one.get("uid"): str(one.get("name")) for one in status_of(cron).get("active") or ()}
+        going_on = [job for job in self.jobs if not is_finished(job)]
+        self.running = [job for job in going_on if uid_of(job) in self.before or (self._is_own(job) and not is_ending(job))]
+        self.strange = [job for job in going_on if job not in self.running]
         self.status: dict[str, Any] = {name: value for name, value in status_of(cron).items() if name != "active"}
 
     def steps(self) -> Iterator[Step]:
         yield from self._tidied()
+        yield from self._said_of_strange()
         yield from self._said_of_ended()
-        if not self.spec.get("suspend"):
-            try:
-                schedule = parse_schedule(str(self.spec.get("schedule", "")), zone_named(self.spec.get("timeZone")))
-            except CronError as error:
-                text = f"unparseable schedule: {self.spec.get('schedule')} : {error}"
-                yield self._note("Warning", "UnparseableSchedule", text)
-            else:
-                yield from self._kept_to(schedule)
+        yield from self._scheduled()
         if self.running:
             self.status["active"] = [_reference(job) for job in self.running]
         if self.status != status_of(self.cron):
             yield SetStatus(CRON_JOBS, self.cron, self.status)
+
+    def _scheduled(self) -> Iterator[Step]:
+        try:
+            zone = zone_named(self.spec.get("timeZone"))
+        except CronError as error:
+            yield self._note("Warning", "UnknownTimeZone", f'invalid timeZone: "{self.spec.get("timeZone")}": {error}')
+            return
+        if self.spec.get("suspend"):
+            return
+        try:
+            schedule = parse_schedule(str(self.spec.get("schedule", "")), zone)
+        except CronError as error:
+            yield self._note("Warning", "UnparseableSchedule", f'unparseable schedule: "{self.spec.get("schedule")}" : {error}')
+            return
+        yield from self._kept_to(schedule)
+
+    def _is_own(self, job: Document) -> bool:
+        """Return whether a job was made when it was due, rather than by hand."""
+        due = annotations_of(job).get(_SCHEDULED)
+        return due is not None and name_of(job) == self._name(seconds(due))
+
+    def _name(self, due: float) -> str:
+        return f"{name_of(self.cron)}-{int(due) // 60}"
 
     def _note(self, kind: str, reason: str, text: str) -> Note:
         return Note(CRON_JOBS, self.cron, kind, reason, text)
@@ -84,12 +105,8 @@ class _Look:
         if due is None:
             return
         if missed > _MANY:
-            text = f"too many missed start times: {missed}. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+            text = "too many missed start times. Set or decrease .spec.startingDeadlineSeconds or check clock skew"
             yield self._note("Warning", "TooManyMissedTimes", text)
-        deadline_s = self.spec.get("startingDeadlineSeconds")
-        if deadline_s is not None and due + int(deadline_s) < self.now:
-            yield self._note("Warning", "MissSchedule", f"Missed scheduled time to start a job: {stamp(due)}")
-            return
         yield from self._started(due)
 
     def _last_due(self, schedule: Schedule) -> tuple[float | None, int]:
@@ -134,7 +151,7 @@ class _Look:
             "apiVersion": JOBS.api_version,
             "kind": "Job",
             "metadata": {
-                "name": f"{name_of(self.cron)}-{int(due) // 60}",
+                "name": self._name(due),
                 "namespace": namespace_of(self.cron),
                 "labels": dict(metadata.get("labels") or {}),
                 "annotations": {**(metadata.get("annotations") or {}), _SCHEDULED: stamp(due)},
@@ -154,11 +171,20 @@ class _Look:
                 yield Delete(JOBS, job, propagation="Background")
                 yield self._note("Normal", "SuccessfulDelete", f"Deleted job {name_of(job)}")
 
+    def _said_of_strange(self) -> Iterator[Step]:
+        """Note the jobs that run and were not begun here, and those that ran at the last look and are not there any more."""
+        for job in self.strange:
+            text = f"Saw a job that the controller did not create or forgot: {name_of(job)}"
+            yield self._note("Warning", "UnexpectedJob", text)
+        there = {uid_of(job) for job in self.jobs}
+        for uid, name in self.before.items():
+            if uid not in there:
+                yield self._note("Normal", "MissingJob", f"Active job went missing: {name}")
+
     def _said_of_ended(self) -> Iterator[Step]:
         """Note the jobs that were running at the last look and are over."""
-        before = {one.get("uid") for one in status_of(self.cron).get("active") or ()}
         for job in self.jobs:
-            if is_finished(job) and uid_of(job) in before:
+            if is_finished(job) and uid_of(job) in self.before:
                 ended = "Complete" if _has(job, "Complete") else "Failed"
                 yield self._note("Normal", "SawCompletedJob", f"Saw completed job: {name_of(job)}, condition: {ended}")
             if (done := status_of(job).get("completionTime")) and seconds(done) > seconds(

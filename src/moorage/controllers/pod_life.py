@@ -3,12 +3,13 @@
 No container is run. What one would do is declared by annotations of the pod:
 
     moorage.dev/start-seconds   how long it takes to start, after it was bound; 0 without
-    moorage.dev/ready-seconds   how long after its start it is ready; 0 without
+    moorage.dev/ready-seconds   how long after its start it is ready; without, when its readiness probes begin
     moorage.dev/run-seconds     how long its containers run before they end; for ever without, and a moment for pods of jobs
     moorage.dev/exit-code       what they end with; 0 without
     moorage.dev/stop-seconds    how long they take to end when asked to; 0 without, and never more than their grace period
 
-A ``preStop`` hook that sleeps is heeded, too; others need a container.
+Without run-seconds and exit-code, the command of a pod's only container tells, if it does no more than sleep and end (see
+``commands``). A ``preStop`` hook that sleeps is heeded, too; others need a container.
 
 Everything is worked out from the pod's own status, so a pod's life goes on where it was when the program starts again.
 
@@ -24,6 +25,7 @@ from typing import Any, Final
 
 from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.records import Document
+from moorage.controllers.commands import Outcome, outcome_of
 from moorage.controllers.documents import (
     annotations_of,
     condition_of,
@@ -59,16 +61,33 @@ class Life:
 def life_of(pod: Document, job_s: float) -> Life:
     """Return what a pod declares; what cannot be read counts as not said. ``job_s`` is how long pods of jobs run."""
     said = annotations_of(pod)
-    owner = controller_of(pod)
-    usual = job_s if owner is not None and owner["kind"] == "Job" else None
-    code = _number(said, "exit-code")
+    ready_s, run_s, code = _number(said, "ready-seconds"), _number(said, "run-seconds"), _number(said, "exit-code")
+    usual = _usual(pod, job_s) if run_s is None and code is None else Outcome(_usual_s(pod, job_s), 0)
     return Life(
         _number(said, "start-seconds") or 0.0,
-        _number(said, "ready-seconds") or 0.0,
-        usual if (run_s := _number(said, "run-seconds")) is None else run_s,
-        int(code) if code is not None and code < 256 else 0,
+        _probed_after(pod) if ready_s is None else ready_s,
+        usual.run_s if run_s is None else run_s,
+        int(code) if code is not None and code < 256 else usual.exit_code,
         max(_number(said, "stop-seconds") or 0.0, _sleeps(pod)),
     )
+
+
+def _usual(pod: Document, job_s: float) -> Outcome:
+    """Return what becomes of a pod of which no annotation tells how it ends."""
+    containers = spec_of(pod).get("containers") or []
+    told = outcome_of(containers[0]) if len(containers) == 1 else None
+    return told or Outcome(_usual_s(pod, job_s), 0)
+
+
+def _usual_s(pod: Document, job_s: float) -> float | None:
+    owner = controller_of(pod)
+    return job_s if owner is not None and owner["kind"] == "Job" else None
+
+
+def _probed_after(pod: Document) -> float:
+    """Return how long a pod's containers run before the last of them is asked whether it is ready."""
+    probes = [one.get("readinessProbe") or {} for one in spec_of(pod).get("containers") or ()]
+    return max((float(probe.get("initialDelaySeconds") or 0) for probe in probes), default=0.0)
 
 
 def _sleeps(pod: Document) -> float:

@@ -1,0 +1,109 @@
+"""What a container's command would do, where that can be read off it: ``sleep 30``, ``false``, ``sh -c 'sleep 5; exit 3'``.
+
+No container is run on a pretended node, yet much of what people try a cluster with does nothing but wait and end. A command is
+understood when every statement of it sleeps, prints, ends or does nothing, one after the other. One word that might mean more
+(a variable, a pipe, a branch, a program) and nothing is known of the whole: better no answer than a wrong one.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+__all__ = ["Outcome", "outcome_of"]
+
+_SHELLS: Final = frozenset({"sh", "bash", "ash", "dash"})
+_UNITS_S: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_SPAN: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
+#: What is written with one of these does more, or depends on what only a shell knows.
+_MORE: Final = re.compile(r"[;&|<>()]+|.*(?:`|\$\().*", re.DOTALL)
+_FOREVER_S: Final = float("inf")
+
+
+class Outcome(NamedTuple):
+    """How long a container runs, None for as long as it may, and the code that it ends with."""
+
+    run_s: float | None
+    exit_code: int
+
+
+class _Statement(NamedTuple):
+    lasts_s: float
+    code: int
+    ends: bool = False
+
+
+def outcome_of(container: Mapping[str, Any]) -> Outcome | None:
+    """Return what a container would do, None where its image or command does not tell."""
+    words = [*(container.get("command") or ()), *(container.get("args") or ())]
+    if not container.get("command"):
+        image = str(container.get("image", "")).rpartition("/")[2].partition("@")[0].partition(":")[0]
+        return Outcome(None, 0) if image == "pause" and not words else None
+    return _played(_script(words[2]) if _is_script(words) else [("", words)])
+
+
+def _is_script(words: Sequence[str]) -> bool:
+    return len(words) >= 3 and _program(words[0]) in _SHELLS and words[1] == "-c"
+
+
+def _program(path: str) -> str:
+    return path.rpartition("/")[2] if path.startswith(("/bin/", "/usr/bin/")) else path
+
+
+def _script(text: str) -> list[tuple[str, list[str]]]:
+    """Return the statements of a script, each after what joins it to the one before; one without words is not understood."""
+    lexer = shlex.shlex(text.strip().replace("\\\n", " ").replace("\n", ";"), posix=True, punctuation_chars=";&|<>()")
+    lexer.commenters = ""
+    try:
+        words = list(lexer)
+    except ValueError:
+        return [("", [])]  # a quote that does not end
+    made: list[tuple[str, list[str]]] = [("", [])]
+    for word in words:
+        if word == "&&" or not word.strip(";"):
+            made.append((word, []))
+        else:
+            made[-1][1].append(word)
+    return [one for one in made if one[1]] or [("", [])]
+
+
+def _statement(words: Sequence[str]) -> _Statement | None:
+    if not words or any(_MORE.fullmatch(word) for word in words):
+        return None
+    match _program(words[0]), list(words[1:]):
+        case (("true" | ":" | "echo" | "printf"), _):
+            return _Statement(0.0, 0)
+        case "false", _:
+            return _Statement(0.0, 1)
+        case "exit", [] | [_] as given:
+            code = given[0] if given else "0"
+            return _Statement(0.0, int(code), True) if code.isdecimal() and len(code) < 4 and int(code) < 256 else None
+        case "sleep", [_, *_] as spans:
+            lasts_s = [_span_s(one) for one in spans]
+            return _Statement(sum(one for one in lasts_s if one is not None), 0) if None not in lasts_s else None
+    return None
+
+
+def _span_s(text: str) -> float | None:
+    if text in {"inf", "infinity"}:
+        return _FOREVER_S
+    found = _SPAN.fullmatch(text)
+    return float(found[1]) * _UNITS_S[found[2]] if found else None
+
+
+def _played(statements: Iterable[tuple[str, Sequence[str]]]) -> Outcome | None:
+    lasted_s, code = 0.0, 0
+    for joint, words in statements:
+        one = _statement(words)
+        if one is None:
+            return None
+        if joint == "&&" and code:
+            continue
+        lasted_s, code = lasted_s + one.lasts_s, one.code
+        if lasted_s == _FOREVER_S:
+            return Outcome(None, 0)
+        if one.ends:
+            break
+    return Outcome(lasted_s, code)

@@ -21,15 +21,15 @@ GPU = "example.com/gpu"
 class Scheduler:
     """As much of a running scheduler as the plugin looks at."""
 
-    def __init__(self, cluster, now=0.0):
+    def __init__(self, cluster, now=0.0, gates=""):
         self.snapshot = cluster.snapshot
-        self.gates = FeatureGates()
+        self.gates = FeatureGates.parse(gates)
         self.unix_s = now
 
 
-def attached(cluster, now=0.0):
+def attached(cluster, now=0.0, gates=""):
     plugin = DynamicResources()
-    plugin.attach(Scheduler(cluster, now))
+    plugin.attach(Scheduler(cluster, now, gates))
     return plugin
 
 

@@ -58,6 +58,23 @@ def test_allocation_user_and_finalizer_are_written():
     assert msgspec.to_builtins(term.match_fields) == ({"key": "metadata.name", "operator": "In", "values": ("a",)},)
 
 
+@pytest.mark.parametrize(
+    ("closed", "where"),
+    [
+        ("", "a"),
+        ("DRADeviceBindingConditions=false", "a"),
+        ("DRAConsumableCapacity=false", "a"),
+        ("DRADeviceBindingConditions=false,DRAConsumableCapacity=false", None),  # the oldest allocator does not know of it
+    ],
+)
+def test_devices_that_bind_to_a_node(closed, where):
+    cluster = with_devices(a_claim("c"), a_slice("a", [{"name": "d", "bindsToNode": True}], allNodes=True))
+    allocate(attached(cluster, gates=closed), cluster, using("p", "c"), "a")
+    selector = cluster.objects(ResourceClaim)["default/c"].status.allocation.node_selector
+    names = [f.values for term in selector.node_selector_terms for f in term.match_fields] if selector else []
+    assert names == ([(where,)] if where else [])
+
+
 def test_a_second_pod_only_joins_the_users():
     cluster = with_devices(a_claim("c"), a_slice("a", ["d"]))
     plugin = DynamicResources()

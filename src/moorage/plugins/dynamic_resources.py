@@ -102,7 +102,7 @@ class DynamicResources:
         self._binding_timeout_s = 600.0 if args.binding_timeout is None else args.binding_timeout
         timeout_s = (args.filter_timeout or 0.0) if gates["DRASchedulerFilterTimeout"] else 0.0
         self._budget = int(timeout_s * DEVICES_PER_SECOND) if timeout_s > 0 else MAX_DEVICES
-        self._binder = Binder(self.name, self._binding_timeout_s, conditions)
+        self._binder = Binder(self.name, self._binding_timeout_s, self._options)
 
     def _unix_s(self) -> float:
         return 0.0 if self._handle is None else self._handle.unix_s

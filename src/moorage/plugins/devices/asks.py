@@ -56,6 +56,14 @@ class Options(NamedTuple):
     prioritized_list: bool = True
     lists: bool = False
 
+    @property
+    def knows_shares(self) -> bool:
+        """False where kube-scheduler would take its oldest allocator, for which all devices are one pod's.
+
+        Source  structured/allocator.go, NewAllocator; structured/internal/stable
+        """
+        return self.consumable_capacity or self.binding_conditions
+
 
 class Ask(NamedTuple):
     """One request, or one alternative of a request: then ``parent`` is the request's name, and ``place`` counts from 0.
@@ -87,17 +95,17 @@ class Ask(NamedTuple):
         """
         if not options.binding_conditions and offer.device.binding_conditions:
             return False
-        lists = options.lists
+        lists, shares = options.lists, options.knows_shares
         for at, expression in enumerate(self.class_selectors):
             try:
-                if not offer.matches(expression, lists):
+                if not offer.matches(expression, lists, shares):
                     return False
             except SelectorError as error:
                 name = self.device_class.name if self.device_class is not None else ""
                 raise AskError(f"class {name}: selector #{at}: {error}") from None
         for at, expression in enumerate(self.selectors):
             try:
-                if not offer.matches(expression, lists):
+                if not offer.matches(expression, lists, shares):
                     return False
             except SelectorError as error:
                 raise AskError(f": selector #{at}: {error}", claim) from None
@@ -146,9 +154,7 @@ def read_claim(spec: ResourceClaimSpec, classes: Mapping[str, DeviceClass], opti
 
 
 def _constraint_fault(at: int, constraint: DeviceConstraint, options: Options) -> str:
-    known = constraint.match_attribute is not None or (
-        constraint.distinct_attribute is not None and (options.consumable_capacity or options.binding_conditions)
-    )
+    known = constraint.match_attribute is not None or (constraint.distinct_attribute is not None and options.knows_shares)
     return "" if known else f", constraint #{at}: empty constraint (unsupported constraint type?)"
 
 
@@ -198,7 +204,7 @@ def _fault(
     options: Options,
 ) -> str:
     """Return what is wrong with a request, as it stands after the claim's name; empty if nothing is."""
-    if isinstance(asked.capacity, CapacityRequirements) and not options.consumable_capacity:
+    if isinstance(asked.capacity, CapacityRequirements) and options.knows_shares and not options.consumable_capacity:
         kind = "subrequest" if parent else "request"
         return f", {kind} {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
     for at, selector in enumerate(asked.selectors):

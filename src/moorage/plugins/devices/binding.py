@@ -21,6 +21,7 @@ from moorage.api.core import ExtendedResourceClaimStatus, Pod
 from moorage.api.devices import ClaimConsumer, ResourceClaim, ResourceClaimStatus
 from moorage.errors import AttemptError
 from moorage.framework.effects import Amend, Call, Delete, Effect, Until, Write
+from moorage.plugins.devices.asks import Options
 from moorage.plugins.devices.claims import is_reserved_for
 from moorage.plugins.devices.extended import SPECIAL_NAME, Mapped, named
 from moorage.plugins.devices.readiness import BindingFailedError, has_conditions, is_ready
@@ -58,10 +59,10 @@ def dropped(claim: ResourceClaim) -> tuple[Effect, ...]:
 class Binder:
     """What is under way for pods between Reserve and the end of binding. Raises ValueError with kube-scheduler's texts."""
 
-    def __init__(self, plugin: str, timeout_s: float, conditions: bool) -> None:
+    def __init__(self, plugin: str, timeout_s: float, options: Options) -> None:
         self._plugin = plugin
         self._timeout_s = timeout_s
-        self._conditions = conditions
+        self._options = options
         self._reserved: dict[str, _Reserved] = {}
 
     # -- Reserve ----------------------------------------------------------------------------------------------------------
@@ -81,7 +82,7 @@ class Binder:
             devices = replace(special.spec.devices, requests=kind.extended.requests)
             claims[-1] = replace(special, spec=replace(special.spec, devices=devices))
         settled: dict[str, ResourceClaim] = {}
-        for claim, allocation in zip(claims, allocations(answer.found, claims, node, self._conditions), strict=True):
+        for claim, allocation in zip(claims, allocations(answer.found, claims, node, self._options), strict=True):
             if claim.metadata.uid == (special.metadata.uid if special is not None else None) and not allocation.devices.results:
                 continue  # the node has the extended resources itself
             after = replace(_protected(claim), status=replace(claim.status, allocation=allocation))
@@ -148,7 +149,7 @@ class Binder:
             waits = waits or has_conditions(bound)
         if effects:
             effects.append(_settling(wanted, pod))
-        if waits and self._conditions:
+        if waits and self._options.binding_conditions:
             effects.append(Until(self._all_ready(wanted, keys), self._timeout_s, "device binding timeout"))
         return tuple(effects)
 
@@ -183,7 +184,7 @@ class Binder:
         users = claim.status.reserved_for
         status = replace(claim.status, reserved_for=users if user in users else (*users, user))
         allocation = status.allocation
-        if self._conditions and allocation is not None and allocation.allocation_timestamp is None:
+        if self._options.binding_conditions and allocation is not None and allocation.allocation_timestamp is None:
             stamp = datetime.fromtimestamp(int(unix_s), UTC).isoformat().replace("+00:00", "Z")
             status = replace(status, allocation=replace(allocation, allocation_timestamp=stamp))
         return replace(claim, status=status)

@@ -43,8 +43,8 @@ class Offer:
         self.source = source
         self.id: DeviceId = (source.spec.driver, source.spec.pool.name, device.name)
         self.shared = bool(device.allow_multiple_allocations)
-        self._answers: dict[tuple[str, bool], bool | SelectorError] = {}
-        self._variables: dict[bool, Variables] = {}
+        self._answers: dict[tuple[str, bool, bool], bool | SelectorError] = {}
+        self._variables: dict[tuple[bool, bool], Variables] = {}
 
     def __repr__(self) -> str:
         return f"Offer({'/'.join(self.id)})"
@@ -59,24 +59,26 @@ class Offer:
                 in_set[name] = in_set.get(name, 0) + parse(counter.value)
         return taken
 
-    def matches(self, expression: str, lists: bool) -> bool:
-        """Say whether a selector takes the device; ``lists``: attributes may be lists of values.
+    def matches(self, expression: str, lists: bool, shares: bool) -> bool:
+        """Say whether a selector takes the device.
+
+        ``lists``   attributes may be lists of values; ``shares``: the selector is told if the device may be given several times
 
         Raises  SelectorError
         """
-        known = self._answers.get((expression, lists))
+        known = self._answers.get((expression, lists, shares))
         if known is None:
-            known = self._answers[expression, lists] = self._ask(expression, lists)
+            known = self._answers[expression, lists, shares] = self._ask(expression, lists, shares)
         if isinstance(known, SelectorError):
             raise known
         return known
 
-    def _ask(self, expression: str, lists: bool) -> bool | SelectorError:
+    def _ask(self, expression: str, lists: bool, shares: bool) -> bool | SelectorError:
         from moorage.plugins.devices import selecting  # CEL takes long to import, and most clusters have no devices
 
-        variables = self._variables.get(lists)
+        variables = self._variables.get((lists, shares))
         if variables is None:
-            variables = self._variables[lists] = selecting.variables_of(self.device, self.id[0], lists)
+            variables = self._variables[lists, shares] = selecting.variables_of(self.device, self.id[0], lists, shares)
         answer = selecting.takes(expression, lists, variables)
         return SelectorError(answer) if isinstance(answer, str) else answer
 

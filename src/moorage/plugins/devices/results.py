@@ -16,22 +16,22 @@ from moorage.api.devices import (
     DeviceAllocationResult,
     ResourceClaim,
 )
-from moorage.plugins.devices.asks import Ask
+from moorage.plugins.devices.asks import Ask, Options
 from moorage.plugins.devices.search import Choice, Found
 
 __all__ = ["allocations"]
 
 
-def allocations(found: Found, claims: Sequence[ResourceClaim], node: str, binding_conditions: bool) -> list[AllocationResult]:
+def allocations(found: Found, claims: Sequence[ResourceClaim], node: str, options: Options) -> list[AllocationResult]:
     """Return the allocation of each claim on a node.
 
     Raises  ValueError for a slice whose node selector has several terms, which no API server takes
     """
     made = []
     for claim, devices, met in zip(claims, found.devices, found.met, strict=True):
-        results = tuple([_device(claim, at, choice, binding_conditions) for at, choice in enumerate(devices)])
+        results = tuple([_device(claim, at, choice, options.binding_conditions) for at, choice in enumerate(devices)])
         outcome = DeviceAllocationResult(results=results, config=tuple(_configs(claim, met)))
-        made.append(AllocationResult(devices=outcome, node_selector=_node_selector(devices, node)))
+        made.append(AllocationResult(devices=outcome, node_selector=_node_selector(devices, node, options)))
     return made
 
 
@@ -77,14 +77,14 @@ def _configs(claim: ResourceClaim, met: Sequence[Ask]) -> Iterable[DeviceAllocat
             yield DeviceAllocationConfig(source="FromClaim", requests=config.requests, opaque=config.opaque)
 
 
-def _node_selector(devices: Sequence[Choice], node: str) -> NodeSelector | None:
+def _node_selector(devices: Sequence[Choice], node: str, options: Options) -> NodeSelector | None:
     """Return where the devices can be used; None if that is everywhere."""
     fields: list[NodeSelectorRequirement] = []
     labels: list[NodeSelectorRequirement] = []
     for choice in devices:
         device, spec = choice.offer.device, choice.offer.source.spec
         chooses = device if spec.per_device_node_selection else spec
-        if chooses.node_name is not None or device.binds_to_node:
+        if chooses.node_name is not None or (device.binds_to_node and options.knows_shares):
             name = NodeSelectorRequirement(key="metadata.name", operator="In", values=(node,))
             return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(name,)),))
         terms = chooses.node_selector.node_selector_terms if chooses.node_selector is not None else ()

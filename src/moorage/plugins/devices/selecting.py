@@ -29,11 +29,11 @@ def takes(expression: str, lists: bool, variables: Variables) -> bool | str:
         return f"CEL runtime error: {error}"
 
 
-def variables_of(device: Device, driver: str, lists: bool) -> Variables:
+def variables_of(device: Device, driver: str, lists: bool, shares: bool) -> Variables:
     """Return what selectors see of a device; an error, which is each selector's answer, where that makes no sense."""
     attributes = {name: _value(attribute, lists) for name, attribute in device.attributes.items()}
     capacity = {name: held.value for name, held in device.capacity.items()}
-    facts = DeviceFacts(driver, attributes, capacity, bool(device.allow_multiple_allocations))
+    facts = DeviceFacts(driver, attributes, capacity, shares and bool(device.allow_multiple_allocations))
     try:
         return device_variables(facts, lists)
     except CelError as error:

@@ -63,7 +63,8 @@ def _for_node(held: SliceOffers, node: Node) -> Iterable[Offer]:
 
 
 def _is_of(offer: Offer, device_class: DeviceClass, lists: bool) -> bool:
-    return all(offer.matches(s.cel.expression, lists) for s in device_class.spec.selectors if s.cel is not None)
+    # kube-scheduler does not tell selectors here which devices may be given several times.
+    return all(offer.matches(s.cel.expression, lists, shares=False) for s in device_class.spec.selectors if s.cel is not None)
 
 
 class StockedView(NodeView):

@@ -191,6 +191,29 @@ def test_a_claim_in_use_stays_until_its_pod_is_gone_and_takes_its_volume_along(c
     assert cluster.all("persistentvolumes") == []
 
 
+def test_a_claim_does_not_stay_for_a_pod_without_a_node(cluster):
+    cluster.apply(CLAIM % "quick")
+    cluster.apply(POD.replace("spec:", "spec:\n  schedulingGates: [{name: example.com/wait}]"))
+    cluster.settle()
+    cluster.delete("persistentvolumeclaims", "data")
+    cluster.settle()
+    assert cluster.get("persistentvolumeclaims", "data") is None
+    assert cluster.get("pods", "web") is not None
+
+
+def test_a_claim_stays_for_a_pod_that_ended_until_that_is_deleted(cluster):
+    cluster.apply(CLAIM % "quick")
+    cluster.apply(POD.replace("spec:", "spec:\n  restartPolicy: Never").replace("image: i", "image: i, command: ['true']"))
+    cluster.advance(5)
+    assert cluster.get("pods", "web")["status"]["phase"] == "Succeeded"
+    cluster.delete("persistentvolumeclaims", "data")
+    cluster.settle()
+    assert claim(cluster)[0] == "Bound"
+    cluster.delete("pods", "web")
+    cluster.settle()
+    assert cluster.get("persistentvolumeclaims", "data") is None
+
+
 def test_a_volume_that_is_kept_is_released(cluster):
     cluster.apply(VOLUME % ("a", "t", "10Gi"))
     cluster.apply(CLAIM % "by-hand")

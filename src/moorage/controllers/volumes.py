@@ -14,7 +14,6 @@ from typing import Final
 
 import msgspec
 
-from moorage.api.core import ENDED_PHASES
 from moorage.api.decode import decode
 from moorage.api.quantity import parse
 from moorage.api.selectors import SelectorError, compile_label_selector
@@ -22,6 +21,7 @@ from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim
 from moorage.apiserver.records import Document
 from moorage.controllers.documents import (
     annotations_of,
+    controller_of,
     copied,
     is_ending,
     key_of,
@@ -64,7 +64,7 @@ class Volumes:
             yield from _claims_concerned(event.latest, world)
         elif event.kind is STORAGE_CLASSES:
             yield from _waiting(world)
-        elif event.kind is PODS and (event.new is None or phase_of(event.new) in ENDED_PHASES):
+        elif event.kind is PODS and (event.new is None or _is_over(event.new)):
             for name in _claim_names(event.latest):
                 yield f"claim:{namespace_of(event.latest)}/{name}"
 
@@ -126,8 +126,28 @@ def _look_at_claim(claim: Document, world: World) -> Iterator[Step]:
 
 
 def _is_used(claim: Document, world: World) -> bool:
-    pods = world.all(PODS, namespace_of(claim))
-    return any(name_of(claim) in _claim_names(pod) and phase_of(pod) not in ENDED_PHASES for pod in pods)
+    """Return whether a pod that has a node may have the claim mounted. One that ended does until it is deleted.
+
+    A pod without a node does not count: a kubelet would not start it with a claim that is being deleted.
+    """
+    return any(_uses(pod, claim) for pod in world.all(PODS, namespace_of(claim)) if spec_of(pod).get("nodeName"))
+
+
+def _uses(pod: Document, claim: Document) -> bool:
+    for volume in spec_of(pod).get("volumes") or ():
+        if source := volume.get("persistentVolumeClaim"):
+            if source.get("claimName") == name_of(claim):
+                return True
+        elif "ephemeral" in volume and f"{name_of(pod)}-{volume['name']}" == name_of(claim):
+            owner = controller_of(claim)
+            if owner is not None and owner["uid"] == uid_of(pod) and not _is_over(pod):
+                return True
+    return False
+
+
+def _is_over(pod: Document) -> bool:
+    """Return whether a pod was deleted and nothing of it runs any more; what may keep it is a finalizer."""
+    return is_ending(pod) and pod["metadata"].get("deletionGracePeriodSeconds") == 0
 
 
 class _Search:

@@ -25,7 +25,7 @@ class Server:
     def __init__(self, window=1000):
         self.rev = 100
         self.objects, self.events, self.window = {}, [], window
-        self.lists, self.watches, self.params = 0, 0, []
+        self.lists, self.looks, self.watches, self.params = 0, 0, 0, []
         self.streams = []
         self.list_faults, self.watch_faults = [], []
         self.frozen = None
@@ -57,10 +57,12 @@ class Server:
 
     async def get(self, path, params):
         assert path == "/api/v1/nodes"
-        self.lists += 1
+        is_look = params.get("limit") == "1"
+        self.lists += not is_look
+        self.looks += is_look
         self.params.append(dict(params))
         await asyncio.sleep(0.01)
-        if self.list_faults:
+        if self.list_faults and not is_look:
             raise self.list_faults.pop(0)
         rev, objects = self.frozen or (self.rev, list(self.objects.values()))
         start = int(params.get("continue", "0"))
@@ -458,6 +460,29 @@ def test_a_version_that_is_no_longer_kept_means_to_list_again_and_lost_deletes_a
     assert follower.facts[3:] == [
         ("Gone", "a", "a-uid"), ("Gone", "c", "c-uid"), ("Seen", "b", "b-uid"), ("Seen", "c", "another"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["cut", "silent"])
+def test_a_server_that_went_back_in_time_is_noticed_though_it_says_nothing_of_it(how):
+    """A kube-apiserver takes a watch after a version that is yet to come, and is silent until then."""
+
+    async def main():
+        server = Server()
+        server.put("a")
+        server.put("lost")
+        async with following(server) as follower:
+            await asyncio.sleep(5)
+            server.rev = 101
+            del server.objects["lost"], server.events[1:]
+            if how == "cut":
+                server.watch_faults.append(ClusterError("connection reset"))
+                server.cut()
+            await asyncio.sleep(300)
+            return server, follower
+
+    server, follower = run_virtually(main())
+    assert agrees(server, follower)
+    assert any("the server is at 101, 102 was seen before" in line for line in follower.reports)
 
 
 def test_another_object_under_the_same_name_is_told_as_gone_and_new():

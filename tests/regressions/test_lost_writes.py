@@ -69,8 +69,8 @@ def test_a_pod_that_was_read_to_be_gone_and_is_there_again_is_bound():
         await stage.placed("p")
         await dies(stage, then, stage.api.store.version + 10, down_s=0.0)
         stage.spoil("WATCH pods", error=LOST)
+        then = stage.api.store.version
         stage.world.delete_pod("p", grace=0)
-        then = stage.api.store.version - 1
         await stage.until(lambda: any("does not know of it any more" in line for line in stage.recording.reports), 20)
         await dies(stage, then, stage.api.store.version + 10)
         await stage.placed("p", within_s=60)

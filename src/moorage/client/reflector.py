@@ -101,6 +101,8 @@ class Reflector(Generic[T]):
         self._version = ""
         self._must_list = True
         self._refusing_since: float | None = None
+        #: True when the server may have gone back in time since it was last heard of.
+        self._doubtful = False
         self._streams = streams
         #: True when the last watch ended without having told of a change.
         self._quiet = False
@@ -117,6 +119,9 @@ class Reflector(Generic[T]):
             try:
                 if self._must_list and not self._streams:
                     await self._list()
+                if self._doubtful and not self._must_list:
+                    await self._look_whether_behind()
+                self._doubtful = False
                 await self._watch()
             except ClusterError as error:
                 await self._recover(error)
@@ -128,6 +133,7 @@ class Reflector(Generic[T]):
             self.synced.set()
             pause_s = max(pause_s, _UNSERVED_S)
         self._must_list = self._must_list or error.is_expired or _YET_TO_COME in str(error)
+        self._doubtful = self._doubtful or not error.status
         self._report(f"{self.resource.plural}: {error}; {'listing' if self._must_list else 'watching'} again in {pause_s:.1f}s")
         await asyncio.sleep(pause_s)
 
@@ -198,6 +204,15 @@ class Reflector(Generic[T]):
 
     # -- watches -----------------------------------------------------------------------------------------------------------
 
+    async def _look_whether_behind(self) -> None:
+        """Ask what version the server is at: a watch after one that is yet to come would be silent until then.
+
+        Raises  ClusterError if the server is behind what was seen
+        """
+        page = self._reader.page(await self._wire.get(self.resource.path, self._params(limit="1")))
+        if is_older(page.version, self._version):
+            raise ClusterError(f"{_YET_TO_COME}: the server is at {page.version}, {self._version} was seen before", 504)
+
     async def _watch(self) -> None:
         """Read events until the stream ends; where all that exists is still to be told, it comes first."""
         began, events, changes = self._clock(), 0, 0
@@ -231,7 +246,7 @@ class Reflector(Generic[T]):
             self._cut_short += 1
             self._streams = self._cut_short < _CUT_SHORT
             raise ClusterError("the stream ended before all that exists was told")
-        self._quiet = not changes
+        self._quiet, self._doubtful = not changes, not events
         if not events and self._clock() - began < _SHORT_S:
             raise ClusterError("the watch ended at once, without an event")
 

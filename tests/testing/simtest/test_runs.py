@@ -116,7 +116,7 @@ MUTANTS = {  # what is broken on purpose, under which faults it shows, and the p
 @pytest.mark.parametrize(("where", "what", "broken", "faults", "promise"), MUTANTS.values(), ids=MUTANTS)
 def test_a_scheduler_broken_on_purpose_is_found_out(where, what, broken, faults, promise):
     with mock.patch.object(where, what, broken):
-        assert any(promise in line for seed in range(6) for line in run(seed, faults).broken)
+        assert any(promise in line for seed in range(20) for line in run(seed, faults).broken)
 
 
 @pytest.mark.slow

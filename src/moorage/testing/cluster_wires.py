@@ -15,6 +15,7 @@ from moorage.apiserver.authorizing import Authorizer
 from moorage.apiserver.guarding import Guard, User
 from moorage.apiserver.requesting import Request
 from moorage.apiserver.requests import serve
+from moorage.apiserver.routing import check_route
 from moorage.apiserver.statuses import ApiError
 from moorage.apiserver.store import Store
 from moorage.apiserver.targets import find_target
@@ -73,8 +74,9 @@ class StoreWire:
         """Carry out a request at once."""
         raw = b"" if body is None else json.dumps(body).encode()
         try:
-            request = self._request(method, path, query, form, raw)
-            response = serve(self._store, self._guard, self._authorizer, request, find_target(path, self._store.offers))
+            request, target = self._request(method, path, query, form, raw), find_target(path, self._store.offers)
+            check_route(method, target, form)
+            response = serve(self._store, self._guard, self._authorizer, request, target)
         except ApiError as error:
             return Answer(error.code, error.status())
         return Answer(response.code, json.loads(response.body))

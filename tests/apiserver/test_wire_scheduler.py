@@ -400,9 +400,10 @@ def test_it_makes_and_deletes_claims_for_resources_that_devices_stand_for(mine, 
 
 
 def test_devices_are_given_by_those_alone_who_have_the_right_to_just_that(peers, admin):
-    """Since release 1.36 the right to a claim's status says nothing of whose devices they are."""
+    """Since release 1.36 the right to a claim's status says nothing of whose devices they are, nor of how they are."""
     rbac, group = "/apis/rbac.authorization.k8s.io/v1/namespaces/default", "rbac.authorization.k8s.io"
-    rules = [{"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims/status"], "verbs": ["update", "patch"]}]
+    on = {"apiGroups": ["resource.k8s.io"]}
+    rules = [{**on, "resources": ["resourceclaims/status"], "verbs": ["update", "patch"]}]
     role = {"apiVersion": f"{group}/v1", "kind": "Role", "metadata": {"name": "driver"}, "rules": rules}
     binding = {
         "apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": {"name": "driver"},
@@ -420,14 +421,33 @@ def test_devices_are_given_by_those_alone_who_have_the_right_to_just_that(peers,
     where = {"driver": "gpu.example.com", "pool": "n1", "device": "d0"}
     given = {**held, "status": {"allocation": {"devices": {"results": [{"request": "r", **where}]}}}}
     refused = driver.ask("PUT", f"{CLAIMS}/h/status", given)
-    assert (refused.status, refused.reason) == (403, "Forbidden")
-    assert 'cannot update resource "resourceclaims/binding"' in refused.document["message"]
+    assert (refused.status, refused.reason) == (422, "Invalid")
+    assert refused.document["message"] == (
+        'ResourceClaim.resource.k8s.io "h" is invalid: status.allocation: Forbidden: changing status.allocation or '
+        'status.reservedFor requires resource="resourceclaims/binding", verb="update" permission: '
+        'resourceclaims.resource.k8s.io is forbidden: User "driver" cannot update resource "resourceclaims/binding" in '
+        'API group "resource.k8s.io" at the cluster scope'
+    )
     done(peers("mine").ask("PUT", f"{CLAIMS}/h/status", given))
-    ready = {"status": {"devices": [{**where, "data": {"ready": True}}]}}
-    form = "application/merge-patch+json"
-    assert done(driver.ask("PATCH", f"{CLAIMS}/h/status", json.dumps(ready).encode(), form=form))["status"]["devices"]
-    taken = json.dumps({"status": {"allocation": None}}).encode()
-    assert driver.ask("PATCH", f"{CLAIMS}/h/status", taken, form=form).reason == "Forbidden"
+    ready, form = json.dumps({"status": {"devices": [{**where, "data": {"ready": True}}]}}), "application/merge-patch+json"
+    refused = driver.ask("PATCH", f"{CLAIMS}/h/status", ready.encode(), form=form)
+    assert (
+        'status.devices: Forbidden: changing status.devices requires resource="resourceclaims/driver"'
+        in (refused.document["message"])
+    )
+    assert (
+        'verb="[arbitrary-node:patch]" permission: resourceclaims.resource.k8s.io "gpu.example.com" is forbidden'
+        in (refused.document["message"])
+    )
+    rules.append({**on, "resources": ["resourceclaims/driver"], "verbs": ["arbitrary-node:patch"],
+                  "resourceNames": ["gpu.example.com"]})  # fmt: skip
+    done(admin.ask("PUT", f"{rbac}/roles/driver", role))
+    assert done(driver.ask("PATCH", f"{CLAIMS}/h/status", ready.encode(), form=form))["status"]["devices"]
+    taken = json.dumps({"status": {"allocation": None, "devices": None}}).encode()
+    assert (
+        'requires resource="resourceclaims/binding", verb="patch"'
+        in (driver.ask("PATCH", f"{CLAIMS}/h/status", taken, form=form).document["message"])
+    )
 
 
 # -- what its user may not ----------------------------------------------------------------------------------------------

@@ -1,9 +1,6 @@
 """Nobody gives what they do not have: who writes a role or a binding must hold every rule in it, or the right to give more.
 
-So it is with devices: of a claim's status, what is allocated and for whom is written by those with a right to just that.
-
-Source  kubernetes, pkg/registry/rbac/{clusterrole,role,clusterrolebinding,rolebinding}/policybased/storage.go; the hardening
-        guide for dynamic resource allocation, for ``resourceclaims/binding``
+Source  kubernetes, pkg/registry/rbac/{clusterrole,role,clusterrolebinding,rolebinding}/policybased/storage.go
 """
 
 from __future__ import annotations
@@ -17,34 +14,15 @@ from moorage.apiserver.preparing import read
 from moorage.apiserver.records import Document
 from moorage.apiserver.rules import Attributes, merged, missing, shown
 from moorage.apiserver.statuses import ApiError, forbidden, not_found, quoted
-from moorage.apiserver.targets import Target
 from moorage.apiserver.users import MASTERS, User
 
-__all__ = ["GUARDED", "check_devices", "check_escalation", "guards_devices"]
+__all__ = ["GUARDED", "check_escalation"]
 
 #: The kinds whose objects give rights.
 GUARDED: Final = frozenset([ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS])
-_CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _EVERYTHING: Final = (
     PolicyRule(verbs=("*",), api_groups=("*",), resources=("*",)), PolicyRule(verbs=("*",), paths=("*",)),
 )  # fmt: skip
-
-
-def guards_devices(target: Target) -> bool:
-    """Return True for what is asked to change which devices somebody has."""
-    return target.kind.qualified == _CLAIMS and target.subresource == "status"
-
-
-def check_devices(authorizer: Authorizer, user: User, target: Target, verb: str, before: Document, after: Document) -> None:
-    """Pass a claim's status that its writer may write, or raise.
-
-    Raises  ApiError 403 for one that gives devices, or takes them, without the right to
-    """
-    held, given = (document.get("status") or {} for document in (before, after))
-    if any(held.get(name) != given.get(name) for name in ("allocation", "reservedFor")):
-        kind = target.kind
-        asked = Attributes(verb, kind.group, kind.resource, "binding", target.name, target.namespace or "")
-        authorizer.check(user, asked)
 
 
 def check_escalation(authorizer: Authorizer, user: User, kind: Kind, before: Document | None, after: Document) -> None:

@@ -20,8 +20,9 @@ from moorage.apiserver.asking import attributes_at, attributes_of
 from moorage.apiserver.authorizing import Authorizer
 from moorage.apiserver.bodies import MAX_BODY
 from moorage.apiserver.connections import HEADERS, Connection
+from moorage.apiserver.device_rights import check_devices, guards_devices
 from moorage.apiserver.documents import check_method, document, health, is_document, is_health
-from moorage.apiserver.escalating import GUARDED, check_devices, check_escalation, guards_devices
+from moorage.apiserver.escalating import GUARDED, check_escalation
 from moorage.apiserver.forms import JSON, accepted, check_types, encoded_as
 from moorage.apiserver.guarding import Guard, User, holder_of
 from moorage.apiserver.impersonating import impersonated
@@ -189,7 +190,7 @@ class Front:
     def _check_result(self, asked: Request, target: Target) -> None:
         """Refuse what a user may not bring about, though the verb is theirs.
 
-        Raises  ApiError 403
+        Raises  ApiError 403, 422
         """
         if target.kind in MEASURED:
             return

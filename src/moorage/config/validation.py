@@ -135,8 +135,9 @@ def _queue_sorts(profiles: tuple[Profile, ...]) -> Iterator[Fault]:
     if len(first.enabled) > 1:
         text = "only one queue sort plugin can be enabled"
         yield Fault("Invalid value", "profiles[0].plugins.queueSort.Enabled", text, len(first.enabled))
-    sort = first.enabled[0].name if first.enabled else None
-    args = _args_of(profiles[0], sort)
+    # Where none is named, that is "" in kube-scheduler, and so is the name of arguments that are given without one.
+    sort = first.enabled[0].name if first.enabled else ""
+    args = _args_of(profiles[0], sort) if sort else None
     for i, profile in enumerate(profiles[1:], 1):
         if _said(profile.plugins.queue_sort) != _said(first):
             text = "must be the same for all profiles"
@@ -147,7 +148,7 @@ def _queue_sorts(profiles: tuple[Profile, ...]) -> Iterator[Fault]:
                 yield Fault("Invalid value", f"profiles[{i}].pluginConfig.args", text, config.args)
 
 
-def _args_of(profile: Profile, name: str | None) -> Any:
+def _args_of(profile: Profile, name: str) -> Any:
     return next((config.args for config in reversed(profile.plugin_config) if config.name == name), None)
 
 

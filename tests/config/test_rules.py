@@ -280,6 +280,11 @@ RULES = {
         f"{ARGS}.defaultConstraints[0].maxSkew",
         "Invalid value: 0: not in valid range (0, inf)",
     ),
+    "43 skew that takes more than 32 bits": (
+        args("PodTopologySpread", SPREAD % "{maxSkew: 2147483648, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}"),
+        f"{ARGS}.defaultConstraints[0].maxSkew",
+        "cannot unmarshal number 2147483648 into Go struct field TopologySpreadConstraint.defaultConstraints.maxSkew of type int32",
+    ),
     "44 a topology key": (
         args("PodTopologySpread", SPREAD % "{maxSkew: 1, whenUnsatisfiable: ScheduleAnyway}"),
         f"{ARGS}.defaultConstraints[0].topologyKey",

@@ -90,6 +90,11 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True):
 def _constraint_faults(constraints: Sequence[TopologySpreadConstraint], index: int, at: str) -> list[Fault]:
     one = constraints[index]
     faults: list[Fault] = []
+    for name, number in (("maxSkew", one.max_skew), ("minDomains", one.min_domains or 0)):
+        if number >= 2**31:
+            field = f"TopologySpreadConstraint.defaultConstraints.{name}"
+            why = f"json: cannot unmarshal number {number} into Go struct field {field} of type int32"
+            faults.append(Fault("Invalid value", f"{at}.{name}", why, number))
     if one.max_skew <= 0:
         faults.append(Fault("Invalid value", f"{at}.maxSkew", "not in valid range (0, inf)", one.max_skew))
     if not one.topology_key:

@@ -283,7 +283,7 @@ RULES = {
     "43 skew that takes more than 32 bits": (
         args("PodTopologySpread", SPREAD % "{maxSkew: 2147483648, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}"),
         f"{ARGS}.defaultConstraints[0].maxSkew",
-        "cannot unmarshal number 2147483648 into Go struct field TopologySpreadConstraint.defaultConstraints.maxSkew of type int32",
+        "cannot unmarshal number 2147483648 into Go struct field TopologySpreadConstraint.defaultConstraints.maxSkew",
     ),
     "44 a topology key": (
         args("PodTopologySpread", SPREAD % "{maxSkew: 1, whenUnsatisfiable: ScheduleAnyway}"),

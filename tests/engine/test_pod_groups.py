@@ -205,6 +205,43 @@ def test_what_reserve_says_counts_and_everything_is_taken_back_last_first(kind):
     assert run.work(Phase.BIND) == []
 
 
+class Moody:
+    """Reserve has no place for ``b`` when it is to go there in earnest, and ``c`` breaks Filter once ``b`` was turned down."""
+
+    name = "Moody"
+
+    def __init__(self):
+        self.asked = 0
+
+    def filter_node(self, pod, node):
+        if pod.name == "c" and self.asked >= 2:
+            raise RuntimeError("broken")
+        return Hold.because("not yet") if pod.name == "c" else None
+
+    def reserve(self, state, pod, node):
+        self.asked += pod.name == "b"
+        return Hold.because("not here") if pod.name == "b" and self.asked == 2 else None
+
+    def unreserve(self, state, pod, node):
+        pass
+
+
+def test_one_that_waits_goes_when_enough_are_tried_though_that_comes_to_nothing():
+    """As in kube-scheduler, which asks Permit in the trial too: its GangScheduling lets the others go there and then."""
+    run = driven(Moody)
+    run.see(node(cpu="8"), gang(least=2), member("a", priority=9), member("b", priority=5), member("c", priority=1))
+    assert [run.step(), run.step(), run.step()] == [("a", "n"), ("b", None), ("c", None)]
+    assert [one.pod.name for one in run.engine.waiting()] == ["a"]
+    assert run.work(Phase.BIND) == []
+    assert messages(run, 20.0) == {
+        "b": "failed to schedule other pod from a pod group: plugin Moody failed in filter: RuntimeError: broken",
+        "c": "plugin Moody failed in filter: RuntimeError: broken",
+    }
+    assert list(run.engine.waiting()) == []
+    run.step()
+    assert [work.pod.name for work in run.work(Phase.BIND)] == ["a"]
+
+
 # -- what is written of it ------------------------------------------------------------------------------------------------
 
 

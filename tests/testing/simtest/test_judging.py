@@ -56,6 +56,15 @@ def calls(*points):
 RESERVED = [("a", "reserve"), ("b", "reserve")]
 UNDONE = [("b", "unreserve"), ("a", "unreserve")]
 
+
+def reserving(uid):
+    return [Called(0, ME, plugin, point, uid) for plugin, point in RESERVED]
+
+
+def undoing(uid):
+    return [Called(0, ME, plugin, point, uid) for plugin, point in UNDONE]
+
+
 LOST = [*BOUND, told(pod(3, by=ME, nodeName="n")), Lost(0, 8, [P.document], [N.document])]
 
 
@@ -73,6 +82,9 @@ TWO = [gang(2), N, (one := pod(2, **OF_GANG)), (two := pod(3, "q", **OF_GANG)), 
 PLACED = pod(4, by=ME, nodeName="n", **OF_GANG)
 GOOD = {
     "a gang goes together": [*TWO, tried(), tried("q"), PLACED, pod(5, "q", by=ME, nodeName="n", **OF_GANG)],
+    "a gang of which enough were reserved at once, though one gave up its place at Permit": [
+        *TWO, *reserving("p"), tried(), *reserving("q"), *undoing("q"), tried("q", ""), PLACED,
+    ],
     "a gang of one pod more than it needs": [gang(1), *TWO[1:], tried(), PLACED],
     "what goes up and down": weights(10, 12, 9, 20, 11, 13),
     "a pod whose binding was lost is bound again": [*LOST, Told(0, ME, True, "Pod", "default/p", "p", 3), told(P), tried(),
@@ -112,6 +124,9 @@ BAD = {
     "S7": calls(*RESERVED, ("a", "unreserve"), ("b", "unreserve")),
     "S9": weights(10, 12, 12, 13, 13, 14),
     "S13": [*TWO, tried(), PLACED],
+    "S13, reserved one after the other": [
+        *TWO, *reserving("q"), *undoing("q"), tried("q", ""), *reserving("p"), tried(), PLACED,
+    ],
     "L2, a gang": TWO,
     "L2, a gang that went in part": [*TWO, tried(), tried("q"), PLACED],
     "L2": SEEN,

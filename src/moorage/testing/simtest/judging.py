@@ -99,7 +99,7 @@ class _Judgement:
         self._writers = {entry.actor for entry in entries if isinstance(entry, Told)}
         self._bound_by: dict[str, str] = {}
         self._groups: dict[str, Document] = {}
-        #: Pods of a group that were ever bound, or tried with success, by the group.
+        #: Pods of a group that were ever bound, tried with success, or reserved at once with enough others, by the group.
         self._had_places: dict[str, set[str]] = {}
         self._weights: dict[tuple[str, str], list[tuple[float, int]]] = {}
         self._came_true = _choices_that_came_true(entries)
@@ -320,6 +320,25 @@ class _Judgement:
             self._close_attempt(calls)
             calls.clear()
         calls.append(entry)
+        if _holds(calls, self._plugins):
+            self._holds_a_place(entry)
+
+    def _holds_a_place(self, entry: Called) -> None:
+        """S13: a gang had its places when enough of it were reserved at once, though a plugin broke down at Permit after that.
+
+        Those that waited are let go by then, in kube-scheduler too.
+        """
+        pods = self._view(entry.actor).pods
+        pod = pods.get(entry.uid)
+        group = rules.group_of(pod) if pod is not None else ""
+        if not group:
+            return
+        mates = {uid for uid, other in pods.items() if rules.group_of(other) == group}
+        there = {
+            uid for uid in mates if uid in self._bound or _holds(self._reserved.get((entry.actor, uid), []), self._plugins)
+        }
+        if len(there) >= rules.least_of(self._groups.get(group)):
+            self._had_places.setdefault(group, set()).update(there)
 
     def _close_attempt(self, calls: list[Called]) -> None:
         undone = tuple(one.plugin for one in calls if one.point == "unreserve")
@@ -423,6 +442,11 @@ def _choices_that_came_true(entries: Iterable[Entry]) -> set[int]:
                 if choice is not None:
                     found.add(choice)
     return found
+
+
+def _holds(calls: list[Called], plugins: tuple[str, ...]) -> bool:
+    """Say whether a pod is reserved for by every plugin, and nothing was undone or done yet."""
+    return tuple((one.plugin, one.point) for one in calls) == tuple((plugin, "reserve") for plugin in plugins)
 
 
 def _reserving_plugins(entries: Iterable[Entry]) -> tuple[str, ...]:

@@ -310,6 +310,26 @@ def test_what_was_written_is_read_again_as_the_same(tmp_path):
     assert first.read_text() == second.read_text()
 
 
+def test_it_is_written_letter_for_letter_as_kube_scheduler_writes_it(tmp_path):
+    everything = '{schedulerName: "123", plugins: {filter: {disabled: [{name: "*"}]}}}'
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    (tmp_path / "config.yaml").write_text(f"{head}profiles: [{everything}]\n")
+    assert run_here("--config", tmp_path / "config.yaml", "--write-config-to", tmp_path / "out.yaml")[0] == 0
+    text = (tmp_path / "out.yaml").read_text()
+    assert text.startswith(
+        "apiVersion: kubescheduler.config.k8s.io/v1\n"
+        "clientConnection:\n"
+        '  acceptContentTypes: ""\n'
+        "  burst: 100\n"
+        "  contentType: application/vnd.kubernetes.protobuf\n"
+        '  kubeconfig: ""\n'
+        "  qps: 50\n"
+        "enableContentionProfiling: true\n"
+    )
+    assert "    bind: {}\n    filter:\n      disabled:\n      - name: '*'\n        weight: 0\n    multiPoint:\n" in text
+    assert text.endswith('  schedulerName: "123"\n')
+
+
 def test_a_written_configuration_takes_the_place_of_the_old_one_as_a_whole(tmp_path, monkeypatch):
     folder, link = tmp_path / "folder", tmp_path / "link.yaml"
     folder.mkdir()

@@ -169,7 +169,7 @@ def test_the_program_takes_its_flags_and_its_configuration(render, pick, folder,
     assert (election["resourceNamespace"], election["resourceName"]) == (NAMESPACE, NAME)
     (profile,) = document["profiles"]
     assert profile["schedulerName"] == "moorage-scheduler"
-    enabled = {one["name"] for one in profile["plugins"]["filter"]["enabled"]}
+    enabled = {one["name"] for point in profile["plugins"].values() for one in point.get("enabled", ())}
     assert ("TeamNodes" in enabled) is (folder != "base")
 
 

@@ -31,8 +31,8 @@ from moorage.client.extenders import ExtenderClient
 from moorage.client.kubeconfig import Surroundings, in_cluster, read_kubeconfig
 from moorage.config.document import Configuration
 from moorage.config.scheduler_document import EMULATED, Loaded
-from moorage.config.show import as_document
 from moorage.config.validation import leader_election_faults
+from moorage.config.written import as_written
 from moorage.errors import ConfigError, Fault, InputError, MoorageError
 from moorage.framework.features import TODAY
 from moorage.framework.registry import load
@@ -48,6 +48,7 @@ _CONNECTION_FIELDS: Final = {
     "kubeconfig": "kubeconfig", "kube-api-content-type": "content_type", "kube-api-qps": "qps", "kube-api-burst": "burst",
 }  # fmt: skip
 _IGNORED_WITH_CONFIG: Final = frozenset([*_CONNECTION_FIELDS, "profiling", "contention-profiling"])
+_TEXT: Final = "tag:yaml.org,2002:str"
 
 
 @click.command(cls=FlagCommand)
@@ -83,7 +84,7 @@ def _scheduled(given: Given, log: Klog) -> int:
     if ignored:
         log.warning(f"Ignored, because --config is given: --{', --'.join(ignored)}; say it in {given['config']}")
     extenders = ExtenderClient(loaded.configuration.extenders)
-    document = as_document(loaded.configuration, loaded.profiles, loaded.version)
+    document = as_written(loaded)
     if given["write-config-to"]:
         _write(Path(given["write-config-to"]), document)
         log.info(0, "Wrote configuration", file=given["write-config-to"])
@@ -207,8 +208,20 @@ def _emulated(asked: list[str]) -> str | None:
     return None if release == TODAY else release
 
 
+class _GoYaml(yaml.SafeDumper):
+    """Writes as kube-scheduler does, so that both files can be compared: a text that looks like a number is ``"123"``."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    as_it_stands = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    return dumper.represent_scalar(_TEXT, text, style=None if as_it_stands == _TEXT or text == "*" else '"')
+
+
+_GoYaml.add_representer(str, _text)
+
+
 def _write(path: Path, document: Mapping[str, Any]) -> None:
-    text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
+    text = yaml.dump(dict(document), Dumper=_GoYaml, allow_unicode=True, width=float("inf"))
     try:
         path = path.resolve()  # a link goes on leading where it led
         if path.exists() and not path.is_file():

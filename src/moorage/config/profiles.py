@@ -23,7 +23,7 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import POINTS
 from moorage.framework.registry import Registry
 
-__all__ = ["ResolvedProfile", "catalogue", "resolution_faults", "resolve"]
+__all__ = ["ResolvedProfile", "args_of", "catalogue", "resolution_faults", "resolve"]
 
 _FIT = "NodeResourcesFit"
 
@@ -113,7 +113,7 @@ def resolved(
         points={point: found.points[point] for point in POINTS if found.points[point] and _is_used(point, gates)},
         weights=found.weights,
         placement_weights=found.placement_weights if _is_used("placementScore", gates) else {},
-        args=_args(configuration, profile, running, registry, gates),
+        args=args_of(configuration, profile, running, registry, gates),
         missing=tuple(name for name in running if name not in registry),
     )
 
@@ -137,9 +137,10 @@ def _running(found: Expansion) -> tuple[str, ...]:
 # -- arguments ----------------------------------------------------------------------------------------------------------
 
 
-def _args(
+def args_of(
     configuration: Configuration, profile: Profile, names: Iterable[str], registry: Registry, gates: FeatureGates
 ) -> dict[str, Any]:
+    """Return the arguments of these plugins: what the profile gives, or their defaults; those that take none are left out."""
     given = {config.name: config.args for config in profile.plugin_config}
     args: dict[str, Any] = {}
     for name in names:
@@ -218,7 +219,7 @@ def _args_faults(
         needed = _needed(args_type) if args_type is not None and name not in index else []
         if needed:
             yield Fault("Required value", f"{path}.pluginConfig", f"plugin {name} needs arguments: {', '.join(needed)}")
-    args = _args(configuration, profile, running, registry, gates)
+    args = args_of(configuration, profile, running, registry, gates)
     for name, value in args.items():
         if name not in checked and name in index and hasattr(value, "faults"):
             yield from value.faults(f"{path}.pluginConfig[{index[name]}].args", gates)

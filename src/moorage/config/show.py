@@ -33,7 +33,7 @@ from moorage.config.reading import KIND
 from moorage.config.release_1_21 import POINTS as OLD_POINTS
 from moorage.framework.points import POINTS
 
-__all__ = ["as_document", "as_table"]
+__all__ = ["as_document", "as_table", "plain_struct", "typed_args"]
 
 _HIDDEN = b"REDACTED"
 
@@ -42,7 +42,7 @@ def as_document(configuration: Configuration, profiles: Sequence[ResolvedProfile
     """Return the configuration as plain data, spelled in a version, that loads to the same profiles."""
     known = _points_of(version)
     written = structs.replace(configuration, profiles=tuple(_explicit(profile, version, known) for profile in profiles))
-    plain = {name: value for name, value in _plain_struct(written).items() if name in fields_of(version.document)}
+    plain = {name: value for name, value in plain_struct(written).items() if name in fields_of(version.document)}
     return {"apiVersion": version.name, "kind": KIND, **plain}
 
 
@@ -71,7 +71,7 @@ def _explicit(profile: ResolvedProfile, version: ApiVersion, known: Sequence[str
         percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score if version is V1 else None,
         plugins=Plugins(**sets),
         plugin_config=tuple(
-            PluginConfig(name=name, args=_typed(name, args, version)) for name, args in sorted(profile.args.items())
+            PluginConfig(name=name, args=typed_args(name, args, version)) for name, args in sorted(profile.args.items())
         ),
     )
 
@@ -90,7 +90,7 @@ def _weights(profile: ResolvedProfile, point: str) -> Mapping[str, int]:
     return profile.weights if point == "score" else profile.placement_weights if point == "placementScore" else {}
 
 
-def _typed(name: str, args: object, version: ApiVersion) -> Any:
+def typed_args(name: str, args: object, version: ApiVersion) -> Any:
     """Say what the arguments are, as kube-scheduler does for plugins of its own."""
     plain = _plain(args, inspect.AnyType())
     if name not in version.plugin_points or not isinstance(args, msgspec.Struct):
@@ -98,7 +98,8 @@ def _typed(name: str, args: object, version: ApiVersion) -> Any:
     return {"apiVersion": version.name, "kind": f"{name}Args", **plain}
 
 
-def _plain_struct(value: msgspec.Struct) -> dict[str, Any]:
+def plain_struct(value: msgspec.Struct) -> dict[str, Any]:
+    """Return a struct as data, spelled as on the wire, without what is absent or empty. Numbers and booleans always stand."""
     plain = {name: _plain(getattr(value, field.name), field.type) for name, field in fields_of(type(value)).items()}
     if isinstance(value, ExtenderTLSConfig) and value.key_data:
         plain["keyData"] = base64.b64encode(_HIDDEN).decode()
@@ -107,7 +108,7 @@ def _plain_struct(value: msgspec.Struct) -> dict[str, Any]:
 
 def _plain(value: Any, kind: inspect.Type) -> Any:
     if isinstance(value, msgspec.Struct):
-        return _plain_struct(value)
+        return plain_struct(value)
     if isinstance(value, (list, tuple)):
         return [_plain(one, inspect.AnyType()) for one in value]
     if isinstance(value, float) and is_duration(kind):

@@ -183,6 +183,46 @@ def test_claims_go(empty, policy, scaled, deleted):
     assert len(empty.names("persistentvolumeclaims")) == deleted
 
 
+def owned(cluster, name, **more):
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "0", **more}
+    cluster.edit("persistentvolumeclaims", name, lambda claim: claim["metadata"].update(ownerReferences=[owner]))
+
+
+def test_a_claim_that_another_controls_stays_when_its_pod_goes(empty):
+    with_claims(empty)
+    empty.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}})
+    uid = empty.get("configmaps", "other")["metadata"]["uid"]
+    owned(empty, "data-db-1", uid=uid, controller=True)
+    owned(empty, "data-db-2", uid=uid)
+    empty.patch("statefulsets", "db", persistentVolumeClaimRetentionPolicy={"whenScaled": "Delete", "whenDeleted": "Delete"})
+    empty.advance(10)
+    assert not any("conflicting" in one["message"] for one in empty.all("events"))  # nothing had to be put right
+    empty.patch("statefulsets", "db", replicas=0)
+    empty.advance(20)
+    assert empty.names("pods") == []
+    assert empty.names("persistentvolumeclaims") == ["data-db-1", "data-db-2"]
+    (left,) = empty.get("persistentvolumeclaims", "data-db-2")["metadata"]["ownerReferences"]
+    assert left["kind"] == "ConfigMap"  # who owns it beside the pod keeps it
+
+
+def test_a_claim_that_another_takes_over_is_let_go(empty):
+    with_claims(empty, "  persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete}\n")
+    empty.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}})
+    mine = empty.get("persistentvolumeclaims", "data-db-1")["metadata"]["ownerReferences"]
+    assert [one["kind"] for one in mine] == ["StatefulSet"]
+    uid = empty.get("configmaps", "other")["metadata"]["uid"]
+    other = {"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": uid, "controller": True}
+    refs = [{**mine[0], "controller": False}, other]
+    empty.edit("persistentvolumeclaims", "data-db-1", lambda claim: claim["metadata"].update(ownerReferences=refs))
+    empty.edit("pods", "db-1", lambda pod: pod["metadata"]["labels"].update(look="again"))
+    empty.advance(10)
+    assert [one["kind"] for one in empty.get("persistentvolumeclaims", "data-db-1")["metadata"]["ownerReferences"]] == [
+        "ConfigMap"
+    ]
+    told = [one["message"] for one in empty.all("events") if one["reason"] == "ConflictingController"]
+    assert told[0].startswith("PersistentVolumeClaim data-db-1 has a conflicting OwnerReference")
+
+
 def test_what_it_does_is_told_as_kubernetes_tells_it(cluster):
     told = {one["message"] for one in cluster.all("events") if one["involvedObject"]["kind"] == "StatefulSet"}
     name = cluster.names("statefulsets")[0]

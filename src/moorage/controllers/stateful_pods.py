@@ -5,21 +5,26 @@ Source  kubernetes, pkg/controller/statefulset/stateful_set_utils.go
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.integers import parse_int64
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
-from moorage.controllers.documents import copied, name_of, namespace_of, reference_to, revised, spec_of, uid_of
+from moorage.controllers.documents import copied, name_of, namespace_of, phase_of, reference_to, revised, spec_of, uid_of
 from moorage.controllers.history import HASH
 from moorage.controllers.kinds import CLAIMS, PODS, STATEFUL_SETS
 from moorage.controllers.owning import pod_of_template
-from moorage.controllers.steps import Step, Update
+from moorage.controllers.steps import Note, Step, Update
 from moorage.controllers.world import World
 
-__all__ = ["claims_of", "kept_claims", "ordinal_of", "stateful_pod"]
+__all__ = ["claims_of", "has_stale_claims", "kept_claims", "ordinal_of", "stateful_pod"]
 
+# kube-controller-manager's own text, "manging" and all: people search their events for it.
+_CONFLICT: Final = (
+    "PersistentVolumeClaim {} has a conflicting OwnerReference that acts as a manging controller, "
+    "the retention policy is ignored for this claim"
+)
 _NAME: Final = "statefulset.kubernetes.io/pod-name"
 _NUMBER: Final = "apps.kubernetes.io/pod-index"
 
@@ -66,17 +71,35 @@ def kept_claims(held: Document, pod: Document, world: World, *, leaves: bool) ->
 
 
 def _tied(there: Document, held: Document, pod: Document, *, with_set: bool, with_pod: bool) -> Iterator[Step]:
+    """Yield what has a claim go with the set or the pod; nobody is put beside another controller, nor a namesake's touched."""
     before = there["metadata"].get("ownerReferences") or []
-    others = [
-        ref for ref in before if ref["kind"] not in {"StatefulSet", "Pod"} or ref["uid"] not in {uid_of(held), uid_of(pod)}
-    ]
-    refs: list[dict[str, Any]] = [
-        *others,
-        *([reference_to(STATEFUL_SETS, held)] if with_set else ()),
-        *([reference_to(PODS, pod)] if with_pod else ()),
-    ]
-    if refs != before:
+    others = [ref for ref in before if not (_names(ref, STATEFUL_SETS, held) or _names(ref, PODS, pod))]
+    stale = any(ref not in others and ref.get("uid") not in {uid_of(held), uid_of(pod)} for ref in before)
+    policy = set((spec_of(held).get("persistentVolumeClaimRetentionPolicy") or {}).values())
+    conflict = "Delete" in policy and (stale or any(ref.get("controller") for ref in others))
+    refs: list[dict[str, Any]] = list(others)
+    if not conflict:
+        refs += [reference_to(STATEFUL_SETS, held)] if with_set else []
+        refs += [reference_to(PODS, pod)] if with_pod else []
+    changes = refs != before and not stale
+    if conflict and (changes or phase_of(pod) == "Pending"):
+        yield Note(STATEFUL_SETS, held, "Warning", "ConflictingController", _CONFLICT.format(name_of(there)))
+    if changes:
         yield Update(CLAIMS, revised(there, ownerReferences=refs))
+
+
+def _names(ref: Mapping[str, Any], kind: Kind, owner: Document) -> bool:
+    return (ref.get("apiVersion"), ref.get("kind"), ref.get("name")) == (kind.api_version, kind.kind, name_of(owner))
+
+
+def has_stale_claims(held: Document, number: int, world: World) -> bool:
+    """Return whether a claim of a pod that is yet to be made is about to go with the former pod of that name."""
+    policy = spec_of(held).get("persistentVolumeClaimRetentionPolicy") or {}
+    if policy.get("whenScaled") != "Delete":
+        return False
+    pod = {"metadata": {"name": f"{name_of(held)}-{number}"}}
+    there = [world.get(CLAIMS, namespace_of(held), name_of(made)) for _, made in claims_of(held, number)]
+    return any(_names(ref, PODS, pod) for one in there if one for ref in one["metadata"].get("ownerReferences") or ())
 
 
 def stateful_pod(held: Document, template: Document, revision: str, number: int) -> Document:

@@ -24,7 +24,7 @@ from moorage.controllers.history import HASH, History, history_of, template_of
 from moorage.controllers.kinds import PODS, STATEFUL_SETS
 from moorage.controllers.owning import claim, keys_by_owner
 from moorage.controllers.proportions import scaled
-from moorage.controllers.stateful_pods import claims_of, kept_claims, ordinal_of, stateful_pod
+from moorage.controllers.stateful_pods import claims_of, has_stale_claims, kept_claims, ordinal_of, stateful_pod
 from moorage.controllers.steps import Create, Delete, Later, Note, SetStatus, Step
 from moorage.controllers.world import Event, World
 
@@ -91,6 +91,8 @@ class _Look:
     def _one(self, number: int) -> tuple[list[Step], bool]:
         """Return what has to be done about one number, and whether the next may follow."""
         pod = self.pods.get(number)
+        if pod is None and has_stale_claims(self.held, number, self.world):
+            return [Later(1.0)], False
         if pod is None:
             return [*self._new_claims(number), self._made(number)], False
         if is_ending(pod):

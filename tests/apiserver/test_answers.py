@@ -1,6 +1,7 @@
 """Requests and how a kube-apiserver v1.36.2 answers them: codes, reasons and messages, word for word."""
 
 import io
+import json
 
 HEAD = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
 UNREADABLE = "the object provided is unrecognized (must be of type ConfigMap): "
@@ -211,6 +212,97 @@ def test_one_object_is_not_watched(against_a_server):
         await client.ask("POST", MAPS, {"metadata": {"name": "held"}})
         code, held = await client.ask("GET", f"{HELD}?watch=1")
         assert (code, held["metadata"]["name"]) == (200, "held")
+
+    against_a_server(test)
+
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+TIMEOUTS = {  # what is asked for, and what is said of it
+    "3m": None, "0s": None, "-3s": None, "": None,
+    "invalid": 'time: invalid duration \\"invalid\\"', "3": 'time: missing unit in duration \\"3\\"',
+}  # fmt: skip
+
+
+def test_how_long_a_client_waits_is_read(against_a_server):
+    async def test(client, _):
+        for asked, why in TIMEOUTS.items():
+            for path in (MAPS, "/version"):
+                code, answer = await client.ask("GET", f"{path}?timeout={asked}")
+                assert code == (400 if why else 200), (path, asked)
+                if why:
+                    assert answer["message"] == f"invalid timeout specified in the request URL - {why}".replace("\\", "")
+        code, _ = await client.ask("GET", f"{MAPS}?watch=1&timeout=invalid&timeoutSeconds=1&resourceVersion=1")
+        assert code in (200, 410)
+
+    against_a_server(test)
+
+
+def test_a_review_is_no_table(against_a_server):
+    async def test(client, _):
+        review = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
+        path = f"{ACCESS}/selfsubjectaccessreviews"
+        code, answer = await client.ask("POST", path, review, Accept=TABLE)
+        types = f"{JSON}, {YAML}, {PROTOBUF}"
+        assert (code, answer["message"]) == (406, f"only the following media types are accepted: {types}")
+        assert (await client.ask("POST", path, review, Accept=f"{TABLE},{JSON}"))[0] == 201
+
+    against_a_server(test)
+
+
+def test_metadata_alone_comes_in_the_encoding_that_is_liked_best(against_a_server):
+    async def test(client, _):
+        await client.ask("POST", MAPS, {"metadata": {"name": "held"}})
+        headers = {"Authorization": f"Bearer {client.token}"}
+        for path, form in ((HELD, "PartialObjectMetadata"), (MAPS, "PartialObjectMetadataList")):
+            one, other = (f"{name};as={form};g=meta.k8s.io;v=v1" for name in (PROTOBUF, JSON))
+            for accept, sent in ((f"{one},{other},{JSON}", PROTOBUF), (f"{other},{one}", JSON), (f"{PROTOBUF},{JSON}", JSON)):
+                async with client.session.get(client.base + path, headers={**headers, "Accept": accept}) as answer:
+                    assert (answer.status, answer.headers["Content-Type"]) == (200, sent)
+
+    against_a_server(test)
+
+
+def test_a_watch_of_tables_has_versions(against_a_server):
+    async def test(client, _):
+        _, made = await client.ask("POST", MAPS, {"metadata": {"name": "held"}})
+        query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1"
+        headers = {"Authorization": f"Bearer {client.token}", "Accept": TABLE}
+        async with client.session.get(f"{client.base}{MAPS}?{query}&labelSelector=!kube", headers=headers) as answer:
+            lines = [json.loads(line) async for line in answer.content]
+        added = [line["object"] for line in lines if line["type"] == "ADDED"]
+        assert made["metadata"]["resourceVersion"] in [one["metadata"]["resourceVersion"] for one in added]
+        mark = next(line["object"] for line in lines if line["type"] == "BOOKMARK")
+        assert (mark["columnDefinitions"], set(mark["metadata"])) == (None, {"resourceVersion"})
+        assert mark["rows"][0]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+    against_a_server(test)
+
+
+def test_faults_are_told_in_the_order_of_the_document(against_a_server):
+    async def test(client, _):
+        body = b'{"metadata":{"name":"x","nope":[],"name":"y"},"zz":1,"data":{"a":"b","a":"c"},"yy":{"zz":0,"zz":0}}'
+        code, answer = await client.ask("POST", f"{MAPS}?fieldValidation=Strict", body)
+        told = 'unknown field "metadata.nope", duplicate field "metadata.name", unknown field "zz", duplicate field "data.a"'
+        assert (code, answer["message"].partition("decoding error: ")[2]) == (400, f'{told}, unknown field "yy"')
+        body = b'{"metadata":{"name":"x"},"yy":{"zz":0,"zz":0},"yy":[{"a":1,"a":1}],"data":{"a":"b"}}'
+        _, answer = await client.ask("POST", f"{MAPS}?fieldValidation=Strict", body)
+        assert answer["message"].partition("decoding error: ")[2] == 'unknown field "yy"'
+
+    against_a_server(test)
+
+
+def test_managed_fields_are_written_in_their_order(against_a_server):
+    async def test(client, _):
+        ports = [{"name": "b", "port": 2}, {"name": "a", "port": 1}]
+        spec = {"type": "ClusterIP", "ports": ports, "selector": {"z": "1", "a": "1"}}
+        made = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "labels": {"y": "", "b": ""}}, "spec": spec}
+        _, held = await client.ask("PATCH", "/api/v1/namespaces/default/services/s?fieldManager=one", made, form=APPLY)
+        fields = held["metadata"]["managedFields"][0]["fieldsV1"]
+        assert list(fields) == ["f:metadata", "f:spec"]
+        assert list(fields["f:metadata"]["f:labels"]) == ["f:b", "f:y"]
+        assert list(fields["f:spec"]) == ["f:ports", "f:selector", "f:type"]
+        for port in fields["f:spec"]["f:ports"].values():
+            assert list(port) == [".", "f:name", "f:port"]
 
     against_a_server(test)
 

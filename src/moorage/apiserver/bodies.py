@@ -8,7 +8,9 @@ Source  apiserver, pkg/server/config.go (limits), pkg/endpoints/handlers/create.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from moorage.api.documents import read_json, read_yaml
@@ -41,10 +43,14 @@ PATCH_TYPES: Final = (
 
 
 class Body(NamedTuple):
-    """The document in a body, None for an empty one, and what stands in it twice, in words."""
+    """The document in a body, None for an empty one, and what stands in it twice, in words.
+
+    ``places`` is where what may be said of each field of such a document belongs, by those words.
+    """
 
     document: Any
     repeats: tuple[str, ...] = ()
+    places: Mapping[str, int] = {}
 
 
 def read_body(body: bytes, media_type: str, accepted: tuple[str, ...], *, kind: str = "", strict: bool = False) -> Body:
@@ -92,7 +98,30 @@ def _read_text(body: bytes, media_type: str, strict: bool) -> Body:
         if not strict or not all(_tells_of_repeat(line) for line in repeats):
             raise _Unreadable(_fault_of(body, is_yaml, repeats)) from None
         document = _one_document(body, is_yaml, strict=False)
-    return Body(_checked_head(document), repeats)
+    return Body(_checked_head(document), repeats, _places(body) if repeats and not is_yaml else {})
+
+
+def _places(body: bytes) -> dict[str, int]:
+    """Return the place of every field of a JSON document: as one that is unknown, and as one that stands there again."""
+    places: dict[str, int] = {}
+
+    def walk(value: Any, path: str) -> None:
+        if isinstance(value, _Fields):
+            for name, inner in value:
+                below = f"{path}.{name}" if path else name
+                word = "duplicate" if f'unknown field "{below}"' in places else "unknown"
+                places.setdefault(f'{word} field "{below}"', len(places))
+                walk(inner, below)
+        elif isinstance(value, list):
+            for i, inner in enumerate(value):
+                walk(inner, f"{path}[{i}]")
+
+    walk(json.loads(body, object_pairs_hook=_Fields), "")
+    return places
+
+
+class _Fields(list[Any]):
+    """The fields of an object, those that stand there twice too."""
 
 
 def _one_document(body: bytes, is_yaml: bool, strict: bool) -> Any:
@@ -202,9 +231,18 @@ def fitted(form: Form, body: Body, validation: str) -> tuple[Document, tuple[str
     except Misfit as misfit:
         raise bad_request(f"{subject}: {misfit}") from None
     strange = tuple(f'unknown field "{path}"' for path in unknown)
-    if validation == "Strict" and (found := [*_listed(body.repeats), *strange]):
+    repeats = body.repeats
+    if body.places:
+        repeats = tuple(text for text in repeats if not _is_within(text.split('"')[1], unknown))
+    found = sorted((*_listed(repeats), *strange), key=lambda text: body.places.get(text, -1))
+    if validation == "Strict" and found:
         raise bad_request(f"{subject}: strict decoding error: {', '.join(found)}")
-    return fit, (*body.repeats, *strange) if validation != "Ignore" else ()
+    return fit, (*repeats, *strange) if validation != "Ignore" else ()
+
+
+def _is_within(path: str, unknown: Sequence[str]) -> bool:
+    """Return whether a field that stands twice is unknown, or inside what is, where nothing is told of it."""
+    return any(path == one or path.startswith((f"{one}.", f"{one}[")) for one in unknown)
 
 
 def object_of(kind: Kind, document: Document, namespace: str | None, name: str) -> Document:

@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 __all__ = [
-    "FieldSet", "Path", "difference", "has", "intersection", "is_field_set", "paths", "set_of", "shown", "union", "without",
+    "FieldSet", "Path", "difference", "has", "intersection", "is_field_set", "ordered", "paths", "set_of", "shown", "union",
+    "without",
 ]  # fmt: skip
 
 FieldSet: TypeAlias = Mapping[str, Any]
@@ -150,6 +151,11 @@ def paths(held: FieldSet) -> Iterator[Path]:
     for key, inner in ordered:
         for path in paths(inner):
             yield (key, *path)
+
+
+def ordered(held: FieldSet) -> FieldSet:
+    """Return the set with its elements in the order in which they are written."""
+    return {key: ordered(inner) if inner else inner for key, inner in sorted(held.items())}
 
 
 def _rank(element: str) -> tuple[int, str]:

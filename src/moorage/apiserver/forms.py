@@ -2,7 +2,8 @@
 
 A client lists the types it accepts, with the form as a parameter of each. The first that is served says the form. What is
 sent is JSON wherever the client takes that in any form, as objects are kept so; every client of Kubernetes reads what an
-answer says it is. Others get YAML or protobuf.
+answer says it is. Others get YAML or protobuf, and metadata alone goes out as the client likes it best: Go's clients
+compare what they got one by one with what they got in lists, and in protobuf neither says what it is.
 
 Source  apimachinery, pkg/apis/meta/v1/types.go; apiserver, pkg/endpoints/handlers: response.go, negotiation/negotiate.go
 """
@@ -60,14 +61,19 @@ def accepted(accept: str, *, streams: bool = False) -> Accepted:
     if not found:
         raise not_acceptable(_STREAMED if streams and _takes(accept, YAML) else _SERVED)
     takes_json = any(one.encoding == JSON for one in found)
-    return Accepted(found[0].form, JSON if takes_json else found[0].encoding)
+    as_liked = found[0].form in _METADATA or not takes_json
+    return Accepted(found[0].form, found[0].encoding if as_liked else JSON)
 
 
-def check_types(accept: str, *, many: bool) -> None:
+def check_types(accept: str, *, many: bool, tables: bool = True) -> None:
     """Check that a client reads a type that a path offers, in whatever form. ``many`` for paths of collections.
+
+    ``tables`` says whether the path has tables to offer.
 
     Raises  ApiError 406
     """
+    if accept and not tables and {form for clause in _clauses(accept, _SERVED) for _, form in _shown(clause)} == {"Table"}:
+        raise not_acceptable(_SERVED)
     if accept and not any(_takes(accept, one) for one in _SERVED):
         raise not_acceptable_at_all((*_SERVED, *_STREAMED) if many else _SERVED)
 

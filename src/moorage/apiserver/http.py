@@ -16,6 +16,7 @@ import msgspec
 from aiohttp import HttpVersion10, HttpVersion11, web
 from multidict import CIMultiDict, istr
 
+from moorage.api.durations import DurationError, parse_duration
 from moorage.apiserver.asking import attributes_at, attributes_of
 from moorage.apiserver.authorizing import Authorizer
 from moorage.apiserver.bodies import MAX_BODY
@@ -44,6 +45,7 @@ MAX_PARAMETERS: Final = 1000
 _LONG: Final = 64 << 10
 _READ_ONLY: Final = frozenset(["GET", "HEAD"])
 _METHODS: Final = _READ_ONLY | {"DELETE", "PATCH", "POST", "PUT"}
+_GO_ON: Final = ("/attach", "/exec", "/log", "/portforward", "/proxy")
 _ALWAYS: Final = tuple((istr(name), value) for name, value in HEADERS.items())
 _APPLY: Final = "application/apply-patch+yaml"
 
@@ -120,6 +122,7 @@ class Front:
     async def _answer(self, request: web.BaseRequest, about: list[Attributes]) -> web.StreamResponse:
         """Answer a request. What it is about is added to ``about`` once that is known."""
         path = request.path.rstrip("/")
+        _check_timeout(request)
         user = self.guard.admit(path, request.headers, _holder(request))
         if request.version < HttpVersion10:
             raise ApiError(505, "", "requests must be HTTP/1.0 or HTTP/1.1")
@@ -142,7 +145,8 @@ class Front:
         about.append(attributes)
         self.authorizer.check(user, attributes)
         check_route(request.method, target, _content_type(request))
-        check_types(request.headers.get("Accept", ""), many=isinstance(target, Target) and not target.name)
+        many = isinstance(target, Target) and not target.name
+        check_types(request.headers.get("Accept", ""), many=many, tables=isinstance(target, Target))
         if attributes.verb == "watch":
             with self.seats.watching(user.name):
                 return await self._watch(request, user, target)
@@ -252,6 +256,20 @@ class Front:
         except ConnectionError:
             pass
         return response
+
+
+def _check_timeout(request: web.BaseRequest) -> None:
+    """Check how long a client wants to wait for an answer, which nothing else is made of: all of them come at once.
+
+    Raises  ApiError 400, but not for what goes on for as long as it takes
+    """
+    asked = request.query.get("timeout") if request.query_string else None
+    if not asked or request.query.get("watch", "0") not in {"0", "false", ""} or request.path.endswith(_GO_ON):
+        return
+    try:
+        parse_duration(asked)
+    except DurationError as error:
+        raise bad_request(f"invalid timeout specified in the request URL - {error}") from None
 
 
 def _hang_up(request: web.BaseRequest) -> None:

@@ -23,6 +23,7 @@ from moorage.apiserver.fieldsets import (
     difference,
     intersection,
     is_field_set,
+    ordered,
     paths,
     set_of,
     shown,
@@ -188,7 +189,7 @@ def track(
     managed = _taken_over(live or {"metadata": {}}, new, bool(manager.subresource))
     if live is None and not managed:
         fields = _fields_of_new(shape, new, ignored)
-        managed = {manager: _Entry(fields, manager.version, now)} if fields else {}
+        managed = {manager: _Entry(ordered(fields), manager.version, now)} if fields else {}
     elif managed or live is None:
         changed = compare(shape, _bare(live) if live else {"metadata": {}}, _bare(new))
         changed = _not_ignored(changed, ignored)
@@ -254,7 +255,7 @@ def _update(managed: _Managed, changed: Differences, manager: Manager, now: str)
     mine = difference(union(changed.added, changed.modified), _STRIPPED)
     if mine:
         held = managed.get(manager)
-        managed[manager] = _Entry(union(mine, held.fields) if held else mine, version, now)
+        managed[manager] = _Entry(ordered(union(mine, held.fields) if held else mine), version, now)
 
 
 def _take(managed: _Managed, changed: Differences, but: Manager | None = None) -> None:
@@ -284,7 +285,7 @@ def _cap(managed: _Managed) -> None:
         bucket = Manager(_ANCIENT, version=entry.version)
         if bucket not in managed:
             managed[bucket] = managed.pop(firsts[entry.version])
-        managed[bucket] = _Entry(union(entry.fields, managed[bucket].fields), entry.version, entry.time)
+        managed[bucket] = _Entry(ordered(union(entry.fields, managed[bucket].fields)), entry.version, entry.time)
         del managed[manager]
         over -= 1
 
@@ -364,7 +365,7 @@ def _apply_kubectl(task: _Task, *, force: bool) -> _Applied:
 def _apply(task: _Task, *, force: bool) -> _Applied:
     shape, live, config, managed, manager, ignored = task
     last = managed.get(manager)
-    mine = without(field_set(shape, config), ignored)
+    mine = ordered(without(field_set(shape, config), ignored))
     after = {**managed, manager: _Entry(mine, _version(config), last.time if last else "")}
     merged = merge(shape, live, config)
     if last is not None and last.fields:

@@ -201,7 +201,7 @@ def _operation(kind: Kind | Review, action: str, parameters: tuple[str, ...], *,
     group = "".join(part.title() for part in (kind.group.partition(".")[0] or "core", kind.version))
     return {
         "operationId": f"{action}{group}{'Namespaced' if kind.namespaced else ''}{kind.kind}",
-        "parameters": shown,
+        **({"parameters": shown} if shown else {}),
         "responses": {"200": {"description": "OK"}},
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": _gvk(kind, kind.kind),

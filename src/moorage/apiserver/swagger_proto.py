@@ -63,7 +63,7 @@ def _operation(operation: Mapping[str, Any]) -> bytes:
     )
     return _join(
         _text(5, operation["operationId"]),
-        *(_message(8, _parameter(parameter)) for parameter in operation["parameters"]),
+        *(_message(8, _parameter(parameter)) for parameter in operation.get("parameters", ())),
         _message(9, _join(*answers)),
         *_extensions(13, operation),
     )

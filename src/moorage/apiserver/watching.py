@@ -133,6 +133,7 @@ class Stream:
         document = seen.record.document()
         shown = table(self._kind, [document], self._store.clock(), self._include, heading=not self._headed)
         self._headed = True
+        shown["metadata"] = {"resourceVersion": document["metadata"]["resourceVersion"]}
         return self._line(seen.type, msgspec.json.encode(shown))
 
     def _bookmark(self, annotations: dict[str, str]) -> bytes:
@@ -146,13 +147,8 @@ class Stream:
             mark |= {"kind": "PartialObjectMetadata", "apiVersion": META}
         if self._form == "Table":
             rows = [{"cells": [], "object": {**mark, "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}}]
-            mark = {
-                "kind": "Table",
-                "apiVersion": "meta.k8s.io/v1",
-                "metadata": metadata,
-                "columnDefinitions": [],
-                "rows": rows,
-            }
+            version = {"resourceVersion": metadata["resourceVersion"]}
+            mark = {"kind": "Table", "apiVersion": META, "metadata": version, "columnDefinitions": None, "rows": rows}
         return self._line("BOOKMARK", msgspec.json.encode(mark))
 
     def _line(self, kind: str, body: bytes) -> bytes:

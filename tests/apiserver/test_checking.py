@@ -283,6 +283,16 @@ def test_a_pod_is_resized_through_its_own_path(against_a_server):
     against_a_server(test)
 
 
+PAUSED = {
+    "status": {"startTime": "2026-01-01T00:00:00Z", "conditions": [{"type": "Suspended", "status": "True"}]},
+}
+
+
+def asking(cpu, image="i"):
+    container = {"name": "c", "image": image, "resources": {"requests": {"cpu": cpu}}}
+    return {"suspend": True, "template": {"spec": {"containers": [container]}}}
+
+
 CHANGES = {
     "a claim's size": (
         "persistentvolumeclaims", {"spec": CLAIM}, {"spec": {**CLAIM, "resources": {"requests": {"storage": "3Gi"}}}},
@@ -317,6 +327,22 @@ CHANGES = {
     "a suspended job's pods": (
         "jobs.batch", {"spec": {"suspend": True, "template": {"spec": {}}}},
         {"spec": {"suspend": True, "template": {"spec": {"nodeSelector": {"a": "b"}}}}}, "",
+    ),
+    "what a suspended job's pods ask for": (
+        "jobs.batch", {**PAUSED, "spec": asking("1")}, {**PAUSED, "spec": asking("2")}, "",
+    ),
+    "what a job's pods ask for that never began": ("jobs.batch", {"spec": asking("1")}, {"spec": asking("2")}, ""),
+    "what a job's pods ask for while one is left": (
+        "jobs.batch", {"spec": asking("1"), "status": {**PAUSED["status"], "active": 1}}, {"spec": asking("2")},
+        "spec.template: Invalid value",
+    ),
+    "what a job's pods ask for that began": (
+        "jobs.batch", {"spec": asking("1"), "status": {"startTime": "2026-01-01T00:00:00Z"}}, {"spec": asking("2")},
+        "spec.template: Invalid value",
+    ),
+    "what a suspended job's pods run": (
+        "jobs.batch", {**PAUSED, "spec": asking("1")}, {**PAUSED, "spec": asking("2", image="j")},
+        "spec.template.spec: Invalid value",
     ),
     "a node's provider": ("nodes", {"spec": {"providerID": "a"}}, {"spec": {"providerID": "b"}}, "spec.providerID: Forbidden"),
     "a claim's devices": (

@@ -305,24 +305,42 @@ def _job(old: Document, new: Document) -> Iterator[Fault]:
     if before.get("completions") != after.get("completions") and before.get("completionMode") != "Indexed":
         yield Fault("Invalid value", "spec.completions", _FIXED_FIELD, after.get("completions"))
     held, given = copy.deepcopy(before.get("template") or {}), copy.deepcopy(after.get("template") or {})
-    if before.get("suspend") and not _at(old, "status.startTime"):
-        _undirected(held)
-        _undirected(given)
+    path, shown = "spec.template", after.get("template")
+    if _may_be_remade(old):
+        held, given = _undirected(held), _undirected(given)
+        path, shown = "spec.template.spec", _at(new, "spec.template.spec")
+        for part in ("containers", "initContainers"):
+            _asking_alike(held.get(part) or [], given.get(part) or [])
     if held != given:
-        yield Fault("Invalid value", "spec.template", _FIXED_FIELD, after.get("template"))
+        yield Fault("Invalid value", path, _FIXED_FIELD, shown)
 
 
-def _undirected(template: Document) -> None:
-    """Take out of a template what says where its pods may go, and what they are called."""
-    for name in ("labels", "annotations"):
-        (template.get("metadata") or {}).pop(name, None)
-    spec = template.get("spec") or {}
+def _may_be_remade(job: Document) -> bool:
+    """Return whether a job is suspended and has no pods, so that those to come may go elsewhere and ask for more or less."""
+    status = job.get("status") or {}
+    paused = any(one.get("type") == "Suspended" and one.get("status") == "True" for one in status.get("conditions") or ())
+    return bool(_spec(job).get("suspend")) and (paused or not status.get("startTime")) and not status.get("active")
+
+
+def _asking_alike(held: list[Document], given: list[Document]) -> None:
+    """Have containers of one name ask for what is given, so that only the rest of them differs."""
+    if len(held) == len(given):
+        for one, other in zip(held, given, strict=True):
+            if one.get("name") == other.get("name"):
+                one.pop("resources", None)
+                other.pop("resources", None)
+
+
+def _undirected(template: Document) -> Document:
+    """Return the spec of a template without what says where its pods may go."""
+    spec: Document = template.get("spec") or {}
     for name in ("nodeSelector", "schedulingGates", "tolerations"):
         spec.pop(name, None)
     if isinstance(affinity := spec.get("affinity"), dict):
         affinity.pop("nodeAffinity", None)
         if not affinity:
             del spec["affinity"]
+    return spec
 
 
 #: Kinds no field of whose spec changes, in the order they are told of.

@@ -4,6 +4,7 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import SKIP, Code, Hold, Wait
 from moorage.server.metric_kinds import Counter, Filter, Gauge, Histogram, Registry, Spec, exponential
@@ -163,6 +164,9 @@ class Rule:
             raise answer
         return answer() if callable(answer) else answer
 
+    def pre_enqueue(self, pod):
+        return self._say("preEnqueue")
+
     def pre_filter(self, pod, snapshot):
         return self._say("preFilter")
 
@@ -234,7 +238,38 @@ def test_what_a_point_took_is_told_once_an_attempt_and_what_ifs_are_part_of_it()
     took = {key[0]: (child.total, sum(child.counts)) for key, child in points.children.items()}
     assert took["Filter"] == (2, 1)
     assert took["PostFilter"][1] == 1
-    assert asked.values == {("Rule", "Filter", "s"): 5}
+    assert asked.values == {("Rule", "Filter", "s"): 5, ("Rule", "PreFilter", "s"): 0}
+
+
+def test_post_filter_is_what_the_plugin_that_helps_makes_of_it():
+    rule, probe, profile, points, _, _ = watched()
+    probe.began()
+    for answer in (PostFilterResult(Code.UNSCHEDULABLE), PostFilterResult(Code.SUCCESS, "n1")):
+        rule.answers["postFilter"] = answer
+        call(profile, "postFilter", None, None)
+    probe.ended("s")
+    assert list(points.children) == [("PostFilter", "Success", "s")]
+
+
+def test_a_plugin_that_passes_a_pod_over_was_not_asked_for_a_verdict():
+    rule, probe, profile, _, _, asked = watched()
+    rule.answers["preFilter"] = SKIP
+    probe.began()
+    call(profile, "preFilter", None, None)
+    assert asked.values["Rule", "PreFilter", "s"] == 0
+
+
+def test_a_pod_at_the_gate_is_told_of_once_however_many_plugins_look_at_it():
+    rule, probe, _, points, _, _ = watched()
+    profile = probe.watched(make_profile("s", {"A": rule, "B": rule}, {"preEnqueue": ("A", "B")}, {}))
+    first, second = (step.call for step in profile.at("preEnqueue"))
+    passing, held = [first, second], [first]
+    for calls, answer in ((passing, None), (held, Hold.because("no")), (passing, None)):
+        rule.answers["preEnqueue"] = answer
+        for ask in calls:
+            ask(None)
+    child = points.children["PreEnqueue", "Success", "s"]
+    assert (list(points.children), sum(child.counts), child.total) == ([("PreEnqueue", "Success", "s")], 3, 5)
 
 
 def test_calls_are_measured_one_by_one_in_one_attempt_out_of_ten():

@@ -30,8 +30,10 @@ _LABELS: Final = {
     "preScore": "PreScore", "score": "Score", "reserve": "Reserve", "permit": "Permit", "postBind": "PostBind",
 }  # fmt: skip
 _COUNTED: Final = frozenset(["PreFilter", "Filter", "PreScore", "Score"])
-#: Points that belong to no attempt: each call is told of by itself.
-_ALONE: Final = frozenset(["PreEnqueue", "PostBind"])
+#: Points that belong to no attempt: PostBind is told of call by call, PreEnqueue when a pod has been through.
+_POST_BIND: Final = "PostBind"
+_PRE_ENQUEUE: Final = "PreEnqueue"
+_POST_FILTER: Final = "PostFilter"
 _SUCCESS: Final = Code.SUCCESS.value
 _SKIP: Final = Code.SKIP.value
 _ERROR: Final = Code.ERROR.value
@@ -50,9 +52,13 @@ class Probe:
         self._attempts = 0
         #: Point → seconds and status, of the attempt that is being made.
         self._took: dict[str, tuple[float, str]] = {}
+        #: Profile → how many PreEnqueue plugins it has; and of the pod that they look at: seconds, and how many let it pass.
+        self._gates: dict[str, int] = {}
+        self._gating = (0.0, 0)
 
     def watched(self, profile: Profile) -> Profile:
         """Return a profile that does the same and tells of it."""
+        self._gates[profile.scheduler_name] = len(profile.at("preEnqueue"))
         steps = {
             point: tuple(self._watched(step, _LABELS[point], profile.scheduler_name) for step in in_point)
             if point in _LABELS
@@ -76,18 +82,24 @@ class Probe:
     def _watched(self, step: Step, point: str, profile: str) -> Step:
         call, clock, name = step.call, self._clock, step.name
         asked, counted, drains = (name, point, profile), point in _COUNTED, point == "Filter"
+        if counted:
+            self._evaluations.inc(*asked, by=0.0)
+
+        def counting(*args: Any) -> Any:
+            answer = call(*args)
+            if counted and not isinstance(answer, Skip):
+                self._evaluations.inc(*asked)
+            return answer
 
         def measured(*args: Any) -> Any:
-            if counted:
-                self._evaluations.inc(*asked)
             if self._inside:
-                return call(*args)
+                return counting(*args)
             self._inside = True
             answer: Any = None
             status = _ERROR
             begun = clock()
             try:
-                answer = call(*args)
+                answer = counting(*args)
                 if drains and not isinstance(answer, list):
                     answer = list(answer or ())  # a generator works only when it is read
                 status = _SUCCESS if drains or answer is None else _status(answer)
@@ -102,13 +114,25 @@ class Probe:
         return Step(name, step.plugin, measured, step.one_by_one)
 
     def _note(self, point: str, profile: str, seconds: float, status: str) -> None:
-        if point in _ALONE:
+        if point == _POST_BIND:
             self._points.observe(seconds, point, status, profile)
+        elif point == _PRE_ENQUEUE:
+            self._gated(profile, seconds, status)
+        else:
+            so_far, before = self._took.get(point, _NOT_YET)
+            # A plugin that passes says nothing of the point, unless it is one that mends what others could not.
+            said = before if status in _PASSING and point != _POST_FILTER else status
+            self._took[point] = (so_far + seconds, said)
+
+    def _gated(self, profile: str, seconds: float, status: str) -> None:
+        """Tell of the point once a pod was held up or has passed all; kube-scheduler calls either a success."""
+        so_far, passed = self._gating
+        so_far, passed = so_far + seconds, passed + 1
+        if status == _SUCCESS and passed < self._gates[profile]:
+            self._gating = (so_far, passed)
             return
-        so_far, before = self._took.get(point, _NOT_YET)
-        # A plugin that passes says nothing of the point.
-        said = before if status in _PASSING else status
-        self._took[point] = (so_far + seconds, said)
+        self._points.observe(so_far, _PRE_ENQUEUE, _SUCCESS, profile)
+        self._gating = (0.0, 0)
 
 
 def _status(answer: Any) -> str:

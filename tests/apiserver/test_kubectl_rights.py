@@ -83,6 +83,7 @@ def test_a_service_account_has_a_token(kubectl):
     assert made["status"]["user"]["username"] == "system:serviceaccount:default:robot"
     assert "system:serviceaccounts:default" in made["status"]["user"]["groups"]
     short = kubectl("admin", "create", "token", "robot", "--duration=1m")
+    assert 'TokenRequest.authentication.k8s.io "" is invalid: spec.expirationSeconds: Invalid value: 60: ' in short.stderr
     assert "may not specify a duration less than 10 minutes" in short.stderr
 
 

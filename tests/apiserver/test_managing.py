@@ -299,7 +299,9 @@ def test_kubectl_applies_over_its_own_last_configuration():
     track(DEPLOYMENTS, None, live, updater("kubectl-client-side-apply"), NOW)
     made = applied(live, deployment(replicas=4), "kubectl")
     assert made["spec"]["replicas"] == 4
-    assert json.loads(made["metadata"]["annotations"][LAST_APPLIED])["spec"] == {"replicas": 4}
+    renewed = json.loads(made["metadata"]["annotations"][LAST_APPLIED])
+    assert renewed["spec"] == {"replicas": 4}
+    assert "annotations" not in renewed["metadata"]  # none but this one
     with pytest.raises(ApiError, match=r"conflict: .*: \.spec\.paused"):
         applied(live, deployment(replicas=4, paused=False), "kubectl")
 

@@ -206,6 +206,32 @@ def test_unknown_fields_are_dropped_with_a_warning_or_in_silence(against_a_serve
     against_a_server(test)
 
 
+def test_claims_within_a_stateful_set_say_what_they_are(against_a_server):
+    async def test(client, _):
+        url = "/apis/apps/v1/namespaces/default/statefulsets"
+        claim = {
+            "metadata": {"name": "data"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1"}}},
+        }
+        template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        spec = {
+            "serviceName": "s",
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": template,
+            "volumeClaimTemplates": [claim],
+        }
+        code, made = await client.ask("POST", f"{url}?fieldValidation=Strict", {"metadata": {"name": "s"}, "spec": spec})
+        assert code == 201
+        (held,) = made["spec"]["volumeClaimTemplates"]
+        assert (held["kind"], held["apiVersion"]) == ("PersistentVolumeClaim", "v1")
+        patch = {"spec": {"replicas": 2}}
+        for form in (MERGE, STRATEGIC):
+            assert (await client.ask("PATCH", f"{url}/s?fieldValidation=Strict", patch, form=form))[0] == 200
+        assert (await client.ask("PUT", f"{url}/s?fieldValidation=Strict", made | {"metadata": {"name": "s"}}))[0] == 200
+
+    against_a_server(test)
+
+
 def test_values_come_out_in_canonical_form(against_a_server):
     async def test(client, _):
         limits = {"cpu": "0.5", "memory": "1024Mi"}

@@ -64,6 +64,16 @@ def test_an_image_that_does_nothing(image, pauses):
     assert outcome_of({"image": image, "args": ["sleep", "3"]}) is None  # arguments of whatever the image begins with
 
 
+SHELLED = ["busybox", "docker.io/library/busybox:1.36", "r:5000/alpine@sha256:00", "ubuntu:24.04"]
+
+
+@pytest.mark.parametrize("image", SHELLED)
+def test_an_image_whose_arguments_are_its_command(image):
+    assert outcome_of({"image": image, "args": ["sleep", "3"]}) == (3, 0)  # kubectl run … --image=busybox -- sleep 3
+    assert outcome_of({"image": image, "args": ["top"]}) is None
+    assert outcome_of({"image": image}) is None
+
+
 @pytest.fixture
 def cluster(lab):
     made = lab(nodes=1)

@@ -8,7 +8,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.controllers.cron import CronError, parse_schedule, zone_named
+from moorage.api.cron import CronError, parse_schedule, zone_named
+from moorage.apiserver.kinds import served
 from moorage.controllers.cron_job import CronJobs
 from moorage.controllers.garbage_collector import GarbageCollector
 from moorage.controllers.job import Jobs
@@ -286,7 +287,11 @@ def test_very_many_missed_times_are_told(cluster):
 
 
 def test_a_schedule_that_makes_no_sense_is_told(cluster):
-    start(cluster, schedule="61 * * * *")
+    document = yaml.safe_load(CRON % (10, 0))  # only a dump has one; a new one would be refused
+    document["spec"]["schedule"] = "61 * * * *"
+    document["metadata"]["namespace"] = "default"
+    cluster.store.adopt(served("cronjobs", "batch"), document)
+    cluster.settle()
     cluster.advance(600)
     assert cluster.all("jobs") == []
     (text,) = set(told(cluster, "UnparseableSchedule"))

@@ -80,7 +80,7 @@ class Accounts:
         """
         spec = _mapping(request.get("spec"))
         if faults := [*_faults(spec)]:
-            raise invalid("TokenRequest", "authentication.k8s.io", name, faults)
+            raise invalid("TokenRequest", "authentication.k8s.io", "", faults)  # it has no name of its own
         account = self._store.get(_ACCOUNTS, namespace, name).document()["metadata"]
         reference = _mapping(spec.get("boundObjectRef"))
         bound = self._bound(namespace, name, reference) if reference else {}

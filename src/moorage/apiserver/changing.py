@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.quantity import parse
+from moorage.apiserver.checking import SCHEDULE_ZONE
 from moorage.apiserver.event_rules import event_change_faults
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
@@ -400,10 +401,17 @@ def _csi_node(old: Document, new: Document) -> Iterator[Fault]:
             yield Fault("Invalid value", "spec.drivers", _FIXED_FIELD, other)
 
 
+def _cron_job(old: Document, new: Document) -> Iterator[Fault]:
+    before, after = _spec(old).get("schedule") or "", _spec(new).get("schedule") or ""
+    if "TZ" in after and "TZ" not in before and _spec(new).get("timeZone") is None:
+        yield Fault("Invalid value", "spec.schedule", SCHEDULE_ZONE, after)
+
+
 _RULES: Final[Mapping[str, Callable[[Document, Document], Iterator[Fault]]]] = {
     "CSIDriver": _driver,
     "CSINode": _csi_node,
     "ConfigMap": _data,
+    "CronJob": _cron_job,
     "Event": event_change_faults,
     "Job": _job,
     "Node": _node,

@@ -15,6 +15,7 @@ from functools import cache, lru_cache
 from typing import Any, Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from moorage.api.cron import CronError, parse_schedule
 from moorage.api.names import check_dns1123_label
 from moorage.apiserver.event_rules import event_faults
 from moorage.apiserver.kinds import Kind
@@ -22,7 +23,7 @@ from moorage.apiserver.records import Document
 from moorage.apiserver.schemas import schema
 from moorage.errors import Fault
 
-__all__ = ["further_faults", "new_pod_faults", "pod_specs"]
+__all__ = ["SCHEDULE_ZONE", "further_faults", "new_cron_job_faults", "new_pod_faults", "pod_specs"]
 
 _INT32_MAX: Final = 2**31 - 1
 _FINALIZERS: Final = frozenset(["foregroundDeletion", "kubernetes", "orphan"])
@@ -42,6 +43,8 @@ _SERVICE_NAME_TEXT: Final = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end "
     "with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
+#: What is said of a time zone within a schedule.
+SCHEDULE_ZONE: Final = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
 _ENV_NAME_TEXT: Final = (
     "a valid environment variable name must consist only of printable ASCII characters other than '=' (e.g. 'my.env-name',  or "
     "'MY_ENV.NAME',  or 'MyEnvName1', regex used for validation is '^[ -<>-~]+$')"
@@ -316,10 +319,30 @@ def _driver(driver: Document) -> Iterator[Fault]:
 
 
 def _cron_job(cron_job: Document) -> Iterator[Fault]:
-    zone = cron_job["spec"].get("timeZone")
-    why = None if zone is None else _zone_fault(zone)
-    if why:
+    schedule, zone = cron_job["spec"].get("schedule") or "", cron_job["spec"].get("timeZone")
+    if schedule and (why := _schedule_fault(schedule)):
+        yield Fault("Invalid value", "spec.schedule", why, schedule)
+    if "TZ" in schedule and zone is not None:
+        yield Fault("Invalid value", "spec.schedule", "cannot use both timeZone field and TZ or CRON_TZ in schedule", schedule)
+    if zone is not None and (why := _zone_fault(zone)):
         yield Fault("Invalid value", "spec.timeZone", why, zone)
+
+
+def new_cron_job_faults(cron_job: Document) -> Iterator[Fault]:
+    """Find what a cron job may not begin with: a time zone within its schedule, which old ones may have."""
+    schedule, zone = cron_job["spec"].get("schedule") or "", cron_job["spec"].get("timeZone")
+    if "TZ" in schedule and zone is None:
+        yield Fault("Invalid value", "spec.schedule", SCHEDULE_ZONE, schedule)
+
+
+@lru_cache(maxsize=256)
+def _schedule_fault(schedule: str) -> str:
+    """Return what is wrong with a schedule; empty for nothing."""
+    try:
+        parse_schedule(schedule)
+    except CronError as error:
+        return str(error)
+    return ""
 
 
 @lru_cache(maxsize=256)

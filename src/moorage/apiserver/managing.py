@@ -460,7 +460,8 @@ def _renew_last_applied(document: Document, config: Document) -> None:
     if not annotations.get(LAST_APPLIED):
         return
     own = {key: value for key, value in (config["metadata"].get("annotations") or {}).items() if key != LAST_APPLIED}
-    bare = {**config, "metadata": {**config["metadata"], "annotations": own}}
+    named = {key: value for key, value in config["metadata"].items() if key != "annotations"}
+    bare = {**config, "metadata": {**named, **({"annotations": own} if own else {})}}
     text = json.dumps(bare, ensure_ascii=False, separators=(",", ":"), sort_keys=True) + "\n"
     renewed = {**annotations, LAST_APPLIED: text}
     if sum(len(key.encode()) + len(value.encode()) for key, value in renewed.items()) > MAX_ANNOTATIONS:

@@ -18,7 +18,7 @@ from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.validation import validate
 from moorage.api.validation.metadata import object_meta
 from moorage.apiserver.changing import change_faults, ephemeral_faults, resize_faults
-from moorage.apiserver.checking import further_faults, new_pod_faults
+from moorage.apiserver.checking import further_faults, new_cron_job_faults, new_pod_faults
 from moorage.apiserver.event_rules import new_event_faults
 from moorage.apiserver.filling import fill_in
 from moorage.apiserver.guarded_fields import drop_guarded, drop_guarded_status
@@ -120,7 +120,9 @@ _GATED: Final = {
     "lastProbeTime": None,
 }
 #: What some objects may not begin with.
-_NEW_FAULTS: Final[Mapping[str, Callable[[Document], Iterator[Fault]]]] = {"Event": new_event_faults, "Pod": new_pod_faults}
+_NEW_FAULTS: Final[Mapping[str, Callable[[Document], Iterator[Fault]]]] = {
+    "CronJob": new_cron_job_faults, "Event": new_event_faults, "Pod": new_pod_faults,
+}  # fmt: skip
 
 
 def _select_own_pods(job: Document) -> None:

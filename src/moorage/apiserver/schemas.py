@@ -123,6 +123,8 @@ def schema(name: str) -> Struct:
                 name: replace(field, embedded=f"{spread}.{field.embedded}".strip("."))
                 for name, field in schema(holds).fields.items()
             }
+    if name in _KINDS_WITHIN:
+        fields = {**_TYPE_META, **fields}
     return Struct(name, _last(name), fields, is_atomic=rules.get("") == "atomic")
 
 
@@ -166,6 +168,8 @@ def _type(holds: str, flags: int, words: Mapping[str, str]) -> Type:
 
 
 _TYPE_META: Final = {name: Field(name, _TEXT, is_left_out=True) for name in ("apiVersion", "kind")}
+#: Kinds that stand within others, and say there what they are, too: the claims of a stateful set.
+_KINDS_WITHIN: Final = frozenset(["core.PersistentVolumeClaim"])
 
 
 @cache

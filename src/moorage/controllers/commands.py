@@ -15,6 +15,10 @@ from typing import Any, Final, NamedTuple
 __all__ = ["Outcome", "outcome_of"]
 
 _SHELLS: Final = frozenset({"sh", "bash", "ash", "dash"})
+#: Images that have no entry point, so that what they are given as arguments is their command: ``kubectl run … -- sleep 30``.
+_COMMANDLESS: Final = frozenset(
+    ["alpine", "almalinux", "amazonlinux", "archlinux", "busybox", "centos", "debian", "fedora", "rockylinux", "ubuntu"]
+)
 _UNITS_S: Final = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SPAN: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)([smhd]?)")
 #: What is written with one of these does more, or depends on what only a shell knows.
@@ -40,7 +44,10 @@ def outcome_of(container: Mapping[str, Any]) -> Outcome | None:
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     if not container.get("command"):
         image = str(container.get("image", "")).rpartition("/")[2].partition("@")[0].partition(":")[0]
-        return Outcome(None, 0) if image == "pause" and not words else None
+        if image == "pause" and not words:
+            return Outcome(None, 0)
+        if image not in _COMMANDLESS:
+            return None
     return _played(_script(words[2]) if _is_script(words) else [("", words)])
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from moorage.api.cron import CronError, Schedule, parse_schedule, zone_named
 from moorage.apiserver.records import Document
-from moorage.controllers.cron import CronError, Schedule, parse_schedule, zone_named
 from moorage.controllers.documents import (
     age_order,
     annotations_of,

@@ -148,7 +148,7 @@ def parse_schedule(text: str, zone: TimeZone = UTC) -> Schedule:
         text = _WORDS[text]
     parts = text.split()
     if len(parts) != len(_FIELDS):
-        raise CronError(f"expected exactly 5 fields, found {len(parts)}: {parts}")
+        raise CronError(f"expected exactly 5 fields, found {len(parts)}: [{' '.join(parts)}]")
     minutes, hours, days, months, weekdays = (_read(part, field) for part, field in zip(parts, _FIELDS, strict=True))
     return Schedule(minutes, hours, days, months, weekdays, zone)
 
@@ -156,7 +156,7 @@ def parse_schedule(text: str, zone: TimeZone = UTC) -> Schedule:
 def _every(text: str, zone: TimeZone) -> Schedule:
     found = _EVERY.findall(text)
     if not found or "".join(number + unit for number, unit in found) != text:
-        raise CronError(f"failed to parse duration @every {text}")
+        raise CronError(f'failed to parse duration @every {text}: time: invalid duration "{text}"')
     seconds = sum(float(number) * _UNITS[unit] for number, unit in found)
     everything = _Set(frozenset(), True)
     return Schedule(everything, everything, everything, everything, everything, zone, max(1.0, float(int(seconds))))
@@ -176,35 +176,36 @@ def _span(part: str, field: _Field) -> tuple[range, bool]:
     """Return the values that one part of a field stands for, and whether that is all of them without a step."""
     bounds, slash, step_text = part.partition("/")
     low_text, dash, high_text = bounds.partition("-")
-    if "/" in step_text or "-" in high_text:
-        raise CronError(f"too many slashes or hyphens: {part}")
-    step = _number(step_text, part) if slash else 1
-    if not step:
-        raise CronError(f"step of range should be a positive number: {part}")
     if low_text in {"*", "?"}:
-        if dash:
+        low, high = field.low, field.high
+    else:
+        low = _value(low_text, field)
+        if "-" in high_text:
             raise CronError(f"too many hyphens: {part}")
-        return range(field.low, field.high + 1, step), step == 1
-    low = _value(low_text, field, part)
-    open_end = field.high if slash else low
-    high = _value(high_text, field, part) if dash else open_end
+        open_end = field.high if slash else low
+        high = _value(high_text, field) if dash else open_end
+    if "/" in step_text:
+        raise CronError(f"too many slashes: {part}")
+    step = _number(step_text) if slash else 1
     if low < field.low:
         raise CronError(f"beginning of range ({low}) below minimum ({field.low}): {part}")
     if high > field.high:
         raise CronError(f"end of range ({high}) above maximum ({field.high}): {part}")
     if low > high:
         raise CronError(f"beginning of range ({low}) beyond end of range ({high}): {part}")
-    return range(low, high + 1, step), False
+    if not step:
+        raise CronError(f"step of range should be a positive number: {part}")
+    return range(low, high + 1, step), low_text in {"*", "?"} and step == 1
 
 
-def _value(text: str, field: _Field, part: str) -> int:
+def _value(text: str, field: _Field) -> int:
     name = text.lower()
     if name in field.names:
         return field.names.index(name) + field.low
-    return _number(text, part)
+    return _number(text)
 
 
-def _number(text: str, part: str) -> int:
+def _number(text: str) -> int:
     if not (text.isascii() and text.isdecimal()) or len(text) > 9:
-        raise CronError(f"failed to parse int from {text}: {part}")
+        raise CronError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax')
     return int(text)

@@ -84,31 +84,71 @@ def test_pages_have_gates(gates, closed):
     assert closed_pages(gates) == closed
 
 
-@pytest.mark.parametrize(("delayed", "watched"), [(False, True), (True, False)])
-def test_a_standby_watches_unless_it_is_told_to_wait(delayed, watched):
-    """With delayCacheUntilActive nothing is listed until this replica leads."""
+class Told:
+    """A log that keeps what is told."""
+
+    def __init__(self):
+        self.lines = []
+
+    def shows(self, level):
+        return True
+
+    def info(self, level, text, **pairs):
+        self.lines.append(text)
+
+    def error(self, error, text, **pairs):
+        self.lines.append(text)
+
+
+def of_a_replica(*, delayed, lists=()):
+    """Return what a replica that stands for a lease watched and told, where these kinds can be listed."""
 
     async def main():
         loaded = load_default(RuleBook("", lambda registry: registry))
         scheduler = Scheduler(Cycle(), loaded.gates)
         scheduler.use(build_resolved(loaded.profiles, loaded.registry, scheduler).profiles)
+        log = Told()
         async with Rest(Endpoint("http://127.0.0.1:1"), qps=0) as rest:
             live = Live(
                 scheduler, rest, identity="me_1", wall=lambda: "2026-01-01T00:00:00.000000Z", leader=LeaderSettings(),
-                chance=random.Random(1), report=lambda line: None, delayed=delayed,
+                chance=random.Random(1), report=lambda line: None, delayed=delayed, log=log,
             )  # fmt: skip
             asked = []
+            kinds = [one.resource.type for one in live.reflectors]
             for reflector in live.reflectors:
                 reflector.run = lambda kind=reflector.resource.type: _follow(asked, kind)
+                if reflector.resource.type in (lists or kinds):
+                    reflector.synced.set()
             task = asyncio.create_task(live.run())
             await asyncio.sleep(0.05)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            return asked
+            return asked, log.lines
 
-    assert (Node in asyncio.run(main())) is watched
+    return asyncio.run(main())
 
 
 async def _follow(asked, kind):
     asked.append(kind)
     await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize(("delayed", "watched"), [(False, True), (True, False)])
+def test_a_standby_watches_unless_it_is_told_to_wait(delayed, watched):
+    """With delayCacheUntilActive nothing is listed until this replica leads."""
+    asked, _ = of_a_replica(delayed=delayed)
+    assert (Node in asked) is watched
+
+
+STANDING = {  # watches only when it leads, what it could list (nothing: all), whether it stands for the lease
+    "all was listed": (False, (), True),
+    "the pods could not be listed": (False, (Node,), False),
+    "nothing is to be listed yet": (True, (Node,), True),
+}
+
+
+@pytest.mark.parametrize(("delayed", "lists", "stands"), STANDING.values(), ids=STANDING)
+def test_a_replica_that_knows_nothing_of_the_cluster_leaves_the_lease_to_others(delayed, lists, stands):
+    _, told = of_a_replica(delayed=delayed, lists=lists)
+    assert ("Attempting to acquire leader lease..." in told) is stands
+    assert ("Handlers synced" in told) is (not lists)

@@ -140,6 +140,8 @@ class Live:
             self._wanted.set()
             await self.loop.act()
             return
+        if self._wanted.is_set():  # who cannot list the cluster must not keep the lease from those who can
+            await self.loop.synced.wait()
         lock = ApiLease(self._rest, self._leader.namespace, self._leader.name)
         name = f"{self._leader.namespace}/{self._leader.name}"
         await lead(

@@ -330,6 +330,25 @@ def test_it_is_written_letter_for_letter_as_kube_scheduler_writes_it(tmp_path):
     assert text.endswith('  schedulerName: "123"\n')
 
 
+def test_what_is_run_is_logged_and_a_file_that_serves_twice_is_warned_of_once(tmp_path, monkeypatch):
+    async def ends(process):
+        process.serving.socket.close()
+        return 0
+
+    monkeypatch.setattr("moorage.cli.run.run_process", ends)
+    monkeypatch.setattr("moorage.cli.run.collect_seldom", lambda: None)
+    cluster = '{clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}], current-context: x, users: [{name: u}], '
+    (tmp_path / "kubeconfig").write_text(f"{cluster}contexts: [{{name: x, context: {{cluster: c, user: u}}}}]}}")
+    (tmp_path / "kubeconfig").chmod(0o644)
+    file = tmp_path / "kubeconfig"
+    port = f"--secure-port={free_port()}"
+    flags = ["--kubeconfig", file, "--authentication-kubeconfig", file, "--authorization-kubeconfig", file, port, "--v=2"]
+    status, said = run_here(*flags)
+    assert (status, said.count("others can read this file")) == (0, 1)
+    assert '"Using component config" config=<\n\tapiVersion: kubescheduler.config.k8s.io/v1\n\tclientConnection:\n' in said
+    assert "Using component config" not in run_here(*flags, "--v=1")[1]
+
+
 def test_a_written_configuration_takes_the_place_of_the_old_one_as_a_whole(tmp_path, monkeypatch):
     folder, link = tmp_path / "folder", tmp_path / "link.yaml"
     folder.mkdir()

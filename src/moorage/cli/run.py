@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,7 @@ from moorage.cli.memory import collect_seldom
 from moorage.cli.pflag import FlagCommand, Given
 from moorage.cli.reading import CONFIG_LIMIT, read_file
 from moorage.cli.run_flags import FLAGS, LEADER_FIELDS
-from moorage.cli.run_process import Process, run_process
+from moorage.cli.run_process import Process, run_process, with_hidden_passwords
 from moorage.cli.run_serving import check_flags, serving_rules
 from moorage.client.endpoint import Endpoint
 from moorage.client.extenders import ExtenderClient
@@ -89,15 +89,18 @@ def _scheduled(given: Given, log: Klog) -> int:
         _write(Path(given["write-config-to"]), document)
         log.info(0, "Wrote configuration", file=given["write-config-to"])
         return OK
+    if log.shows(2):
+        log.info(2, "Using component config", config=_as_yaml(with_hidden_passwords(document)))
+    warn = _once(log.warning)
     process = Process(
         loaded=loaded,
         document=document,
         given=given,
         leader=_leader(loaded.configuration),
-        endpoint=_endpoint(loaded.configuration.client_connection.kubeconfig, given["master"], log),
+        endpoint=_endpoint(loaded.configuration.client_connection.kubeconfig, given["master"], log, warn),
         extenders=extenders,
         max_disks=_max_disks(given),
-        serving=serving_rules(given, lambda path: _kubeconfig(path, log)),
+        serving=serving_rules(given, lambda path: _kubeconfig(path, log, warn)),
         log=log,
     )
     hear_others(log)
@@ -220,8 +223,12 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _GoYaml.add_representer(str, _text)
 
 
+def _as_yaml(document: Mapping[str, Any]) -> str:
+    return yaml.dump(dict(document), Dumper=_GoYaml, allow_unicode=True, width=float("inf"))
+
+
 def _write(path: Path, document: Mapping[str, Any]) -> None:
-    text = yaml.dump(dict(document), Dumper=_GoYaml, allow_unicode=True, width=float("inf"))
+    text = _as_yaml(document)
     try:
         path = path.resolve()  # a link goes on leading where it led
         if path.exists() and not path.is_file():
@@ -281,17 +288,29 @@ def _around(log: Klog) -> Surroundings:
     return Surroundings(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=log.warning)
 
 
-def _kubeconfig(path: str, log: Klog) -> Endpoint:
+def _once(warn: Callable[[str], None]) -> Callable[[str], None]:
+    """Say the same only once: a file may be named for several purposes."""
+    said: set[str] = set()
+
+    def say(text: str) -> None:
+        if text not in said:
+            said.add(text)
+            warn(text)
+
+    return say
+
+
+def _kubeconfig(path: str, log: Klog, warn: Callable[[str], None]) -> Endpoint:
     """Return the endpoint of a file that must be there."""
-    return read_kubeconfig([Path(path)], must_exist=True, warn=log.warning).endpoint(_around(log))
+    return read_kubeconfig([Path(path)], must_exist=True, warn=warn).endpoint(_around(log))
 
 
-def _endpoint(kubeconfig: str, master: str, log: Klog) -> Endpoint:
+def _endpoint(kubeconfig: str, master: str, log: Klog, warn: Callable[[str], None]) -> Endpoint:
     listed = [Path(one) for one in os.environ.get("KUBECONFIG", "").split(os.pathsep) if one]
     if kubeconfig:
-        endpoint = _kubeconfig(kubeconfig, log)
+        endpoint = _kubeconfig(kubeconfig, log, warn)
     elif listed:
-        endpoint = read_kubeconfig(listed, must_exist=False, warn=log.warning).endpoint(_around(log))
+        endpoint = read_kubeconfig(listed, must_exist=False, warn=warn).endpoint(_around(log))
     elif master:
         endpoint = Endpoint("")
     else:

@@ -49,7 +49,7 @@ from moorage.server.permissions import Judge
 from moorage.server.pod_metrics import pod_registry
 from moorage.server.trusting import Trust
 
-__all__ = ["Process", "run_process"]
+__all__ = ["Process", "run_process", "with_hidden_passwords"]
 
 #: Reviews limit how soon probes are answered, so they are not held back as other requests are.
 _REVIEW_QPS, _REVIEW_BURST = 200.0, 400
@@ -181,7 +181,7 @@ def _served(process: Process, rules: ServingRules, live: Live, meter: Meter, end
         counted=counted,
         slis=Registry(health.families, rules.shown).with_others(),
         pod_metrics=lambda: _pod_metrics(live),
-        configuration=lambda: _shown(process.document),
+        configuration=lambda: with_hidden_passwords(process.document),
         flags={**given.shown(FLAGS), "help": "false"},
         program=Program(f"moorage v{__version__}", process.loaded.release, platform.python_version(), started, _PATHS),
         set_verbosity=lambda level: setattr(process.log, "verbosity", level),
@@ -190,7 +190,7 @@ def _served(process: Process, rules: ServingRules, live: Live, meter: Meter, end
     )
 
 
-def _shown(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def with_hidden_passwords(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the configuration as anybody may see it who may look: addresses of extenders without the password in them."""
     extenders = [{**one, "urlPrefix": shown(one.get("urlPrefix", ""))} for one in document.get("extenders") or ()]
     return {**document, "extenders": extenders} if extenders else document

@@ -13,6 +13,7 @@ from moorage.api.core import ENDED_PHASES, Namespace, Node, Pod
 from moorage.api.meta import Value, is_older
 from moorage.api.pod_groups import PodGroup
 from moorage.engine.binding import Binding
+from moorage.engine.custom_kinds import NamedKinds, named_kinds
 from moorage.engine.facts import Gone, Seen
 from moorage.engine.pod_reading import pod_reader
 from moorage.framework.events import ClusterEvent
@@ -55,6 +56,11 @@ class Believer(ABC):
     @property
     def snapshot(self) -> Snapshot:
         return self.cluster.snapshot
+
+    @property
+    def named_kinds(self) -> NamedKinds:
+        """The kinds of their own that plugins want to be told of."""
+        return named_kinds(self.profiles.values())
 
     @abstractmethod
     def _end_held(self, binding: Binding) -> None:

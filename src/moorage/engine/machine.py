@@ -99,6 +99,7 @@ class Scheduler(Grouping):
     ) -> None:
         """Give the scheduler its profiles, which share one QueueSort plugin. Call once, before any fact."""
         self.profiles = profiles
+        self.cluster.custom_kinds = frozenset(map(str, self.named_kinds.kinds))
         self.queue = SchedulingQueue(
             sort_key(next(iter(profiles.values())).at("queueSort")[0], self.faults.append),
             {name: queue_profile(profile, self.cycle.extenders) for name, profile in profiles.items()},

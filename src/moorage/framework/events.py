@@ -1,7 +1,8 @@
 """What happens in a cluster, as the queue and its hints see it.
 
 An event is a resource and what was done to it. A plugin that turned a pod down names the events after which it might say
-yes (``Wake``), each with an optional closer look at the objects.
+yes (``Wake``), each with an optional closer look at the objects. Beside the kinds that Kubernetes brings, a plugin may name
+others as ``plural.version.group``, such as ``quotas.v1.example.com``: whoever runs the plugin then follows them.
 """
 
 from __future__ import annotations
@@ -89,18 +90,21 @@ _LABELS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """Something happened. As a happening ``action`` is one flag; as an interest it may be several."""
+    """Something happened. As a happening ``action`` is one flag; as an interest it may be several.
 
-    resource: Resource
+    ``resource`` is a ``Resource``, or the name of a kind that is none of them: ``plural.version.group``.
+    """
+
+    resource: Resource | str
     action: Action
     label: str = ""
 
     def covers(self, happened: ClusterEvent) -> bool:
         """Say whether this interest takes in what happened: same or wider resource, and the action among its actions."""
-        if self.resource is Resource.ANY and self.action == Action.ALL:
+        if self.resource == Resource.ANY and self.action == Action.ALL:
             return True
         same = self.resource in {Resource.ANY, happened.resource} or (
-            self.resource is Resource.POD and happened.resource in {Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD}
+            self.resource == Resource.POD and happened.resource in {Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD}
         )
         return same and happened.action in self.action
 
@@ -110,8 +114,8 @@ class ClusterEvent:
 
 ANY_EVENT = ClusterEvent(Resource.ANY, Action.ALL)
 
-#: ``hint(pod, old, new)``: could this change make ``pod`` schedulable? Pods come as ``PodInfo``, other kinds as they are;
-#: ``old`` is None for additions and ``new`` for deletions.
+#: ``hint(pod, old, new)``: could this change make ``pod`` schedulable? Pods come as ``PodInfo``, other kinds as they are,
+#: those that were named as ``plural.version.group`` as ``CustomObject``; ``old`` is None for additions, ``new`` for deletions.
 Hint = Callable[[PodInfo, Any, Any], bool]
 
 

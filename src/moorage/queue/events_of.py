@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from moorage.api.core import Node, Pod
+from moorage.api.custom import CustomObject
 from moorage.api.meta import ResourceList, Value
 from moorage.api.quantity import parse
 from moorage.framework.events import Action, ClusterEvent, Resource
@@ -72,7 +73,7 @@ def node_events(old: Node | None, new: Node | None, gates: FeatureGates = _DEFAU
 def object_events(old: Value | None, new: Value | None) -> tuple[ClusterEvent, ...]:
     """Return the event of any other object that came, changed or went; none if no plugin could have asked for its kind."""
     known = old if new is None else new
-    resource = _RESOURCE_OF.get(type(known).__name__)
+    resource = known.resource if isinstance(known, CustomObject) else _RESOURCE_OF.get(type(known).__name__)
     if resource is None:
         return ()
     action = Action.ADD if old is None else Action.DELETE if new is None else Action.UPDATE_OTHER

@@ -49,7 +49,7 @@ def wakes_of(plugin: AnyPlugin) -> tuple[Wake, ...]:
 
 def is_for_everyone(event: ClusterEvent) -> bool:
     """Say whether an event moves every parked pod, whoever turned it down."""
-    return event.resource is Resource.ANY and event.action == Action.ALL
+    return event.resource == Resource.ANY and event.action == Action.ALL
 
 
 class Interest:
@@ -89,7 +89,7 @@ class Hints:
             for profile, by_plugin in wakes.items()
         }
         self._on_fault = on_fault
-        self._interest: dict[tuple[Resource, Action], Interest | None] = {}
+        self._interest: dict[tuple[Resource | str, Action], Interest | None] = {}
 
     def interest(self, event: ClusterEvent) -> Interest | None:
         """Return who cares for an event that is not for everyone; None if nobody does."""
@@ -189,7 +189,7 @@ def _with_taints(wakes: tuple[Wake, ...]) -> tuple[Wake, ...]:
 
     Source  scheduler.go, buildQueueingHintMap (kubernetes issue 109437)
     """
-    on_nodes = [wake.event.action for wake in wakes if wake.event.resource is Resource.NODE]
+    on_nodes = [wake.event.action for wake in wakes if wake.event.resource == Resource.NODE]
     hears_added = any(Action.ADD in action for action in on_nodes)
     if not hears_added or any(Action.UPDATE_NODE_TAINT in action for action in on_nodes):
         return wakes

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from moorage.api.core import Namespace, Node, Service
+from moorage.api.custom import CustomObject, custom_type
 from moorage.api.meta import Value
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.errors import StateError
@@ -78,6 +79,17 @@ class Snapshot:
         """All objects of a kind, by ``namespace/name`` (or ``name`` where it has no namespace), in order of arrival."""
         return self._cluster.objects(kind)
 
+    def custom(self, name: str) -> Mapping[str, CustomObject]:
+        """All objects of a kind that a plugin's ``wakes_on`` names as ``plural.version.group``, by key as for ``objects``.
+
+        Raises  StateError if no plugin names it: nobody follows it then, and an empty answer would be easily believed
+        """
+        named = self._cluster.custom_kinds
+        if named is not None and name not in named:
+            known = ", ".join(sorted(named)) or "none are"
+            raise StateError(f"{name}: no plugin names this kind in wakes_on, so it is not followed ({known})")
+        return self._cluster.objects(custom_type(name))
+
     def changes_of(self, kind: type[K]) -> Journal:
         """Keys of the objects of a kind in the order they came, changed or went."""
         return self._cluster.changes_of(kind)
@@ -107,6 +119,8 @@ class Cluster:
         #: Pods by the group they name, where groups are kept.
         self.groups: PodGroups | None = PodGroups() if keep_groups else None
         self.namespaces: dict[str, Namespace] = {}
+        #: Kinds of their own that plugins name; None where that is not known, and all may be asked for.
+        self.custom_kinds: frozenset[str] | None = None
         self._selected: dict[Selector, frozenset[str]] = {}
         self._objects: dict[type[Value], dict[str, Any]] = {}
         self._journals: dict[type[Value], Journal] = {}

@@ -1,0 +1,118 @@
+"""Objects of kinds that only their authors know: custom resources, named as ``quotas.v1.example.com``.
+
+The name is plural, version and group, as kube-scheduler takes it in ``EventsToRegister``; an empty group is the core one
+(``configmaps.v1.``). Nobody here knows what such an object means, so it is kept as the document it is, beside the metadata
+that all objects have. Each named kind has a Python type of its own, by which those who keep objects tell kinds apart.
+
+Source  kube-scheduler, eventhandlers.go, addAllEventHandlers; apimachinery, schema.ParseResourceArg
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, ClassVar, NamedTuple, cast
+
+import msgspec
+
+from moorage.api.decode import decode
+from moorage.api.meta import ObjectMeta, Value
+from moorage.errors import InputError
+
+__all__ = ["CustomKind", "CustomObject", "custom_type", "guess_plural", "read_custom", "with_identity"]
+
+_LABEL = "[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_NAME = re.compile(rf"({_LABEL})\.({_LABEL})\.((?:{_LABEL}(?:\.{_LABEL})*)?)")
+
+
+class CustomKind(NamedTuple):
+    """A kind by the names that its paths are made of. ``group`` is "" for the core one."""
+
+    plural: str
+    version: str
+    group: str
+
+    @classmethod
+    def parse(cls, name: str) -> CustomKind | None:
+        """Return the kind that ``plural.version.group`` names; None if it is no such name."""
+        parts = _NAME.fullmatch(name)
+        return None if parts is None else cls(*parts.groups())
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def __str__(self) -> str:
+        return ".".join(self)
+
+
+class CustomObject(Value):
+    """One object. ``document`` is all of it as it was read but for ``managedFields``; it is shared, and not to be changed."""
+
+    resource: ClassVar[str] = ""  #: What plugins call the kind.
+
+    metadata: ObjectMeta = ObjectMeta()
+    document: Mapping[str, Any] = {}
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def namespace(self) -> str:
+        return self.metadata.namespace
+
+    def get(self, *path: str, default: Any = None) -> Any:
+        """Return what stands at a path of fields, such as ``get("spec", "limit")``; ``default`` where there is none."""
+        found: Any = self.document
+        for field in path:
+            if not isinstance(found, Mapping) or field not in found:
+                return default
+            found = found[field]
+        return found
+
+
+@cache
+def custom_type(name: str) -> type[CustomObject]:
+    """Return the type of the objects of a kind, the same one whenever it is asked for."""
+    made = msgspec.defstruct(
+        name, [], bases=(CustomObject,), module=__name__, namespace={"resource": name}, frozen=True, kw_only=True, gc=False
+    )
+    return cast("type[CustomObject]", made)
+
+
+class _Object(Value):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+def read_custom(raw: bytes | Mapping[str, Any], name: str, where: str) -> CustomObject:
+    """Read an object of the kind ``name``.
+
+    Raises  InputError if it is not one object with sound metadata
+    """
+    metadata = decode(raw, _Object, where).metadata
+    try:
+        document = dict(raw) if isinstance(raw, Mapping) else msgspec.json.decode(raw, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"{where}: {metadata.name}: {error}") from None
+    given = document.get("metadata") or {}
+    document["metadata"] = {key: value for key, value in given.items() if key != "managedFields"}
+    return custom_type(name)(metadata=metadata, document=document)
+
+
+def guess_plural(kind: str) -> str:
+    """Return the plural that a kind most probably has, as kubectl guesses it where no server can be asked."""
+    singular = kind.lower()
+    if singular.endswith("endpoints"):
+        return singular
+    if singular.endswith("s"):
+        return f"{singular}es"
+    return f"{singular[:-1]}ies" if singular.endswith("y") else f"{singular}s"
+
+
+def with_identity(obj: CustomObject, metadata: ObjectMeta) -> CustomObject:
+    """Return the object under another name, namespace or UID, which the document then says, too."""
+    said = {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid}
+    given = {**obj.document["metadata"], **{key: value for key, value in said.items() if value}}
+    return msgspec.structs.replace(obj, metadata=metadata, document={**obj.document, "metadata": given})

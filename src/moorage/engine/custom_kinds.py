@@ -1,0 +1,34 @@
+"""Which kinds of their own the plugins of some profiles name in ``wakes_on``: whoever runs them has to follow those, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from moorage.api.custom import CustomKind
+from moorage.framework.events import Resource
+from moorage.framework.profile import Profile
+
+__all__ = ["NamedKinds", "named_kinds"]
+
+_BROUGHT = frozenset(map(str, Resource))
+
+
+class NamedKinds(NamedTuple):
+    """Kinds in the order of their names, and names that are none of a kind, which wake nobody."""
+
+    kinds: tuple[CustomKind, ...] = ()
+    unusable: tuple[str, ...] = ()
+
+
+def named_kinds(profiles: Iterable[Profile]) -> NamedKinds:
+    """Return what the plugins name beside the kinds that Kubernetes brings; plugins that only score may name kinds as well."""
+    names = {
+        str(wake.event.resource)
+        for profile in profiles
+        for plugin in profile.plugins.values()
+        for wake in getattr(plugin, "wakes_on", tuple)()
+    }
+    parsed = {name: CustomKind.parse(name) for name in sorted(names - _BROUGHT)}
+    kinds = tuple(kind for kind in parsed.values() if kind is not None)
+    return NamedKinds(kinds, tuple(name for name, kind in parsed.items() if kind is None))

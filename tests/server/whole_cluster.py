@@ -109,6 +109,8 @@ class Place:
         self.inside = f"/api/v1/namespaces/{name}"
         self.pods = f"{self.inside}/pods"
         self.made, self.processes = [], []
+        #: What schedulers are started with.
+        self.environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
         self.make("/api/v1/namespaces", "Namespace", name, namespaced=False)
         # Where a controller makes it, too, one of the two is refused.
         with suppress(Refused):
@@ -144,12 +146,12 @@ class Place:
         status = {"allocatable": amounts, "capacity": amounts, "conditions": ready}
         self.make("/api/v1/nodes", "Node", self.named(name), namespaced=False, metadata={"labels": labels}, status=status)
 
-    def pod(self, name, cpu="1", **spec):
+    def pod(self, name, cpu="1", *, labels=None, **spec):
         """Make a pod that goes to the place's nodes, whatever state they seem to be in; a kubelet takes 3 s to end it."""
         containers = [{"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}, **spec.pop("resources", {})}}]
         rest = {"schedulerName": self.name, "nodeSelector": {"moorage.test/place": self.name}, **spec}
         return self.make(
-            self.pods, "Pod", name, metadata={"annotations": {"moorage.dev/stop-seconds": "3"}},
+            self.pods, "Pod", name, metadata={"annotations": {"moorage.dev/stop-seconds": "3"}, "labels": labels or {}},
             spec={"tolerations": [{"operator": "Exists"}], "containers": containers, **rest},
         )  # fmt: skip
 
@@ -182,17 +184,17 @@ class Place:
 
     # -- schedulers ----------------------------------------------------------------------------------------------------------
 
-    def scheduler(self, *flags, leads=True, delegates=False, program=None, profile=None):
+    def scheduler(self, *flags, leads=True, delegates=False, program=None, profile=None, plugins=None):
         """Start a scheduler, whose log is ``process.log``. ``delegates``: it asks the cluster who its own callers are.
 
-        ``program`` is another than the cluster's, ``profile`` another name that its pods ask for.
+        ``program`` is another than the cluster's, ``profile`` another name that its pods ask for, with ``plugins``.
         """
         number = len(self.processes)
         folder = self.cluster.folder / f"{self.name}-{number}"
         folder.mkdir()
         config = {
             "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
-            "profiles": [{"schedulerName": profile or self.name}],
+            "profiles": [{"schedulerName": profile or self.name, **({"plugins": plugins} if plugins else {})}],
             "clientConnection": {"kubeconfig": str(self._as_scheduler(folder))},
             # The role allows this name of a lease, in whatever namespace.
             "leaderElection": {"leaderElect": leads, "resourceNamespace": self.name, "resourceName": "kube-scheduler"},
@@ -203,7 +205,7 @@ class Place:
         with (folder / "log").open("w") as log:
             process = subprocess.Popen(
                 [*(program or self.cluster.program), "--config", folder / "config.yaml", "--secure-port=0", "-v=3", *flags],
-                env={**os.environ, "PYTHONPATH": str(SOURCES)}, stdout=log, stderr=log,
+                env=self.environment, stdout=log, stderr=log,
             )  # fmt: skip
         process.log, process.kubeconfig = folder / "log", folder / "kubeconfig"
         self.processes.append(process)

@@ -106,6 +106,7 @@ class Reader(Generic[T]):
 
     def __init__(self, resource: Resource[T], report: Callable[[str], None], whole: WholeObjects | None = None) -> None:
         self._resource, self._report, self._whole = resource, report, whole
+        self._at_once = whole is None and resource.read is None
         self._decoder = msgspec.json.Decoder(resource.type)
         self._pages = msgspec.json.Decoder(_Page)
         self._lines = msgspec.json.Decoder(_Line)
@@ -120,7 +121,7 @@ class Reader(Generic[T]):
 
         Raises  ClusterError if it is none
         """
-        if self._whole is None:
+        if self._at_once:
             with suppress(*_UNREADABLE):  # then it is read one by one
                 whole = self._whole_pages.decode(body)
                 return Page(whole.items or [], whole.metadata.resource_version, whole.metadata.continue_)
@@ -144,7 +145,7 @@ class Reader(Generic[T]):
 
         Raises  ClusterError for an ERROR event, and for a line that is no event
         """
-        return (self._plain(line) if self._whole is None else None) or self._event(line)
+        return (self._plain(line) if self._at_once else None) or self._event(line)
 
     def _plain(self, line: bytes) -> Event[T] | None:
         """Read a line as nearly all are, in one go; None for others."""
@@ -183,12 +184,12 @@ class Reader(Generic[T]):
         return obj
 
     def _decoded(self, raw: bytes) -> T | None:
+        read = self._resource.read
+        if read is None:
+            with suppress(*_UNREADABLE):
+                return self._decoder.decode(raw)
         try:
-            return self._decoder.decode(raw)
-        except _UNREADABLE:
-            pass
-        try:
-            return decode(raw, self._resource.type, self._resource.plural)
+            return read(raw) if read is not None else decode(raw, self._resource.type, self._resource.plural)
         except InputError as error:
             self._report(f"left out: {error}")
             return None

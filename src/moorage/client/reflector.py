@@ -34,7 +34,6 @@ _IDLE_S = 40.0
 #: How long a watch is asked for after one that told of no change. It ends before its silence would mean anything, and a
 #: kube-apiserver ends it with a bookmark: so a quiet kind is known to be up to date, and its version never grows too old.
 _QUIET_S = 35
-_UNSERVED_S = 60.0
 #: The longest pause, but for chance, before a server is looked for again that was not to be reached. client-go waits up to a
 #: minute for that, too.
 _AWAY_S = 5.0
@@ -131,7 +130,7 @@ class Reflector(Generic[T]):
         if error.status == 404 and self._must_list:
             # A cluster that does not serve this kind has none of it; it may come with an upgrade.
             self.synced.set()
-            pause_s = max(pause_s, _UNSERVED_S)
+            pause_s = max(pause_s, self.resource.unserved_s)
         self._must_list = self._must_list or error.is_expired or _YET_TO_COME in str(error)
         self._doubtful = self._doubtful or not error.status
         self._report(f"{self.resource.plural}: {error}; {'listing' if self._must_list else 'watching'} again in {pause_s:.1f}s")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from moorage.api.core import Namespace, Node, Pod, ReplicationController, Service
+from moorage.api.custom import CustomKind, custom_type, read_custom
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from moorage.api.meta import Value
 from moorage.api.pod_groups import PodGroup
@@ -21,7 +22,7 @@ from moorage.api.storage import (
 )
 from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
 
-__all__ = ["WATCHED", "Resource", "resource_of"]
+__all__ = ["WATCHED", "Resource", "custom_resource", "resource_of"]
 
 T = TypeVar("T", bound=Value)
 
@@ -32,6 +33,8 @@ class Resource(Generic[T]):
 
     ``fields`` narrows what is watched. ``retold`` says of which objects each list tells again, though they are as they were.
     ``gate`` is the feature gate that must be open for it to be watched: servers that have it closed do not serve the kind.
+    ``read`` makes an object of its JSON, and raises InputError where it is none; without it, ``type`` is decoded. A kind that
+    is not served is asked for again after ``unserved_s``.
     """
 
     type: type[T]
@@ -41,6 +44,8 @@ class Resource(Generic[T]):
     fields: str = ""
     retold: Callable[[T], bool] = lambda obj: False
     gate: str = ""
+    read: Callable[[bytes], T] | None = None
+    unserved_s: float = 60.0
 
     @property
     def kind(self) -> str:
@@ -66,6 +71,9 @@ class Resource(Generic[T]):
 
 
 _STORAGE, _DEVICES = "storage.k8s.io/v1", "resource.k8s.io/v1"
+
+#: client-go asks again after up to half a minute where a kind is not served.
+_YET_TO_COME_S: Final = 10.0
 
 #: All that the engine and the built-in plugins look up. Pods that have ended hold nothing, so they are not watched.
 WATCHED: Final[tuple[Resource[Value], ...]] = (
@@ -96,6 +104,19 @@ WATCHED: Final[tuple[Resource[Value], ...]] = (
     Resource(DeviceClass, _DEVICES, "deviceclasses", namespaced=False),
     Resource(PodGroup, "scheduling.k8s.io/v1alpha2", "podgroups", gate="GenericWorkload"),
 )
+
+
+def custom_resource(kind: CustomKind) -> Resource[Value]:
+    """Return where a kind is served that a plugin named. It may be installed at any time, so it is asked for more often."""
+    name = str(kind)
+    return Resource(
+        custom_type(name),
+        kind.api_version,
+        kind.plural,
+        read=lambda raw: read_custom(raw, name, kind.plural),
+        unserved_s=_YET_TO_COME_S,
+    )
+
 
 _BY_TYPE = {resource.type: resource for resource in WATCHED}
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from moorage.client.reflector import Reflector
-from moorage.client.resources import WATCHED
+from moorage.client.resources import WATCHED, custom_resource
 from moorage.client.rest import Rest
 from moorage.client.whole import WholeObjects
 from moorage.engine.machine import Scheduler
@@ -83,9 +83,12 @@ class Live:
         whole = WholeObjects() if scheduler.cycle.extenders else None
         if whole is not None:
             scheduler.cycle.whole = whole.json_of
+        named = scheduler.named_kinds
+        for name in named.unusable:
+            log.error(None, "Incorrect event registration", gvk=name)
         self.reflectors = [
             Reflector(resource, rest, inbox.put, clock=self._clock, rng=chance, report=report, whole=whole, streams=True)
-            for resource in WATCHED
+            for resource in (*WATCHED, *map(custom_resource, named.kinds))
             if not resource.gate or scheduler.gates[resource.gate]
         ]
 

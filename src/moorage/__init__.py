@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from moorage.simulator.cluster_run import simulate_cluster
     from moorage.simulator.reading import read
-    from moorage.simulator.simulate import Options, simulate
+    from moorage.simulator.simulate import Options, kinds_named, simulate
 
 __version__ = "0.1.0"
-__all__ = ["Options", "__version__", "read", "simulate", "simulate_cluster"]
+__all__ = ["Options", "__version__", "kinds_named", "read", "simulate", "simulate_cluster"]
 
 _FOUND_IN: Mapping[str, str] = {
     "Options": "moorage.simulator.simulate",
+    "kinds_named": "moorage.simulator.simulate",
     "read": "moorage.simulator.reading",
     "simulate": "moorage.simulator.simulate",
     "simulate_cluster": "moorage.simulator.cluster_run",

@@ -26,7 +26,7 @@ from moorage.report.tables import render
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.reading import read
-from moorage.simulator.simulate import Options
+from moorage.simulator.simulate import Options, kinds_named
 from moorage.simulator.simulation import Attempt
 
 __all__ = ["simulate"]
@@ -119,7 +119,8 @@ def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Attempt]
             raise click.UsageError(
                 "nothing to simulate: give -f PATH (- for standard input), or --trace openb --nodes FILE --pods FILE"
             )
-        return simulate_cluster(_read(given["paths"], given["recursive"]), options, on_attempt=on_attempt)[1]
+        cluster = _read(given["paths"], given["recursive"], kinds_named(options))
+        return simulate_cluster(cluster, options, on_attempt=on_attempt)[1]
     from moorage.simulator.trace_openb import read_openb
     from moorage.simulator.trace_run import simulate_trace
 
@@ -130,8 +131,8 @@ def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Attempt]
     return simulate_trace(read_openb(given["nodes"], given["pods"]), options, stay=given["stay"], on_attempt=on_attempt)
 
 
-def _read(paths: tuple[str, ...], recursive: bool) -> ClusterInput:
-    cluster = read(paths, recursive, stdin=sys.stdin.buffer)
+def _read(paths: tuple[str, ...], recursive: bool, custom: tuple[str, ...]) -> ClusterInput:
+    cluster = read(paths, recursive, stdin=sys.stdin.buffer, custom=custom)
     if not cluster.report.read and not cluster.report.unused:
         where = "standard input" if paths == (STDIN,) else ", ".join(paths)
         raise InputError(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from moorage.api.admission import RuntimeClass
 from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, Service
+from moorage.api.custom import CustomObject
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import (
@@ -60,7 +61,7 @@ class InputReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterInput:
-    """Every object that simulations read, each kind in the order it was given."""
+    """Every object that simulations read, each kind in the order it was given; ``custom`` are those of kinds plugins name."""
 
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
@@ -89,4 +90,5 @@ class ClusterInput:
     resource_claim_templates: tuple[ResourceClaimTemplate, ...] = ()
     resource_slices: tuple[ResourceSlice, ...] = ()
     device_classes: tuple[DeviceClass, ...] = ()
+    custom: tuple[CustomObject, ...] = ()
     report: InputReport = InputReport()

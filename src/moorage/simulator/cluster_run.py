@@ -38,6 +38,7 @@ def simulate_cluster(
 def objects_of(cluster: ClusterInput) -> Iterator[Value]:
     """Yield every object that the scheduler may look at: nodes and their pods last but pending pods, which come at the end."""
     yield from cluster.namespaces
+    yield from cluster.custom
     for group in (
         cluster.services, cluster.replication_controllers, cluster.replica_sets, cluster.stateful_sets,
         cluster.pod_disruption_budgets, cluster.pod_groups,

@@ -7,6 +7,7 @@ says why.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace as with_fields
 from typing import Any, BinaryIO, Final
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from moorage.api.collector import collector_paused
 from moorage.api.core import Namespace
+from moorage.api.custom import CustomObject
 from moorage.api.decode import decode
 from moorage.api.defaults import (
     default_limit_range,
@@ -31,6 +33,7 @@ from moorage.api.validation import PodValidator, validate
 from moorage.controllers.naming import generated_name, stable_uid
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput, InputReport, Unused
+from moorage.simulator.custom_reading import CustomReader, ReadObject
 from moorage.simulator.files import Source, open_sources
 from moorage.simulator.kinds import KINDS, Kind, find_kind, why_unused
 from moorage.simulator.objects import Found, Payload, find_objects
@@ -56,26 +59,33 @@ _DEFAULTING: dict[str, Callable[[Any], Any]] = {
 
 
 def read(
-    paths: Iterable[str], recursive: bool = False, *, stdin: BinaryIO | None = None, validated: bool = True
+    paths: Iterable[str],
+    recursive: bool = False,
+    *,
+    stdin: BinaryIO | None = None,
+    validated: bool = True,
+    custom: Iterable[str] = (),
 ) -> ClusterInput:
     """Return the cluster that files, directories and standard input (``-``) describe together.
 
     ``validated`` holds every object to the rules of the API server; without it, only what cannot be read is refused.
+    ``custom`` are kinds to be read beside those of Kubernetes, as ``plural.version.group``: those that plugins name
+    (``moorage.kinds_named``).
     Raises  InputError for what cannot be opened or read, for objects that are not what they claim to be, and for two
             different objects with one name; each line of the message opens with the place
     """
     passed_over: list[str] = []
     sources = open_sources(paths, recursive=recursive, stdin=stdin, passed_over=passed_over)
-    cluster = read_sources(sources, validated=validated)
+    cluster = read_sources(sources, validated=validated, custom=custom)
     if not passed_over:
         return cluster
     note = f"{counted(len(passed_over), 'file')} not read for the name: {some(passed_over)}"
     return with_fields(cluster, report=with_fields(cluster.report, notes=(*cluster.report.notes, note)))
 
 
-def read_sources(sources: Iterable[Source], *, validated: bool = True) -> ClusterInput:
+def read_sources(sources: Iterable[Source], *, validated: bool = True, custom: Iterable[str] = ()) -> ClusterInput:
     """Return the cluster that several files' contents describe together; see ``read``."""
-    reader = _Reader(validated)
+    reader = _Reader(validated, CustomReader(custom))
     with collector_paused():
         for source in sources:
             for found in find_objects(source):
@@ -86,8 +96,10 @@ def read_sources(sources: Iterable[Source], *, validated: bool = True) -> Cluste
 class _Reader:
     """Objects by kind, namespace and name, with the place of each."""
 
-    def __init__(self, validated: bool) -> None:
+    def __init__(self, validated: bool, custom: CustomReader) -> None:
         self.validated = validated
+        self.custom = custom
+        self.custom_objects: dict[tuple[type[CustomObject], str, str], ReadObject] = {}
         self.pod_faults = PodValidator()
         self.objects: dict[str, dict[tuple[str, str], Any]] = {kind.slot: {} for kind in KINDS}
         self.places: dict[str, dict[tuple[str, str], str]] = {kind.slot: {} for kind in KINDS}
@@ -96,10 +108,10 @@ class _Reader:
         self.faults: list[str] = []
 
     def take(self, found: Found) -> None:
-        kind = find_kind(found.api_version, found.kind)
+        kind, is_custom = find_kind(found.api_version, found.kind), self.custom.take(found)
         if kind is None:
-            key = (found.kind, found.api_version)
-            self.unused[key] = self.unused.get(key, 0) + 1
+            if not is_custom:
+                self._leave_aside(found)
             return
         try:
             self._keep(kind, _decode(found.payload, kind, found.where), found.where)
@@ -107,6 +119,10 @@ class _Reader:
             self.faults += (_shortened(line) for line in str(error).splitlines())
             if len(self.faults) >= MAX_FAULTS:
                 raise InputError("\n".join([*self.faults[:MAX_FAULTS], "and maybe more; these are the first"])) from None
+
+    def _leave_aside(self, found: Found) -> None:
+        key = (found.kind, found.api_version)
+        self.unused[key] = self.unused.get(key, 0) + 1
 
     def _keep(self, kind: Kind, given: Any, where: str) -> None:
         held = self.objects[kind.slot]
@@ -139,9 +155,12 @@ class _Reader:
 
         Raises  InputError with everything that was wrong, up to a limit
         """
+        self._sort_custom()
         if self.faults:
-            raise InputError("\n".join(self.faults))
+            raise InputError("\n".join(self.faults[:MAX_FAULTS]))
         read = tuple((kind.name, len(self.objects[kind.slot])) for kind in KINDS if self.objects[kind.slot])
+        counts = Counter(one.kind for one in self.custom_objects.values())
+        read += tuple(counts.items())
         implied = self._add_implied_namespaces()
         notes = []
         if self.repeated:
@@ -149,15 +168,33 @@ class _Reader:
         if implied:
             notes.append(f"{counted(len(implied), 'namespace')} not in the input, assumed without labels: {some(implied)}")
         unused = tuple(
-            Unused(name, version, count, why_unused(version, name)) for (name, version), count in sorted(self.unused.items())
+            Unused(name, version, count, self.custom.why_unused(version, name) or why_unused(version, name))
+            for (name, version), count in sorted(self.unused.items())
         )
         kept = {slot: tuple(objects.values()) for slot, objects in self.objects.items()}
-        return ClusterInput(**kept, report=InputReport(read, unused, tuple(notes)))
+        custom = tuple(one.obj for one in self.custom_objects.values())
+        return ClusterInput(**kept, custom=custom, report=InputReport(read, unused, tuple(notes)))
+
+    def _sort_custom(self) -> None:
+        """Now that all was seen, tell objects of kinds that plugins name from others."""
+        for found in self.custom.unclaimed():
+            if find_kind(found.api_version, found.kind) is None:
+                self._leave_aside(found)
+        for one in self.custom.objects(self.faults):
+            key = (type(one.obj), one.obj.namespace, one.obj.name)
+            before = self.custom_objects.setdefault(key, one)
+            if before is one:
+                continue
+            if before.obj != one.obj:
+                self.faults.append(f"{one.where}: {one.title} is also at {before.where}, and differs; keep one of them")
+            else:
+                self.repeated.append(f"{one.title} ({before.where} and {one.where})")
 
     def _add_implied_namespaces(self) -> list[str]:
         """Add the namespaces that objects live in and nobody described; return their names, ``default`` left out."""
         spaces = self.objects["namespaces"]
         used = {space for kind in KINDS if kind.namespaced for space, _ in self.objects[kind.slot]}
+        used |= {one.obj.namespace for one in self.custom_objects.values() if one.obj.namespace}
         implied = sorted(space for space in used | {"default"} if ("", space) not in spaces)
         for name in implied:
             metadata = ObjectMeta(name=name, uid=stable_uid("Namespace", "", name))

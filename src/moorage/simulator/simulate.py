@@ -13,6 +13,7 @@ from moorage.api.meta import Value
 from moorage.api.pod_groups import PodGroup
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.cycle.cycle import Cycle
+from moorage.engine.custom_kinds import named_kinds
 from moorage.engine.extenders import extenders_of
 from moorage.engine.machine import Scheduler
 from moorage.engine.profiles import build_resolved
@@ -29,7 +30,7 @@ from moorage.simulator.outcome import collect
 from moorage.simulator.simulation import Attempt, Simulation, wants_a_node
 from moorage.simulator.words import counted, some
 
-__all__ = ["Options", "load_options", "prepare", "registry_with", "simulate"]
+__all__ = ["Options", "kinds_named", "load_options", "prepare", "registry_with", "simulate"]
 
 #: kube-scheduler tries every pending pod again after five minutes, in case an event that would help was overlooked. In a
 #: simulation nothing is overlooked, so pods wait for their event; once, when nothing else is left to happen, all are tried.
@@ -109,6 +110,20 @@ def load_options(options: Options) -> Loaded:
     return load_any(options.config, options.where, rules, options.emulate)
 
 
+def kinds_named(options: Options) -> tuple[str, ...]:
+    """Return the kinds of their own that enabled plugins name in ``wakes_on``, for ``moorage.read(custom=...)`` to read.
+
+    Raises  ConfigError, InputError
+    """
+    loaded = load_options(options)
+    shipped = builtin_registry(loaded.release)
+    if all(name in shipped for profile in loaded.profiles for names in profile.points.values() for name in names):
+        return ()
+    scheduler = Scheduler(Cycle(options.seed), loaded.gates, options.max_disks)
+    built = build_resolved(loaded.profiles, loaded.registry, scheduler)
+    return tuple(map(str, named_kinds(built.profiles.values()).kinds))
+
+
 def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = None) -> tuple[Simulation, list[InputNote]]:
     """Return an empty simulation with its profiles built, and notes on enabled plugins that do not exist here.
 
@@ -133,6 +148,10 @@ def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = Non
     if configuration.extenders and not scheduler.cycle.extenders:
         notes.append(InputNote("Extenders", f"{counted(len(configuration.extenders), 'extender')} left out, as asked for"))
     idle = sorted(cls.name for cls in options.plugins if not any(cls.name in p.plugins for p in built.profiles.values()))
+    notes += [
+        InputNote("UnusableKind", f"a plugin names {name}, which is no kind; write it as plural.version.group")
+        for name in scheduler.named_kinds.unusable
+    ]
     notes += [InputNote("IdlePlugin", f"plugin {name} was loaded, but no profile enables it") for name in idle]
     return Simulation(scheduler, _told(on_attempt, options.scores, scheduler), ask=options.ask), notes
 

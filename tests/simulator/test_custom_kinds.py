@@ -1,0 +1,181 @@
+"""Objects of kinds that plugins name: read from dumps, looked up, and awaited."""
+
+import json
+
+import pytest
+
+import moorage
+from moorage.api.custom import read_custom
+from moorage.engine.facts import Seen
+from moorage.errors import InputError
+from moorage.framework.events import Action, ClusterEvent, Wake
+from moorage.framework.verdicts import Hold
+from moorage.simulator.files import Source
+from moorage.simulator.reading import read_sources
+from moorage.simulator.simulate import kinds_named, prepare
+from moorage.testing.builders import a_node, a_pod
+
+FOOS = "foos.v1.example.com"
+HEAD = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+ENABLED = HEAD + b"profiles: [{plugins: {multiPoint: {enabled: [{name: NeedsFoo}]}}}]\n"
+
+
+class NeedsFoo:
+    name = "NeedsFoo"
+
+    def attach(self, handle):
+        self.handle = handle
+
+    def pre_enqueue(self, pod):
+        held = self.handle.snapshot.custom(FOOS).get(f"{pod.namespace}/{pod.name}")
+        return None if held is not None else Hold.because("there is no foo for it")
+
+    def wakes_on(self):
+        yield Wake(ClusterEvent(FOOS, Action.ADD), when=lambda pod, old, new: new.name == pod.name)
+
+
+OPTIONS = moorage.Options(config=ENABLED, plugins=(NeedsFoo,))
+
+
+def document(kind="Foo", name="a", version="example.com/v1", **metadata):
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **metadata}, "spec": {"n": 1}}
+
+
+def definition(plural, kind, scope, group="example.com"):
+    spec = {"group": group, "names": {"kind": kind, "plural": plural}, "scope": scope}
+    return {**document("CustomResourceDefinition", f"{plural}.{group}", "apiextensions.k8s.io/v1"), "spec": spec}
+
+
+def cluster_of(*documents, custom=(FOOS,)):
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}).encode()
+    return read_sources([Source("dump.json", text)], custom=custom)
+
+
+def found(cluster):
+    return [(obj.resource, obj.namespace, obj.name) for obj in cluster.custom]
+
+
+READ = {  # what is in the dump, which kinds are named, what is read
+    "guessed by its name": ([document(namespace="x")], [FOOS], [(FOOS, "x", "a")]),
+    "nothing is named": ([document()], [], []),
+    "another kind of the group": ([document("Bar")], [FOOS], []),
+    "another version": ([document(version="example.com/v2")], [FOOS], []),
+    "another group": ([document(version="other.com/v1")], [FOOS], []),
+    "two kinds": ([document("Bar"), document()], [FOOS, "bars.v1.example.com"], [("bars.v1.example.com", "", "a"), (FOOS, "", "a")]),
+    "an irregular plural, defined later": (
+        [document("Ox"), definition("oxen", "Ox", "Cluster")], ["oxen.v1.example.com"], [("oxen.v1.example.com", "", "a")],
+    ),
+    "an irregular plural without a definition": ([document("Ox")], ["oxen.v1.example.com"], []),
+    "namespaced, and none given": ([document(), definition("foos", "Foo", "Namespaced")], [FOOS], [(FOOS, "default", "a")]),
+    "of the whole cluster, and a namespace given": (
+        [document(namespace="x"), definition("foos", "Foo", "Cluster")], [FOOS], [(FOOS, "", "a")],
+    ),
+    "a kind of Kubernetes that is left aside": (
+        [document("ConfigMap", version="v1", namespace="x")], ["configmaps.v1."], [("configmaps.v1.", "x", "a")],
+    ),
+    "a name that is none": ([document()], ["foos.v1"], []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("documents", "named", "expected"), READ.values(), ids=READ)
+def test_what_is_read(documents, named, expected):
+    assert found(cluster_of(*documents, custom=named)) == expected
+
+
+def test_a_kind_that_is_read_anyway_is_read_twice():
+    service = {**document("Service", version="v1", namespace="x"), "spec": {"selector": {"a": "b"}}}
+    cluster = cluster_of(service, custom=["services.v1."])
+    assert [one.metadata.name for one in cluster.services] == ["a"]
+    assert cluster.custom[0].get("spec", "selector") == {"a": "b"}
+
+
+def test_the_report_tells_of_them():
+    cluster = cluster_of(
+        document(namespace="x"), document(namespace="x"), document(name="b", namespace="x"), document("Bar"),
+        document(version="example.com/v2"), definition("foos", "Foo", "Namespaced"),
+    )  # fmt: skip
+    assert ("Foo", 2) in cluster.report.read
+    assert cluster.report.lines() == [
+        "1 Bar example.com/v1: unknown kind",
+        "1 CustomResourceDefinition apiextensions.k8s.io/v1: scheduling does not read it",
+        f"1 Foo example.com/v2: this version of the API is not read; a plugin names {FOOS}",
+        "1 object given more than once, identically: Foo x/a (dump.json: items[0] and dump.json: items[1])",
+        "1 namespace not in the input, assumed without labels: x",
+    ]
+
+
+def test_an_object_has_an_identity():
+    (foo,) = cluster_of(document(namespace="x")).custom
+    assert foo.metadata.uid
+    assert foo.document["metadata"]["uid"] == foo.metadata.uid
+    assert cluster_of(document(namespace="x")).custom == (foo,)
+    (given,) = cluster_of(document(namespace="x", uid="u", resourceVersion="4")).custom
+    assert (given.metadata.uid, given.metadata.resource_version) == ("u", "4")
+
+
+FAULTS = {
+    "no name": ([{"apiVersion": "example.com/v1", "kind": "Foo"}], r"items\[0\]: Foo: metadata.name: Required value"),
+    "no metadata": ([document(labels=3)], r"items\[0\]: Foo a: metadata.labels: expected"),
+    "two of one name": ([document(), document(labels={"a": "b"})], r"items\[1\]: Foo a is also at dump.json: items\[0\], and"),
+    "a broken definition": ([{**definition("a", "A", "Cluster"), "spec": 3}], r"CustomResourceDefinition a.example.com: spec"),
+}
+
+
+@pytest.mark.parametrize(("documents", "message"), FAULTS.values(), ids=FAULTS)
+def test_what_is_wrong_is_told_with_its_place(documents, message):
+    with pytest.raises(InputError, match=message):
+        cluster_of(*documents)
+
+
+def test_faults_are_not_told_without_end():
+    with pytest.raises(InputError) as told:
+        cluster_of(*(document(name=f"a{at}", labels=3) for at in range(100)))
+    assert len(str(told.value).splitlines()) == 20
+
+
+def test_yaml_documents_are_read_as_well():
+    text = b"apiVersion: example.com/v1\nkind: Foo\nmetadata: {name: a, managedFields: []}\nspec: {count: 1}\n"
+    (foo,) = read_sources([Source("a.yaml", text)], custom=[FOOS]).custom
+    assert (foo.get("spec", "count"), "managedFields" in foo.document["metadata"]) == (1, False)
+
+
+# -- in a run -----------------------------------------------------------------------------------------------------------
+
+NODE = a_node("n1", allocatable={"cpu": "2", "memory": "4Gi", "pods": 10})
+
+
+def test_which_kinds_to_read_is_known_from_the_options():
+    assert kinds_named(OPTIONS) == (FOOS,)
+    assert kinds_named(moorage.Options()) == ()
+    assert kinds_named(moorage.Options(plugins=(NeedsFoo,))) == (), "it is not enabled"
+
+
+def test_a_plugin_finds_them():
+    held = read_custom(document(name="with", namespace="default"), FOOS, "test")
+    run = moorage.simulate([held, NODE, a_pod("with").pod, a_pod("without").pod], OPTIONS)
+    assert {pod.name: pod.node or pod.message for pod in run.pods}["with"] == "n1"
+    assert [pod.name for pod in run.in_state("Pending")] == ["without"]
+
+
+def test_one_that_comes_later_wakes_its_pod():
+    simulation, _ = prepare(OPTIONS)
+    simulation.load([NODE, a_pod("p").pod, a_pod("q").pod])
+    simulation.at(5.0, Seen(read_custom(document(name="p", namespace="default"), FOOS, "test")))
+    simulation.run()
+    assert {one.pod.name: one.placed_s for one in simulation.records.values()} == {"p": 5.0, "q": None}
+
+
+def test_a_name_that_is_no_kind_is_told():
+    class Careless(NeedsFoo):
+        name = "Careless"
+
+        def pre_enqueue(self, pod):
+            return None
+
+        def wakes_on(self):
+            yield Wake(ClusterEvent("foos.v1", Action.ADD))
+
+    config = ENABLED.replace(b"NeedsFoo", b"Careless")
+    run = moorage.simulate([NODE], moorage.Options(config=config, plugins=(Careless,)))
+    texts = [note.text for note in run.notes]
+    assert texts == ["a plugin names foos.v1, which is no kind; write it as plural.version.group"]

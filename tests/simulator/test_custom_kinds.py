@@ -61,7 +61,9 @@ READ = {  # what is in the dump, which kinds are named, what is read
     "another kind of the group": ([document("Bar")], [FOOS], []),
     "another version": ([document(version="example.com/v2")], [FOOS], []),
     "another group": ([document(version="other.com/v1")], [FOOS], []),
-    "two kinds": ([document("Bar"), document()], [FOOS, "bars.v1.example.com"], [("bars.v1.example.com", "", "a"), (FOOS, "", "a")]),
+    "two kinds": (
+        [document("Bar"), document()], [FOOS, "bars.v1.example.com"], [("bars.v1.example.com", "", "a"), (FOOS, "", "a")],
+    ),
     "an irregular plural, defined later": (
         [document("Ox"), definition("oxen", "Ox", "Cluster")], ["oxen.v1.example.com"], [("oxen.v1.example.com", "", "a")],
     ),

@@ -205,6 +205,26 @@ def test_a_leader_that_cannot_reach_the_server_stops_before_another_starts(fault
     assert overlaps(log) == []
 
 
+def test_a_standby_leads_within_twenty_seconds_of_a_kill_whenever_that_comes():
+    """It sees the last renewal up to a pause late, so it must not be a pause late again when the lease has run out."""
+
+    async def waited(seed):
+        log, server = [], Server()
+        names = (f"a{seed}", f"b{seed}")
+        tasks = [asyncio.create_task(Replica(server, name, log).run()) for name in names]
+        await asyncio.sleep(30 + seed / 7)
+        server.mute.add(next(name for _, name, deed in log if deed == "leads"))
+        cut = asyncio.get_running_loop().time()
+        await asyncio.sleep(30)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert overlaps(log) == []
+        return [at for at, _, deed in log if deed == "leads"][1] - cut
+
+    assert max(run_virtually(waited(seed)) for seed in range(60)) <= 20
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.1, 30.0)), max_size=8),

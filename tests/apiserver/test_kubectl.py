@@ -216,6 +216,10 @@ COMMANDS = (
     ("wait deploy/shop --for=jsonpath={{.spec.replicas}}=1 --timeout=5s", "deployment.apps/shop condition met"),
     ("!wait pod/web --for=condition=Ready --timeout=1s", "timed out waiting for the condition"),
     ("create configmap cm --from-literal=a=b", "configmap/cm created"),
+    ("create ingress shop --rule=shop.b/c=svc:80", "ingress.networking.k8s.io/shop created"),
+    ("!create -f {strange}", 'no matches for kind "Widget" in version "example.com/v1"'),
+    ("apply -l kept=some -f {both}", "configmap/other created"),
+    ("apply --prune -l kept=some -f {one}", "configmap/other pruned"),
     ("create job once --image=x", "job.batch/once created"),
     ("create priorityclass high --value=100", "priorityclass.scheduling.k8s.io/high created"),
     ("create deployment tmp --image=x --dry-run=server -o name", "deployment.apps/tmp"),
@@ -246,9 +250,17 @@ spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
 """
 
 
+STRANGE = "apiVersion: example.com/v1\nkind: Widget\nmetadata: {name: w}\n"
+ONE_KEPT = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: one, labels: {kept: some}}\n"
+BOTH_KEPT = f"{ONE_KEPT}---\n{ONE_KEPT.replace('one', 'other')}"
+
+
 @pytest.fixture
 def files(tmp_path):
-    texts = {"file": DEPLOYMENT + CLAIM, "more": DEPLOYMENT.replace("replicas: 2", "replicas: 4"), "unknown": UNKNOWN}
+    texts = {
+        "file": DEPLOYMENT + CLAIM, "more": DEPLOYMENT.replace("replicas: 2", "replicas: 4"), "unknown": UNKNOWN,
+        "strange": STRANGE, "one": ONE_KEPT, "both": BOTH_KEPT,
+    }  # fmt: skip
     for name, text in texts.items():
         (tmp_path / f"{name}.yaml").write_text(text)
     return {name: str(tmp_path / f"{name}.yaml") for name in texts}

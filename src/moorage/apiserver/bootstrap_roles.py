@@ -55,6 +55,7 @@ _VIEW: Final = [
     _on("apps", f"controllerrevisions daemonsets daemonsets/status {_SCALED} deployments/status replicasets/status "
         "statefulsets/status", _READ),
     _on("batch", "cronjobs cronjobs/status jobs jobs/status", _READ),
+    _on("networking.k8s.io", "ingresses ingresses/status", _READ),
     _on("policy", "poddisruptionbudgets poddisruptionbudgets/status", _READ),
     _on("resource.k8s.io", "resourceclaims resourceclaims/status resourceclaimtemplates", _READ),
     _on("metrics.k8s.io", "nodes pods", _READ),
@@ -69,6 +70,7 @@ _EDIT: Final = [
     _on("core", "serviceaccounts/token", "create"),
     _on("apps", f"daemonsets {_SCALED} deployments/rollback", _WRITE),
     _on("batch", "cronjobs jobs", _WRITE),
+    _on("networking.k8s.io", "ingresses", _WRITE),
     _on("policy", "poddisruptionbudgets", _WRITE),
     _on("coordination.k8s.io", "leases", _ALL),
     _on("resource.k8s.io", "resourceclaims resourceclaimtemplates", _WRITE),

@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from moorage.api.cron import CronError, parse_schedule
 from moorage.api.names import check_dns1123_label
 from moorage.apiserver.event_rules import event_faults
+from moorage.apiserver.ingresses import ingress_faults
 from moorage.apiserver.kinds import Kind
 from moorage.apiserver.records import Document
 from moorage.apiserver.schemas import schema
@@ -374,5 +375,6 @@ _RULES: Final[Mapping[tuple[str, str], Callable[[Document], Iterator[Fault]]]] =
     ("", "Service"): _service,
     ("batch", "CronJob"): _cron_job,
     ("coordination.k8s.io", "Lease"): _lease,
+    ("networking.k8s.io", "Ingress"): ingress_faults,
     ("events.k8s.io", "Event"): event_faults,
 }

@@ -90,6 +90,22 @@ def _outside(found: Document) -> str:
             return "<unknown>"
 
 
+#: How many hosts of an ingress are shown.
+_HOSTS: Final = 3
+
+
+def ingress(found: Document, now: float) -> list[Cell]:
+    """Return the cells of an ingress."""
+    rules = items(found, "spec.rules")
+    hosts = ",".join([host for rule in rules if (host := word(rule, "host"))][:_HOSTS]) or "*"
+    more = f" + {len(rules) - _HOSTS} more..." if len(rules) > _HOSTS else ""
+    given = {word(one, "ip") or word(one, "hostname") for one in items(found, "status.loadBalancer.ingress")}
+    return [
+        name_of(found), word(found, "spec.ingressClassName") or NONE, hosts + more,
+        ",".join(sorted(given - {""})), "80, 443" if items(found, "spec.tls") else "80", age_of(found, now),
+    ]  # fmt: skip
+
+
 #: How many addresses of a service are shown.
 _SHOWN: Final = 3
 

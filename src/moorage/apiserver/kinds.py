@@ -282,8 +282,26 @@ KINDS: Final[tuple[Kind, ...]] = (
         status_on_create={},
         fields=(("status.successful", "0"),),
     ),
+    # There are none, and none can be made: kubectl looks for them before it says that a kind is not known.
+    Kind(
+        "apiextensions.k8s.io",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        ("crd", "crds"),
+        namespaced=False,
+        verbs=("get", "list", "watch"),
+    ),
     Kind("coordination.k8s.io", "Lease", "leases"),
     Kind(_EVENTS, "Event", "events", ("ev",), fields=_NEW_EVENT_FIELDS),
+    Kind(
+        "networking.k8s.io",
+        "Ingress",
+        "ingresses",
+        ("ing",),
+        subresources=_STATUS,
+        has_generation=True,
+        status_on_create={"loadBalancer": {}},
+    ),
     Kind("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False, struct=RuntimeClass),
     Kind(
         "policy",

@@ -59,7 +59,7 @@ def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, 
         return _subresource(store, request, target)
     if target.subresource == "finalize" and request.method != "PUT":
         raise not_allowed()
-    if target.kind in MEASURED and request.method not in {"GET", "HEAD"}:
+    if "create" not in target.kind.verbs and request.method not in {"GET", "HEAD"}:
         raise not_allowed()
     if not target.name:
         return _collection(store, request, target)

@@ -139,6 +139,7 @@ _LAYOUTS: Final[Mapping[tuple[str, str], _Layout]] = {
     ("apps", "Deployment"): _Layout(("Name", "Ready", "Up-to-date", "Available", "Age", *_WORKLOAD), workloads.deployment),
     ("apps", "ReplicaSet"): _Layout(_REPLICAS, workloads.replica_set),
     ("apps", "StatefulSet"): _Layout(("Name", "Ready", "Age", *_CONTAINERS), workloads.stateful_set),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _CREATED,
     ("batch", "CronJob"): _Layout(
         ("Name", "Schedule", "Timezone", "Suspend:boolean", "Active:integer", "Last Schedule", "Age", *_WORKLOAD),
         workloads.cron_job,
@@ -148,6 +149,7 @@ _LAYOUTS: Final[Mapping[tuple[str, str], _Layout]] = {
     ("events.k8s.io", "Event"): _EVENT,
     ("metrics.k8s.io", "NodeMetrics"): _METRICS,
     ("metrics.k8s.io", "PodMetrics"): _METRICS,
+    ("networking.k8s.io", "Ingress"): _Layout(("Name", "Class", "Hosts", "Address", "Ports", "Age"), cluster.ingress),
     ("node.k8s.io", "RuntimeClass"): _Layout(("Name", "Handler", "Age"), cluster.runtime_class),
     ("policy", "PodDisruptionBudget"): _Layout(
         ("Name", "Min Available", "Max Unavailable", "Allowed Disruptions:integer", "Age"), workloads.budget

@@ -19,7 +19,7 @@ from moorage.simulator.words import counted
 
 __all__ = ["fill"]
 
-_BY_VERSION: Final = {(kind.api_version, kind.kind): kind for kind in KINDS}
+_BY_VERSION: Final = {(kind.api_version, kind.kind): kind for kind in KINDS if "create" in kind.verbs}
 #: What is stored first, because others cannot be without it or are admitted by it; the rest has no order.
 _FIRST: Final = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass", "LimitRange")
 _ORDER: Final = {kind: _FIRST.index(kind.kind) if kind.kind in _FIRST else len(_FIRST) for kind in KINDS}

@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from moorage.cycle.decision import Decision
 from moorage.cycle.extenders import Extender, binder_of
+from moorage.engine.facts import NO_LONGER_WANTED, Done
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import BindPod, BindThrough, Effect
 from moorage.framework.profile import Profile, Step
@@ -23,6 +24,7 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = [
     "MAX_PERMIT_WAIT_S", "Binding", "bind_effects", "permit", "post_bind", "pre_bind_effects", "reserve", "unreserve",
+    "what_went_wrong",
 ]  # fmt: skip
 
 MAX_PERMIT_WAIT_S = 15 * 60.0
@@ -216,6 +218,20 @@ def post_bind(binding: Binding, on_fault: Callable[[PluginError], None]) -> None
             _asked(step, "postBind", binding)
         except PluginError as error:
             on_fault(error)
+
+
+def what_went_wrong(binding: Binding, fact: Done) -> Status:
+    """Return what became of work that failed or came too late, with the name of the plugin that wanted it done.
+
+    Of a pod that was preempted meanwhile, it is the plugin that was broken off; or nobody, where none was left to be.
+    Source  framework/runtime/framework.go, RunPreBindPlugins; schedule_one.go, bindingCycle
+    """
+    if fact.error is None:
+        return binding.verdict or Status(Code.ERROR, "", (NO_LONGER_WANTED,))
+    broken_off = binding.verdict is not None and fact.error == NO_LONGER_WANTED
+    text = binding.verdict.message if binding.verdict is not None and broken_off else fact.error
+    author = binding.authors[fact.effect] if 0 <= fact.effect < len(binding.authors) else ""
+    return Status(Code.ERROR, "", (author + text,))
 
 
 def _effects(step: Step, point: str, answer: Iterable[Effect] | None) -> tuple[Effect, ...]:

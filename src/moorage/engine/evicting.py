@@ -1,7 +1,8 @@
 """Preemption on its way: who is being sent away, for whom, and what that means for those who wait for the room.
 
-A victim whose binding has not begun just gives up its node, and is tried again later. Of the others it is asked that they be
-evicted; while that is under way, the pod that asked for it is held back by DefaultPreemption.
+A victim whose binding has not begun just gives up its node, and is tried again later: what its PreBind is at is broken off.
+Of the others it is asked that they be evicted; while that is under way, the pod that asked for it is held back by
+DefaultPreemption.
 
 Source  kube-scheduler, framework/preemption/executor.go
 """
@@ -47,6 +48,9 @@ class Evicting(Believer):
         #: Pods that gave up their nodes for others before they were bound, which no work is ordered for; whoever drives the
         #: engine may empty it.
         self.preempted: list[Evict] = []
+        #: Tickets of work that need not be waited for, as its pods have given up their nodes: whoever drives the engine empties
+        #: it, breaks that work off as soon as it may, and answers it.
+        self.broken_off: list[int] = []
 
     @abstractmethod
     def _order(self, phase: Phase, pod: PodInfo, node: str, effects: tuple[Effect, ...] = ()) -> int: ...
@@ -87,8 +91,9 @@ class Evicting(Believer):
             text = "preempted" if phase is None else "preempted by DefaultPreemption"
             held.preempt("DefaultPreemption", text)
             self.preempted.append(replace(eviction, victim=held.pod.on(held.node)))
-            if phase is Phase.PRE_BIND:
+            if phase is Phase.PRE_BIND and held.ticket is not None:
                 self._free(held)
+                self.broken_off.append(held.ticket)
         return others
 
     def _phase_of(self, binding: Binding) -> Phase | None:

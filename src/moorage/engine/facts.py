@@ -15,7 +15,10 @@ from moorage.api.meta import Value
 from moorage.framework.effects import Effect, Question
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Answered", "Done", "Fact", "Gone", "News", "Phase", "Query", "Seen", "Work"]
+__all__ = ["NO_LONGER_WANTED", "Answered", "Done", "Fact", "Gone", "News", "Phase", "Query", "Seen", "Work"]
+
+#: The error of work that was given up because its pod was deleted, preempted or placed by another before it was done.
+NO_LONGER_WANTED = "the pod was deleted, preempted or placed meanwhile"
 
 
 class Seen(Struct, frozen=True):

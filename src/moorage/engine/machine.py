@@ -16,8 +16,17 @@ from moorage.cycle.decision import Decision
 from moorage.cycle.extender_wire import EXTENDER
 from moorage.cycle.extenders import Asking
 from moorage.engine.asking import Conversation
-from moorage.engine.binding import Binding, bind_effects, permit, post_bind, pre_bind_effects, reserve, unreserve
-from moorage.engine.facts import Answered, Done, Fact, Gone, Phase, Query, Seen, Work
+from moorage.engine.binding import (
+    Binding,
+    bind_effects,
+    permit,
+    post_bind,
+    pre_bind_effects,
+    reserve,
+    unreserve,
+    what_went_wrong,
+)
+from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Fact, Gone, Phase, Query, Seen, Work
 from moorage.engine.group_outcome import GroupOutcome, QueuedGroup
 from moorage.engine.grouping import Grouping
 from moorage.engine.queueing import queue_profile, sort_key
@@ -35,10 +44,7 @@ from moorage.queue import (
 )
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["NO_LONGER_WANTED", "Scheduler"]
-
-#: Why work for a pod ended that was deleted, preempted or placed by another before it was done.
-NO_LONGER_WANTED = "the pod was deleted, preempted or placed meanwhile"
+__all__ = ["Scheduler"]
 
 
 class Scheduler(Grouping):
@@ -290,13 +296,14 @@ class Scheduler(Grouping):
             if self.is_wanted(order.ticket):
                 work.append(order)
             else:
-                self._done(Done(order.ticket, NO_LONGER_WANTED))
+                self._done(Done(order.ticket, NO_LONGER_WANTED, 0))
         return work
 
     def is_wanted(self, ticket: int) -> bool:
         """Say whether work that was handed over is still of use; it is not once its pod is deleted, preempted or placed.
 
-        Ask before each effect, and while one waits; work that is given up is answered with ``Done`` and an error.
+        Ask before each effect, and while one waits; work that is given up is answered with ``Done`` and NO_LONGER_WANTED. What
+        need not be waited for to its end is told in ``broken_off``.
         """
         phase, uid = self._by_ticket.get(ticket, (None, ""))
         if phase is None or phase is Phase.UNRESERVE:
@@ -414,7 +421,7 @@ class Scheduler(Grouping):
             binding.may_do_without_extender, binding.extender_failed = False, True
             self._bind(binding)
         else:
-            self._give_up(binding, binding.verdict or Status(Code.ERROR, "", (_told(binding, fact),)))
+            self._give_up(binding, what_went_wrong(binding, fact))
 
     def _give_up(self, binding: Binding, status: Status) -> None:
         self._drop_binding(binding)
@@ -490,11 +497,3 @@ class Scheduler(Grouping):
     @staticmethod
     def _clears_nomination(decision: Decision) -> bool:
         return decision.error is not None or decision.verdicts is None or decision.refused_after is not None
-
-
-def _told(binding: Binding, fact: Done) -> str:
-    """Return what went wrong on the way to a node, with the name of the plugin that wanted it done."""
-    if fact.error is None:
-        return NO_LONGER_WANTED
-    author = binding.authors[fact.effect] if 0 <= fact.effect < len(binding.authors) else ""
-    return author + fact.error

@@ -108,7 +108,8 @@ class Delete(Struct, frozen=True):
 class Call(Struct, frozen=True):
     """I/O of the plugin's own: awaited on a live cluster, replaced by ``stand_in`` (no I/O, no waiting) in simulation.
 
-    Raising in either fails the binding cycle: the pod is unreserved and tried again.
+    Raising in either fails the binding cycle: the pod is unreserved and tried again. ``run`` is cancelled when the pod is
+    preempted meanwhile; it may still tidy up, and Unreserve comes when it has ended.
     """
 
     run: Callable[[], Awaitable[Any]]

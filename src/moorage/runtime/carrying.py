@@ -2,18 +2,21 @@
 
 A bind whose reply is lost may have been done. So nothing is given up before the pod was read back: if it is on the node we
 wanted, the bind went well, whatever its reply said.
+
+Work may be broken off. Waiting ends then, and so does what a plugin awaits; but a request of ours that was sent cannot be
+unsent, and is waited for, lest it be carried out after what undoes it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from typing import Any
 
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
 from moorage.cycle.extender_wire import ExtenderError, check_bind_reply, shown
-from moorage.engine.facts import Answered, Done, Gone, Phase, Query, Seen, Work
-from moorage.engine.machine import NO_LONGER_WANTED
+from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, Phase, Query, Seen, Work
 from moorage.errors import ClusterError, MoorageError
 from moorage.framework.effects import (
     Amend,
@@ -80,6 +83,9 @@ class Carrier:
         self._bound, self._evicted, self._extenders = bound, evicted, extenders
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions: set[asyncio.Task[None]] = set()
+        #: What is at work for plugins and may be cancelled, by ticket; and the tickets of which that was done.
+        self._breakable: dict[int, asyncio.Task[None]] = {}
+        self._broken: set[int] = set()
 
     def __len__(self) -> int:
         """Pieces of work under way."""
@@ -114,6 +120,13 @@ class Carrier:
         except Exception as failed:
             fact = Answered(query.ticket, error=f"{type(failed).__name__}: {failed}")
         self._inbox.put_now(fact)
+
+    def break_off(self, ticket: int) -> None:
+        """End a piece of work that is of no use any more as soon as it may be; it is answered as ever."""
+        task = self._breakable.get(ticket)
+        if task is not None:
+            self._broken.add(ticket)
+            task.cancel()
 
     async def _ask(self, question: Question) -> bytes:
         if self._extenders is None:
@@ -182,9 +195,23 @@ class Carrier:
             case Delete(obj):
                 await self._delete(obj)
             case Call(run):
-                await run()
+                await self._until_broken_off(_awaited(run), work)
             case Until():
-                await self._wait(effect, work)
+                await self._until_broken_off(self._wait(effect, work), work)
+
+    async def _until_broken_off(self, waiting: Coroutine[Any, Any, None], work: Work) -> None:
+        """Await what may be broken off in the middle. A plugin hears of it as a cancellation, and may end in its own way."""
+        ticket = work.ticket
+        task = self._breakable[ticket] = asyncio.get_running_loop().create_task(waiting, name=f"waiting for {work.pod.key}")
+        try:
+            await task
+        except asyncio.CancelledError:
+            if ticket in self._broken and task.done():
+                raise NoLongerWantedError(NO_LONGER_WANTED) from None
+            raise
+        finally:
+            del self._breakable[ticket]
+            self._broken.discard(ticket)
 
     # -- binding ----------------------------------------------------------------------------------------------------------
 
@@ -285,6 +312,10 @@ class Carrier:
                 raise ClusterError(f"{effect.what}: context deadline exceeded")
             await asyncio.sleep(min(_LOOK_S, left))
             self._insist(work)
+
+
+async def _awaited(run: Callable[[], Awaitable[Any]]) -> None:
+    await run()
 
 
 def _said(error: ClusterError | ExtenderError) -> str:

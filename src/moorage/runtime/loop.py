@@ -212,6 +212,9 @@ class Loop:
 
     def _hand_out(self) -> None:
         now = self._clock()
+        for ticket in self.scheduler.broken_off:
+            self._carrier.break_off(ticket)
+        self.scheduler.broken_off.clear()
         self._tell_revoked(now)
         for query in self.scheduler.take_queries():
             self._carrier.put(query)

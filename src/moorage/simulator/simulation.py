@@ -20,9 +20,9 @@ from moorage.api.core import ENDED_PHASES, Pod, PodCondition
 from moorage.api.meta import Value
 from moorage.api.pod_groups import with_condition
 from moorage.cycle.decision import Decision
-from moorage.engine.facts import Answered, Done, Gone, News, Phase, Seen, Work
+from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Seen, Work
 from moorage.engine.group_outcome import GroupReport
-from moorage.engine.machine import NO_LONGER_WANTED, Scheduler
+from moorage.engine.machine import Scheduler
 from moorage.errors import MoorageError, StateError
 from moorage.framework.effects import (
     Amend,

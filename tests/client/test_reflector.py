@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Node
+from moorage.api.custom import CustomKind
 from moorage.client.reflector import Reflector
-from moorage.client.resources import WATCHED, Resource, resource_of
+from moorage.client.resources import WATCHED, Resource, custom_resource, resource_of
 from moorage.engine.facts import Gone
 from moorage.errors import UNREACHABLE, ClusterError
 from moorage.testing.virtual_time import run_virtually
@@ -149,10 +150,10 @@ class Follower:
 
 
 @asynccontextmanager
-async def following(server, **how):
+async def following(server, resource=NODES, **how):
     follower, reports = Follower(), []
     clock = asyncio.get_running_loop().time
-    reflector = Reflector(NODES, server, follower.deliver, clock=clock, rng=random.Random(7), report=reports.append, **how)
+    reflector = Reflector(resource, server, follower.deliver, clock=clock, rng=random.Random(7), report=reports.append, **how)
     follower.reports, follower.synced = reports, reflector.synced
     task = asyncio.create_task(reflector.run())
     try:
@@ -747,6 +748,22 @@ def test_a_kind_that_is_not_served_holds_nobody_up():
             return synced, agrees(server, follower)
 
     assert run_virtually(main()) == (True, True)
+
+
+@pytest.mark.parametrize(("resource", "pause_s"), [(NODES, 60), (custom_resource(CustomKind("nodes", "v1", "")), 10)])
+def test_a_kind_that_is_not_served_is_asked_for_again(resource, pause_s):
+    """One that a plugin names more often: its definition may come at any time."""
+
+    async def main():
+        server = Server()
+        server.list_faults = [ClusterError("not found", 404, "NotFound") for _ in range(100)]
+        async with following(server, resource=resource) as follower:
+            await asyncio.sleep(600)
+            return server.lists, follower.reports
+
+    lists, reports = run_virtually(main())
+    assert lists == pytest.approx(600 / pause_s, abs=2)
+    assert reports == [f"nodes: not found; asking again every {pause_s}s until the kind is served"], "it is told once"
 
 
 STEPS = st.lists(

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import random
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.registry import load
 from moorage.server.live import Live
 from moorage.simulator.simulate import load_options
-from tests.server.whole_cluster import MERGE, NAMED, RBAC, a_cluster
+from tests.server.whole_cluster import MERGE, NAMED, RBAC, Refused, a_cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = "examples.release-gate.release_gate:ReleaseGate"
@@ -174,7 +174,7 @@ def test_a_kind_that_is_not_served_holds_nobody_up(gate):
             await until(lambda: api.bound == ["free"])
             assert not live.not_synced
             assert live.loop.scheduler.queue.get("gated").parked
-            assert any(line.startswith("releases: ") and "again in " in line for line, _ in live.said)
+            assert any(line.startswith("releases: ") and "until the kind is served" in line for line, _ in live.said)
 
     asyncio.run(main())
 
@@ -203,31 +203,29 @@ def test_a_name_that_is_no_kind_is_told_and_ignored():
     asyncio.run(main())
 
 
-# -- on whole clusters ---------------------------------------------------------------------------------------------------
+# -- on a real cluster ----------------------------------------------------------------------------------------------------
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-@pytest.fixture(params=["real"])
-def place(request, tmp_path):
-    is_real = request.param == "real"
-    if is_real and NAMED not in os.environ:
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    if NAMED not in os.environ:
         pytest.skip(f"{NAMED} names no cluster")
-    with a_cluster(tmp_path, is_real=is_real) as cluster, cluster.place() as made:
+    with a_cluster(tmp_path_factory.mktemp("cluster"), is_real=True) as made:
         yield made
 
 
-def define_releases(place):
-    """Define the kind under a group of the place's own, and let schedulers read it; return the group."""
+@pytest.fixture
+def place(cluster):
+    with cluster.place() as made:
+        yield made
+
+
+def group_of(place):
+    """Let schedulers read and change Releases of a group of the place's own; return the group."""
     group = f"{place.name}.example.com"
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    spec = {
-        "group": group, "scope": "Namespaced", "names": {"plural": "releases", "kind": "Release"},
-        "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
-    }  # fmt: skip
-    made = {"namespaced": False, "metadata": {"name": f"releases.{group}"}, "spec": spec}
-    place.make(DEFINITIONS, "CustomResourceDefinition", f"releases.{group}", "apiextensions.k8s.io/v1", **made)
-    rules = [{"apiGroups": [group], "resources": ["releases"], "verbs": ["list", "watch"]}]
+    rules = [{"apiGroups": [group], "resources": ["releases"], "verbs": ["get", "list", "update", "watch"]}]
     name, at = place.named("reads-releases"), "rbac.authorization.k8s.io"
     place.make(f"{RBAC}/clusterroles", "ClusterRole", name, f"{at}/v1", namespaced=False, rules=rules)
     role = {"apiGroup": at, "kind": "ClusterRole", "name": name}
@@ -238,22 +236,104 @@ def define_releases(place):
     return group
 
 
+def define_releases(place, group):
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    spec = {
+        "group": group, "scope": "Namespaced", "names": {"plural": "releases", "kind": "Release"},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
+    }  # fmt: skip
+    made = {"namespaced": False, "metadata": {"name": f"releases.{group}"}, "spec": spec}
+    place.make(DEFINITIONS, "CustomResourceDefinition", f"releases.{group}", "apiextensions.k8s.io/v1", **made)
+
+
+#: The example, for a kind of another group; it also writes down on a Release which pods were let in.
+THEIRS = """
+import release_gate
+from moorage.framework.effects import Amend
+
+release_gate.RELEASES = "releases.v1.GROUP"
+
+
+class Counting(release_gate.ReleaseGate):
+    name = "Counting"
+
+    def attach(self, handle):
+        self._handle = handle
+
+    def pre_bind(self, state, pod, node):
+        release = self._handle.snapshot.custom(release_gate.RELEASES).get(f"{pod.namespace}/{pod.labels.get('release')}")
+        if release is not None:
+            yield Amend(release, lambda now: now.having(status={"pods": [*now.get("status", "pods", default=[]), pod.name]}))
+"""
+
+
+def schedule(place, group, folder):
+    """Start a scheduler with that plugin."""
+    (folder / "their_gate.py").write_text(THEIRS.replace("GROUP", group))
+    folders = place.environment["PYTHONPATH"], str(ROOT / "examples/release-gate"), str(folder)
+    place.environment["PYTHONPATH"] = os.pathsep.join(folders)
+    place.scheduler("--plugins=their_gate:Counting", plugins={"multiPoint": {"enabled": [{"name": "Counting"}]}})
+
+
+def release(place, group, name, **spec):
+    """Make a Release, as soon as they are served."""
+
+    def made():
+        with suppress(Refused):
+            return place.make(f"/apis/{group}/v1/namespaces/{place.name}/releases", "Release", name, f"{group}/v1", spec=spec)
+
+    return place.until(made)
+
+
+def complaints(place):
+    return [line for line in place.complaints() if "] releases: " not in line]  # they may be served a moment later
+
+
 @pytest.mark.slow
 def test_an_object_of_a_defined_kind_lets_a_pod_in(place, tmp_path):
-    group = define_releases(place)
-    text = (ROOT / "examples/release-gate/release_gate.py").read_text()
-    (tmp_path / "their_gate.py").write_text(text.replace("releases.v1.example.com", f"releases.v1.{group}"))
+    group = group_of(place)
+    define_releases(place, group)
     place.node("n1")
-    place.environment["PYTHONPATH"] = f"{place.environment['PYTHONPATH']}{os.pathsep}{tmp_path}"
-    place.scheduler("--plugins=their_gate:ReleaseGate", plugins={"multiPoint": {"enabled": [{"name": "ReleaseGate"}]}})
+    schedule(place, group, tmp_path)
     place.pod("cart", labels={"release": "spring"})
     place.pod("till")
     assert place.bound("till") == ["n1"]
     told = place.until(lambda: place.condition("cart").get("message"))
     assert told.startswith("0/")
     assert "spring is not open" in told
-    releases = f"/apis/{group}/v1/namespaces/{place.name}/releases"
-    place.until(lambda: place.make(releases, "Release", "spring", f"{group}/v1", spec={"open": False}))
-    place.ask("PATCH", f"{releases}/spring", {"spec": {"open": True}}, MERGE)
+    release(place, group, "spring", open=False)
+    spring = f"/apis/{group}/v1/namespaces/{place.name}/releases/spring"
+    place.ask("PATCH", spring, {"spec": {"open": True}}, MERGE)
     assert place.bound("cart") == ["n1"]
-    assert [line for line in place.complaints() if "] releases: " not in line] == [], "the kind may be served a moment later"
+    assert place.ask("GET", spring)["status"] == {"pods": ["cart"]}
+    assert complaints(place) == []
+
+
+@pytest.mark.slow
+def test_a_kind_may_be_defined_deleted_and_defined_anew_meanwhile(place, tmp_path):
+    group = group_of(place)
+    place.node("n1", cpu="8")
+    schedule(place, group, tmp_path)
+    place.pod("till")
+    assert place.bound("till") == ["n1"]
+    for name in ("spring", "autumn"):
+        define_releases(place, group)
+        place.pod(name, labels={"release": name})
+        release(place, group, name, open=True)
+        assert place.bound(name) == ["n1"]
+        place.pod(f"{name}-late", labels={"release": name})
+        assert place.bound(f"{name}-late") == ["n1"]
+        definition = f"{DEFINITIONS}/releases.{group}"
+        place.ask("DELETE", definition)
+        place.until(lambda at=definition: is_gone(place, at))
+        place.pod(f"{name}-too-late", labels={"release": name})
+        assert f"{name} is not open" in place.until(lambda at=name: place.condition(f"{at}-too-late").get("message"))
+    assert complaints(place) == []
+
+
+def is_gone(place, path):
+    try:
+        place.ask("GET", path)
+    except Refused as refused:
+        return refused.status == 404
+    return False

@@ -99,6 +99,8 @@ class Reflector(Generic[T]):
         self._known: dict[str, T] = {}
         self._version = ""
         self._must_list = True
+        #: True while the server is known not to serve the kind.
+        self._unserved = False
         self._refusing_since: float | None = None
         #: True when the server may have gone back in time since it was last heard of.
         self._doubtful = False
@@ -126,14 +128,22 @@ class Reflector(Generic[T]):
                 await self._recover(error)
 
     async def _recover(self, error: ClusterError) -> None:
-        pause_s = self._backoff_for(error).pause(error.retry_after_s)
         if error.status == 404 and self._must_list:
-            # A cluster that does not serve this kind has none of it; it may come with an upgrade.
-            self.synced.set()
-            pause_s = max(pause_s, self.resource.unserved_s)
+            await self._wait_for_kind(error)
+            return
+        pause_s = self._backoff_for(error).pause(error.retry_after_s)
         self._must_list = self._must_list or error.is_expired or _YET_TO_COME in str(error)
         self._doubtful = self._doubtful or not error.status
         self._report(f"{self.resource.plural}: {error}; {'listing' if self._must_list else 'watching'} again in {pause_s:.1f}s")
+        await asyncio.sleep(pause_s)
+
+    async def _wait_for_kind(self, error: ClusterError) -> None:
+        """A cluster that does not serve this kind has none of it; it may come with an upgrade, and is told of once."""
+        self.synced.set()
+        pause_s = max(self.resource.unserved_s, error.retry_after_s or 0.0)
+        if not self._unserved:
+            self._report(f"{self.resource.plural}: {error}; asking again every {pause_s:.0f}s until the kind is served")
+        self._unserved = True
         await asyncio.sleep(pause_s)
 
     def _backoff_for(self, error: ClusterError) -> Backoff:
@@ -163,7 +173,7 @@ class Reflector(Generic[T]):
         for key, obj in fresh.items():
             await self._listed(key, obj, is_back=back, twice=back or refused)
         self._version = version
-        self._must_list = False
+        self._must_list = self._unserved = False
         self.synced.set()
 
     def _bear_with(self, version: str) -> None:

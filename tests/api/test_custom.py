@@ -87,6 +87,14 @@ def test_another_identity_is_in_the_document_as_well():
     assert foo.document["metadata"]["namespace"] == "x"
 
 
+def test_a_changed_object_leaves_the_other_alone():
+    foo = read_custom(WHOLE, "foos.v1.example.com", "here")
+    changed = foo.having(spec={"limit": 1}, status="new")
+    assert (changed.get("spec"), changed.get("status"), changed.get("kind")) == ({"limit": 1}, "new", "Foo")
+    assert type(changed) is type(foo)
+    assert (foo.get("spec"), foo.get("status")) == (WHOLE["spec"], None)
+
+
 PLURALS = {"Foo": "foos", "Proxy": "proxies", "Glass": "glasses", "Endpoints": "endpoints", "NetworkPolicy": "networkpolicies"}
 
 

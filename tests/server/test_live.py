@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from moorage.api.core import Pod
+from moorage.api.custom import read_custom
 from moorage.api.decode import decode
 from moorage.api.devices import ResourceClaim
 from moorage.api.storage import PersistentVolumeClaim
@@ -329,6 +330,39 @@ def test_what_does_not_exist_is_made():
         ((method, path, _, body),) = api.requests
         assert (method, path) == ("POST", "/api/v1/namespaces/default/persistentvolumeclaims")
         assert (body["kind"], body["spec"]["storageClassName"]) == ("PersistentVolumeClaim", "x")
+
+    with_cluster(act)
+
+
+FOOS = "foos.v1.example.com"
+FOLDER = "/apis/example.com/v1"
+
+
+@pytest.mark.parametrize("namespace", ["default", ""], ids=["in a namespace", "of the whole cluster"])
+def test_objects_of_kinds_that_plugins_name_are_written_as_documents(namespace):
+    async def act(api, rest, cluster):
+        home = {"namespace": namespace} if namespace else {}
+        place = f"{FOLDER}/namespaces/default/foos" if namespace else f"{FOLDER}/foos"
+        head = {"apiVersion": "example.com/v1", "kind": "Foo"}
+        made = read_custom({**head, "metadata": {"name": "a", "uid": "u", **home}, "spec": {"n": 1}}, FOOS, "test")
+        await cluster.write(None, made, "")
+        method, path, _, body = api.requests[-1]
+        assert (method, path, body["kind"], body["spec"], "uid" in body["metadata"]) == ("POST", place, "Foo", {"n": 1}, False)
+
+        managed = {"uid": "u", "managedFields": [{"manager": "m"}]}
+        raw = api.put(f"{FOLDER}/foos", {**head, "metadata": {"name": "a", **managed, **home}, "spec": {"n": 1}, "more": 2})
+        old = read_custom(raw, FOOS, "test")
+        await cluster.write(old, old.having(spec={"n": 2}, status={"seen": True}), "status")
+        held = api.objects[f"{place}/a"]
+        assert (held["spec"], held["status"], held["more"]) == ({"n": 2}, {"seen": True}, 2)
+        assert held["metadata"]["managedFields"], "what is not shown is not taken away"
+        with pytest.raises(ClusterError, match="modified meanwhile"):
+            await cluster.write(old, old.having(spec={"n": 3}), "")
+
+        await cluster.amend(old, lambda now: now.having(spec={"n": now.get("spec", "n") + 1}), "")
+        assert api.objects[f"{place}/a"]["spec"] == {"n": 3}
+        await cluster.delete(old)
+        assert f"{place}/a" not in api.objects
 
     with_cluster(act)
 

@@ -8,6 +8,7 @@ import moorage
 from moorage.api.custom import read_custom
 from moorage.engine.facts import Seen
 from moorage.errors import InputError
+from moorage.framework.effects import Amend
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.verdicts import Hold
 from moorage.simulator.files import Source
@@ -165,6 +166,29 @@ def test_one_that_comes_later_wakes_its_pod():
     simulation.at(5.0, Seen(read_custom(document(name="p", namespace="default"), FOOS, "test")))
     simulation.run()
     assert {one.pod.name: one.placed_s for one in simulation.records.values()} == {"p": 5.0, "q": None}
+
+
+class Counting(NeedsFoo):
+    """Notes on its Foo which pods it let in."""
+
+    name = "Counting"
+
+    def pre_enqueue(self, pod):
+        return None
+
+    def pre_bind(self, state, pod, node):
+        held = self.handle.snapshot.custom(FOOS)["default/ledger"]
+        yield Amend(held, lambda now: now.having(status={"pods": [*now.get("status", "pods", default=[]), pod.name]}))
+
+
+def test_effects_change_them():
+    ledger = read_custom(document(name="ledger", namespace="default"), FOOS, "test")
+    simulation, _ = prepare(moorage.Options(config=ENABLED.replace(b"NeedsFoo", b"Counting"), plugins=(Counting,)))
+    simulation.load([ledger, NODE, a_pod("p").pod, a_pod("q").pod])
+    simulation.run()
+    (held,) = simulation.scheduler.snapshot.custom(FOOS).values()
+    assert held.get("status", "pods") == ["p", "q"]
+    assert ledger.get("status") is None
 
 
 def test_a_name_that_is_no_kind_is_told():

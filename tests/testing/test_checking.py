@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from moorage.framework.effects import BindPod
+from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends
 from moorage.framework.verdicts import Hold, Reject
@@ -185,6 +186,10 @@ BROKEN = {
     "wakes on nothing sensible": (
         plugin(filter=lambda *args: (), wakes_on=lambda self: ["pod gone"]),
         "yield Wake(event, when)",
+    ),
+    "wakes on a kind that is none": (
+        plugin(filter=lambda *args: (), wakes_on=lambda self: [Wake(ClusterEvent("foos.v1", Action.ADD))]),
+        "wakes_on names 'foos.v1', which is no kind",
     ),
     "wakes_on raises": (plugin(filter=lambda *args: (), wakes_on=lambda self: 1 / 0), "wakes_on failed: ZeroDivisionError"),
     "reserve answers yes": (

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, Self, cast
 
 import msgspec
 
@@ -71,6 +71,10 @@ class CustomObject(Value):
                 return default
             found = found[field]
         return found
+
+    def having(self, **fields: Any) -> Self:
+        """Return the object with these fields of its document in the place of what was there: ``having(status={…})``."""
+        return msgspec.structs.replace(self, document={**self.document, **fields})
 
 
 @cache

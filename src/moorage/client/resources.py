@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from moorage.api.core import Namespace, Node, Pod, ReplicationController, Service
-from moorage.api.custom import CustomKind, custom_type, read_custom
+from moorage.api.custom import CustomKind, CustomObject, custom_type, read_custom
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from moorage.api.meta import Value
 from moorage.api.pod_groups import PodGroup
@@ -62,7 +62,7 @@ class Resource(Generic[T]):
 
     def path_in(self, namespace: str) -> str:
         """Where those of a namespace are listed and made; for what has no namespace, ``path``."""
-        return f"{self.root}/namespaces/{namespace}/{self.plural}" if self.namespaced else self.path
+        return f"{self.root}/namespaces/{namespace}/{self.plural}" if self.namespaced and namespace else self.path
 
     def path_of(self, namespace: str, name: str, subresource: str = "") -> str:
         """Where one of them is found."""
@@ -126,4 +126,5 @@ def resource_of(kind: type[Value]) -> Resource[Value]:
 
     Raises  KeyError for kinds that are not watched
     """
-    return _BY_TYPE[kind]
+    named = CustomKind.parse(kind.resource) if issubclass(kind, CustomObject) else None
+    return _BY_TYPE[kind] if named is None else custom_resource(named)

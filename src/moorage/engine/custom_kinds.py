@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from moorage.api.custom import CustomKind
-from moorage.framework.events import Resource
+from moorage.framework.events import Resource, Wake
 from moorage.framework.profile import Profile
 
-__all__ = ["NamedKinds", "named_kinds"]
+__all__ = ["NamedKinds", "named_kinds", "unusable_names"]
 
 _BROUGHT = frozenset(map(str, Resource))
 
@@ -23,12 +23,17 @@ class NamedKinds(NamedTuple):
 
 def named_kinds(profiles: Iterable[Profile]) -> NamedKinds:
     """Return what the plugins name beside the kinds that Kubernetes brings; plugins that only score may name kinds as well."""
-    names = {
-        str(wake.event.resource)
-        for profile in profiles
-        for plugin in profile.plugins.values()
-        for wake in getattr(plugin, "wakes_on", tuple)()
-    }
+    plugins = [plugin for profile in profiles for plugin in profile.plugins.values()]
+    return _of(wake for plugin in plugins for wake in getattr(plugin, "wakes_on", tuple)())
+
+
+def unusable_names(wakes: Iterable[Wake]) -> tuple[str, ...]:
+    """Return what these take for kinds, and is no name of one."""
+    return _of(wakes).unusable
+
+
+def _of(wakes: Iterable[Wake]) -> NamedKinds:
+    names = {str(wake.event.resource) for wake in wakes}
     parsed = {name: CustomKind.parse(name) for name in sorted(names - _BROUGHT)}
     kinds = tuple(kind for kind in parsed.values() if kind is not None)
     return NamedKinds(kinds, tuple(name for name, kind in parsed.items() if kind is None))

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.core import Pod, PodCondition
+from moorage.api.custom import CustomObject, read_custom
 from moorage.api.decode import decode
 from moorage.api.meta import Value
 from moorage.api.pod_groups import Condition, PodGroup, find_condition
@@ -95,7 +96,7 @@ class ApiCluster:
         resource = resource_of(type(new))
         metadata = _metadata(new)
         if old is None:
-            whole = {"apiVersion": resource.api_version, "kind": resource.kind, **msgspec.to_builtins(new)}
+            whole = {"apiVersion": resource.api_version, "kind": resource.kind, **_plain(new)}
             whole["metadata"] = {key: value for key, value in whole["metadata"].items() if key not in _GIVEN}
             body = await self._rest.send("POST", resource.path_in(metadata.namespace), msgspec.json.encode(whole))
             if subresource:  # what is new is stored without its status
@@ -103,7 +104,7 @@ class ApiCluster:
                 path = resource.path_of(made["metadata"].get("namespace", ""), made["metadata"]["name"])
                 await self._put_parts(path, made, [(subresource, {subresource: whole[subresource]})])
             return
-        parts = _parts(change_between(msgspec.to_builtins(old), msgspec.to_builtins(new)), subresource)
+        parts = _parts(change_between(_plain(old), _plain(new)), subresource)
         await self._put(resource, _metadata(old), parts)
 
     async def _put(self, resource: Resource[Value], old: Any, parts: list[tuple[str, dict[str, Any]]]) -> None:
@@ -136,8 +137,8 @@ class ApiCluster:
         held = json.loads(await self._rest.send("GET", path))
         if metadata.uid and held["metadata"].get("uid") != metadata.uid:
             raise ClusterError(f'{resource.plural} "{metadata.name}" not found: another has its name', 404, "NotFound")
-        now = decode(held, type(obj), "the API server's answer")
-        wanted = change_between(msgspec.to_builtins(now), msgspec.to_builtins(change(now)))
+        now = _same_kind(obj, held)
+        wanted = change_between(_plain(now), _plain(change(now)))
         await self._put_parts(path, held, _parts(wanted, subresource))
 
     async def delete(self, obj: Value) -> None:
@@ -180,6 +181,17 @@ class ApiCluster:
             **({"related": _reference(note.related)} if note.related is not None else {}),
             **({"series": _series(event)} if event.count > 1 else {}),
         }
+
+
+def _plain(obj: Value) -> dict[str, Any]:
+    """Return an object as it stands on the wire, as far as it is known."""
+    plain: dict[str, Any] = dict(obj.document) if isinstance(obj, CustomObject) else msgspec.to_builtins(obj)
+    return plain
+
+
+def _same_kind(obj: Value, held: dict[str, Any]) -> Value:
+    where = "the API server's answer"
+    return read_custom(held, obj.resource, where) if isinstance(obj, CustomObject) else decode(held, type(obj), where)
 
 
 def change_between(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from moorage.engine.custom_kinds import unusable_names
 from moorage.errors import PluginError
 from moorage.framework.effects import Effect
 from moorage.framework.events import Wake
@@ -127,6 +128,8 @@ def _check_shape(plugin: Any) -> Iterator[str]:
             yield f"wakes_on failed: {type(error).__name__}: {error}"
         else:
             yield from (f"wakes_on yields {wake!r}; yield Wake(event, when)" for wake in wakes if not isinstance(wake, Wake))
+            for name in unusable_names(wake for wake in wakes if isinstance(wake, Wake)):
+                yield f"wakes_on names {name!r}, which is no kind; take a Resource, or write plural.version.group"
 
 
 def _check_filter(bench: _Bench, pod: PodInfo) -> Iterator[str]:

@@ -178,6 +178,16 @@ def test_a_cluster_is_kept_in_a_file(tmp_path):
     assert again.end()[0] == 0
 
 
+def test_a_node_that_is_down_is_not_waited_for(tmp_path):
+    nodes = tmp_path / "nodes.yaml"
+    well, down = ({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}} for name in ("well", "down"))
+    down["metadata"]["annotations"] = {"moorage.dev/down": "true"}
+    nodes.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [well, down]}))
+    cluster = Up(tmp_path, "-f", str(nodes), "--for", "20s")
+    assert cluster.said[0].startswith("A cluster of 2 nodes ")
+    assert cluster.end()[0] == 0
+
+
 def test_a_cluster_begins_with_a_dump(up, tmp_path):
     up("create", "namespace", "team")
     up("create", "deployment", "api", "--image=api:1", "--replicas=2", "-n", "team")

@@ -42,7 +42,7 @@ from moorage.controllers.pod_life import Life, ends_at, life_of, next_status, st
 from moorage.controllers.steps import Create, Delete, Later, Note, SetStatus, Step, Update
 from moorage.controllers.world import Event, World
 
-__all__ = ["DOWN", "KUBELET", "Kubelets", "lease_seconds"]
+__all__ = ["DOWN", "KUBELET", "Kubelets", "is_down", "lease_seconds"]
 
 KUBELET: Final = "kubelet"
 DOWN: Final = "moorage.dev/down"
@@ -97,7 +97,7 @@ class Kubelets:
     def _node_keys(event: Event, world: World) -> Iterator[str]:
         node = event.latest
         yield f"node:{name_of(node)}"
-        if event.old is None or (event.new is not None and _is_down(event.old) != _is_down(event.new)):
+        if event.old is None or (event.new is not None and is_down(event.old) != is_down(event.new)):
             for pod in world.pods_on(name_of(node)):
                 yield f"pod:{key_of(pod)}"
 
@@ -105,12 +105,12 @@ class Kubelets:
         what, _, name = key.partition(":")
         if what == "node":
             node = world.get(NODES, "", name)
-            if node is not None and not _is_down(node):
+            if node is not None and not is_down(node):
                 yield from self._report(node, world, now)
             return
         pod = world.find(PODS, name)
         host = None if pod is None else world.get(NODES, "", spec_of(pod).get("nodeName", ""))
-        if pod is not None and host is not None and not _is_down(host):
+        if pod is not None and host is not None and not is_down(host):
             yield from self._live(pod, host, world, now)
 
     # -- pods -----------------------------------------------------------------------------------------------------------
@@ -210,7 +210,8 @@ def _precise(now: float) -> str:
     return datetime.datetime.fromtimestamp(now, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
-def _is_down(node: Document) -> bool:
+def is_down(node: Document) -> bool:
+    """Return True for a node that somebody has declared not to be heard of."""
     return annotations_of(node).get(DOWN) == "true"
 
 

@@ -24,6 +24,7 @@ from moorage.client.extenders import ExtenderClient
 from moorage.client.rest import Rest
 from moorage.controllers.controller import Controller
 from moorage.controllers.kinds import NODES
+from moorage.controllers.kubelets import is_down
 from moorage.controllers.manager import Manager
 from moorage.engine.machine import Scheduler
 from moorage.runtime.wall import Wall
@@ -96,9 +97,9 @@ class Embedded:
             forget_old_events(self.store)
 
     async def _serve(self, manager: Manager, port: int, synced: asyncio.Event) -> None:
-        """Tell when all nodes there are at the start have reported, and the scheduler has seen them."""
+        """Tell when all nodes that are there at the start and not down have reported, and the scheduler has seen them."""
         manager.refresh()
-        while not all(map(_reports, manager.world.all(NODES))):
+        while not all(_reports(node) or is_down(node) for node in manager.world.all(NODES)):
             await asyncio.sleep(0.01)
         await synced.wait()
         self.on_ready(Ready(port, self.kubeconfig, manager.world.count(NODES)))

@@ -116,6 +116,13 @@ def test_an_object_has_an_identity():
     assert (given.metadata.uid, given.metadata.resource_version) == ("u", "4")
 
 
+def test_what_an_item_of_a_list_leaves_out_is_filled_in():
+    items = [{"metadata": {"name": "a"}, "spec": {"n": 1}}]
+    text = json.dumps({"apiVersion": "example.com/v1", "kind": "FooList", "items": items}).encode()
+    (foo,) = read_sources([Source("dump.json", text)], custom=[FOOS]).custom
+    assert (foo.get("apiVersion"), foo.get("kind"), foo.get("spec")) == ("example.com/v1", "Foo", {"n": 1})
+
+
 FAULTS = {
     "no name": ([{"apiVersion": "example.com/v1", "kind": "Foo"}], r"items\[0\]: Foo: metadata.name: Required value"),
     "no metadata": ([document(labels=3)], r"items\[0\]: Foo a: metadata.labels: expected"),

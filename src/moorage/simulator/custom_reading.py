@@ -113,6 +113,7 @@ class CustomReader:
         """Return the object with the namespace that its kind's scope asks for, where that is known, and a UID."""
         payload = found.payload if isinstance(found.payload, dict) else bytes(found.payload)
         given = read_custom(payload, str(kind), found.where)
+        given = given.having(apiVersion=found.api_version, kind=found.kind)  # items of a list need not say so
         metadata = given.metadata
         if not metadata.name:
             raise InputError(f"{found.where}: {found.kind}: metadata.name: Required value: a name is required")

@@ -28,8 +28,8 @@ from moorage.testing.virtual_time import run_virtually
 CONFIG = b"apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
 
-def a_scheduler(plugins=(), asked=()):
-    gates, registry = FeatureGates(), registry_with(plugins)
+def a_scheduler(plugins=(), asked=(), gates=None):
+    gates, registry = FeatureGates(gates or {}), registry_with(plugins)
     names = ", ".join(f"{{name: {plugin.name}}}" for plugin in plugins)
     profiles = f"profiles: [{{plugins: {{multiPoint: {{enabled: [{names}]}}}}}}]\n"
     configuration = load(CONFIG + profiles.encode(), "config", registry, gates)
@@ -49,10 +49,10 @@ def pod(name, cpu="1", **more):
 
 
 @asynccontextmanager
-async def running(cluster, plugins=(), asked=(), **options):
+async def running(cluster, plugins=(), asked=(), gates=None, **options):
     clock = asyncio.get_running_loop().time
     reports, inbox = [], Inbox()
-    scheduler = a_scheduler(plugins, asked)
+    scheduler = a_scheduler(plugins, asked, gates)
     loop = Loop(scheduler, inbox, cluster, clock=clock, wall=lambda: f"{clock():.3f}", report=reports.append, **options)
     loop.reports = reports
     cluster.watch(inbox)

@@ -1,6 +1,7 @@
 """Preempting pods that are on their way to a node: what their plugins are at is broken off, what was sent is waited for."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -172,3 +173,50 @@ def test_a_pod_is_preempted_before_its_preparations_were_begun():
     assert begun == []
     assert [what for what, _ in plugin.log] == ["reserve", "unreserve"]
     assert (placed(cluster), told(cluster)) == ({"low": "", "high": "n1"}, [OF_PLUGIN])
+
+
+# -- several that want the same pod gone -----------------------------------------------------------------------------------
+
+
+async def both_wanting(trouble, *, at_once=True):
+    """Two that are more important, one after the other, want the place of one pod while its eviction is on its way."""
+    cluster = MemoryCluster([node("n1", cpu="1"), pod("victim", nodeName="n1", terminationGracePeriodSeconds=5)])
+    cluster.faults.append(trouble)
+    async with running(cluster, gates={"SchedulerAsyncPreemption": at_once}) as loop:
+        await asyncio.sleep(1)
+        for name, priority in (("high", 100), ("higher", 200)):
+            cluster.put(pod(name, priority=priority))
+            await asyncio.sleep(1)
+        await asyncio.sleep(60)
+        assert not any(loop.scheduler.evicting_for(one.uid) for one in cluster.pods())
+    return cluster
+
+
+SLOW = {  # what is slow on the way: the mark or the DELETE itself
+    "patch_status": Trouble("patch_status", None, hold_s=5.0, when=lambda it: it.name == "victim"),
+    "delete_pod": Trouble("delete_pod", None, hold_s=5.0),
+}
+
+
+@pytest.mark.parametrize("at_once", [True, False], ids=["asynchronous", "in the attempt"])
+@pytest.mark.parametrize("slow", SLOW.values(), ids=SLOW)
+def test_a_victim_that_is_being_evicted_is_not_evicted_a_second_time(slow, at_once):
+    cluster = run_virtually(both_wanting(replace(slow), at_once=at_once))
+    assert cluster.requests["delete_pod"] == 1
+    assert placed(cluster) == {"high": "", "higher": "n1"}
+    assert sum(event.count for event in cluster.events.values() if event.note.reason == "Preempted") == 2  # for each of them
+
+
+def test_an_eviction_that_fails_fails_for_all_who_wait_for_it():
+    slow = Trouble("delete_pod", ClusterError("500", 500), hold_s=5.0)
+    cluster = run_virtually(both_wanting(slow))
+    assert cluster.requests["delete_pod"] == 2
+    assert placed(cluster) == {"high": "", "higher": "n1"}
+
+
+def test_a_victim_that_was_gone_already_was_preempted_by_nobody():
+    slow = Trouble("delete_pod", ClusterError("gone", 404, "NotFound"), after=True, hold_s=5.0)
+    cluster = run_virtually(both_wanting(slow))
+    assert cluster.requests["delete_pod"] == 1
+    assert not told(cluster, "victim", "Preempted")
+    assert placed(cluster) == {"high": "", "higher": "n1"}

@@ -86,6 +86,8 @@ class Carrier:
         #: What is at work for plugins and may be cancelled, by ticket; and the tickets of which that was done.
         self._breakable: dict[int, asyncio.Task[None]] = {}
         self._broken: set[int] = set()
+        #: What is to become of evictions that are on their way, by the victim's UID: see ``_evict``.
+        self._evictions: dict[str, asyncio.Future[bool | Exception]] = {}
 
     def __len__(self) -> int:
         """Pieces of work under way."""
@@ -271,7 +273,30 @@ class Carrier:
     # -- everything else ---------------------------------------------------------------------------------------------------
 
     async def _evict(self, effect: Evict) -> None:
-        """Mark the victim, then delete it. One that is gone, or was replaced by a namesake, is no error."""
+        """Evict a victim; who wants it gone while that is on its way already waits for the same outcome."""
+        under_way = self._evictions.get(effect.victim.uid)
+        goes = await (self._evict_for_all(effect) if under_way is None else asyncio.shield(under_way))
+        if isinstance(goes, Exception):
+            raise goes
+        if goes:
+            self._teller.preempted(effect)
+            self._evicted(effect.victim, effect.preemptor)
+
+    async def _evict_for_all(self, effect: Evict) -> bool | Exception:
+        """Evict a victim and let everybody know what came of it: whether it goes, or what went wrong."""
+        outcome: asyncio.Future[bool | Exception] = asyncio.get_running_loop().create_future()
+        self._evictions[effect.victim.uid] = outcome
+        try:
+            outcome.set_result(await self._send_away(effect))
+        except Exception as error:
+            outcome.set_result(error)
+        finally:
+            del self._evictions[effect.victim.uid]
+            outcome.cancel()  # if this was: it does nothing to one that is known
+        return outcome.result()
+
+    async def _send_away(self, effect: Evict) -> bool:
+        """Mark the victim, then delete it. Returns False for one that is gone, or was replaced by a namesake."""
         victim = effect.victim.pod
         mark = PodCondition(
             type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=effect.message,
@@ -286,9 +311,8 @@ class Carrier:
         except ClusterError as error:
             if error.status not in _GONE:
                 raise
-            return
-        self._teller.preempted(effect)
-        self._evicted(effect.victim, effect.preemptor)
+            return False
+        return True
 
     async def _amend(self, effect: Amend) -> None:
         try:

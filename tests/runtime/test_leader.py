@@ -225,6 +225,18 @@ def test_a_standby_leads_within_twenty_seconds_of_a_kill_whenever_that_comes():
     assert max(run_virtually(waited(seed)) for seed in range(60)) <= 20
 
 
+def test_a_leader_whose_lease_somebody_took_says_who():
+    async def main():
+        server = Server()
+        task = asyncio.create_task(Replica(server, "a", []).run())
+        await asyncio.sleep(5)
+        server.lease = replace(server.lease, holder="thief", version="99")
+        await task
+
+    with pytest.raises(LeadershipLostError, match="^a lost its lease to thief$"):
+        run_virtually(main())
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from("abc"), st.floats(0.1, 30.0)), max_size=8),

@@ -30,7 +30,7 @@ _RELEASED_DURATION_S = 1
 
 
 class LeadershipLostError(MoorageError):
-    """The lease could not be renewed in time, so another replica may act now and this one must not."""
+    """The lease could not be renewed in time, or somebody took it, so another replica may act now and this one must not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +193,15 @@ async def lead(
         await _ended(renewing)
         await trying.release()
     if lost:
-        raise LeadershipLostError(f"{election.identity} did not renew its lease within {election.timing.renew_s:g}s")
+        raise LeadershipLostError(f"{election.identity} {_why_lost(election)}")
     await acting
+
+
+def _why_lost(election: Election) -> str:
+    holder = election.record.holder if election.record is not None else election.identity
+    if holder == election.identity:
+        return f"did not renew its lease within {election.timing.renew_s:g}s"
+    return f"lost its lease to {holder}" if holder else "found its lease released by somebody else"
 
 
 async def _ended(task: asyncio.Future[None]) -> None:

@@ -588,6 +588,40 @@ def test_what_is_raised_when_it_is_too_late_to_matter_is_kept_and_stops_nothing(
     ]
 
 
+def test_a_plugin_that_reserves_and_undoes_nothing_keeps_nobody_from_undoing_theirs():
+    undone = []
+
+    class First:
+        name = "First"
+
+        def reserve(self, state, pod, node):
+            return None
+
+        def unreserve(self, state, pod, node):
+            undone.append(pod.name)
+
+    class Reserves:
+        name = "Reserves"
+
+        def reserve(self, state, pod, node):
+            if pod.name == "refused":
+                raise RuntimeError("no")
+
+        def permit(self, state, pod, node):
+            return Wait(2.0) if pod.name == "waits" else None
+
+        def pre_bind(self, state, pod, node):
+            if pod.name == "late":
+                raise RuntimeError("not now")
+
+    driven = Driven(First, Reserves)
+    driven.see(node("n"), *(pod(name) for name in ("refused", "waits", "late")))
+    assert driven.steps() == [("refused", None), ("waits", "n"), ("late", "n")]
+    driven.step(3.0)
+    assert undone[:3] == ["refused", "late", "waits"]
+    assert driven.engine.faults == []
+
+
 def test_a_placed_pod_that_makes_no_sense_leaves_no_trace():
     driven = Driven()
     driven.see(node("n"))

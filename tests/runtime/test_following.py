@@ -222,6 +222,7 @@ def test_a_bind_that_fails_is_an_error_of_its_attempt():
     loop, found = run(cluster, 5)
     profile = "default-scheduler"
     assert found["schedule_attempts_total"] == {("error", profile): 1, ("scheduled", profile): 1}
+    assert found["moorage_attempt_errors_total"] == {("", profile): 1}
     assert found["pod_scheduling_sli_duration_seconds"] == {("2",): 1}
     ((error, message, name),) = loop.log.errors
     assert (message, name) == ("Error scheduling pod; retrying", "default/a")

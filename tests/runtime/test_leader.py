@@ -233,7 +233,7 @@ def test_a_leader_whose_lease_somebody_took_says_who():
         server.lease = replace(server.lease, holder="thief", version="99")
         await task
 
-    with pytest.raises(LeadershipLostError, match="^a lost its lease to thief$"):
+    with pytest.raises(LeadershipLostError, match=r"^a lost its lease to thief$"):
         run_virtually(main())
 
 

@@ -4,12 +4,16 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from moorage.cycle.decision import Decision
+from moorage.errors import PluginError
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import make_profile
-from moorage.framework.verdicts import SKIP, Code, Hold, Wait
+from moorage.framework.verdicts import SKIP, Code, Hold, Status, Wait
+from moorage.server.measuring import Meter
 from moorage.server.metric_kinds import Counter, Filter, Gauge, Histogram, Registry, Spec, exponential
 from moorage.server.metric_specs import NEVER_MOVED, SPECS
 from moorage.server.probing import SAMPLED, Probe
+from moorage.testing.builders import a_pod
 
 #: Written from kube-scheduler 1.36.2's metrics.go: name, stability, labels, buckets as (first, factor, how many).
 UPSTREAM = """
@@ -289,3 +293,13 @@ def test_a_profile_that_is_not_watched_is_left_alone():
     _, probe, _, _, _, _ = watched()
     assert probe.watched(profile) is not profile
     assert profile.at("preFilter")[0].call == rule.pre_filter
+
+
+def test_an_attempt_that_a_plugin_ended_is_counted_under_its_name():
+    meter = Meter(lambda: 0.0)
+    pod = a_pod("p", schedulerName="s").pod
+    meter.failed(Decision(pod, error=PluginError("Odd", "answered 7 in permit")), 1.0)
+    meter.failed(Decision(pod, refused_after=Status(Code.ERROR, "Odd", ("no",))), 1.0)
+    meter.failed(Decision(pod, refused_after=Status(Code.UNSCHEDULABLE, "Odd", ("no",))), 1.0)
+    (errors,) = [one for one in meter.families if one.spec.name == "moorage_attempt_errors_total"]
+    assert errors.values == {("Odd", "s"): 2}

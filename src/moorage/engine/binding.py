@@ -144,8 +144,11 @@ def unreserve(binding: Binding, on_fault: Callable[[PluginError], None]) -> tupl
     """
     effects: list[Effect] = []
     for step in reversed(binding.steps("reserve")):
+        undo = getattr(step.plugin, "unreserve", None)
+        if undo is None:  # it keeps nothing
+            continue
         try:
-            answer = _asked(Step(step.name, step.plugin, step.plugin.unreserve), "unreserve", binding)
+            answer = _asked(Step(step.name, step.plugin, undo), "unreserve", binding)
             effects.extend(_effects(step, "unreserve", answer))
         except PluginError as error:
             on_fault(error)

@@ -53,6 +53,7 @@ class Meter:
     def __init__(self, clock: Callable[[], float], *, groups: bool = False) -> None:
         self._groups = groups
         self._attempts = _counter("scheduler_schedule_attempts_total")
+        self._errors = _counter("moorage_attempt_errors_total")
         self._attempt_s = _histogram("scheduler_scheduling_attempt_duration_seconds")
         self._algorithm_s = _histogram("scheduler_scheduling_algorithm_duration_seconds")
         self._event_s = _histogram("scheduler_event_handling_duration_seconds")
@@ -105,7 +106,11 @@ class Meter:
             self._flushed.inc()
 
     def failed(self, decision: Decision, seconds: float) -> None:
-        self._ended("unschedulable" if decision.code.is_rejection else "error", decision, seconds)
+        rejected = decision.code.is_rejection
+        if not rejected:
+            told = decision.error or decision.refused_after
+            self._errors.inc("" if told is None else told.plugin, decision.pod.spec.scheduler_name)
+        self._ended("unschedulable" if rejected else "error", decision, seconds)
 
     def _ended(self, result: str, decision: Decision, seconds: float) -> None:
         profile = decision.pod.spec.scheduler_name

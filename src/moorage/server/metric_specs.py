@@ -203,6 +203,11 @@ _ALL: Final = (
         "moorage_faults_total",
         "Facts, attempts and plugin calls that raised and were survived; each is told in the log.", "",
     ),
+    Spec(
+        "moorage_attempt_errors_total",
+        "Attempts that ended in an error, by the plugin that it came from; none for what the API server refused.",
+        "", ("plugin", "profile"),
+    ),
     Spec("moorage_events_dropped_total", "Events for people that were not written, for want of room or of an answer.", ""),
 )  # fmt: skip
 SPECS: Final = {spec.name: spec for spec in _ALL}

@@ -40,6 +40,7 @@ from moorage.apiserver.preparing import completed, prepare_adopted, prepare_crea
 from moorage.apiserver.records import Document, Record, key_of
 from moorage.apiserver.schemas import kind_schema
 from moorage.apiserver.selecting import ALL, Selection
+from moorage.apiserver.service_addresses import drop_unneeded, give_addresses, keep_addresses
 from moorage.apiserver.statuses import (
     already_exists,
     bad_request,
@@ -332,10 +333,16 @@ class Store:
             admit_tended(kind, document)
         prepare_create(kind, document, self.gates)
         admit_new(kind, document, self._read_all)
+        if kind is _SERVICES:
+            self._settle_service(None, document)
         if self.find(kind, namespace, metadata["name"]) is not None:
             raise already_exists(kind.resource, kind.group, metadata["name"])
         record = Record.of(kind, document, 0 if dry_run else self.version + 1)
         return record if dry_run else self._commit(kind, None, record)
+
+    def _settle_service(self, old: Document | None, new: Document) -> None:
+        if faults := [*give_addresses(old, new, lambda: self.all(_SERVICES))]:
+            raise invalid("Service", "", new["metadata"]["name"], faults)
 
     def topology_of(self, node: str) -> dict[str, str]:
         """Return the labels that pods of a node are given: its zone and its region, as far as it has them."""
@@ -402,9 +409,14 @@ class Store:
             raise conflict(kind.resource, kind.group, name, _MODIFIED)
         if not subresource:
             restore_admitted(kind, old, document)
+            if kind is _SERVICES:
+                keep_addresses(old, document)
         prepare_update(kind, old, document, subresource, self.gates, timestamp(self.clock()))
         if not subresource:
             check_change(kind, old, document, self._read_all, self.gates)
+            if kind is _SERVICES:
+                drop_unneeded(old, document)
+                self._settle_service(old, document)
         check_finalizers(kind, old, document)
         if manager is not None:
             # Who changes a scale is noted without a time, as in Kubernetes.
@@ -532,3 +544,4 @@ _NODE: Final = served("nodes")
 #: What pods are told of where they are, as the admission plugin PodTopologyLabels does.
 _TOPOLOGY: Final = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
 _PODS: Final = served("pods")
+_SERVICES: Final = served("services")

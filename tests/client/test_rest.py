@@ -389,6 +389,25 @@ def test_the_throttle_keeps_the_rate_and_serves_binds_first():
     assert served[-1][2] == pytest.approx(2.2, abs=0.05)
 
 
+def test_what_requests_waited_for_their_turn_is_told():
+    async def handler(request):
+        return web.json_response({})
+
+    async def main():
+        waits = []
+        async with serving(handler) as unlimited:
+            server = unlimited.endpoint.server
+            waited = lambda method, seconds: waits.append((method, seconds))  # noqa: E731
+            async with Rest(Endpoint(server), qps=20, burst=1, waited=waited) as rest:
+                for method in ("GET", "POST"):
+                    await rest.send(method, "/x")
+        return waits
+
+    (first, at_once), (second, later) = asyncio.run(main())
+    assert (first, second) == ("GET", "POST")
+    assert at_once < 0.04 < later < 1
+
+
 def test_a_rate_of_nothing_is_no_limit():
     async def main():
         throttle = Throttle(0, 0, asyncio.get_running_loop().time)

@@ -295,6 +295,14 @@ def test_a_profile_that_is_not_watched_is_left_alone():
     assert profile.at("preFilter")[0].call == rule.pre_filter
 
 
+def test_what_requests_wait_for_their_turn_is_measured():
+    meter = Meter(lambda: 0.0)
+    meter.waited("GET", "api:443", 0.2)
+    (turns,) = [one for one in meter.families if one.spec.name == "rest_client_rate_limiter_duration_seconds"]
+    assert [(labels, child.total) for labels, child in turns.children.items()] == [(("GET", "api:443"), 0.2)]
+    assert turns.spec.buckets[::11] == (0.005, 60.0)
+
+
 def test_an_attempt_that_a_plugin_ended_is_counted_under_its_name():
     meter = Meter(lambda: 0.0)
     pod = a_pod("p", schedulerName="s").pod

@@ -54,7 +54,8 @@ class Rest:
     """A session with one API server; use it as an async context manager.
 
     ``bind_s`` is how long a bind may take: one that took longer could be done when another scheduler leads already.
-    ``told`` hears of every request that was sent: its method, the status of its answer (0 for none), and how long that took.
+    ``told`` hears of every request that was sent: its method, the status of its answer (0 for none), and how long that took;
+    ``waited`` before that how long it waited for its turn.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Rest:
         agent: str = "moorage",
         bind_s: float = BIND_S,
         told: Callable[[str, int, float], None] = lambda method, status, seconds: None,
+        waited: Callable[[str, float], None] = lambda method, seconds: None,
     ) -> None:
         self.endpoint = endpoint
         where = urlsplit(endpoint.server)
@@ -77,7 +79,7 @@ class Rest:
             *endpoint.headers,
         ]
         self._head = "".join(f"{name}: {_in_one_line(name, value)}\r\n" for name, value in named)
-        self._told = told
+        self._told, self._waited = told, waited
         self._bind_s = bind_s
         self._qps, self._burst = qps, burst
         self._agent = agent
@@ -107,6 +109,11 @@ class Rest:
         """
         return await self.send("GET", path, params=params, most=_MOST_LIST)
 
+    async def _turn(self, method: str, lane: int) -> None:
+        began = time.monotonic()
+        await self._throttle.take(lane)
+        self._waited(method, time.monotonic() - began)
+
     async def send(
         self,
         method: str,
@@ -126,7 +133,7 @@ class Rest:
         headers = {"Content-Type": content_type} if body is not None else {}
         refused = False
         for tries in range(1, _TRIES + 1):
-            await self._throttle.take(lane)
+            await self._turn(method, lane)
             session, auth = await self._session(lane)
             try:
                 if most == _MOST_LIST or self.endpoint.proxy:
@@ -146,7 +153,7 @@ class Rest:
     @asynccontextmanager
     async def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a watch and yield its lines. They end when the server ends them, or is silent for ``idle_s``."""
-        await self._throttle.take(OTHER)
+        await self._turn("GET", OTHER)
         session, auth = await self._session(OTHER)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=idle_s)
         try:

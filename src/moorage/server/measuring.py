@@ -74,6 +74,7 @@ class Meter:
         self._group_algorithm_s = _histogram("scheduler_podgroup_scheduling_algorithm_duration_seconds")
         self._requests = _counter("rest_client_requests_total")
         self._request_s = _histogram("rest_client_request_duration_seconds")
+        self._turn_s = _histogram("rest_client_rate_limiter_duration_seconds")
         self.probe = Probe(clock, self._points, self._calls, self._evaluations)
 
     @property
@@ -147,6 +148,10 @@ class Meter:
         """The API server was asked something; status 0 for no answer."""
         self._requests.inc(str(status) if status else "<error>", method, host)
         self._request_s.observe(seconds, method, host)
+
+    def waited(self, method: str, host: str, seconds: float) -> None:
+        """A request waited for its turn, so that there are no more of them than --kube-api-qps."""
+        self._turn_s.observe(seconds, method, host)
 
 
 def engine_gauges(scheduler: Scheduler, follower: Follower) -> list[Family]:

@@ -181,6 +181,10 @@ _ALL: Final = (
         "ALPHA", ("verb", "host"), _REQUEST_S,
     ),
     Spec(
+        "rest_client_rate_limiter_duration_seconds",
+        "Client side rate limiter latency in seconds. Broken down by verb, and host.", "ALPHA", ("verb", "host"), _REQUEST_S,
+    ),
+    Spec(
         "kubernetes_build_info",
         "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build date, Go "
         "version, and compiler from which Kubernetes was built, and platform on which it is running.",

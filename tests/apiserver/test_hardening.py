@@ -148,6 +148,7 @@ ATTACKS = {
     "another host in the line": (raw("GET http://evil.com/api HTTP/1.1"), [403]),
     "our host in the line": (raw("GET http://localhost/api HTTP/1.1"), [403]),
     # -- methods
+    "an HTTP to come": (raw("GET /api HTTP/2.0"), [505]),
     "TRACE": (raw("TRACE /api/v1/pods HTTP/1.1"), [405]),
     "CONNECT": (raw("CONNECT localhost:80 HTTP/1.1"), [405]),
     "OPTIONS of all": (raw("OPTIONS * HTTP/1.1"), [405]),

@@ -1,5 +1,6 @@
 """What `moorage up` is given: its flags and their page, and what files become in its store."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,16 @@ REFUSED = {
     "a plugin that is not there": (["--plugins", "nowhere:It"], "nowhere"),
     "no duration": (["--for", "soon"], "Invalid value for '--for'"),
 }
+
+
+def test_a_port_that_is_taken_is_told_of(moorage, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = moorage("up", "--home", str(tmp_path), "--port", str(port))
+    assert ran.status == 1
+    assert (
+        ran.err == f"error: --port: 127.0.0.1:{port} cannot be listened on: Address already in use; 0 takes any that is free\n"
+    )
 
 
 @pytest.mark.parametrize(("arguments", "said"), REFUSED.values(), ids=REFUSED)

@@ -124,7 +124,7 @@ class Front:
         path = request.path.rstrip("/")
         _check_timeout(request)
         user = self.guard.admit(path, request.headers, _holder(request))
-        if request.version < HttpVersion10:
+        if not HttpVersion10 <= request.version <= HttpVersion11:
             raise ApiError(505, "", "requests must be HTTP/1.0 or HTTP/1.1")
         if request.method not in _METHODS:
             raise not_allowed()

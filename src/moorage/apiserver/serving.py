@@ -52,7 +52,8 @@ async def serving(
                 door, host, port, ssl=tls, backlog=1024, ssl_handshake_timeout=handshake_s, ssl_shutdown_timeout=farewell_s
             )
         except OSError as error:
-            raise ConfigError(f"--secure-port: {host}:{port} cannot be listened on: {error.strerror}") from None
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise ConfigError(f"--port: {host}:{port} cannot be listened on: {why}; 0 takes any that is free") from None
         try:
             yield int(listening.sockets[0].getsockname()[1])
         finally:

@@ -123,11 +123,15 @@ class Until(Struct, frozen=True):
     It is asked at once and then each second, or whenever facts come in; if it raises, the binding cycle fails with that text,
     and after ``timeout_s`` seconds with ``what: context deadline exceeded``. A simulation plays those others, in its own
     time.
+
+    ``again`` are writes that were done before. One of which nothing has been seen for long is done again, if its object is at
+    ``base`` still: an API server may have lost it.
     """
 
     is_met: Callable[[], bool]
     timeout_s: float
     what: str
+    again: tuple[Write, ...] = ()
 
 
 Effect = Amend | BindPod | BindThrough | Evict | SetGroupCondition | Write | Delete | Call | Until

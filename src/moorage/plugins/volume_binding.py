@@ -163,13 +163,17 @@ class BoundVolumes:
 
         def is_bound() -> bool:
             try:
-                return are_kept(snapshot, node, reserved.found, reserved.made, self._drivers)
+                kept = are_kept(snapshot, node, reserved.found, reserved.made, self._drivers)
             except BrokenPromiseError as broken:
                 raise AttemptError(self.name, f"binding volumes: {broken}") from broken
+            if kept:
+                # From now on the objects themselves tell; should they come to be as before, nobody is promised anything.
+                snapshot.index(Assumptions).release(pod.uid)
+            return kept
 
         promises: list[Promise[PersistentVolume] | Promise[PersistentVolumeClaim]] = [*reserved.found, *reserved.made]
-        writes = [Write(promise.obj, base=promise.base) for promise in promises if promise.changes_anything]
-        return (*writes, Until(is_bound, self._bind_timeout_s, "binding volumes"))
+        writes = tuple([Write(promise.obj, base=promise.base) for promise in promises if promise.changes_anything])
+        return (*writes, Until(is_bound, self._bind_timeout_s, "binding volumes", writes))
 
     # -- events -----------------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
@@ -38,11 +39,15 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["Carrier", "NotLeadingError"]
 
+T = TypeVar("T")
+
 _GONE = {404, 409}
 _READ_BACK_S = (0.1, 5.0)
 _EVICTIONS_AT_ONCE = 16
 #: How often it is looked whether something that others bring about has come.
 _LOOK_S = 1.0
+#: After which a write that no watch tells of may be lost: they tell within a second.
+_UNHEARD_S = 10.0
 
 
 class NotLeadingError(MoorageError):
@@ -199,14 +204,14 @@ class Carrier:
             case Call(run):
                 await self._until_broken_off(_awaited(run), work)
             case Until():
-                await self._until_broken_off(self._wait(effect, work), work)
+                await self._wait(effect, work)
 
-    async def _until_broken_off(self, waiting: Coroutine[Any, Any, None], work: Work) -> None:
+    async def _until_broken_off(self, waiting: Coroutine[Any, Any, T], work: Work) -> T:
         """Await what may be broken off in the middle. A plugin hears of it as a cancellation, and may end in its own way."""
         ticket = work.ticket
         task = self._breakable[ticket] = asyncio.get_running_loop().create_task(waiting, name=f"waiting for {work.pod.key}")
         try:
-            await task
+            return await task
         except asyncio.CancelledError:
             if ticket in self._broken and task.done():
                 raise NoLongerWantedError(NO_LONGER_WANTED) from None
@@ -330,12 +335,31 @@ class Carrier:
 
     async def _wait(self, effect: Until, work: Work) -> None:
         deadline = self._clock() + effect.timeout_s
+        while not await self._until_broken_off(self._is_met(effect, work, deadline), work):
+            await self._write_again(effect.again)
+
+    async def _is_met(self, effect: Until, work: Work, deadline: float) -> bool:
+        """Wait for it to come true; False after a while in which writes should have been heard of, for there to be more waiting.
+
+        Raises  ClusterError at the deadline
+        """
+        unheard = self._clock() + _UNHEARD_S
         while not effect.is_met():
-            left = deadline - self._clock()
-            if left <= 0:
+            now = self._clock()
+            if now >= deadline:
                 raise ClusterError(f"{effect.what}: context deadline exceeded")
-            await asyncio.sleep(min(_LOOK_S, left))
+            if effect.again and now >= unheard:
+                return False
+            await asyncio.sleep(min(_LOOK_S, deadline - now))
             self._insist(work)
+        return True
+
+    async def _write_again(self, writes: Sequence[Write]) -> None:
+        """Do again what was answered well and has not been heard of since. Where it was done after all, that is a conflict."""
+        for write in writes:
+            if write.base is not None and self._known(write.obj) == write.base:
+                with suppress(ClusterError):
+                    await self._cluster.write(write.base, write.obj, write.subresource)
 
 
 async def _awaited(run: Callable[[], Awaitable[Any]]) -> None:

@@ -103,6 +103,11 @@ def _is_found_kept(snapshot: Snapshot, node: str, promise: Promise[PersistentVol
     _check_reach(snapshot, node, volume, drivers)
     if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
         raise BrokenPromiseError(f"ClaimRef got reset for pv {quoted(volume.name)}")
+    # kube-scheduler waits in vain for the first of these two, and takes the second for what was promised.
+    if volume.spec.claim_ref.uid != claim.metadata.uid:
+        raise BrokenPromiseError(f"pv {quoted(volume.name)} was claimed by another than pvc {quoted(claim.metadata.name)}")
+    if is_fully_bound(claim) and claim.spec.volume_name != volume.name:
+        raise BrokenPromiseError(f"pvc {quoted(claim.metadata.name)} was bound to another pv than {quoted(volume.name)}")
     return is_fully_bound(claim)
 
 

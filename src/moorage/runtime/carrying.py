@@ -89,7 +89,7 @@ class Carrier:
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions: set[asyncio.Task[None]] = set()
         #: What is at work for plugins and may be cancelled, by ticket; and the tickets of which that was done.
-        self._breakable: dict[int, asyncio.Task[None]] = {}
+        self._breakable: dict[int, asyncio.Task[Any]] = {}
         self._broken: set[int] = set()
         #: What is to become of evictions that are on their way, by the victim's UID: see ``_evict``.
         self._evictions: dict[str, asyncio.Future[bool | Exception]] = {}
@@ -209,7 +209,8 @@ class Carrier:
     async def _until_broken_off(self, waiting: Coroutine[Any, Any, T], work: Work) -> T:
         """Await what may be broken off in the middle. A plugin hears of it as a cancellation, and may end in its own way."""
         ticket = work.ticket
-        task = self._breakable[ticket] = asyncio.get_running_loop().create_task(waiting, name=f"waiting for {work.pod.key}")
+        task: asyncio.Task[T] = asyncio.get_running_loop().create_task(waiting, name=f"waiting for {work.pod.key}")
+        self._breakable[ticket] = task
         try:
             return await task
         except asyncio.CancelledError:
@@ -339,7 +340,7 @@ class Carrier:
             await self._write_again(effect.again)
 
     async def _is_met(self, effect: Until, work: Work, deadline: float) -> bool:
-        """Wait for it to come true; False after a while in which writes should have been heard of, for there to be more waiting.
+        """Wait for it to come true; False after a while in which writes should have been heard of.
 
         Raises  ClusterError at the deadline
         """

@@ -5,16 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from moorage.testing.simtest import judging, rules
+from moorage.testing.simtest import gleaning, judging, judging_holdings, rules, stock
 from moorage.testing.simtest.judging import Terms, judge
 from moorage.testing.simtest.recording import Asked, Called, Lost, Told, Tried, Weighed, Written
 
 ME, PATH = "me", "/api/v1/namespaces/default/pods/p"
 
 
-def node(version=1, cpu="2", **spec):
+def node(version=1, cpu="2", meta=None, **spec):
     status = {"allocatable": {"cpu": cpu, "pods": "10"}}
-    document = {"metadata": {"name": "n", "resourceVersion": str(version), "labels": {}}, "spec": spec, "status": status}
+    metadata = {"name": "n", "resourceVersion": str(version), "labels": meta or {}}
+    document = {"metadata": metadata, "spec": spec, "status": status}
     return Written(0, "world", "PUT", "MODIFIED", "Node", "n", "n", version, document)
 
 
@@ -80,7 +81,44 @@ def gang(least, version=1):
 OF_GANG = {"schedulingGroup": {"podGroupName": "g"}}
 TWO = [gang(2), N, (one := pod(2, **OF_GANG)), (two := pod(3, "q", **OF_GANG)), told(N), told(one), told(two)]
 PLACED = pod(4, by=ME, nodeName="n", **OF_GANG)
+
+
+def disk(version, where="n", by="world", of=None, uid=None):
+    """A volume ``d`` that is reached from the node called so."""
+    terms = [{"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [where]}]}]
+    spec = {"storageClassName": "local", "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}
+    if of:
+        spec["claimRef"] = {"namespace": "default", "name": of, "uid": uid or of}
+    document = {"kind": "PersistentVolume", "metadata": {"name": "d"}, "spec": spec, "status": {"phase": "Available"}}
+    return Written(0, by, "PUT", "MODIFIED", "PersistentVolume", "d", "d", version, document)
+
+
+def claim(version, name="c", to="", klass="local"):
+    spec = {"storageClassName": klass, **({"volumeName": to} if to else {})}
+    metadata = {"name": name, "namespace": "default", "uid": name}
+    metadata["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"} if to else {}
+    document = {"kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec, "status": {}}
+    return Written(0, "world", "PUT", "MODIFIED", "PersistentVolumeClaim", f"default/{name}", name, version, document)
+
+
+def after(*writes):
+    """These writes, each told at once."""
+    return [entry for write in writes for entry in (write, told(write))]
+
+
+AT_N = node(meta={"kubernetes.io/hostname": "n"})
+USING = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}
+P_USING = pod(2, **USING)
+ON_DISK = pod(9, by=ME, nodeName="n", **USING)
+FREE = after(AT_N, disk(11), claim(12), P_USING)
+TAKEN = after(disk(13, by=ME, of="c"))
 GOOD = {
+    "a pod is bound once its claim is": [*FREE, tried(), *TAKEN, *after(claim(14, to="d")), ON_DISK],
+    "a volume whose claim was made anew": [*FREE, *after(disk(13, of="c", uid="before")), disk(14, by=ME, of="c")],
+    "a volume that was taken by what was lost": [
+        *FREE, *TAKEN, Lost(0, 20, [P_USING.document], [AT_N.document], [disk(11).document, claim(12).document]),
+        claim(21, "b"), told(claim(21, "b")), disk(22, by=ME, of="b"),
+    ],
     "a gang goes together": [*TWO, tried(), tried("q"), PLACED, pod(5, "q", by=ME, nodeName="n", **OF_GANG)],
     "a gang of which enough were reserved at once, though one gave up its place at Permit": [
         *TWO, *reserving("p"), tried(), *reserving("q"), *undoing("q"), tried("q", ""), PLACED,
@@ -104,6 +142,14 @@ GOOD = {
 }  # fmt: skip
 
 BAD = {
+    "S3, a volume out of reach": [*after(AT_N, disk(11, "m", of="c"), claim(12, to="d"), P_USING), tried(), ON_DISK],
+    "S3, no volume": [*after(AT_N, claim(12), P_USING), tried(), ON_DISK],
+    "S14": [*FREE, tried(), *TAKEN, claim(14, to="d"), ON_DISK],
+    "S14, only promised": [*FREE, tried(), *TAKEN, ON_DISK],
+    "S15": [*FREE, *TAKEN, *after(claim(14, "b")), disk(15, by=ME, of="b")],
+    "S15, bound twice": [*FREE, claim(14, to="d"), claim(15, "b", to="d")],
+    "S15, of another class": [*FREE, *after(claim(14, "b", klass="zonal")), disk(15, by=ME, of="b")],
+    "L2, a volume is free": FREE,
     "S1": [*BOUND, pod(4, by="world", nodeName="m")],
     "S1, lost before": [*LOST, pod(9, by=ME, nodeName="n"), pod(10, by="world", nodeName="m")],
     "S2, though told of what was lost": [
@@ -158,11 +204,12 @@ def test_victims_are_less_important_and_asked_for_by_those_who_may(victim, why):
 
 
 def test_the_oracle_shares_no_code_with_the_scheduler():
-    for module in (judging, rules):
+    oracle = (gleaning, judging, judging_holdings, rules, stock)
+    for module in oracle:
         tree = ast.parse(Path(module.__file__).read_text())
         imported = {one.module or "" for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)}
         ours = {name for name in imported if name.startswith("moorage")}
-        assert ours <= {"moorage.testing.simtest", "moorage.testing.simtest.recording"}
+        assert ours <= {"moorage.testing.simtest", "moorage.testing.simtest.recording", *(one.__name__ for one in oracle)}
 
 
 def near(app, key="kubernetes.io/hostname"):

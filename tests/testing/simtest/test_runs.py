@@ -12,14 +12,18 @@ import pytest
 from moorage.client.reflector import Reflector
 from moorage.engine import machine
 from moorage.engine.machine import Scheduler
+from moorage.framework.events import Action, ClusterEvent, Resource, Wake
+from moorage.plugins import volume_binding
 from moorage.plugins.gang_scheduling import GangScheduling
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.taint_toleration import TaintToleration
+from moorage.plugins.volume_binding import BoundVolumes
 from moorage.queue import SchedulingQueue
 from moorage.runtime.carrying import Carrier
 from moorage.runtime.confirming import Confirmer
 from moorage.testing.simtest import run
-from moorage.testing.simtest.nemesis import FAULTS
+from moorage.testing.simtest.nemesis import FAULTS, OF_HOLDINGS
+from moorage.testing.simtest.running import HOLDINGS
 
 SOURCES = Path(__file__).resolve().parents[3] / "src"
 
@@ -37,6 +41,13 @@ def test_promises_to_gangs_are_kept(seed):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("holding", HOLDINGS)
+@pytest.mark.parametrize("faults", [["last writes lost", "bind refused"], ["holdings not written", "schedulers killed"]])
+def test_promises_about_holdings_are_kept(holding, faults):
+    assert run(30_000, faults, holding=[holding]).broken == ()
+
+
+@pytest.mark.slow
 def test_a_gang_that_goes_in_part_is_found_out():
     with mock.patch.object(GangScheduling, "permit", return_value=None):
         assert any("S13" in line for seed in range(6) for line in run(seed, ["pods deleted"], gangs=True).broken)
@@ -45,7 +56,7 @@ def test_a_gang_that_goes_in_part_is_found_out():
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_each_fault_alone_is_survived(fault):
-    result = run(hash_of(fault), [fault], chaos_s=20.0)
+    result = run(hash_of(fault), [fault], chaos_s=20.0, holding=HOLDINGS if fault in OF_HOLDINGS else None)
     assert result.broken == ()
     assert any(line.endswith(f"{fault}: begins") for line in result.recording.faults)
 
@@ -95,6 +106,10 @@ def loses_failures(requeue):
     return changed
 
 
+async def no_second_time(self, writes):
+    return
+
+
 async def hears_no_loss(self, key, obj, **_):
     await self._seen(key, obj)
 
@@ -117,6 +132,27 @@ MUTANTS = {  # what is broken on purpose, under which faults it shows, and the p
 def test_a_scheduler_broken_on_purpose_is_found_out(where, what, broken, faults, promise):
     with mock.patch.object(where, what, broken):
         assert any(promise in line for seed in range(20) for line in run(seed, faults).broken)
+
+
+def seldom(self):
+    yield Wake(ClusterEvent(Resource.CSI_DRIVER, Action.UPDATE))
+
+
+HOLDING_MUTANTS = {  # what is broken on purpose, what pods hold, under which faults it shows, and the promise that is broken
+    "nobody looks where volumes are": (BoundVolumes, "filter", lambda *_: (), "volumes", [], "S8"),
+    "binds do not wait for volumes": (volume_binding, "are_kept", lambda *_: True, "volumes", [], "S14"),
+    "volumes wake nobody": (BoundVolumes, "wakes_on", seldom, "volumes", ["claims deleted"], "L2"),
+    "a lost write is waited for": (Carrier, "_write_again", no_second_time, "volumes", ["last writes lost"], "S8"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("where", "what", "broken", "holding", "faults", "promise"), HOLDING_MUTANTS.values(), ids=HOLDING_MUTANTS
+)
+def test_a_scheduler_that_is_careless_about_holdings_is_found_out(where, what, broken, holding, faults, promise):
+    with mock.patch.object(where, what, broken):
+        assert any(promise in line for seed in range(20) for line in run(seed, faults, holding=[holding]).broken)
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from moorage.framework.registry import load
 from moorage.testing.simtest.nemesis import FAULTS
-from moorage.testing.simtest.running import Run, run
+from moorage.testing.simtest.running import HOLDINGS, Run, run
 
 
 def _told(result: Run, folder: Path, flags: str) -> None:
@@ -36,6 +36,7 @@ def main() -> int:
     )
     parser.add_argument("--history", type=Path, default=Path("simtest-failures"), help="where histories of failures go")
     parser.add_argument("--gangs", action="store_true", help="some pods come in groups that go together or not at all")
+    parser.add_argument("--holding", action="append", choices=HOLDINGS, help="what pods hold besides room [drawn by the seed]")
     given = parser.parse_args()
     plugins = [load(name) for name in given.plugins]
     seeds = range(given.first, given.first + given.seeds) if given.seed is None else [given.seed]
@@ -43,9 +44,10 @@ def main() -> int:
         f" --plugins {name}" for name in given.plugins
     )
     flags += " --gangs" if given.gangs else ""
+    flags += "".join(f" --holding {name}" for name in given.holding or ())
     start, failed, bound = time.process_time(), [], 0
     for seed in seeds:
-        result = run(seed, given.fault, plugins, gangs=given.gangs)
+        result = run(seed, given.fault, plugins, gangs=given.gangs, holding=given.holding)
         bound += result.bound
         if result.broken or given.seed is not None:
             _told(result, given.history, flags)

@@ -9,6 +9,7 @@
     S7  who was asked to reserve is told in the end: bound, or not
     S9  what a scheduler holds does not grow while nothing else does
     S13 no pod of a gang is bound before there were places for as many as it needs
+    S14, S15  about what pods hold besides room, see ``judging_holdings``
     L2  when all is well again, no pod waits that would fit somewhere, and no gang whose pods would
 
 It reads a ``Recording`` and nothing else: not the scheduler's memory, and none of its code.
@@ -21,7 +22,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from moorage.testing.simtest import rules
-from moorage.testing.simtest.recording import Asked, Called, Entry, Lost, Told, Tried, Weighed, Written
+from moorage.testing.simtest.gleaning import choices_that_came_true, has, holds, reserving_plugins
+from moorage.testing.simtest.judging_holdings import Holdings
+from moorage.testing.simtest.recording import HELD, Asked, Called, Entry, Lost, Told, Tried, Weighed, Written
+from moorage.testing.simtest.stock import claims_of
 
 __all__ = ["Terms", "judge"]
 
@@ -99,11 +103,12 @@ class _Judgement:
         self._writers = {entry.actor for entry in entries if isinstance(entry, Told)}
         self._bound_by: dict[str, str] = {}
         self._groups: dict[str, Document] = {}
+        self._holdings = Holdings(self._say)
         #: Pods of a group that were ever bound, tried with success, or reserved at once with enough others, by the group.
         self._had_places: dict[str, set[str]] = {}
         self._weights: dict[tuple[str, str], list[tuple[float, int]]] = {}
-        self._came_true = _choices_that_came_true(entries)
-        self._plugins = _reserving_plugins(entries)
+        self._came_true = choices_that_came_true(entries)
+        self._plugins = reserving_plugins(entries)
         self._last_renewals(entries)
 
     def _last_renewals(self, entries: list[Entry]) -> None:
@@ -144,9 +149,12 @@ class _Judgement:
                 self._groups.pop(entry.key, None)
             else:
                 self._groups[entry.key] = entry.document
-        if entry.kind not in {"Pod", "Node"}:
+        if entry.kind not in {"Pod", "Node", *HELD}:
             return
         self._versions[entry.kind, entry.uid, entry.version] = entry.document
+        if entry.kind in HELD:
+            self._holdings.written(entry, ours=entry.actor in self._writers)
+            return
         if entry.kind == "Node":
             if entry.change == "DELETED":
                 self._nodes.pop(entry.key, None)
@@ -168,6 +176,7 @@ class _Judgement:
         self._pods = {pod["metadata"]["uid"]: pod for pod in entry.pods}
         self._bound = {uid: pod["spec"]["nodeName"] for uid, pod in self._pods.items() if pod["spec"].get("nodeName")}
         self._bound_by = {uid: actor for uid, actor in self._bound_by.items() if uid in self._bound}
+        self._holdings.lost(entry)
 
     def _check_place(self, entry: Written, before: Document | None) -> None:
         """S1, and for our binds S2, S3 and S5."""
@@ -199,6 +208,7 @@ class _Judgement:
         if choice.reason and self.terms.calm:
             self._say("S3", entry.at_s, f"{entry.key} was bound to {node} against what {entry.actor} knew: {choice.reason}")
         self._check_room(entry, node, choice)
+        self._holdings.bound(entry, node)
 
     def _check_room(self, entry: Written, node: str, choice: _Choice) -> None:
         """S2: the node is not overfull now, or something about it happened that the scheduler could not know."""
@@ -253,15 +263,19 @@ class _Judgement:
 
     def _took_in(self, entry: Told) -> None:
         view = self._view(entry.actor)
-        if entry.kind not in {"Pod", "Node"}:
-            return
         document = self._versions.get((entry.kind, entry.uid, entry.version))
-        if entry.kind == "Node":
-            if entry.gone:
-                view.nodes.pop(entry.key, None)
-            elif document is not None:
-                view.nodes[entry.key] = document
-            return
+        if entry.kind in HELD and (entry.gone or document is not None):
+            self._holdings.told(entry.actor).put(entry.kind, entry.key, None if entry.gone else document)
+        elif entry.kind == "Node" and entry.gone:
+            view.nodes.pop(entry.key, None)
+        elif entry.kind == "Node" and document is not None:
+            view.nodes[entry.key] = document
+        if entry.kind == "Pod":
+            self._took_in_pod(entry, view, document)
+        else:
+            self._holdings.look(entry.actor, view.nodes)
+
+    def _took_in_pod(self, entry: Told, view: _View, document: Document | None) -> None:
         for uid in [uid for uid, pod in view.pods.items() if _key(pod) == entry.key and uid != entry.uid and not entry.gone]:
             del view.pods[uid]
         if entry.gone:
@@ -287,6 +301,8 @@ class _Judgement:
             # A pod that later came to nothing may have made this choice possible, and cannot have made it wrong.
             reason = rules.fits_beside(pod, node, view.nodes, view.placed(view.assumed))
             reason = reason and rules.fits_beside(pod, node, view.nodes, view.placed(view.hoped))
+            reason = reason or self._holdings.told(entry.actor).lacks(pod, node)
+            self._holdings.chose(entry.actor, pod, entry.node, view.nodes)
         self._choices[entry.actor, entry.uid, entry.node] = _Choice(reason, dict(view.pods), dict(view.nodes))
         if pod is not None:
             self._had_places.setdefault(rules.group_of(pod), set()).add(entry.uid)
@@ -316,11 +332,11 @@ class _Judgement:
         calls = self._reserved.setdefault((entry.actor, entry.uid), [])
         if entry.point == "unreserve":
             self._view(entry.actor).hoped.pop(entry.uid, None)
-        if entry.point == "reserve" and (any(one.point != "reserve" for one in calls) or _has(calls, entry)):
+        if entry.point == "reserve" and (any(one.point != "reserve" for one in calls) or has(calls, entry)):
             self._close_attempt(calls)
             calls.clear()
         calls.append(entry)
-        if _holds(calls, self._plugins):
+        if holds(calls, self._plugins):
             self._holds_a_place(entry)
 
     def _holds_a_place(self, entry: Called) -> None:
@@ -334,9 +350,7 @@ class _Judgement:
         if not group:
             return
         mates = {uid for uid, other in pods.items() if rules.group_of(other) == group}
-        there = {
-            uid for uid in mates if uid in self._bound or _holds(self._reserved.get((entry.actor, uid), []), self._plugins)
-        }
+        there = {uid for uid in mates if uid in self._bound or holds(self._reserved.get((entry.actor, uid), []), self._plugins)}
         if len(there) >= rules.least_of(self._groups.get(group)):
             self._had_places.setdefault(group, set()).update(there)
 
@@ -382,6 +396,8 @@ class _Judgement:
                 if other["status"].get("nominatedNodeName") and rules.priority_of(other) >= rules.priority_of(pod)
             ]
             for name, node in self._nodes.items():
+                if self._holdings.truth.lacks(pod, node):
+                    continue
                 if not rules.fits_beside(pod, node, self._nodes, [*placed, *promised]):
                     self._say("L2", float("inf"), f"{_key(pod)} waits, and would fit on {name}")
                     break
@@ -410,7 +426,8 @@ class _Judgement:
     def _could_preempt(
         self, pod: Document, node: Document, placed: list[tuple[Document, str]], promised: list[tuple[Document, str]]
     ) -> bool:
-        if pod["spec"].get("preemptionPolicy") == "Never" or rules.fits_alone(pod, node):
+        # A pod that only victims stand in the way of is not woken by a volume that comes; nor is it by kube-scheduler.
+        if pod["spec"].get("preemptionPolicy") == "Never" or rules.fits_alone(pod, node) or claims_of(pod):
             return False
         mine, name = rules.priority_of(pod), node["metadata"]["name"]
         staying = [(other, on) for other, on in placed if on != name or rules.priority_of(other) >= mine]
@@ -422,50 +439,6 @@ class _Judgement:
         spec, metadata = pod["spec"], pod["metadata"]
         free = not spec.get("nodeName") and not spec.get("schedulingGates") and not metadata.get("deletionTimestamp")
         return free and spec["schedulerName"] in self.terms.schedulers
-
-
-def _choices_that_came_true(entries: Iterable[Entry]) -> set[int]:
-    """Return where in the recording each attempt stands that ended in the pod being bound."""
-    last: dict[tuple[str, str, str], int] = {}
-    bound: set[str] = set()
-    found: set[int] = set()
-    for number, entry in enumerate(entries):
-        if isinstance(entry, Tried) and entry.node:
-            last[entry.actor, entry.uid, entry.node] = number
-        elif isinstance(entry, Lost):
-            bound = {pod["metadata"]["uid"] for pod in entry.pods if pod["spec"].get("nodeName")}
-        elif isinstance(entry, Written) and entry.kind == "Pod" and entry.uid not in bound:
-            node = entry.document["spec"].get("nodeName")
-            if node:
-                bound.add(entry.uid)
-                choice = last.get((entry.actor, entry.uid, node))
-                if choice is not None:
-                    found.add(choice)
-    return found
-
-
-def _holds(calls: list[Called], plugins: tuple[str, ...]) -> bool:
-    """Say whether a pod is reserved for by every plugin, and nothing was undone or done yet."""
-    return tuple((one.plugin, one.point) for one in calls) == tuple((plugin, "reserve") for plugin in plugins)
-
-
-def _reserving_plugins(entries: Iterable[Entry]) -> tuple[str, ...]:
-    """Return the plugins that take part in Reserve, in running order: those of the longest row of calls."""
-    longest: tuple[str, ...] = ()
-    row: list[str] = []
-    last = ""
-    for entry in entries:
-        if isinstance(entry, Called):
-            row = [*row, entry.plugin] if entry.point == "reserve" and entry.uid == last and entry.plugin not in row else []
-            if entry.point == "reserve" and not row:
-                row = [entry.plugin]
-            last = entry.uid
-            longest = max(longest, tuple(row), key=len)
-    return longest
-
-
-def _has(calls: Iterable[Called], entry: Called) -> bool:
-    return any((one.point, one.plugin) == (entry.point, entry.plugin) for one in calls)
 
 
 def _key(pod: Document) -> str:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from moorage.errors import ClusterError
 from moorage.testing.simtest.network import Rule, Sent
-from moorage.testing.simtest.recording import Lost, Written
+from moorage.testing.simtest.recording import HELD, Lost, Written
 
 if TYPE_CHECKING:
     from moorage.testing.simtest.running import Simulation
 
-__all__ = ["FAULTS"]
+__all__ = ["FAULTS", "OF_HOLDINGS"]
 
 Fault = Callable[["Simulation", random.Random, float], Awaitable[None]]
 _RESET = ClusterError("connection reset")
@@ -29,6 +29,11 @@ _REFUSALS = (
 _POINTS = (
     "hint", "pre_enqueue", "pre_filter", "filter", "score", "reserve", "unreserve", "permit", "pre_bind", "post_bind",
 )  # fmt: skip
+
+
+#: What tells schedulers of holdings, and how they write them.
+_HELD = ("persistentvolumes", "persistentvolumeclaims")
+_HELD_WRITES = ("PUT persistentvolumes", "PUT persistentvolumeclaims")
 
 
 def _is(*whats: str) -> Callable[[Sent], bool]:
@@ -85,13 +90,13 @@ async def _die(sim: Simulation, rng: random.Random, *, leaps: bool) -> None:
     """Let the API server end and come back with its last seconds lost, of which replies had told, and watches or not."""
     begin, entries = sim.now, sim.api.recording.entries
     then, first = sim.api.store.version, len(entries)
-    late = sim.api.network.links(rng.choice(["pods", "nobody's"]))
+    late = sim.api.network.links(rng.choice(["pods", "nobody's", *(_HELD if sim.holding else ())]))
     for link in late:
         link.delay_s = 1.0
     least_s, binds = rng.choice([0.05, 0.5, 3.0]), list[int]()
     while sim.now < begin + least_s or (not binds and sim.now < begin + 10.0):
         await asyncio.sleep(0.05)
-        binds = [one.version for one in entries[first:] if isinstance(one, Written) and one.verb == "POST binding"]
+        binds = [one.version for one in entries[first:] if isinstance(one, Written) and _matters(one)]
     sim.api.network.die()
     await asyncio.sleep(rng.choice([0.0, 0.5, 5.0]))
     if not any(isinstance(one, Lost) for one in entries[first:]):  # else it has died meanwhile, and that is enough
@@ -101,6 +106,11 @@ async def _die(sim: Simulation, rng: random.Random, *, leaps: bool) -> None:
     sim.api.network.dead = False
     for link in late:
         link.heal()
+
+
+def _matters(write: Written) -> bool:
+    """True for what a scheduler believes it has done once it is answered."""
+    return write.verb == "POST binding" or (write.kind in HELD and write.actor != "world")
 
 
 async def _writes_lost(sim: Simulation, rng: random.Random, seconds: float) -> None:
@@ -175,12 +185,12 @@ async def _twice(sim: Simulation, rng: random.Random, seconds: float) -> None:
         link.twice = 0.0
 
 
-def _late(plural: str, *, collapses: bool = False) -> Fault:
+def _late(*plurals: str, collapses: bool = False) -> Fault:
     async def late(sim: Simulation, rng: random.Random, seconds: float) -> None:
-        for link in sim.api.network.links(plural):
+        for link in (one for plural in plurals for one in sim.api.network.links(plural)):
             link.delay_s, link.collapses = rng.choice([0.3, 2.0, 10.0]), collapses
         await asyncio.sleep(seconds)
-        for link in sim.api.network.links(plural):
+        for link in (one for plural in plurals for one in sim.api.network.links(plural)):
             link.heal()
 
     return late
@@ -279,6 +289,24 @@ def _foreign_bind(sim: Simulation, rng: random.Random) -> None:
 
 def _important(sim: Simulation, rng: random.Random) -> None:
     sim.world.pod("", rng.choice(["1", "2", "3"]), priorityClassName=rng.choice(["middle", "high"]))
+
+
+def _holding_changed(sim: Simulation, rng: random.Random) -> None:
+    """Change something that no rule reads, so that who writes at the same time is told of a conflict."""
+    path = rng.choice(_held_paths(sim))
+    beat = {"metadata": {"annotations": {"beat": str(rng.randrange(10**6))}}}
+    sim.api.do("PATCH", path, beat, media_type="application/merge-patch+json")
+
+
+def _claim_deleted(sim: Simulation, rng: random.Random) -> None:
+    sim.api.do("DELETE", rng.choice([path for path in _held_paths(sim) if "claims/" in path] or ["/api/v1/nobody"]))
+
+
+def _held_paths(sim: Simulation) -> list[str]:
+    found = []
+    for path in sim.world.holdings():
+        found += [f"{path}/{one['metadata']['name']}" for one in sim.api.items(path)]
+    return found or ["/api/v1/nobody"]
 
 
 async def _storm(sim: Simulation, rng: random.Random, seconds: float) -> None:
@@ -402,4 +430,13 @@ FAULTS: dict[str, Fault] = {
     "schedulers terminated": _terminated,
     "lease stolen": _lease_stolen,
     "clock jumps": _clock_jumps,
+    "holdings not written": _requests(*_HELD_WRITES),
+    "holdings' replies lost": _requests(*_HELD_WRITES, error=_RESET, after=True),
+    "holdings late": _late(*_HELD),
+    "holdings changed": _often(_holding_changed, 0.05, 1.0),
+    "claims deleted": _often(_claim_deleted, 1.0, 8.0),
 }
+#: Faults of worlds in which pods hold more than room.
+OF_HOLDINGS = frozenset(
+    ["holdings not written", "holdings' replies lost", "holdings late", "holdings changed", "claims deleted"]
+)

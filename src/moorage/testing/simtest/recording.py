@@ -11,9 +11,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Asked", "Called", "Entry", "Lost", "Recording", "Told", "Tried", "Weighed", "Written"]
+__all__ = ["HELD", "Asked", "Called", "Entry", "Lost", "Recording", "Told", "Tried", "Weighed", "Written"]
 
 Document = dict[str, Any]
+
+#: Kinds of what pods hold.
+HELD = ("PersistentVolume", "PersistentVolumeClaim")
 
 
 @dataclass(slots=True)
@@ -33,7 +36,8 @@ class Written:
 
 @dataclass(slots=True)
 class Lost:
-    """The API server lost its last writes with its life: these are all pods and nodes from now on, as they once were.
+    """The API server lost its last writes with its life: these are all pods and nodes from now on, as they once were, and what
+    pods hold (``held``: volumes, claims and the like).
 
     Whoever saw or made those writes still believes in them. ``version`` is the one that the server goes on from.
     """
@@ -42,6 +46,7 @@ class Lost:
     version: int
     pods: list[Document]
     nodes: list[Document]
+    held: list[Document] = field(default_factory=list)
 
 
 @dataclass(slots=True)

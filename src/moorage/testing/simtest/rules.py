@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["crowds", "fits_alone", "fits_beside", "is_over", "priority_of"]
+__all__ = ["crowds", "fits_alone", "fits_beside", "is_over", "priority_of", "selected"]
 
 Document = dict[str, Any]
 
@@ -115,7 +115,8 @@ def _tolerates(pod: Document, taint: Document) -> bool:
     return False
 
 
-def _selected(labels: dict[str, str], requirements: Iterable[Document]) -> bool:
+def selected(labels: dict[str, str], requirements: Iterable[Document]) -> bool:
+    """True if labels meet every requirement of a selector."""
     for one in requirements:
         held, values = labels.get(one["key"]), one.get("values") or []
         passes = {
@@ -138,7 +139,7 @@ def _chooses(pod: Document, node: Document) -> bool:
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     if required is None:
         return True
-    return any(_selected(labels, term.get("matchExpressions", ())) for term in required["nodeSelectorTerms"])
+    return any(selected(labels, term.get("matchExpressions", ())) for term in required["nodeSelectorTerms"])
 
 
 def fits_alone(pod: Document, node: Document) -> str:
@@ -185,7 +186,7 @@ def _by_selector(selector: Document | None, pod: Document) -> bool:
     labels = pod["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
         return False
-    return _selected(labels, selector.get("matchExpressions") or ())
+    return selected(labels, selector.get("matchExpressions") or ())
 
 
 def _domain(node: Document, key: str) -> str | None:

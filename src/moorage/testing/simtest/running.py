@@ -12,9 +12,10 @@ from moorage.framework.features import FeatureGates
 from moorage.runtime.leader import Timing
 from moorage.server.live import LeaderSettings
 from moorage.testing.simtest.comparing import differences
+from moorage.testing.simtest.disks import Disks
 from moorage.testing.simtest.judging import Terms, judge
 from moorage.testing.simtest.member import Member, WatchedScheduler, watched_scheduler
-from moorage.testing.simtest.nemesis import FAULTS
+from moorage.testing.simtest.nemesis import FAULTS, OF_HOLDINGS
 from moorage.testing.simtest.recording import Recording, Weighed
 from moorage.testing.simtest.unruly import Mood, unruly
 from moorage.testing.simtest.virtual_api import VirtualApi, wall_time
@@ -25,6 +26,8 @@ from moorage.testing.virtual_time import run_virtually
 __all__ = ["Run", "Simulation", "run"]
 
 CHAOS_S, HEAL_S = 60.0, 150.0
+#: What pods may hold besides room.
+HOLDINGS = ("volumes",)
 #: Gates that are open where gangs come.
 _GANGS = {"GenericWorkload": True, "GangScheduling": True}
 _PROCESSES = ("schedulers killed", "schedulers terminated", "lease stolen", "partition", "clock jumps")
@@ -52,12 +55,15 @@ class Simulation:
         chaos_s: float = CHAOS_S,
         *,
         gangs: bool = False,
+        holding: Iterable[str] = (),
     ) -> None:
-        self.faults, self.chaos_s, self.gangs = list(faults), chaos_s, gangs
+        self.faults, self.chaos_s, self.gangs, self.holding = list(faults), chaos_s, gangs, list(holding)
         self._opened = _GANGS if gangs else {}
         rng = random.Random(f"{seed}/world")  # noqa: S311
         self.api = VirtualApi(seed, gates=FeatureGates(self._opened))
         self.world = World(self.api, rng, end_after_s=rng.choice([0.5, 3.0]))
+        if "volumes" in self.holding:
+            self.world.furnish(Disks(self.api, random.Random(f"{seed}/disks")))  # noqa: S311
         self.api.network.streams = rng.random() < 0.5
         self.wall_offset_s = 0.0
         self.size = rng.choice([2, 3, 5])
@@ -88,6 +94,8 @@ class Simulation:
         """Begin, suffer, heal."""
         for number in range(self.size):
             self.world.node(f"n{number}", self._rng.choice([2, 4]), "ab"[number % 2])
+        if self.world.disks is not None:
+            self.world.disks.begin(self.size)
         for _ in range(self._rng.randrange(4)):
             self.world.any_pod()
         for member in self.members:
@@ -105,6 +113,8 @@ class Simulation:
                 self._more()
             elif self._rng.random() < 0.3:
                 self.world.delete_pod(self._rng.choice(pods)["metadata"]["name"])
+            if self.world.disks is not None:
+                self.world.disks.clear_away()
             await asyncio.sleep(self._rng.uniform(0.05, 3.0))
         for task in suffering:
             task.cancel()
@@ -145,8 +155,8 @@ class Simulation:
             self.api.recording.add(Weighed(self.now, member.actor, "tasks", count))
 
 
-async def _play(seed: int, faults: list[str], plugins: Iterable[type[Any]], chaos_s: float, gangs: bool) -> Run:
-    simulation = Simulation(seed, faults, plugins, chaos_s, gangs=gangs)
+async def _play(seed: int, faults: list[str], plugins: Iterable[type[Any]], chaos_s: float, **worlds: Any) -> Run:
+    simulation = Simulation(seed, faults, plugins, chaos_s, **worlds)
     recording = simulation.api.recording
     await simulation.play()
     broken = list(recording.broken)
@@ -165,13 +175,17 @@ async def _play(seed: int, faults: list[str], plugins: Iterable[type[Any]], chao
 
 def run(
     seed: int, faults: Iterable[str] | None = None, plugins: Iterable[type[Any]] = (), chaos_s: float = CHAOS_S, *,
-    gangs: bool = False,
+    gangs: bool = False, holding: Iterable[str] | None = None,
 ) -> Run:  # fmt: skip
     """Play a run in virtual time: ``chaos_s`` seconds of faults, three to six by the seed where none are given, then peace.
 
-    With ``gangs``, some of the pods come in groups that go together or not at all.
+    With ``gangs``, some of the pods come in groups that go together or not at all. ``holding``: what some of them hold besides
+    room, of ``HOLDINGS``; by the seed where it is None.
     """
+    if holding is None:
+        drawn = random.Random(f"{seed}/holding").random()  # noqa: S311
+        holding = [name for name, share in zip(HOLDINGS, (drawn < 0.25,), strict=True) if share]
     if faults is None:
         rng = random.Random(f"{seed}/faults")  # noqa: S311
-        faults = rng.sample(sorted(FAULTS), rng.randrange(3, 7))
-    return run_virtually(_play(seed, list(faults), plugins, chaos_s, gangs))
+        faults = rng.sample(sorted(FAULTS.keys() - (() if holding else OF_HOLDINGS)), rng.randrange(3, 7))
+    return run_virtually(_play(seed, list(faults), plugins, chaos_s, gangs=gangs, holding=list(holding)))

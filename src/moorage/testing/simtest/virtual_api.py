@@ -35,7 +35,7 @@ from moorage.client.throttle import BINDING, OTHER
 from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates
 from moorage.testing.simtest.network import Link, Network, Sent
-from moorage.testing.simtest.recording import Asked, Lost, Recording, Written
+from moorage.testing.simtest.recording import HELD, Asked, Lost, Recording, Written
 
 __all__ = ["EPOCH", "Network", "VirtualApi", "VirtualRest", "wall_time"]
 
@@ -111,7 +111,8 @@ class VirtualApi:
         kept = [(kind, one) for kind in KINDS for one in self.store.page(kind, version=str(then), match="Exact").records]
         self.store.restore(kept, version)
         pods, nodes = ([one.document() for kind, one in kept if kind.kind == name] for name in ("Pod", "Node"))
-        self.recording.add(Lost(self.clock(), version, pods, nodes))
+        held = [{**one.document(), "kind": kind.kind} for kind, one in kept if kind.kind in HELD]
+        self.recording.add(Lost(self.clock(), version, pods, nodes, held))
 
     # -- what clients of the network see -----------------------------------------------------------------------------------
 

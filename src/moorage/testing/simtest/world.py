@@ -6,6 +6,7 @@ import asyncio
 import random
 from typing import Any
 
+from moorage.testing.simtest.disks import CLAIMS, VOLUMES, Disks
 from moorage.testing.simtest.virtual_api import VirtualApi
 
 __all__ = ["World"]
@@ -26,6 +27,7 @@ class World:
         self._serial = 0
         self._ending: set[str] = set()
         self.tasks: set[asyncio.Task[None]] = set()
+        self.disks: Disks | None = None
         for name, value in _CLASSES.items():
             policy = {"preemptionPolicy": "Never"} if name == "polite" else {}
             body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
@@ -50,6 +52,8 @@ class World:
 
     def look_again(self) -> None:
         """See to what would have been seen to already, had the API server not lost its last writes."""
+        if self.disks is not None:
+            self.disks.look_again()
         there = {node["metadata"]["name"] for node in self.nodes()}
         for pod in self.pods():
             name, uid, node = pod["metadata"]["name"], pod["metadata"]["uid"], pod["spec"].get("nodeName", "")
@@ -58,6 +62,15 @@ class World:
                 self._soon(self._end(name, uid))
             elif node and node not in there:
                 self._soon(self._collect(node))
+
+    def furnish(self, disks: Disks) -> None:
+        """Let there be storage, and somebody who sees to it."""
+        self.disks = disks
+        self._soon(disks.run())
+
+    def holdings(self) -> list[str]:
+        """Return the paths of what pods may hold besides room."""
+        return [VOLUMES, CLAIMS] if self.disks is not None else []
 
     def _soon(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -156,7 +169,8 @@ class World:
         elif kind == 6:
             near = {"topologyKey": "topology.kubernetes.io/zone", **app}
             spec["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
-        return self.pod("", rng.choice(["250m", "500m", "1", "1", "2", "3"]), **spec)
+        holds = self.disks.any_use() if self.disks is not None else {}
+        return self.pod("", rng.choice(["250m", "500m", "1", "1", "2", "3"]), **spec, **holds)
 
     def gang(self, size: int, least: int, cpu: str = "1", **spec: Any) -> str:
         """Make a pod group of which so many pods go together or not at all, and its pods. Returns its name."""

@@ -1,0 +1,54 @@
+"""What has to be read of a whole recording before single entries can be judged: which choices came true, and who reserves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from moorage.testing.simtest.recording import Called, Entry, Lost, Tried, Written
+
+__all__ = ["choices_that_came_true", "has", "holds", "reserving_plugins"]
+
+
+def choices_that_came_true(entries: Iterable[Entry]) -> set[int]:
+    """Return where in the recording each attempt stands that ended in the pod being bound."""
+    last: dict[tuple[str, str, str], int] = {}
+    bound: set[str] = set()
+    found: set[int] = set()
+    for number, entry in enumerate(entries):
+        if isinstance(entry, Tried) and entry.node:
+            last[entry.actor, entry.uid, entry.node] = number
+        elif isinstance(entry, Lost):
+            bound = {pod["metadata"]["uid"] for pod in entry.pods if pod["spec"].get("nodeName")}
+        elif isinstance(entry, Written) and entry.kind == "Pod" and entry.uid not in bound:
+            node = entry.document["spec"].get("nodeName")
+            if node:
+                bound.add(entry.uid)
+                choice = last.get((entry.actor, entry.uid, node))
+                if choice is not None:
+                    found.add(choice)
+    return found
+
+
+def holds(calls: list[Called], plugins: tuple[str, ...]) -> bool:
+    """Say whether a pod is reserved for by every plugin, and nothing was undone or done yet."""
+    return tuple((one.plugin, one.point) for one in calls) == tuple((plugin, "reserve") for plugin in plugins)
+
+
+def reserving_plugins(entries: Iterable[Entry]) -> tuple[str, ...]:
+    """Return the plugins that take part in Reserve, in running order: those of the longest row of calls."""
+    longest: tuple[str, ...] = ()
+    row: list[str] = []
+    last = ""
+    for entry in entries:
+        if isinstance(entry, Called):
+            row = [*row, entry.plugin] if entry.point == "reserve" and entry.uid == last and entry.plugin not in row else []
+            if entry.point == "reserve" and not row:
+                row = [entry.plugin]
+            last = entry.uid
+            longest = max(longest, tuple(row), key=len)
+    return longest
+
+
+def has(calls: Iterable[Called], entry: Called) -> bool:
+    """Say whether a plugin was called at that point already."""
+    return any((one.point, one.plugin) == (entry.point, entry.plugin) for one in calls)

@@ -1,0 +1,96 @@
+"""The oracle for volumes: whose they are, and whether a pod had them before it was bound.
+
+    S14 a pod is bound once its scheduler has been told that each of its claims has a volume which the node reaches
+    S15 a volume is one claim's: the schedulers point none at a second one, nor at a claim that it does not suit
+
+Each is judged by what the scheduler had been told, at some moment between its choice and the bind: nobody can know of a claim
+whose volume was lost with an API server's last writes before being told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from moorage.testing.simtest.recording import Lost, Written
+from moorage.testing.simtest.stock import Stock, claims_of
+
+__all__ = ["Holdings"]
+
+Document = dict[str, Any]
+
+
+@dataclass
+class _Chosen:
+    """A pod for which a node was chosen, and which of its claims nobody was told to have a volume there yet."""
+
+    node: str
+    missing: list[str]
+
+
+class Holdings:
+    """What is held, as it is and as each scheduler was told. ``say`` takes the promise, the time and what broke it."""
+
+    def __init__(self, say: Callable[[str, float, str], None]) -> None:
+        self._say = say
+        self.truth = Stock()
+        self._told: dict[str, Stock] = {}
+        self._chosen: dict[tuple[str, str], _Chosen] = {}
+
+    def told(self, actor: str) -> Stock:
+        """Return what a scheduler has been told."""
+        return self._told.setdefault(actor, Stock())
+
+    def lost(self, entry: Lost) -> None:
+        """Take note that what was written last never was."""
+        self.truth.replace(entry.held)
+
+    def chose(self, actor: str, pod: Document, node: str, nodes: dict[str, Document]) -> None:
+        """Take note of a choice: what the pod has on the node already was right then."""
+        wanted = claims_of(pod)
+        if wanted:
+            self._chosen[actor, pod["metadata"]["uid"]] = _Chosen(node, wanted)
+            self.look(actor, nodes)
+
+    def look(self, actor: str, nodes: dict[str, Document]) -> None:
+        """See what pods on their way have got, by what their scheduler has just been told."""
+        stock = self.told(actor)
+        for (whose, _), chosen in self._chosen.items():
+            node = nodes.get(chosen.node)
+            if whose == actor and chosen.missing and node is not None:
+                chosen.missing = [claim for claim in chosen.missing if not stock.has_volume(claim, node)]
+
+    def bound(self, entry: Written, node: str) -> None:
+        """S14, for a pod that a scheduler of ours bound."""
+        chosen = self._chosen.pop((entry.actor, entry.uid), None)
+        if chosen is not None and chosen.node == node and chosen.missing:
+            text = f"{entry.key} was bound to {node}, and {entry.actor} was never told that it has {chosen.missing[0]} there"
+            self._say("S14", entry.at_s, text)
+
+    def _pointed(self, entry: Written, before: Document | None) -> None:
+        """S15, for a volume that a scheduler of ours wrote."""
+        to = entry.document["spec"].get("claimRef")
+        was = before["spec"].get("claimRef") if before is not None else None
+        if to is None or to == was:
+            return
+        owner = self.truth.held["PersistentVolumeClaim"].get(f"{was['namespace']}/{was['name']}") if was is not None else None
+        if was is not None and owner is not None and owner["metadata"]["uid"] == was.get("uid"):
+            self._say("S15", entry.at_s, f"{entry.key} was {was['name']}'s when {entry.actor} gave it to {to['name']}")
+        key = f"{to['namespace']}/{to['name']}"
+        claim = self.told(entry.actor).held["PersistentVolumeClaim"].get(key)
+        if claim is not None and claim["spec"]["storageClassName"] != entry.document["spec"]["storageClassName"]:
+            self._say("S15", entry.at_s, f"{entry.key} does not suit {key}, for which {entry.actor} took it")
+
+    def written(self, entry: Written, *, ours: bool) -> None:
+        """Take in a write of anything that is held; S15 for volumes that are taken and claims that are bound."""
+        known = self.truth.held[entry.kind]
+        before = known.get(entry.key)
+        self.truth.put(entry.kind, entry.key, None if entry.change == "DELETED" else entry.document)
+        if entry.kind == "PersistentVolume" and ours:
+            self._pointed(entry, before)
+        if entry.kind == "PersistentVolumeClaim" and self.truth.volume_of(entry.key) is not None:
+            name = entry.document["spec"]["volumeName"]
+            others = [key for key, one in known.items() if one["spec"].get("volumeName") == name and key != entry.key]
+            for key in others:
+                self._say("S15", entry.at_s, f"{name} is bound to {entry.key} and to {key}")

@@ -352,6 +352,31 @@ async def _slow_pre_bind(sim: Simulation, rng: random.Random, seconds: float) ->
     await asyncio.sleep(seconds)
 
 
+async def _preempted_while_preparing(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    """A node becomes free, small pods come and take their time at PreBind, and then a large one wants their room.
+
+    What PreBind makes takes its time as well.
+    """
+    for mood in sim.moods:
+        mood.calls, mood.calls_fail = rng.choice([0.1, 0.8]), rng.choice([0.0, 0.2])
+    slow = Rule(_is("POST resourceclaims"), share=0.7, hold_s=rng.choice([0.5, 2.0]), arrives=True)
+    sim.api.network.rules.append(slow)
+    end = sim.now + seconds
+    while sim.now < end:
+        name = _a_node(sim, rng)
+        sim.world.node(name, 4)
+        for pod in sim.world.pods():
+            if pod["spec"].get("nodeName") == name:
+                sim.world.delete_pod(pod["metadata"]["name"], grace=0)
+        for _ in range(4):
+            sim.world.pod("", "1", priorityClassName="low")
+        await asyncio.sleep(rng.uniform(0.1, 2.0))
+        sim.world.pod("", "4", priorityClassName="high")
+        await asyncio.sleep(rng.uniform(0.5, 3.0))
+    if slow in sim.api.network.rules:
+        sim.api.network.rules.remove(slow)
+
+
 async def _killed(sim: Simulation, rng: random.Random, seconds: float) -> None:
     for _ in range(rng.randrange(1, 4)):
         await asyncio.sleep(rng.uniform(0.5, 8.0))
@@ -426,6 +451,7 @@ FAULTS: dict[str, Fault] = {
     "plugins talk nonsense": _nonsense,
     "permit waits": _waits,
     "pre-bind slow": _slow_pre_bind,
+    "preparing pods preempted": _preempted_while_preparing,
     "schedulers killed": _killed,
     "schedulers terminated": _terminated,
     "lease stolen": _lease_stolen,

@@ -52,14 +52,16 @@ class Sent:
 class Rule:
     """What goes wrong with requests that ``takes`` says yes to, for ``share`` of them, and ``times`` at most.
 
-    ``hold_s``: kept that long on the way there. ``error``: the answer, given instead of carrying out the request, or ``after``
-    it was carried out. ``late_s``: the connection breaks, and so much later the request is carried out all the same.
+    ``hold_s``: kept that long on the way there; it ``arrives`` then though its sender has hung up meanwhile. ``error``: the
+    answer, given instead of carrying out the request, or ``after`` it was carried out. ``late_s``: the connection breaks, and
+    so much later the request is carried out all the same.
     """
 
     takes: Callable[[Sent], bool]
     error: ClusterError | None = None
     after: bool = False
     hold_s: float = 0.0
+    arrives: bool = False
     late_s: float | None = None
     share: float = 1.0
     times: int = 1_000_000
@@ -137,12 +139,16 @@ class Network:
         self._check_up(sent, deaths)
         rule = self._rule(sent)
         if rule is not None and rule.hold_s:
-            await asyncio.sleep(rule.hold_s)
+            end = self.clock() + rule.hold_s
+            try:
+                await asyncio.sleep(rule.hold_s)
+            except asyncio.CancelledError:
+                if rule.arrives:
+                    self._carry_out_later(end - self.clock(), carry_out)
+                raise
             self._check_up(sent, deaths)
         if rule is not None and rule.late_s is not None:
-            task = asyncio.ensure_future(_carry_out_later(rule.late_s, carry_out))
-            self._late.add(task)
-            task.add_done_callback(self._late.discard)
+            self._carry_out_later(rule.late_s, carry_out)
         if rule is not None and rule.error is not None and not rule.after:
             raise rule.error
         back = self.lagging.get(sent.plural, 0)
@@ -153,6 +159,11 @@ class Network:
             raise rule.error
         self._check_up(sent, deaths)
         return body
+
+    def _carry_out_later(self, late_s: float, carry_out: Callable[[], bytes]) -> None:
+        task = asyncio.ensure_future(_after(late_s, carry_out))
+        self._late.add(task)
+        task.add_done_callback(self._late.discard)
 
     def _check_up(self, sent: Sent, deaths: int) -> None:
         if self.dead or self._deaths != deaths or sent.actor in self.down:
@@ -167,7 +178,7 @@ class Network:
         return None
 
 
-async def _carry_out_later(late_s: float, carry_out: Callable[[], bytes]) -> None:
+async def _after(late_s: float, carry_out: Callable[[], bytes]) -> None:
     await asyncio.sleep(late_s)
     try:
         carry_out()

@@ -57,7 +57,16 @@ class Mood:
         return None
 
     async def call(self) -> None:
-        await asyncio.sleep(self.rng.choice([0.0, 0.1, 1.0, 4.0]))
+        """Take some time, and then fail or not. Whoever breaks it off finds it in a hurry, tidying up, or cross."""
+        try:
+            await asyncio.sleep(self.rng.choice([0.0, 0.1, 1.0, 4.0]))
+        except asyncio.CancelledError:
+            mood = self.rng.choice(["in a hurry", "tidying up", "cross"])
+            if mood == "in a hurry":
+                raise
+            await asyncio.sleep(0.5 if mood == "tidying up" else 0.0)
+            if mood == "cross":
+                raise self.rng.choice(RAISED)("unruly while broken off") from None
         if self.happens(self.calls_fail):
             raise self.rng.choice(RAISED)("unruly while calling")
 

@@ -77,11 +77,13 @@ def test_a_volume_is_made(cluster):
     assert (phase, name) == ("Bound", f"pvc-{held['metadata']['uid']}")
     assert held["status"]["capacity"] == {"storage": "5Gi"}
     assert held["metadata"]["annotations"]["pv.kubernetes.io/bind-completed"] == "yes"
+    for name_of_it in ("volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner"):
+        assert held["metadata"]["annotations"][name_of_it] == "example.com/quick"
     volume = cluster.get("persistentvolumes", name)
     assert volume["status"]["phase"] == "Bound"
     assert volume["spec"]["claimRef"]["uid"] == held["metadata"]["uid"]
     assert volume["spec"]["csi"]["driver"] == "example.com/quick"
-    assert "ProvisioningSucceeded" in told(cluster)
+    assert told(cluster) == ["ExternalProvisioning", "ProvisioningSucceeded"]
 
 
 def test_the_smallest_that_suits_is_found(cluster):

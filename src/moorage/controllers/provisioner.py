@@ -30,7 +30,7 @@ from moorage.plugins.volumes.claims import SELECTED_NODE
 from moorage.plugins.volumes.csi_migration import driver_of
 from moorage.plugins.volumes.provisioning import NOT_SUPPORTED
 
-__all__ = ["made_for", "makes_volumes"]
+__all__ = ["asked_of", "made_for", "makes_volumes"]
 
 #: On a volume: who made it.
 _PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
@@ -39,6 +39,11 @@ _PROVISIONED_BY: Final = "pv.kubernetes.io/provisioned-by"
 def makes_volumes(storage_class: StorageClass) -> bool:
     """Say whether volumes of the class are made at all, rather than set up by hand."""
     return storage_class.provisioner not in {"", NOT_SUPPORTED}
+
+
+def asked_of(storage_class: StorageClass) -> str:
+    """Return who makes volumes of the class: its provisioner, or the driver that took that one's place."""
+    return driver_of(storage_class.provisioner) or storage_class.provisioner
 
 
 def made_for(
@@ -51,7 +56,7 @@ def made_for(
 
     ``labels_of`` and ``csi_node_of`` tell of nodes by name, None where there is no such node.
     """
-    driver = driver_of(storage_class.provisioner) or storage_class.provisioner
+    driver = asked_of(storage_class)
     selected = claim.metadata.annotations.get(SELECTED_NODE)
     if selected is None:
         affinity = _affinity(_terms(storage_class.allowed_topologies))

@@ -35,7 +35,7 @@ from moorage.controllers.documents import (
     uid_of,
 )
 from moorage.controllers.kinds import CLAIMS, CSI_NODES, NODES, PODS, STORAGE_CLASSES, VOLUMES
-from moorage.controllers.provisioner import made_for, makes_volumes
+from moorage.controllers.provisioner import asked_of, made_for, makes_volumes
 from moorage.controllers.steps import Create, Delete, Note, SetStatus, Step, Update
 from moorage.controllers.world import Event, World
 from moorage.plugins.volumes.claims import BIND_COMPLETED, SELECTED_NODE, class_of_claim
@@ -47,6 +47,8 @@ __all__ = ["Volumes"]
 _CLAIM_IN_USE: Final = "kubernetes.io/pvc-protection"
 _VOLUME_IN_USE: Final = "kubernetes.io/pv-protection"
 _MADE_BY: Final = "pv.kubernetes.io/provisioned-by"
+#: The annotations of a claim that name who is to make its volume; the first one for those that have not heard of the second.
+_ASKED: Final = ("volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner")
 
 
 class Volumes:
@@ -239,11 +241,25 @@ class _Search:
             marks = {name: value for name, value in annotations_of(self.document).items() if name != SELECTED_NODE}
             yield Update(CLAIMS, revised(self.document, annotations=marks))
             return
+        asked = dict.fromkeys(_ASKED, asked_of(self.storage_class))
+        if not asked.items() <= annotations_of(self.document).items():
+            yield from self._ask(asked)
+            return
         made: Document = {"apiVersion": "v1", "kind": "PersistentVolume", **_plain(pointed_at(volume, self.claim))}
         made["metadata"] = {"name": volume.name, "annotations": made["metadata"]["annotations"], "finalizers": [_VOLUME_IN_USE]}
         made["spec"]["claimRef"] |= {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
         yield Create(VOLUMES, made, or_keep=True)
         yield Note(CLAIMS, self.document, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}")
+
+    def _ask(self, asked: dict[str, str]) -> Iterator[Step]:
+        """Name who is to make the volume. It is made when that is written down."""
+        yield Update(CLAIMS, revised(self.document, annotations={**annotations_of(self.document), **asked}))
+        text = (
+            f"Waiting for a volume to be created either by the external provisioner '{asked[_ASKED[0]]}' or manually by the "
+            "system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly "
+            "registered."
+        )
+        yield Note(CLAIMS, self.document, "Normal", "ExternalProvisioning", text)
 
     def _labels_of(self, node: str) -> Mapping[str, str] | None:
         found = self.world.get(NODES, "", node)

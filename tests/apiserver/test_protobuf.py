@@ -253,7 +253,7 @@ ACCEPTED = {
     ),
     "metadata informers'": (
         f"application/vnd.kubernetes.protobuf;{META_LIST},application/json;{META_LIST},application/json",
-        "PartialObjectMetadataList", "json",
+        "PartialObjectMetadataList", "vnd.kubernetes.protobuf",
     ),
     "metadata as protobuf": (
         "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1", "PartialObjectMetadata",

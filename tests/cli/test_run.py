@@ -222,7 +222,7 @@ def test_a_cluster_that_is_not_there_is_waited_for(tmp_path):
     async def main():
         write_kubeconfig(tmp_path / "kubeconfig", free_port(), "admin-token")
         async with second(tmp_path, "--authentication-skip-lookup") as world:
-            await world.until("Error retrieving lease lock", 2)
+            await world.until("cannot connect", 40)
             return await world.end(), "".join(world.said)
 
     status, said = asyncio.run(main())
@@ -232,22 +232,29 @@ def test_a_cluster_that_is_not_there_is_waited_for(tmp_path):
 
 
 @pytest.mark.slow
-def test_no_permission_is_told_in_a_line_each(tmp_path):
+@pytest.mark.parametrize(("eager", "says"), [(True, "leases.coordination.k8s.io"), (False, " nodes is forbidden: User")])
+def test_no_permission_is_told_in_a_line_each(tmp_path, eager, says):
+    """The lease is asked for once the cluster is known, or at once, as ``delayCacheUntilActive`` says."""
+
     async def main():
         async with running(tmp_path, "--secure-port=0") as world:
             config = yaml.safe_load((tmp_path / "kubeconfig").read_text())
             config["users"][0]["user"]["token"] = "reader-token"
             (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
-            async with second(tmp_path) as other:
-                await other.until("Error retrieving lease lock")
-                await other.until("nodes: ")
+            given = {
+                "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
+                "clientConnection": {"kubeconfig": str(tmp_path / "kubeconfig")}, "delayCacheUntilActive": eager,
+            }  # fmt: skip
+            (tmp_path / "config.yaml").write_text(yaml.safe_dump(given))
+            async with scheduler(f"--config={tmp_path / 'config.yaml'}", "--secure-port=0") as other:
+                found = await other.until(says)
                 await world.end()
-                return await other.end(), other.said
+                return await other.end(), other.said, found
 
-    status, said = asyncio.run(main())
+    status, said, found = asyncio.run(main())
     assert status == 0
     assert not any("Traceback" in line for line in said)
-    assert any("cannot get resource" in line and "leases" in line for line in said)
+    assert "forbidden" in found[0]
 
 
 # -- without a cluster --------------------------------------------------------------------------------------------------

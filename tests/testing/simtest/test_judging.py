@@ -101,6 +101,14 @@ def claim(version, name="c", to="", klass="local"):
     return Written(0, "world", "PUT", "MODIFIED", "PersistentVolumeClaim", f"default/{name}", name, version, document)
 
 
+def device_claim(version, name="rc", device="", users=(), by=ME):
+    results = [{"driver": "d", "pool": "n", "device": device}] if device else []
+    status = {"allocation": {"devices": {"results": results}}, "reservedFor": [{"uid": user} for user in users]}
+    metadata = {"name": name, "namespace": "default", "uid": name, "resourceVersion": str(version)}
+    document = {"kind": "ResourceClaim", "metadata": metadata, "spec": {}, "status": status if device else {}}
+    return Written(0, by, "PUT", "MODIFIED", "ResourceClaim", f"default/{name}", name, version, document)
+
+
 def after(*writes):
     """These writes, each told at once."""
     return [entry for write in writes for entry in (write, told(write))]
@@ -112,7 +120,15 @@ P_USING = pod(2, **USING)
 ON_DISK = pod(9, by=ME, nodeName="n", **USING)
 FREE = after(AT_N, disk(11), claim(12), P_USING)
 TAKEN = after(disk(13, by=ME, of="c"))
+HOLDING = {"resourceClaims": [{"name": "r", "resourceClaimName": "rc"}]}
+WITH_DEVICE = pod(9, by=ME, nodeName="n", **HOLDING)
+CHOSEN = [*after(AT_N, device_claim(11, device="g", users=["x"]), pod(2, **HOLDING)), tried()]
 GOOD = {
+    "a pod is bound once its claim has a device for it": [*CHOSEN, device_claim(12, device="g", users="xp"), WITH_DEVICE],
+    "a device that was told to be given back, which was lost": [
+        *after(AT_N, device_claim(11, device="g"), device_claim(12)),
+        Lost(0, 20, [], [AT_N.document], [device_claim(11, device="g").document]), device_claim(21, "other", device="g"),
+    ],
     "a pod is bound once its claim is": [*FREE, tried(), *TAKEN, *after(claim(14, to="d")), ON_DISK],
     "a volume whose claim was made anew": [*FREE, *after(disk(13, of="c", uid="before")), disk(14, by=ME, of="c")],
     "a volume that was taken by what was lost": [
@@ -142,6 +158,8 @@ GOOD = {
 }  # fmt: skip
 
 BAD = {
+    "S16": [*after(AT_N, device_claim(11, device="g")), device_claim(12, "other", device="g")],
+    "S17": [*CHOSEN, WITH_DEVICE],
     "S3, a volume out of reach": [*after(AT_N, disk(11, "m", of="c"), claim(12, to="d"), P_USING), tried(), ON_DISK],
     "S3, no volume": [*after(AT_N, claim(12), P_USING), tried(), ON_DISK],
     "S14": [*FREE, tried(), *TAKEN, claim(14, to="d"), ON_DISK],

@@ -14,6 +14,8 @@ from moorage.engine import machine
 from moorage.engine.machine import Scheduler
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.plugins import volume_binding
+from moorage.plugins.devices.binding import Binder
+from moorage.plugins.devices.ledger import Ledger
 from moorage.plugins.gang_scheduling import GangScheduling
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.taint_toleration import TaintToleration
@@ -41,8 +43,13 @@ def test_promises_to_gangs_are_kept(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("holding", HOLDINGS)
-@pytest.mark.parametrize("faults", [["last writes lost", "bind refused"], ["holdings not written", "schedulers killed"]])
+@pytest.mark.parametrize(
+    ("holding", "faults"),
+    [
+        ("volumes", ["last writes lost", "bind refused"]), ("volumes", ["holdings not written", "schedulers killed"]),
+        ("devices", ["bind refused", "holdings changed"]), ("devices", ["holdings not written", "schedulers killed"]),
+    ],
+)  # fmt: skip
 def test_promises_about_holdings_are_kept(holding, faults):
     assert run(30_000, faults, holding=[holding]).broken == ()
 
@@ -142,6 +149,8 @@ HOLDING_MUTANTS = {  # what is broken on purpose, what pods hold, under which fa
     "nobody looks where volumes are": (BoundVolumes, "filter", lambda *_: (), "volumes", [], "S8"),
     "binds do not wait for volumes": (volume_binding, "are_kept", lambda *_: True, "volumes", [], "S14"),
     "volumes wake nobody": (BoundVolumes, "wakes_on", seldom, "volumes", ["claims deleted"], "L2"),
+    "devices are given twice": (Ledger, "is_held", lambda *_: False, "devices", [], "S16"),
+    "nobody is kept in mind": (Binder, "_used", lambda self, claim, *_: claim, "devices", [], "S17"),
     "a lost write is waited for": (Carrier, "_write_again", no_second_time, "volumes", ["last writes lost"], "S8"),
 }
 

@@ -9,7 +9,7 @@
     S7  who was asked to reserve is told in the end: bound, or not
     S9  what a scheduler holds does not grow while nothing else does
     S13 no pod of a gang is bound before there were places for as many as it needs
-    S14, S15  about what pods hold besides room, see ``judging_holdings``
+    S14 to S17  about what pods hold besides room, see ``judging_holdings``
     L2  when all is well again, no pod waits that would fit somewhere, and no gang whose pods would
 
 It reads a ``Recording`` and nothing else: not the scheduler's memory, and none of its code.
@@ -25,7 +25,7 @@ from moorage.testing.simtest import rules
 from moorage.testing.simtest.gleaning import choices_that_came_true, has, holds, reserving_plugins
 from moorage.testing.simtest.judging_holdings import Holdings
 from moorage.testing.simtest.recording import HELD, Asked, Called, Entry, Lost, Told, Tried, Weighed, Written
-from moorage.testing.simtest.stock import claims_of
+from moorage.testing.simtest.stock import holds_any
 
 __all__ = ["Terms", "judge"]
 
@@ -208,7 +208,7 @@ class _Judgement:
         if choice.reason and self.terms.calm:
             self._say("S3", entry.at_s, f"{entry.key} was bound to {node} against what {entry.actor} knew: {choice.reason}")
         self._check_room(entry, node, choice)
-        self._holdings.bound(entry, node)
+        self._holdings.bound(entry, node, self._nodes, calm=self.terms.calm)
 
     def _check_room(self, entry: Written, node: str, choice: _Choice) -> None:
         """S2: the node is not overfull now, or something about it happened that the scheduler could not know."""
@@ -427,7 +427,7 @@ class _Judgement:
         self, pod: Document, node: Document, placed: list[tuple[Document, str]], promised: list[tuple[Document, str]]
     ) -> bool:
         # A pod that only victims stand in the way of is not woken by a volume that comes; nor is it by kube-scheduler.
-        if pod["spec"].get("preemptionPolicy") == "Never" or rules.fits_alone(pod, node) or claims_of(pod):
+        if pod["spec"].get("preemptionPolicy") == "Never" or rules.fits_alone(pod, node) or holds_any(pod):
             return False
         mine, name = rules.priority_of(pod), node["metadata"]["name"]
         staying = [(other, on) for other, on in placed if on != name or rules.priority_of(other) >= mine]

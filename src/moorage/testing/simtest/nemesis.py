@@ -14,7 +14,7 @@ from moorage.testing.simtest.recording import HELD, Lost, Written
 if TYPE_CHECKING:
     from moorage.testing.simtest.running import Simulation
 
-__all__ = ["FAULTS", "OF_HOLDINGS"]
+__all__ = ["FAULTS", "LOSSES", "OF_HOLDINGS"]
 
 Fault = Callable[["Simulation", random.Random, float], Awaitable[None]]
 _RESET = ClusterError("connection reset")
@@ -32,8 +32,8 @@ _POINTS = (
 
 
 #: What tells schedulers of holdings, and how they write them.
-_HELD = ("persistentvolumes", "persistentvolumeclaims")
-_HELD_WRITES = ("PUT persistentvolumes", "PUT persistentvolumeclaims")
+_HELD = ("persistentvolumes", "persistentvolumeclaims", "resourceclaims")
+_HELD_WRITES = ("PUT persistentvolumes", "PUT persistentvolumeclaims", "PUT resourceclaims", "PUT status")
 
 
 def _is(*whats: str) -> Callable[[Sent], bool]:
@@ -462,6 +462,8 @@ FAULTS: dict[str, Fault] = {
     "holdings changed": _often(_holding_changed, 0.05, 1.0),
     "claims deleted": _often(_claim_deleted, 1.0, 8.0),
 }
+#: Faults in which an API server loses what it had accepted.
+LOSSES = frozenset(["last writes lost", "last writes lost, versions given out again"])
 #: Faults of worlds in which pods hold more than room.
 OF_HOLDINGS = frozenset(
     ["holdings not written", "holdings' replies lost", "holdings late", "holdings changed", "claims deleted"]

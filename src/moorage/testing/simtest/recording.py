@@ -16,7 +16,7 @@ __all__ = ["HELD", "Asked", "Called", "Entry", "Lost", "Recording", "Told", "Tri
 Document = dict[str, Any]
 
 #: Kinds of what pods hold.
-HELD = ("PersistentVolume", "PersistentVolumeClaim")
+HELD = ("PersistentVolume", "PersistentVolumeClaim", "ResourceClaim", "ResourceSlice")
 
 
 @dataclass(slots=True)

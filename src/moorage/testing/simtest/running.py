@@ -13,9 +13,10 @@ from moorage.runtime.leader import Timing
 from moorage.server.live import LeaderSettings
 from moorage.testing.simtest.comparing import differences
 from moorage.testing.simtest.disks import Disks
+from moorage.testing.simtest.gadgets import Gadgets
 from moorage.testing.simtest.judging import Terms, judge
 from moorage.testing.simtest.member import Member, WatchedScheduler, watched_scheduler
-from moorage.testing.simtest.nemesis import FAULTS, OF_HOLDINGS
+from moorage.testing.simtest.nemesis import FAULTS, LOSSES, OF_HOLDINGS
 from moorage.testing.simtest.recording import Recording, Weighed
 from moorage.testing.simtest.unruly import Mood, unruly
 from moorage.testing.simtest.virtual_api import VirtualApi, wall_time
@@ -27,7 +28,7 @@ __all__ = ["Run", "Simulation", "run"]
 
 CHAOS_S, HEAL_S = 60.0, 150.0
 #: What pods may hold besides room.
-HOLDINGS = ("volumes",)
+HOLDINGS = ("volumes", "devices")
 #: Gates that are open where gangs come.
 _GANGS = {"GenericWorkload": True, "GangScheduling": True}
 _PROCESSES = ("schedulers killed", "schedulers terminated", "lease stolen", "partition", "clock jumps")
@@ -64,6 +65,8 @@ class Simulation:
         self.world = World(self.api, rng, end_after_s=rng.choice([0.5, 3.0]))
         if "volumes" in self.holding:
             self.world.furnish(Disks(self.api, random.Random(f"{seed}/disks")))  # noqa: S311
+        if "devices" in self.holding:
+            self.world.furnish(Gadgets(self.api, random.Random(f"{seed}/gadgets")))  # noqa: S311
         self.api.network.streams = rng.random() < 0.5
         self.wall_offset_s = 0.0
         self.size = rng.choice([2, 3, 5])
@@ -94,8 +97,8 @@ class Simulation:
         """Begin, suffer, heal."""
         for number in range(self.size):
             self.world.node(f"n{number}", self._rng.choice([2, 4]), "ab"[number % 2])
-        if self.world.disks is not None:
-            self.world.disks.begin(self.size)
+        for what in self.world.furniture():
+            what.begin(self.size)
         for _ in range(self._rng.randrange(4)):
             self.world.any_pod()
         for member in self.members:
@@ -113,8 +116,8 @@ class Simulation:
                 self._more()
             elif self._rng.random() < 0.3:
                 self.world.delete_pod(self._rng.choice(pods)["metadata"]["name"])
-            if self.world.disks is not None:
-                self.world.disks.clear_away()
+            for what in self.world.furniture():
+                what.clear_away()
             await asyncio.sleep(self._rng.uniform(0.05, 3.0))
         for task in suffering:
             task.cancel()
@@ -184,8 +187,11 @@ def run(
     """
     if holding is None:
         drawn = random.Random(f"{seed}/holding").random()  # noqa: S311
-        holding = [name for name, share in zip(HOLDINGS, (drawn < 0.25,), strict=True) if share]
+        holding = [name for name, share in zip(HOLDINGS, (drawn < 0.125, drawn > 0.875), strict=True) if share]
     if faults is None:
         rng = random.Random(f"{seed}/faults")  # noqa: S311
-        faults = rng.sample(sorted(FAULTS.keys() - (() if holding else OF_HOLDINGS)), rng.randrange(3, 7))
+        left_out = () if holding else OF_HOLDINGS
+        if "devices" in holding:
+            left_out = LOSSES  # see "What the proof under faults leaves out" in critiques.md
+        faults = rng.sample(sorted(FAULTS.keys() - left_out), rng.randrange(3, 7))
     return run_virtually(_play(seed, list(faults), plugins, chaos_s, gangs=gangs, holding=list(holding)))

@@ -13,7 +13,7 @@ from typing import Any
 from moorage.testing.simtest import rules
 from moorage.testing.simtest.recording import HELD
 
-__all__ = ["Stock", "claims_of"]
+__all__ = ["Stock", "claims_of", "device_claims_of", "holds_any"]
 
 Document = dict[str, Any]
 
@@ -24,6 +24,16 @@ def claims_of(pod: Document) -> list[str]:
     """Return the keys of the claims on volumes that a pod names."""
     uses = [one["persistentVolumeClaim"] for one in pod["spec"].get("volumes") or () if one.get("persistentVolumeClaim")]
     return [f"{pod['metadata']['namespace']}/{use['claimName']}" for use in uses]
+
+
+def holds_any(pod: Document) -> bool:
+    """True for a pod that wants more than room."""
+    return bool(claims_of(pod) or device_claims_of(pod))
+
+
+def device_claims_of(pod: Document) -> list[str]:
+    """Return the keys of the claims on devices that a pod names."""
+    return [f"{pod['metadata']['namespace']}/{use['resourceClaimName']}" for use in pod["spec"].get("resourceClaims") or ()]
 
 
 @dataclass
@@ -62,7 +72,10 @@ class Stock:
         return volume is not None and reaches(volume, node)
 
     def lacks(self, pod: Document, node: Document) -> str:
-        """Say why a node is not for a pod for its volumes: out of reach, or none free there for a claim; "" if it is."""
+        """Say why a node is not for a pod for its volumes or devices: out of reach, or none free there; "" if it is."""
+        return self._lacks_volume(pod, node) or self._lacks_device(pod, node)
+
+    def _lacks_volume(self, pod: Document, node: Document) -> str:
         taken: set[str] = set()
         for key in claims_of(pod):
             claim = self.held["PersistentVolumeClaim"].get(key)
@@ -78,6 +91,40 @@ class Stock:
                 return f"no volume for {key}"
             taken.add(chosen)
         return ""
+
+    # -- devices ------------------------------------------------------------------------------------------------------------
+
+    def devices_of(self, claim: Document) -> list[tuple[str, str, str]]:
+        """Return the devices that a claim has."""
+        allocation = (claim.get("status") or {}).get("allocation") or {}
+        results = (allocation.get("devices") or {}).get("results") or ()
+        return [(one["driver"], one["pool"], one["device"]) for one in results]
+
+    def has_devices(self, key: str, pod: Document, node: Document) -> bool:
+        """True for a claim that has devices of a node and is kept for a pod."""
+        claim = self.held["ResourceClaim"].get(key)
+        users = ((claim or {}).get("status") or {}).get("reservedFor") or ()
+        return claim is not None and self._is_there(claim, node) and pod["metadata"]["uid"] in {one["uid"] for one in users}
+
+    def _is_there(self, claim: Document, node: Document) -> bool:
+        pools = {pool for _, pool, _ in self.devices_of(claim)}
+        return pools == {node["metadata"]["name"]}
+
+    def _lacks_device(self, pod: Document, node: Document) -> str:
+        wanted = 0
+        for key in device_claims_of(pod):
+            claim = self.held["ResourceClaim"].get(key)
+            if claim is None or claim["metadata"].get("deletionTimestamp"):
+                return f"{key} is not to be had"
+            if self.devices_of(claim) and not self._is_there(claim, node):
+                return f"the devices of {key} are elsewhere"
+            if not self.devices_of(claim):
+                wanted += sum(one["exactly"]["count"] for one in claim["spec"]["devices"]["requests"])
+        held = {device for claim in self.held["ResourceClaim"].values() for device in self.devices_of(claim)}
+        slices = [one["spec"] for one in self.held["ResourceSlice"].values()]
+        mine = [one for one in slices if one.get("nodeName") == node["metadata"]["name"]]
+        there = {(one["driver"], one["pool"]["name"], device["name"]) for one in mine for device in one["devices"]}
+        return f"{len(there - held)} devices are free of {wanted}" if wanted > len(there - held) else ""
 
     def _is_for(self, name: str, claim: Document, node: Document) -> bool:
         """True for a volume that may still be had, and that suits a claim on a node."""

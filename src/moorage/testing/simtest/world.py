@@ -7,6 +7,7 @@ import random
 from typing import Any
 
 from moorage.testing.simtest.disks import CLAIMS, VOLUMES, Disks
+from moorage.testing.simtest.gadgets import DEVICE_CLAIMS, Gadgets
 from moorage.testing.simtest.virtual_api import VirtualApi
 
 __all__ = ["World"]
@@ -28,6 +29,7 @@ class World:
         self._ending: set[str] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.disks: Disks | None = None
+        self.gadgets: Gadgets | None = None
         for name, value in _CLASSES.items():
             policy = {"preemptionPolicy": "Never"} if name == "polite" else {}
             body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
@@ -52,8 +54,8 @@ class World:
 
     def look_again(self) -> None:
         """See to what would have been seen to already, had the API server not lost its last writes."""
-        if self.disks is not None:
-            self.disks.look_again()
+        for what in self.furniture():
+            what.look_again()
         there = {node["metadata"]["name"] for node in self.nodes()}
         for pod in self.pods():
             name, uid, node = pod["metadata"]["name"], pod["metadata"]["uid"], pod["spec"].get("nodeName", "")
@@ -63,14 +65,22 @@ class World:
             elif node and node not in there:
                 self._soon(self._collect(node))
 
-    def furnish(self, disks: Disks) -> None:
-        """Let there be storage, and somebody who sees to it."""
-        self.disks = disks
-        self._soon(disks.run())
+    def furnish(self, what: Disks | Gadgets) -> None:
+        """Let there be storage, or devices, and somebody who sees to it."""
+        if isinstance(what, Disks):
+            self.disks = what
+        else:
+            self.gadgets = what
+        self._soon(what.run())
+
+    def furniture(self) -> list[Disks | Gadgets]:
+        """Return what there is for pods to hold besides room."""
+        return [what for what in (self.disks, self.gadgets) if what is not None]
 
     def holdings(self) -> list[str]:
         """Return the paths of what pods may hold besides room."""
-        return [VOLUMES, CLAIMS] if self.disks is not None else []
+        volumes = [VOLUMES, CLAIMS] if self.disks is not None else []
+        return volumes + ([DEVICE_CLAIMS] if self.gadgets is not None else [])
 
     def _soon(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -169,7 +179,7 @@ class World:
         elif kind == 6:
             near = {"topologyKey": "topology.kubernetes.io/zone", **app}
             spec["affinity"] = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [near]}}
-        holds = self.disks.any_use() if self.disks is not None else {}
+        holds = {key: value for what in self.furniture() for key, value in what.any_use().items()}
         return self.pod("", rng.choice(["250m", "500m", "1", "1", "2", "3"]), **spec, **holds)
 
     def gang(self, size: int, least: int, cpu: str = "1", **spec: Any) -> str:

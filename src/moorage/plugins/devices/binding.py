@@ -87,7 +87,8 @@ class Binder:
                 continue  # the node has the extended resources itself
             after = replace(_protected(claim), status=replace(claim.status, allocation=allocation))
             settled[claim.metadata.uid] = after
-            wanted.book.ledger.pend(claim.metadata.uid, after, pod.uid)
+            protection = frozenset(after.metadata.finalizers).difference(claim.metadata.finalizers)
+            wanted.book.ledger.pend(claim.metadata.uid, after, pod.uid, protection)
         self._reserved[pod.uid] = _Reserved(settled, kind.extended.mappings if kind.extended is not None else ())
 
     def unreserve(self, wanted: Wanted, pod: PodInfo) -> tuple[Effect, ...]:

@@ -29,18 +29,20 @@ EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 class Pending:
     """A claim as it is going to be, for the pod that caused it.
 
-    ``written_on``: the version of the claim that it was written on; None until it is known to be written.
+    ``written_on``: the version of the claim that it was written on; None until it is known to be written. ``protection``: what
+    is written to the claim before its devices, in a version of its own.
     """
 
     claim: ResourceClaim
     pod_uid: str
     key: str
+    protection: frozenset[str] = frozenset()
     written_on: str | None = None
 
     def is_past(self, claim: ResourceClaim) -> bool:
         """Say of a claim without devices whether it had them since: it is newer than what they were written on."""
         base, version = self.written_on, claim.metadata.resource_version
-        if base is None:
+        if base is None or (self.protection and self.protection.issubset(claim.metadata.finalizers)):
             return False
         return int(version) > int(base) if base.isdecimal() and version.isdecimal() else version != base or not version
 
@@ -137,10 +139,10 @@ class Ledger:
             self._count(allocation, 1)
             self._allocations[key] = allocation
 
-    def pend(self, claim_uid: str, claim: ResourceClaim, pod_uid: str) -> None:
-        """Hold the devices of an allocation that is not written yet."""
+    def pend(self, claim_uid: str, claim: ResourceClaim, pod_uid: str, protection: frozenset[str] = frozenset()) -> None:
+        """Hold the devices of an allocation that is not written yet. ``protection``: finalizers that are written before it."""
         self.release(claim_uid)
-        self._pending[claim_uid] = Pending(claim, pod_uid, claim.key)
+        self._pending[claim_uid] = Pending(claim, pod_uid, claim.key, protection)
         self._pending_at[claim.key] = claim_uid
         if claim.status.allocation is not None:
             self._count(claim.status.allocation, 1)

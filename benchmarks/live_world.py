@@ -24,15 +24,15 @@ import msgspec
 from benchmarks import shapes
 from benchmarks.workloads import WORKLOADS, Sizes
 from moorage.api.core import Namespace, Node, Pod
-from moorage.apiserver.authority import Authority, make_authority
-from moorage.apiserver.guarding import guard_for
-from moorage.apiserver.history import Change
-from moorage.apiserver.kinds import KINDS, Kind, served
-from moorage.apiserver.limits import Limits
-from moorage.apiserver.opening import open_store
-from moorage.apiserver.records import Document, Record
-from moorage.apiserver.serving import serving
-from moorage.apiserver.store import Store
+from moorage.apiserver.access.authority import Authority, make_authority
+from moorage.apiserver.access.guarding import guard_for
+from moorage.apiserver.http.limits import Limits
+from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.http.serving import serving
+from moorage.apiserver.storage.history import Change
+from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.kinds import KINDS, Kind, served
+from moorage.apiserver.vocabulary.records import Document, Record
 
 __all__ = ["EVENTS", "NODES", "PODS", "Follower", "Scheduler", "World", "world"]
 

@@ -13,8 +13,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from moorage.apiserver.kinds import served
-from moorage.apiserver.opening import open_store
+from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.vocabulary.kinds import served
 
 __all__ = ["Rate", "measure_writes"]
 

@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from moorage.apiserver.accounts import ISSUER, Accounts
-from moorage.apiserver.authority import make_authority
-from moorage.apiserver.guarding import Guard
-from moorage.apiserver.kinds import served
-from moorage.apiserver.opening import open_store
-from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.access.accounts import ISSUER, Accounts
+from moorage.apiserver.access.authority import make_authority
+from moorage.apiserver.access.guarding import Guard
+from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ConfigError
 
 ACCOUNTS, PODS = served("serviceaccounts"), served("pods")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from moorage.apiserver.kinds import find_kind
-from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.vocabulary.statuses import ApiError
 
 CLAIMS = find_kind("persistentvolumeclaims")
 

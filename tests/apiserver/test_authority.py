@@ -8,8 +8,8 @@ import stat
 import pytest
 from cryptography import x509
 
-from moorage.apiserver.authority import ADMIN, SCHEDULER, make_authority
-from moorage.apiserver.users import User
+from moorage.apiserver.access.authority import ADMIN, SCHEDULER, make_authority
+from moorage.apiserver.vocabulary.users import User
 from moorage.errors import ConfigError
 
 

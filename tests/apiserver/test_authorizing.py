@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.rbac import PolicyRule
-from moorage.apiserver.authorizing import Authorizer, denied
-from moorage.apiserver.escalating import check_escalation
-from moorage.apiserver.guarding import Guard
-from moorage.apiserver.impersonating import impersonated
-from moorage.apiserver.kinds import served
-from moorage.apiserver.opening import open_store
-from moorage.apiserver.rules import Attributes, allows, merged, missing, shown
-from moorage.apiserver.serving import serving
-from moorage.apiserver.statuses import ApiError
-from moorage.apiserver.users import User
+from moorage.apiserver.access.authorizing import Authorizer, denied
+from moorage.apiserver.access.escalating import check_escalation
+from moorage.apiserver.access.guarding import Guard
+from moorage.apiserver.access.impersonating import impersonated
+from moorage.apiserver.access.rules import Attributes, allows, merged, missing, shown
+from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.http.serving import serving
+from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.apiserver.vocabulary.users import User
 
 RBAC = "rbac.authorization.k8s.io"
 ROLES, CLUSTER_ROLES = served("roles", RBAC), served("clusterroles", RBAC)

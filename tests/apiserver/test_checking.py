@@ -4,12 +4,12 @@ import copy
 
 import pytest
 
-from moorage.apiserver.bodies import Body, fitted, form_of_kind, object_of
-from moorage.apiserver.changing import change_faults, resize_faults
-from moorage.apiserver.kinds import find_kind
-from moorage.apiserver.managing import Manager
-from moorage.apiserver.preparing import qos_class
-from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.admission.changing import change_faults, resize_faults
+from moorage.apiserver.admission.preparing import qos_class
+from moorage.apiserver.fields.managing import Manager
+from moorage.apiserver.schema.bodies import Body, fitted, form_of_kind, object_of
+from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.framework.features import FeatureGates
 
 

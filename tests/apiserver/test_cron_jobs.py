@@ -2,8 +2,8 @@
 
 import pytest
 
-from moorage.apiserver.kinds import served
-from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.vocabulary.statuses import ApiError
 
 CRON_JOBS = served("cronjobs", "batch")
 UNKNOWN = "unknown time zone {}"

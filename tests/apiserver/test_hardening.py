@@ -11,14 +11,14 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from moorage.apiserver.authority import make_authority
-from moorage.apiserver.connections import MAX_FIELD, MAX_HEAD, MAX_LINE
-from moorage.apiserver.guarding import Guard, User, guard_for
-from moorage.apiserver.http import MAX_PARAMETERS
-from moorage.apiserver.kinds import KINDS, REVIEWS
-from moorage.apiserver.limits import Limits
-from moorage.apiserver.opening import open_store
-from moorage.apiserver.serving import serving
+from moorage.apiserver.access.authority import make_authority
+from moorage.apiserver.access.guarding import Guard, User, guard_for
+from moorage.apiserver.http.connections import MAX_FIELD, MAX_HEAD, MAX_LINE
+from moorage.apiserver.http.limits import Limits
+from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.http.server import MAX_PARAMETERS
+from moorage.apiserver.http.serving import serving
+from moorage.apiserver.vocabulary.kinds import KINDS, REVIEWS
 
 TOKEN = "a-token-for-tests"
 HOST, MINE = "Host: localhost", f"Authorization: Bearer {TOKEN}"

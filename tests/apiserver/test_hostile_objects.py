@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.apiserver import writing
-from moorage.apiserver.conforming import Misfit, conform
-from moorage.apiserver.kinds import KINDS, find_kind
-from moorage.apiserver.requesting import Request
-from moorage.apiserver.schemas import ListOf, MapOf, Scalar, Struct, kind_schema
-from moorage.apiserver.statuses import ApiError
-from moorage.apiserver.store import Store
-from moorage.apiserver.targets import Target
-from moorage.apiserver.users import User
+from moorage.apiserver.http import writing
+from moorage.apiserver.schema.conforming import Misfit, conform
+from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, kind_schema
+from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.kinds import KINDS, find_kind
+from moorage.apiserver.vocabulary.requesting import Request
+from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.apiserver.vocabulary.targets import Target
+from moorage.apiserver.vocabulary.users import User
 
 TEMPLATE = {
     "metadata": {"labels": {"app": "x"}},

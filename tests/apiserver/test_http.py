@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from moorage.apiserver.guarding import Guard
-from moorage.apiserver.kinds import KINDS, MEASURED, REVIEWS, offered
-from moorage.apiserver.serving import serving
-from moorage.apiserver.store import Store
+from moorage.apiserver.access.guarding import Guard
+from moorage.apiserver.http.serving import serving
+from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.kinds import KINDS, MEASURED, REVIEWS, offered
 from moorage.errors import ConfigError
 
 TOKEN = "a-token-for-tests"

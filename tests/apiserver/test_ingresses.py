@@ -2,9 +2,9 @@
 
 import pytest
 
-from moorage.apiserver.kinds import served
-from moorage.apiserver.statuses import ApiError
-from moorage.apiserver.tables import table
+from moorage.apiserver.tables.tables import table
+from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.vocabulary.statuses import ApiError
 
 INGRESSES = served("ingresses", "networking.k8s.io")
 SERVICE = {"service": {"name": "svc", "port": {"number": 80}}}

@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from moorage.apiserver.serving import write_kubeconfig
-from moorage.apiserver.store import Store
+from moorage.apiserver.http.serving import write_kubeconfig
+from moorage.apiserver.storage.store import Store
 
 pytestmark = [
     pytest.mark.slow,

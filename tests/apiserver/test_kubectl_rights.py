@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from moorage.apiserver.authority import make_authority
-from moorage.apiserver.guarding import guard_for
-from moorage.apiserver.opening import open_store
-from moorage.apiserver.users import User
+from moorage.apiserver.access.authority import make_authority
+from moorage.apiserver.access.guarding import guard_for
+from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.vocabulary.users import User
 
 pytestmark = [
     pytest.mark.slow,

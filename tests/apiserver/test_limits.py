@@ -6,11 +6,11 @@ import random
 import aiohttp
 import pytest
 
-from moorage.apiserver.guarding import Guard, User
-from moorage.apiserver.limits import Limits, Seats
-from moorage.apiserver.opening import open_store
-from moorage.apiserver.serving import serving
-from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.http.limits import Limits, Seats
+from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.http.serving import serving
+from moorage.apiserver.vocabulary.statuses import ApiError
 
 SMALL = Limits(reading=3, mutating=2, per_client=2, waiting=2, watches=3, watches_per_client=2, seat_s=0.05)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.apiserver.fieldsets import (
+from moorage.apiserver.fields.fieldsets import (
     difference,
     has,
     intersection,
@@ -17,11 +17,11 @@ from moorage.apiserver.fieldsets import (
     union,
     without,
 )  # fmt: skip
-from moorage.apiserver.kinds import KINDS, find_kind
-from moorage.apiserver.managing import LAST_APPLIED, Manager, apply, manager_of, track
-from moorage.apiserver.merging import compare, field_set, merge, type_faults
-from moorage.apiserver.schemas import Struct, kind_schema
-from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.fields.managing import LAST_APPLIED, Manager, apply, manager_of, track
+from moorage.apiserver.fields.merging import compare, field_set, merge, type_faults
+from moorage.apiserver.schema.schemas import Struct, kind_schema
+from moorage.apiserver.vocabulary.kinds import KINDS, find_kind
+from moorage.apiserver.vocabulary.statuses import ApiError
 
 NOW = "2026-01-01T00:00:00Z"
 DEPLOYMENTS = kind_schema(find_kind("deployments", "apps"))

@@ -4,10 +4,10 @@ import copy
 
 import pytest
 
-from moorage.apiserver.kinds import MEASURED, served
-from moorage.apiserver.measuring import measure, measure_all
-from moorage.apiserver.selecting import ALL, selection
-from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.storage.selecting import ALL, selection
+from moorage.apiserver.tables.measuring import measure, measure_all
+from moorage.apiserver.vocabulary.kinds import MEASURED, served
+from moorage.apiserver.vocabulary.statuses import ApiError
 
 NODES, PODS = MEASURED
 BASE = "/apis/metrics.k8s.io/v1beta1"
@@ -194,7 +194,7 @@ def test_discovery_offers_them_to_be_read_only(against_a_server):
 
 
 def test_who_may_view_may_see_them(store):
-    from moorage.apiserver.bootstrap_roles import born_with
+    from moorage.apiserver.access.bootstrap_roles import born_with
 
     rules = next(one["rules"] for _, one in born_with() if one["metadata"]["name"] == "system:aggregate-to-view")
     assert {"apiGroups": ["metrics.k8s.io"], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]} in rules

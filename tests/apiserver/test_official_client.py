@@ -11,10 +11,10 @@ import threading
 
 import pytest
 
-from moorage.apiserver.authority import make_authority
-from moorage.apiserver.guarding import guard_for
-from moorage.apiserver.opening import open_store
-from moorage.apiserver.users import User
+from moorage.apiserver.access.authority import make_authority
+from moorage.apiserver.access.guarding import guard_for
+from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.vocabulary.users import User
 
 kubernetes = pytest.importorskip("kubernetes", reason="the official Python client is not installed")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]

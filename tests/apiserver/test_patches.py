@@ -6,10 +6,10 @@ import subprocess
 
 import pytest
 
-from moorage.apiserver.kinds import find_kind
-from moorage.apiserver.patches import json_patch, merge_patch
-from moorage.apiserver.statuses import ApiError
-from moorage.apiserver.strategic import strategic_merge
+from moorage.apiserver.fields.patches import json_patch, merge_patch
+from moorage.apiserver.fields.strategic import strategic_merge
+from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.vocabulary.statuses import ApiError
 
 MERGES = {  # RFC 7386, appendix A
     "replace": ({"a": "b"}, {"a": "c"}, {"a": "c"}),

@@ -10,15 +10,15 @@ import time
 import msgspec
 import pytest
 
-from moorage.apiserver.bootstrap_roles import born_with
-from moorage.apiserver.guarding import Guard, User
-from moorage.apiserver.kinds import find_kind
-from moorage.apiserver.protobuf import read_protobuf
-from moorage.apiserver.protobuf_writing import write_protobuf
-from moorage.apiserver.serving import serving
-from moorage.apiserver.statuses import ApiError
-from moorage.apiserver.store import Store
-from moorage.apiserver.tables import table
+from moorage.apiserver.access.bootstrap_roles import born_with
+from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.http.serving import serving
+from moorage.apiserver.schema.protobuf import read_protobuf
+from moorage.apiserver.schema.protobuf_writing import write_protobuf
+from moorage.apiserver.storage.store import Store
+from moorage.apiserver.tables.tables import table
+from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.framework.features import FeatureGates
 
 GROUPS = find_kind("podgroups", "scheduling.k8s.io", "v1alpha2")

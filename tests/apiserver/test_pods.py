@@ -4,10 +4,10 @@ import contextlib
 
 import pytest
 
-from moorage.apiserver.deleting import options_of
-from moorage.apiserver.kinds import find_kind
-from moorage.apiserver.pods import bind, evict
-from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.storage.deleting import options_of
+from moorage.apiserver.storage.pods import bind, evict
+from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.vocabulary.statuses import ApiError
 
 BUDGETS = find_kind("poddisruptionbudgets", "policy")
 

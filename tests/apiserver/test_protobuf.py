@@ -9,10 +9,10 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from moorage.api.documents import read_yaml
-from moorage.apiserver.forms import accepted, encoded_as
-from moorage.apiserver.protobuf import Flag, messages, read_protobuf
-from moorage.apiserver.protobuf_writing import _WRITERS, write_event, write_protobuf
-from moorage.apiserver.statuses import ApiError, not_found
+from moorage.apiserver.schema.forms import accepted, encoded_as
+from moorage.apiserver.schema.protobuf import Flag, messages, read_protobuf
+from moorage.apiserver.schema.protobuf_writing import _WRITERS, write_event, write_protobuf
+from moorage.apiserver.vocabulary.statuses import ApiError, not_found
 
 
 def varint(value):

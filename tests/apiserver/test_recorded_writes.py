@@ -14,14 +14,14 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import pytest
 
-from moorage.apiserver.authorizing import Authorizer
-from moorage.apiserver.founding import found_cluster
-from moorage.apiserver.guarding import Guard
-from moorage.apiserver.requests import Request, serve
-from moorage.apiserver.statuses import ApiError
-from moorage.apiserver.store import Store
-from moorage.apiserver.targets import find_target
-from moorage.apiserver.users import User
+from moorage.apiserver.access.authorizing import Authorizer
+from moorage.apiserver.access.founding import found_cluster
+from moorage.apiserver.access.guarding import Guard
+from moorage.apiserver.http.requests import Request, serve
+from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.apiserver.vocabulary.targets import find_target
+from moorage.apiserver.vocabulary.users import User
 
 STORIES = json.loads(Path(__file__).with_name("recorded_writes.json").read_text(encoding="utf-8"))
 ME = User("admin", ("system:masters",))

@@ -4,8 +4,8 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from moorage.apiserver.kinds import served
-from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.vocabulary.statuses import ApiError
 
 SERVICES = served("services")
 RANGE = ip_network("10.96.0.0/12")

@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from moorage.apiserver.kinds import find_kind
-from moorage.apiserver.pods import options_of
-from moorage.apiserver.records import Record
-from moorage.apiserver.selecting import ALL, Selection, selection
-from moorage.apiserver.statuses import ApiError
-from moorage.apiserver.store import DeleteOptions, Store
+from moorage.apiserver.storage.pods import options_of
+from moorage.apiserver.storage.selecting import ALL, Selection, selection
+from moorage.apiserver.storage.store import DeleteOptions, Store
+from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.vocabulary.records import Record
+from moorage.apiserver.vocabulary.statuses import ApiError
 
 CONFIG = find_kind("configmaps")
 SPACES = find_kind("namespaces")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from moorage.apiserver.kinds import KINDS
-from moorage.apiserver.tables import table
+from moorage.apiserver.tables.tables import table
+from moorage.apiserver.vocabulary.kinds import KINDS
 
 NOW = 1_580_000_000.0  # 2020-01-26T00:53:20Z
 MADE = "2020-01-26T00:52:20Z"  # a minute earlier

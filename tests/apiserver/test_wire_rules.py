@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from moorage.apiserver.events import mirror_events
-from moorage.apiserver.kinds import served
-from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.storage.events import mirror_events
+from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.vocabulary.statuses import ApiError
 
 EVENTS, OLD_EVENTS = served("events", "events.k8s.io"), served("events")
 LEASES, PODS = served("leases", "coordination.k8s.io"), served("pods")

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from benchmarks.command import main
 from benchmarks.live_world import PODS, Follower
-from moorage.apiserver.history import Change
-from moorage.apiserver.records import Record
+from moorage.apiserver.storage.history import Change
+from moorage.apiserver.vocabulary.records import Record
 
 #: Arguments → what must be told.
 CASES = {

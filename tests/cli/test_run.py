@@ -20,9 +20,9 @@ import pytest
 import yaml
 from aiohttp import ClientSession, TCPConnector
 
-from moorage.apiserver.guarding import Guard, User
-from moorage.apiserver.serving import serving, write_kubeconfig
-from moorage.apiserver.store import Store
+from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.http.serving import serving, write_kubeconfig
+from moorage.apiserver.storage.store import Store
 from moorage.cli.main import _run
 from moorage.cli.pflag import read_flags
 from moorage.cli.run_flags import FLAGS

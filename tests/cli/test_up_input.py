@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.apiserver.kinds import find_kind
-from moorage.apiserver.opening import open_store
+from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.vocabulary.kinds import find_kind
 from moorage.cli.filling import fill
 from moorage.cli.up import up
 from moorage.errors import InputError

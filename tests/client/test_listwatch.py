@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from moorage.apiserver.protobuf import Flag, message_of, messages
+from moorage.apiserver.schema.protobuf import Flag, message_of, messages
 from moorage.client.listwatch import Reader
 from moorage.client.resources import WATCHED
 

@@ -6,12 +6,12 @@ import random
 import pytest
 import yaml
 
-from moorage.apiserver.kinds import KINDS
-from moorage.apiserver.pods import bind, options_of
-from moorage.apiserver.statuses import ApiError
-from moorage.apiserver.store import Store
-from moorage.controllers.kubelets import Kubelets
+from moorage.apiserver.storage.pods import bind, options_of
+from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.kinds import KINDS
+from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.controllers.manager import Manager
+from moorage.controllers.nodes.kubelets import Kubelets
 from moorage.framework.features import FeatureGates
 
 START = 1_750_000_000.0

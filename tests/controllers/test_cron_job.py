@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.cron import CronError, parse_schedule, zone_named
-from moorage.apiserver.kinds import served
-from moorage.controllers.cron_job import CronJobs
-from moorage.controllers.garbage_collector import GarbageCollector
-from moorage.controllers.job import Jobs
+from moorage.apiserver.vocabulary.kinds import served
+from moorage.controllers.upkeep.garbage_collector import GarbageCollector
+from moorage.controllers.workloads.cron_job import CronJobs
+from moorage.controllers.workloads.job import Jobs
 
 DUE = {  # schedule, after, next
     "every minute": ("* * * * *", "2026-03-04 05:06:07", "2026-03-04 05:07:00"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.controllers.daemon_set import DaemonSets
+from moorage.controllers.workloads.daemon_set import DaemonSets
 
 AGENT = """
 apiVersion: apps/v1

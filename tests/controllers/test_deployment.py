@@ -2,10 +2,10 @@
 
 import pytest
 
-from moorage.controllers.deployment import Deployments
-from moorage.controllers.kinds import REPLICA_SETS
-from moorage.controllers.proportions import bounds
-from moorage.controllers.replica_set import ReplicaSets
+from moorage.controllers.machinery.kinds import REPLICA_SETS
+from moorage.controllers.machinery.proportions import bounds
+from moorage.controllers.workloads.deployment import Deployments
+from moorage.controllers.workloads.replica_set import ReplicaSets
 
 SHOP = """
 apiVersion: apps/v1

@@ -2,12 +2,12 @@
 
 import pytest
 
-from moorage.apiserver.pods import evict
-from moorage.apiserver.statuses import ApiError
-from moorage.controllers.deployment import Deployments
-from moorage.controllers.disruption import Disruption
-from moorage.controllers.kinds import REPLICA_SETS
-from moorage.controllers.replica_set import ReplicaSets
+from moorage.apiserver.storage.pods import evict
+from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.controllers.machinery.kinds import REPLICA_SETS
+from moorage.controllers.workloads.deployment import Deployments
+from moorage.controllers.workloads.disruption import Disruption
+from moorage.controllers.workloads.replica_set import ReplicaSets
 
 SHOP = """
 apiVersion: apps/v1

@@ -3,10 +3,10 @@
 import pytest
 import yaml
 
-from moorage.controllers.garbage_collector import GarbageCollector
-from moorage.controllers.indexes import parse_indexes
-from moorage.controllers.job import Jobs
-from moorage.controllers.pod_collector import PodCollector
+from moorage.controllers.machinery.indexes import parse_indexes
+from moorage.controllers.upkeep.garbage_collector import GarbageCollector
+from moorage.controllers.upkeep.pod_collector import PodCollector
+from moorage.controllers.workloads.job import Jobs
 
 JOB = """
 apiVersion: batch/v1

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.apiserver.statuses import ApiError
-from moorage.apiserver.store import Store
+from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.controllers.everything import all_controllers
-from moorage.controllers.kinds import EVENTS, NODES, PODS, REPLICA_SETS
+from moorage.controllers.machinery.kinds import EVENTS, NODES, PODS, REPLICA_SETS
+from moorage.controllers.machinery.steps import Create, Later, Note, SetStatus
+from moorage.controllers.machinery.work_queue import WorkQueue
+from moorage.controllers.machinery.world import World
 from moorage.controllers.manager import Manager
-from moorage.controllers.steps import Create, Later, Note, SetStatus
-from moorage.controllers.work_queue import WorkQueue
-from moorage.controllers.world import World
 
 MAP = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
 

@@ -4,9 +4,9 @@ import copy
 
 import pytest
 
-from moorage.apiserver.managing import Manager
+from moorage.apiserver.fields.managing import Manager
 from moorage.controllers.everything import all_controllers
-from moorage.controllers.kubelets import Kubelets
+from moorage.controllers.nodes.kubelets import Kubelets
 
 CONTROLLERS = ("kube-controller-manager", "")
 DEPLOYMENT = {

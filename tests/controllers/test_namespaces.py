@@ -4,10 +4,10 @@ import copy
 
 import pytest
 
-from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.controllers.everything import all_controllers
-from moorage.controllers.hollow_nodes import STANDARD_CLASS
-from moorage.controllers.kubelets import Kubelets
+from moorage.controllers.nodes.hollow_nodes import STANDARD_CLASS
+from moorage.controllers.nodes.kubelets import Kubelets
 
 TEAM = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
 SLOW = {"moorage.dev/stop-seconds": "20"}

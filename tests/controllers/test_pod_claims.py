@@ -2,9 +2,9 @@
 
 import pytest
 
-from moorage.controllers.garbage_collector import GarbageCollector
-from moorage.controllers.pod_claims import EphemeralVolumes, ResourceClaims
-from moorage.controllers.volumes import Volumes
+from moorage.controllers.storage.pod_claims import EphemeralVolumes, ResourceClaims
+from moorage.controllers.storage.volumes import Volumes
+from moorage.controllers.upkeep.garbage_collector import GarbageCollector
 
 SCRATCH = """
 apiVersion: storage.k8s.io/v1

@@ -6,11 +6,11 @@ The names are those that a kube-controller-manager v1.36.2 gave to what it made 
 import pytest
 import yaml
 
-from moorage.controllers.garbage_collector import GarbageCollector
-from moorage.controllers.job import Jobs
-from moorage.controllers.job_groups import _group_name, _workload_name
-from moorage.controllers.pod_collector import PodCollector
-from moorage.controllers.pod_group_protection import PodGroupProtection
+from moorage.controllers.upkeep.garbage_collector import GarbageCollector
+from moorage.controllers.upkeep.pod_collector import PodCollector
+from moorage.controllers.upkeep.pod_group_protection import PodGroupProtection
+from moorage.controllers.workloads.job import Jobs
+from moorage.controllers.workloads.job_groups import _group_name, _workload_name
 
 JOB = """
 apiVersion: batch/v1

@@ -2,10 +2,10 @@
 
 import pytest
 
-from moorage.controllers.documents import stamp
-from moorage.controllers.kinds import CONTROLLERS, REPLICA_SETS
-from moorage.controllers.ranking import order_of_going
-from moorage.controllers.replica_set import ReplicaSets
+from moorage.controllers.machinery.documents import stamp
+from moorage.controllers.machinery.kinds import CONTROLLERS, REPLICA_SETS
+from moorage.controllers.workloads.ranking import order_of_going
+from moorage.controllers.workloads.replica_set import ReplicaSets
 
 WEB = """
 apiVersion: apps/v1

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from moorage.apiserver.founding import found_cluster, publish_authority
+from moorage.apiserver.access.founding import found_cluster, publish_authority
 from moorage.controllers.everything import all_controllers
-from moorage.controllers.kubelets import Kubelets
+from moorage.controllers.nodes.kubelets import Kubelets
 
 NAME = "kube-root-ca.crt"
 

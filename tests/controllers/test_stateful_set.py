@@ -2,8 +2,8 @@
 
 import pytest
 
-from moorage.controllers.garbage_collector import GarbageCollector
-from moorage.controllers.stateful_set import StatefulSets
+from moorage.controllers.upkeep.garbage_collector import GarbageCollector
+from moorage.controllers.workloads.stateful_set import StatefulSets
 
 DB = """
 apiVersion: apps/v1

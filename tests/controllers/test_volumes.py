@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.controllers.volumes import Volumes
+from moorage.controllers.storage.volumes import Volumes
 
 CLASSES = """
 apiVersion: storage.k8s.io/v1

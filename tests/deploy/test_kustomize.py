@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.apiserver.bootstrap_roles import born_with
+from moorage.apiserver.access.bootstrap_roles import born_with
 from moorage.cli.main import _run
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,8 +14,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from moorage.apiserver.guarding import Guard, User
-from moorage.apiserver.serving import serving, write_kubeconfig
+from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.http.serving import serving, write_kubeconfig
 from moorage.testing.simtest import rules
 from moorage.testing.simtest.recording import Written
 from moorage.testing.simtest.virtual_api import VirtualApi

@@ -18,11 +18,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
-from moorage.apiserver.history import Change
-from moorage.apiserver.kinds import KINDS
-from moorage.apiserver.records import Record
-from moorage.apiserver.requesting import Response
-from moorage.apiserver.statuses import ApiError
+from moorage.apiserver.storage.history import Change
+from moorage.apiserver.vocabulary.kinds import KINDS
+from moorage.apiserver.vocabulary.records import Record
+from moorage.apiserver.vocabulary.requesting import Response
+from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.client.endpoint import tls_context
 from moorage.client.kubeconfig import Surroundings, read_kubeconfig
 from moorage.client.rest import Rest

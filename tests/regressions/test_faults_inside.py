@@ -361,7 +361,7 @@ def test_f41_a_storm_of_updates_while_pods_are_in_flight():
 
 
 def node_kind(stage, number):
-    from moorage.apiserver.kinds import find_kind
+    from moorage.apiserver.vocabulary.kinds import find_kind
 
     return find_kind("nodes"), "", f"n{number}"
 

@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.api.devices import AllocationResult, ClaimConsumer, ResourceClaim
-from moorage.apiserver.guarding import Guard, User
-from moorage.apiserver.serving import serving
-from moorage.apiserver.store import Store
+from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.http.serving import serving
+from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.rest import Rest
 from moorage.errors import ClusterError

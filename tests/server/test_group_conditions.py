@@ -10,9 +10,9 @@ import pytest
 from moorage.api.decode import decode
 from moorage.api.meta import ObjectMeta
 from moorage.api.pod_groups import Condition, PodGroup, PodGroupStatus
-from moorage.apiserver.guarding import Guard, User
-from moorage.apiserver.serving import serving
-from moorage.apiserver.store import Store
+from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.http.serving import serving
+from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.rest import Rest
 from moorage.errors import ClusterError

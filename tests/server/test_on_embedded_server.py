@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 import pytest
 from aiohttp import web
 
-from moorage.apiserver.founding import found_cluster
-from moorage.apiserver.guarding import Guard, User
-from moorage.apiserver.serving import serving
-from moorage.apiserver.store import Store
+from moorage.apiserver.access.founding import found_cluster
+from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.http.serving import serving
+from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.extenders import ExtenderClient
 from moorage.client.rest import Rest

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from moorage.apiserver.guarding import Guard, User
-from moorage.apiserver.http import Front
-from moorage.apiserver.opening import open_store
-from moorage.apiserver.serving import serving
+from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.http.server import Front
+from moorage.apiserver.http.serving import serving
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.rest import Rest
 from moorage.config.scheduler_document import load_default

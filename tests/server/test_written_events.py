@@ -7,9 +7,9 @@ import time
 
 from moorage.api.core import Pod
 from moorage.api.decode import decode
-from moorage.apiserver.guarding import Guard, User
-from moorage.apiserver.serving import serving
-from moorage.apiserver.store import Store
+from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.http.serving import serving
+from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.rest import Rest
 from moorage.runtime.ports import Event, Note

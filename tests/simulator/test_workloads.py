@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Pod
-from moorage.controllers.indexes import Indexes, parse_indexes
-from moorage.controllers.naming import SAFE_ALPHABET
+from moorage.controllers.machinery.indexes import Indexes, parse_indexes
+from moorage.controllers.machinery.naming import SAFE_ALPHABET
 from moorage.errors import InputError
 from moorage.simulator import templates
 from moorage.simulator.cluster_input import ClusterInput

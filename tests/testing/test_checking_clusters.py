@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from moorage.apiserver.guarding import Guard, User
-from moorage.apiserver.serving import serving
-from moorage.apiserver.store import Store
+from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.http.serving import serving
+from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.kubeconfig import Surroundings, read_kubeconfig
 from moorage.framework.features import FeatureGates

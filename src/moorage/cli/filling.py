@@ -8,10 +8,10 @@ from typing import Any, BinaryIO, Final
 
 import msgspec
 
-from moorage.apiserver.kinds import KINDS, Kind, find_kind
-from moorage.apiserver.records import Document
-from moorage.apiserver.statuses import ApiError
-from moorage.apiserver.store import Store
+from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.kinds import KINDS, Kind, find_kind
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import InputError
 from moorage.simulator.files import open_sources
 from moorage.simulator.objects import Found, find_objects

@@ -14,10 +14,10 @@ from typing import Any
 import click
 
 from moorage.api.durations import parse_duration
-from moorage.apiserver.authority import make_authority
-from moorage.apiserver.managing import Manager
-from moorage.apiserver.opening import open_store
-from moorage.apiserver.store import Store
+from moorage.apiserver.access.authority import make_authority
+from moorage.apiserver.fields.managing import Manager
+from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.storage.store import Store
 from moorage.cli.building import build_scheduler
 from moorage.cli.filling import fill
 from moorage.cli.main import ERROR, OK
@@ -25,9 +25,9 @@ from moorage.cli.memory import collect_seldom
 from moorage.cli.reading import CONFIG_LIMIT, read_file
 from moorage.client.extenders import ExtenderClient
 from moorage.controllers.everything import all_controllers, chosen
-from moorage.controllers.hollow_nodes import STANDARD_CLASS, NodeShape, make_nodes
-from moorage.controllers.kinds import NODES, STORAGE_CLASSES
-from moorage.controllers.kubelets import KUBELET
+from moorage.controllers.machinery.kinds import NODES, STORAGE_CLASSES
+from moorage.controllers.nodes.hollow_nodes import STANDARD_CLASS, NodeShape, make_nodes
+from moorage.controllers.nodes.kubelets import KUBELET
 from moorage.engine.machine import Scheduler
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates

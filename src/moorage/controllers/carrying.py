@@ -6,16 +6,16 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from moorage.apiserver.kinds import Kind
-from moorage.apiserver.managing import Manager
-from moorage.apiserver.records import Document
-from moorage.apiserver.selecting import Selection
-from moorage.apiserver.statuses import ApiError, conflict
-from moorage.apiserver.store import DeleteOptions, Store
-from moorage.controllers.documents import name_of, namespace_of, stamp, uid_of
-from moorage.controllers.kinds import EVENTS
-from moorage.controllers.kubelets import KUBELET
-from moorage.controllers.steps import Create, Delete, DeleteAll, Note, SetStatus, Update
+from moorage.apiserver.fields.managing import Manager
+from moorage.apiserver.storage.selecting import Selection
+from moorage.apiserver.storage.store import DeleteOptions, Store
+from moorage.apiserver.vocabulary.kinds import Kind
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.statuses import ApiError, conflict
+from moorage.controllers.machinery.documents import name_of, namespace_of, stamp, uid_of
+from moorage.controllers.machinery.kinds import EVENTS
+from moorage.controllers.machinery.steps import Create, Delete, DeleteAll, Note, SetStatus, Update
+from moorage.controllers.nodes.kubelets import KUBELET
 
 __all__ = ["Carrier"]
 

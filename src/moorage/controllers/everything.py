@@ -5,25 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from moorage.controllers.controller import Controller
-from moorage.controllers.cron_job import CronJobs
-from moorage.controllers.daemon_set import DaemonSets
-from moorage.controllers.deployment import Deployments
-from moorage.controllers.disruption import Disruption
-from moorage.controllers.garbage_collector import GarbageCollector
-from moorage.controllers.job import Jobs
-from moorage.controllers.kinds import CONTROLLERS, REPLICA_SETS
-from moorage.controllers.kubelets import KUBELET, Kubelets
-from moorage.controllers.namespaces import Namespaces
-from moorage.controllers.node_lifecycle import NodeLifecycle
-from moorage.controllers.pod_claims import EphemeralVolumes, ResourceClaims
-from moorage.controllers.pod_collector import PodCollector
-from moorage.controllers.pod_group_protection import PodGroupProtection
-from moorage.controllers.replica_set import ReplicaSets
-from moorage.controllers.root_authority import RootAuthority
-from moorage.controllers.stateful_set import StatefulSets
-from moorage.controllers.taint_eviction import TaintEviction
-from moorage.controllers.volumes import Volumes
+from moorage.controllers.machinery.controller import Controller
+from moorage.controllers.machinery.kinds import CONTROLLERS, REPLICA_SETS
+from moorage.controllers.nodes.kubelets import KUBELET, Kubelets
+from moorage.controllers.nodes.node_lifecycle import NodeLifecycle
+from moorage.controllers.nodes.taint_eviction import TaintEviction
+from moorage.controllers.storage.pod_claims import EphemeralVolumes, ResourceClaims
+from moorage.controllers.storage.volumes import Volumes
+from moorage.controllers.upkeep.garbage_collector import GarbageCollector
+from moorage.controllers.upkeep.namespaces import Namespaces
+from moorage.controllers.upkeep.pod_collector import PodCollector
+from moorage.controllers.upkeep.pod_group_protection import PodGroupProtection
+from moorage.controllers.upkeep.root_authority import RootAuthority
+from moorage.controllers.workloads.cron_job import CronJobs
+from moorage.controllers.workloads.daemon_set import DaemonSets
+from moorage.controllers.workloads.deployment import Deployments
+from moorage.controllers.workloads.disruption import Disruption
+from moorage.controllers.workloads.job import Jobs
+from moorage.controllers.workloads.replica_set import ReplicaSets
+from moorage.controllers.workloads.stateful_set import StatefulSets
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 

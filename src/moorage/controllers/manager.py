@@ -13,19 +13,19 @@ from typing import Final
 
 import msgspec
 
-from moorage.apiserver.history import Watch
-from moorage.apiserver.kinds import KINDS, Kind
-from moorage.apiserver.records import Document
-from moorage.apiserver.selecting import ALL
-from moorage.apiserver.statuses import ApiError
-from moorage.apiserver.store import Store
+from moorage.apiserver.storage.history import Watch
+from moorage.apiserver.storage.selecting import ALL
+from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.kinds import KINDS, Kind
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.controllers.carrying import Carrier
-from moorage.controllers.controller import Controller
-from moorage.controllers.documents import name_of, namespace_of
-from moorage.controllers.namespaces import Namespaces
-from moorage.controllers.steps import Later
-from moorage.controllers.work_queue import WorkQueue
-from moorage.controllers.world import World
+from moorage.controllers.machinery.controller import Controller
+from moorage.controllers.machinery.documents import name_of, namespace_of
+from moorage.controllers.machinery.steps import Later
+from moorage.controllers.machinery.work_queue import WorkQueue
+from moorage.controllers.machinery.world import World
+from moorage.controllers.upkeep.namespaces import Namespaces
 
 __all__ = ["Manager"]
 

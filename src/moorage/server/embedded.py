@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from moorage.apiserver.authority import SCHEDULER, Authority
-from moorage.apiserver.events import forget_old_events
-from moorage.apiserver.guarding import guard_for
-from moorage.apiserver.serving import serving
-from moorage.apiserver.store import Store
+from moorage.apiserver.access.authority import SCHEDULER, Authority
+from moorage.apiserver.access.guarding import guard_for
+from moorage.apiserver.http.serving import serving
+from moorage.apiserver.storage.events import forget_old_events
+from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.extenders import ExtenderClient
 from moorage.client.rest import Rest
-from moorage.controllers.controller import Controller
-from moorage.controllers.kinds import NODES
-from moorage.controllers.kubelets import is_down
+from moorage.controllers.machinery.controller import Controller
+from moorage.controllers.machinery.kinds import NODES
 from moorage.controllers.manager import Manager
+from moorage.controllers.nodes.kubelets import is_down
 from moorage.engine.machine import Scheduler
 from moorage.runtime.wall import Wall
 from moorage.server.live import Live

@@ -21,7 +21,7 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
-from moorage.apiserver.connections import HEADERS, Connection
+from moorage.apiserver.http.connections import HEADERS, Connection
 from moorage.errors import ClusterError, InputError
 from moorage.runtime.observing import Log
 from moorage.server.callers import Caller, Identifier, UnauthorizedError

@@ -15,7 +15,7 @@ from typing import Final
 
 from aiohttp import web
 
-from moorage.apiserver.connections import Door
+from moorage.apiserver.http.connections import Door
 from moorage.errors import InputError
 
 __all__ = ["listen", "serving"]

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from moorage.api.custom import CustomKind, CustomObject, guess_plural, read_custom, with_identity
 from moorage.api.decode import decode
 from moorage.api.meta import Value
-from moorage.controllers.naming import stable_uid
+from moorage.controllers.machinery.naming import stable_uid
 from moorage.errors import InputError
 from moorage.simulator.objects import Found
 

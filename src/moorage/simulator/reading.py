@@ -30,7 +30,7 @@ from moorage.api.defaults import (
 )
 from moorage.api.meta import ObjectMeta
 from moorage.api.validation import PodValidator, validate
-from moorage.controllers.naming import generated_name, stable_uid
+from moorage.controllers.machinery.naming import generated_name, stable_uid
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput, InputReport, Unused
 from moorage.simulator.custom_reading import CustomReader, ReadObject

@@ -15,7 +15,7 @@ from moorage.api.defaults import default_pod
 from moorage.api.integers import parse_int64
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.api.workloads import StatefulSet
-from moorage.controllers.naming import stable_uid
+from moorage.controllers.machinery.naming import stable_uid
 from moorage.simulator.owners import Claimed, compiled, owner_reference
 from moorage.simulator.templates import Mould, template_hash
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from moorage.api.meta import ObjectMeta, Value
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.controllers.provisioner import made_for, makes_volumes
+from moorage.controllers.storage.provisioner import made_for, makes_volumes
 from moorage.engine.facts import Gone, News, Seen
 from moorage.plugins.volumes.claims import BIND_COMPLETED, SELECTED_NODE, class_of_claim, is_fully_bound
 from moorage.plugins.volumes.matching import MatchingError, VolumeShelf, is_bound_to, suits

@@ -33,7 +33,7 @@ from moorage.api.core import (
 )
 from moorage.api.meta import ObjectMeta, ResourceList
 from moorage.api.names import check_dns1123_subdomain, check_label_value
-from moorage.controllers.naming import stable_uid
+from moorage.controllers.machinery.naming import stable_uid
 from moorage.errors import InputError
 from moorage.simulator.files import Source, open_sources
 from moorage.simulator.tables import Row, read_rows

@@ -21,8 +21,8 @@ from msgspec.structs import replace
 from moorage.api.core import Pod, PodTemplateSpec, ReplicationController
 from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet
-from moorage.controllers import daemons
-from moorage.controllers.naming import stable_suffix, stable_uid
+from moorage.controllers.machinery.naming import stable_suffix, stable_uid
+from moorage.controllers.workloads import daemons
 from moorage.simulator import jobs
 from moorage.simulator.claims import add_claims
 from moorage.simulator.cluster_input import ClusterInput

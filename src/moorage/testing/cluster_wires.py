@@ -11,15 +11,15 @@ from typing import Any, Protocol, Self
 
 import aiohttp
 
-from moorage.apiserver.authorizing import Authorizer
-from moorage.apiserver.guarding import Guard, User
-from moorage.apiserver.requesting import Request
-from moorage.apiserver.requests import serve
-from moorage.apiserver.routing import check_route
-from moorage.apiserver.statuses import ApiError
-from moorage.apiserver.store import Store
-from moorage.apiserver.targets import find_target
-from moorage.apiserver.watching import open_stream
+from moorage.apiserver.access.authorizing import Authorizer
+from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.http.requests import serve
+from moorage.apiserver.http.routing import check_route
+from moorage.apiserver.http.watching import open_stream
+from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.requesting import Request
+from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.apiserver.vocabulary.targets import find_target
 from moorage.client.endpoint import Endpoint, tls_context
 
 __all__ = ["Answer", "HttpWire", "StoreWire", "Wire"]

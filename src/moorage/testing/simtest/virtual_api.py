@@ -19,16 +19,16 @@ from urllib.parse import unquote
 import aiohttp
 import msgspec
 
-from moorage.apiserver.authorizing import Authorizer
-from moorage.apiserver.guarding import Guard, User
-from moorage.apiserver.history import Change
-from moorage.apiserver.kinds import KINDS, Kind
-from moorage.apiserver.requesting import Request, Response
-from moorage.apiserver.requests import serve
-from moorage.apiserver.statuses import ApiError
-from moorage.apiserver.store import Store
-from moorage.apiserver.targets import find_target
-from moorage.apiserver.watching import open_stream
+from moorage.apiserver.access.authorizing import Authorizer
+from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.http.requests import serve
+from moorage.apiserver.http.watching import open_stream
+from moorage.apiserver.storage.history import Change
+from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.kinds import KINDS, Kind
+from moorage.apiserver.vocabulary.requesting import Request, Response
+from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.apiserver.vocabulary.targets import find_target
 from moorage.client.endpoint import Endpoint
 from moorage.client.rest import Rest
 from moorage.client.throttle import BINDING, OTHER

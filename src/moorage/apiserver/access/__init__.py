@@ -1,0 +1,1 @@
+"""Who is asking, how they show it, and what they may do."""

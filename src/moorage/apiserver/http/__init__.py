@@ -1,0 +1,1 @@
+"""Requests over HTTP, from the socket to the store and back."""

@@ -1,0 +1,163 @@
+"""How much at once: seats for requests and for watches, shared so that one busy client cannot take them all.
+
+A client that has all its seats taken waits a little for one of them, as bursts are no fault; after that, and where the
+server as a whole is full, it is told to come again later (429).
+
+Source  apiserver, pkg/server/config.go (MaxRequestsInFlight) and filters/maxinflight.go, for the numbers and the text
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, deque
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from moorage.apiserver.vocabulary.statuses import ApiError, too_many
+
+__all__ = ["Limits", "Seats"]
+
+_BUSY: Final = "too many requests, please try again later"
+_RETRY_S: Final = 1
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one server takes on at a time. ``waiting`` is how many requests may wait for a seat, ``seat_s`` how long.
+
+    ``client_s`` is how long a client may take for a handshake, a request's head, its body, or to read part of a watch;
+    ``answer_s`` is how long it may take to read an answer.
+    """
+
+    reading: int = 400
+    mutating: int = 200
+    per_client: int = 64
+    waiting: int = 2000
+    watches: int = 4000
+    watches_per_client: int = 1000
+    connections: int = 12_000
+    seat_s: float = 1.0
+    client_s: float = 10.0
+    answer_s: float = 60.0
+
+
+class _Waiter(NamedTuple):
+    mutating: bool
+    client: str
+    turn: asyncio.Future[None]
+
+
+class Seats:
+    """Counts who is being served. Clients are told apart by the name of their user."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._kinds: Counter[bool] = Counter()
+        self._clients: Counter[str] = Counter()
+        self._watching: Counter[str] = Counter()
+        self._waiting: deque[_Waiter] = deque()
+
+    @property
+    def reading(self) -> int:
+        return self._kinds[False]
+
+    @property
+    def mutating(self) -> int:
+        return self._kinds[True]
+
+    @property
+    def watches(self) -> int:
+        return self._watching.total()
+
+    def taken(self, client: str, *, mutating: bool) -> AbstractAsyncContextManager[None]:
+        """Hold a seat for a request.
+
+        Raises  ApiError 429, on entering, where there is none, nor in a while
+        """
+        return _Seat(self, client, mutating)
+
+    async def sit(self, mutating: bool, client: str) -> None:
+        """Take a seat, which ``rise`` gives back.
+
+        Raises  ApiError 429 where there is none, nor in a while
+        """
+        if self._has_room(mutating, client):
+            self._sit(mutating, client)
+        else:
+            await self._wait(mutating, client)
+
+    @contextmanager
+    def watching(self, client: str) -> Iterator[None]:
+        """Hold one of the seats for watches, which last long and cost little.
+
+        Raises  ApiError 429 where there is none
+        """
+        limits = self._limits
+        if self.watches >= limits.watches or self._watching[client] >= limits.watches_per_client:
+            raise too_many("too many watches, please try again later", _RETRY_S)
+        self._watching[client] += 1
+        try:
+            yield
+        finally:
+            self._watching[client] -= 1
+            if not self._watching[client]:
+                del self._watching[client]
+
+    def _has_room(self, mutating: bool, client: str) -> bool:
+        most = self._limits.mutating if mutating else self._limits.reading
+        return self._kinds[mutating] < most and self._clients[client] < self._limits.per_client
+
+    def _sit(self, mutating: bool, client: str) -> None:
+        self._kinds[mutating] += 1
+        self._clients[client] += 1
+
+    async def _wait(self, mutating: bool, client: str) -> None:
+        if len(self._waiting) >= self._limits.waiting:
+            raise _busy()
+        waiter = _Waiter(mutating, client, asyncio.get_running_loop().create_future())
+        self._waiting.append(waiter)
+        try:
+            async with asyncio.timeout(self._limits.seat_s):
+                await waiter.turn
+        except BaseException as error:
+            if waiter.turn.done() and not waiter.turn.cancelled():
+                self.rise(mutating, client)  # the seat came just too late
+            elif waiter in self._waiting:
+                self._waiting.remove(waiter)
+            if isinstance(error, TimeoutError):
+                raise _busy() from None
+            raise
+
+    def rise(self, mutating: bool, client: str) -> None:
+        """Give a seat back, to who waits for one if there is somebody."""
+        self._kinds[mutating] -= 1
+        self._clients[client] -= 1
+        if not self._clients[client]:
+            del self._clients[client]
+        for waiter in self._waiting:
+            if not waiter.turn.done() and self._has_room(waiter.mutating, waiter.client):
+                self._waiting.remove(waiter)
+                self._sit(waiter.mutating, waiter.client)
+                waiter.turn.set_result(None)
+                return
+
+
+class _Seat:
+    """A request's seat, from when it is entered to when it is left."""
+
+    __slots__ = ("_client", "_mutating", "_seats")
+
+    def __init__(self, seats: Seats, client: str, mutating: bool) -> None:
+        self._seats, self._client, self._mutating = seats, client, mutating
+
+    async def __aenter__(self) -> None:
+        await self._seats.sit(self._mutating, self._client)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._seats.rise(self._mutating, self._client)
+
+
+def _busy() -> ApiError:
+    return too_many(_BUSY, _RETRY_S)

@@ -1,0 +1,370 @@
+"""From a request to the store and back: verbs, query parameters, bodies, and the form an answer takes.
+
+Nothing here knows of sockets: a request is a value, and so is its response, which is JSON here.
+
+Source  apiserver, pkg/endpoints/handlers
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from moorage.apiserver.access.authorizing import Authorizer
+from moorage.apiserver.access.guarding import Guard
+from moorage.apiserver.access.reviews import answer
+from moorage.apiserver.http import writing
+from moorage.apiserver.http.listing import check_list
+from moorage.apiserver.http.streaming import STREAMS, check_stream
+from moorage.apiserver.schema.bodies import OBJECT_TYPES, Form, fitted, read_body
+from moorage.apiserver.schema.forms import META as _META
+from moorage.apiserver.schema.forms import accepted, form_of, metadata_of
+from moorage.apiserver.schema.schemas import kind_schema
+from moorage.apiserver.storage.deleting import options_of
+from moorage.apiserver.storage.pods import bind, evict
+from moorage.apiserver.storage.scaling import read_scale, write_scale
+from moorage.apiserver.storage.selecting import Selection, selection
+from moorage.apiserver.storage.store import DeleteOptions, Page, Store, timestamp
+from moorage.apiserver.tables.measuring import measure, measure_all
+from moorage.apiserver.tables.tables import included, scale_table, table
+from moorage.apiserver.vocabulary.kinds import MEASURED, Kind, Review
+from moorage.apiserver.vocabulary.records import Document, Record
+from moorage.apiserver.vocabulary.requesting import Request, Response
+from moorage.apiserver.vocabulary.statuses import (
+    ApiError,
+    bad_request,
+    conflict,
+    not_acceptable_form,
+    not_allowed,
+    success,
+    timeout,
+)
+from moorage.apiserver.vocabulary.targets import ReviewTarget, Target
+from moorage.apiserver.vocabulary.versions import parse_version_of_one
+
+__all__ = ["Request", "Response", "chosen_by", "serve"]
+
+
+def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, target: Target | ReviewTarget) -> Response:
+    """Carry out a request that is not a watch.
+
+    Raises  ApiError for everything that is refused
+    """
+    if isinstance(target, Target) and target.subresource in STREAMS:
+        return _stream(store, request, target)
+    accepted(request.accept)
+    if isinstance(target, ReviewTarget):
+        if request.method != "POST":
+            raise not_allowed()
+        if target.review.kind == "Binding":
+            return _bind(store, request, target.namespace or "", "")
+        return _review(store, guard, authorizer, request, target)
+    if target.subresource == "token":
+        return _token(guard, request, target)
+    if target.subresource not in {"", "ephemeralcontainers", "finalize", "resize", "status"}:
+        return _subresource(store, request, target)
+    if target.subresource == "finalize" and request.method != "PUT":
+        raise not_allowed()
+    if "create" not in target.kind.verbs and request.method not in {"GET", "HEAD"}:
+        raise not_allowed()
+    if not target.name:
+        return _collection(store, request, target)
+    verb = _VERBS.get(request.method)
+    if verb is None or (target.subresource and request.method == "DELETE"):
+        raise not_allowed()
+    return verb(store, request, target)
+
+
+def _encoded(document: Document, code: int = 200, warnings: tuple[str, ...] = ()) -> Response:
+    return Response(code, msgspec.json.encode(document), warnings)
+
+
+def _sent_as(request: Request, group: str, version: str, kind: str) -> tuple[Document, tuple[str, ...]]:
+    """Return the object in a request's body, of a kind that is not stored, and warnings."""
+    body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind, strict=request.looks_closely)
+    shape = kind_schema(Review(group, kind, "", version=version))
+    return fitted(Form(group, version, kind, shape), body, request.validation)
+
+
+def _review(store: Store, guard: Guard, authorizer: Authorizer, request: Request, target: ReviewTarget) -> Response:
+    review = target.review
+    sent, warnings = _sent_as(request, review.group, review.version, review.kind)
+    try:
+        answered = answer(review, sent, request.user, guard, authorizer, target.namespace or "")
+    except ApiError as error:
+        error.warnings = warnings
+        raise
+    if review.kind == "SelfSubjectReview":
+        answered["metadata"] = {**(answered.get("metadata") or {}), "creationTimestamp": timestamp(store.clock())}
+    return _encoded(answered, 201, warnings)
+
+
+# -- one object ---------------------------------------------------------------------------------------------------------
+
+
+def _shown(store: Store, request: Request, kind: Kind, record: Record, code: int = 200) -> Response:
+    form = form_of(request.accept)
+    if form == "PartialObjectMetadataList":
+        raise not_acceptable_form(form, f"not a list (*{kind.go})")
+    if form == "PartialObjectMetadata":
+        return Response(code, metadata_of(record))
+    if form != "Table":
+        return Response(code, record.body)
+    shown = table(kind, [record.document()], store.clock(), _included(request))
+    shown["metadata"] = _versioned(record.version)
+    return _encoded(shown, code)
+
+
+def _get(store: Store, request: Request, target: Target) -> Response:
+    find = measure if target.kind in MEASURED else Store.get
+    wanted = parse_version_of_one(request.query.get("resourceVersion", ""))
+    if wanted > store.version:
+        raise timeout(wanted, store.version)
+    return _shown(store, request, target.kind, find(store, target.kind, target.namespace or "", target.name))
+
+
+def _answered(store: Store, request: Request, kind: Kind, written: writing.Written) -> Response:
+    shown = _shown(store, request, kind, written.record, 201 if written.is_new else 200)
+    return Response(shown.code, shown.body, written.warnings)
+
+
+def _put(store: Store, request: Request, target: Target) -> Response:
+    return _answered(store, request, target.kind, writing.replace(store, request, target))
+
+
+def _patch(store: Store, request: Request, target: Target) -> Response:
+    return _answered(store, request, target.kind, writing.patch(store, request, target))
+
+
+#: Kinds whose objects are shown as they were when they are deleted; of others a client is told that it was done.
+_SHOWN_WHEN_GONE: Final = frozenset(
+    ["CSIDriver", "CSINode", "DeviceClass", "PersistentVolume", "PersistentVolumeClaim", "Pod", "ResourceClaim",
+     "ResourceClaimTemplate", "ResourceSlice", "Service", "ServiceAccount", "StorageClass", "VolumeAttachment"]
+)  # fmt: skip
+
+
+def _delete(store: Store, request: Request, target: Target) -> Response:
+    kind = target.kind
+    options = _delete_options(request)
+    warnings = (_PRESERVED,) if kind.kind == "Job" and not options.propagation else ()
+    deleted = store.delete(kind, target.namespace or "", target.name, _usual(store, kind, options))
+    if not deleted.gone or kind.kind in _SHOWN_WHEN_GONE:
+        shown = _shown(store, request, kind, deleted.record, 200)
+        return Response(shown.code, shown.body, warnings)
+    uid = deleted.record.document()["metadata"]["uid"]
+    return Response(200, msgspec.json.encode(success(kind.group, kind.resource, target.name, uid)), warnings)
+
+
+_PRESERVED: Final = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
+
+
+def _usual(store: Store, kind: Kind, options: DeleteOptions) -> DeleteOptions:
+    """Have what the oldest kinds own stay where nothing is said, if there is a garbage collector to let go of it."""
+    if options.propagation or store.empties_namespaces or kind.kind not in {"Job", "ReplicationController"}:
+        return options
+    return options._replace(propagation="Orphan", is_usual=True)
+
+
+def _delete_options(request: Request) -> DeleteOptions:
+    """Return what the body of a deletion asks for, or its parameters where there is none."""
+    if request.body.strip():
+        media_type = "application/json" if request.media_type == "application/octet-stream" else request.media_type
+        options = options_of(read_body(request.body, media_type, OBJECT_TYPES).document or {})
+        return options._replace(dry_run=options.dry_run or request.dry_run)
+    query = request.query
+    asked: Document = {name: query[name] for name in ("propagationPolicy",) if name in query}
+    if "gracePeriodSeconds" in query:
+        asked["gracePeriodSeconds"] = request.number("gracePeriodSeconds")
+    if "orphanDependents" in query:
+        asked["orphanDependents"] = request.flag("orphanDependents")
+    if query.get("dryRun"):
+        asked["dryRun"] = [query["dryRun"]]
+    return options_of(asked)
+
+
+_VERBS: Final[Mapping[str, Callable[[Store, Request, Target], Response]]] = {
+    "GET": _get, "HEAD": _get, "PUT": _put, "PATCH": _patch, "DELETE": _delete,
+}  # fmt: skip
+
+
+# -- many objects -------------------------------------------------------------------------------------------------------
+
+
+def _collection(store: Store, request: Request, target: Target) -> Response:
+    match request.method:
+        case "GET" | "HEAD":
+            return _list(store, request, target)
+        case "POST" if target.namespace is not None:
+            return _create(store, request, target)
+        case "DELETE" if target.namespace is not None:
+            return _delete_all(store, request, target)
+        case _:
+            raise not_allowed()
+
+
+def chosen_by(request: Request, target: Target) -> Selection:
+    """Return the selection that a request's parameters and path make."""
+    query = request.query
+    namespace = target.namespace if target.kind.namespaced else None
+    fields = query.get("fieldSelector", "")
+    if target.name:
+        fields = ",".join(filter(None, [f"metadata.name={target.name}", fields]))
+    return selection(target.kind, namespace, query.get("labelSelector", ""), fields)
+
+
+def _included(request: Request) -> str:
+    return included(request.query.get("includeObject", ""))
+
+
+def _list(store: Store, request: Request, target: Target) -> Response:
+    check_list(request, is_watch=False)
+    return _many(store, request, target.kind, _page(store, request, target))
+
+
+def _many(store: Store, request: Request, kind: Kind, page: Page) -> Response:
+    """Return a list in the form that the client takes."""
+    form = form_of(request.accept)
+    if form == "PartialObjectMetadata":
+        raise not_acceptable_form(form, f"a list (*{kind.go}List)")
+    if form == "PartialObjectMetadataList":
+        return Response(200, _list_body("PartialObjectMetadata", _META, page, map(metadata_of, page.records)))
+    if form == "Table":
+        shown = table(kind, [record.document() for record in page.records], store.clock(), _included(request))
+        return _encoded({**shown, "metadata": _list_metadata(page)})
+    return Response(200, _objects(kind, page))
+
+
+def _page(store: Store, request: Request, target: Target) -> Page:
+    query, chosen = request.query, chosen_by(request, target)
+    if target.kind in MEASURED:
+        return Page(measure_all(store, target.kind, chosen), 0)
+    return store.page(
+        target.kind,
+        chosen,
+        limit=request.number("limit"),
+        token=query.get("continue", ""),
+        version=query.get("resourceVersion", ""),
+        match=query.get("resourceVersionMatch", ""),
+    )
+
+
+def _versioned(version: int) -> Document:
+    """Return a version as metadata has it; what is measured has none."""
+    return {"resourceVersion": str(version)} if version else {}
+
+
+def _list_metadata(page: Page) -> Document:
+    metadata = _versioned(page.version)
+    if page.token:
+        metadata["continue"] = page.token
+        if page.remaining is not None:
+            metadata["remainingItemCount"] = page.remaining
+    return metadata
+
+
+def _objects(kind: Kind, page: Page) -> bytes:
+    head = f'"kind":"{kind.kind}"'.encode(), f'"apiVersion":"{kind.api_version}"'.encode()
+    starts = tuple(b"{" + b",".join(order) + b"," for order in (head, head[::-1]))
+    return _list_body(kind.kind, kind.api_version, page, (_headless(record.body, starts) for record in page.records))
+
+
+def _headless(body: bytes, starts: tuple[bytes, ...]) -> bytes:
+    """Return an object as lists hold it: what kind it is stands at the list's own head."""
+    return b"{" + body[len(starts[0]) :] if body.startswith(starts) else body
+
+
+def _list_body(kind: str, version: str, page: Page, bodies: Iterable[bytes]) -> bytes:
+    """Return a list as JSON, made of its objects' bytes as they are kept."""
+    head = {"kind": f"{kind}List", "apiVersion": version, "metadata": _list_metadata(page)}
+    return b"".join([msgspec.json.encode(head)[:-1], b',"items":[', b",".join(bodies), b"]}"])
+
+
+def _create(store: Store, request: Request, target: Target) -> Response:
+    return _answered(store, request, target.kind, writing.create(store, request, target))
+
+
+def _delete_all(store: Store, request: Request, target: Target) -> Response:
+    kind = target.kind
+    check_list(request, is_watch=False)
+    options = _delete_options(request)
+    page = Page([*store.all(kind, chosen_by(request, target))], store.version)
+    for record in page.records:
+        if store.find(kind, record.namespace, record.name) is not None:
+            store.delete(kind, record.namespace, record.name, _usual(store, kind, options))
+    return _many(store, request, kind, page)
+
+
+# -- subresources -------------------------------------------------------------------------------------------------------
+
+
+def _subresource(store: Store, request: Request, target: Target) -> Response:
+    kind, namespace = target.kind, target.namespace or ""
+    match target.subresource, request.method:
+        case "scale", "GET":
+            scale = read_scale(store.get(kind, namespace, target.name))
+            return _encoded(
+                scale_table(scale, store.clock(), _included(request)) if form_of(request.accept) == "Table" else scale
+            )
+        case "scale", "PUT" | "PATCH":
+            return _scale(store, request, target)
+        case "binding", "POST":
+            return _bind(store, request, namespace, target.name)
+        case "eviction", "POST":
+            sent, _ = _sent_as(request, "policy", "v1", "Eviction")
+            evict(store, namespace, target.name, sent, dry_run=request.dry_run)
+            return _encoded(success(code=201), 201)
+        case _:
+            raise not_allowed()
+
+
+def _stream(store: Store, request: Request, target: Target) -> Response:
+    if request.method not in ({"GET"} if target.subresource == "log" else {"GET", "POST"}):
+        raise not_allowed()
+    pod = store.get(target.kind, target.namespace or "", target.name).document()
+    check_stream(pod, target.subresource, request.query.get("container", ""))
+    return Response(200, b"")
+
+
+def _token(guard: Guard, request: Request, target: Target) -> Response:
+    """Give a service account's token. Nothing is stored, so a dry run gives one that is as good as any."""
+    if request.method != "POST" or guard.accounts is None:
+        raise not_allowed()
+    sent, _ = _sent_as(request, "authentication.k8s.io", "v1", "TokenRequest")
+    return _encoded(guard.accounts.issue(target.namespace or "", target.name, sent), 201)
+
+
+def _bind(store: Store, request: Request, namespace: str, name: str) -> Response:
+    """Bind a pod; where the path does not name it, the binding does."""
+    writing.check_options(request, "CreateOptions")
+    sent, warnings = _sent_as(request, "", "v1", "Binding")
+    own_name = str((sent.get("metadata") or {}).get("name") or "")
+    if not name and not own_name:
+        raise bad_request("Name parameter required.")
+    bind(store, namespace, name or own_name, sent, dry_run=request.dry_run)
+    return Response(201, msgspec.json.encode(success(code=201)), warnings)
+
+
+def _scale(store: Store, request: Request, target: Target) -> Response:
+    kind, namespace = target.kind, target.namespace or ""
+    writing.check_options(request, "UpdateOptions" if request.method == "PUT" else "PatchOptions")
+    if request.method == "PUT":
+        wanted, _ = _sent_as(request, "autoscaling", "v1", "Scale")
+        record = store.get(kind, namespace, target.name)
+    else:
+        record = store.get(kind, namespace, target.name)
+        wanted = writing.patched(request, kind, read_scale(record))
+    metadata = wanted.get("metadata")
+    version = (metadata if isinstance(metadata, dict) else {}).get("resourceVersion")
+    if version and version != str(record.version):
+        raise conflict(kind.resource, kind.group, target.name, "the object has been modified; please apply your changes to the "
+                       "latest version and try again")  # fmt: skip
+    scaled = store.change(
+        kind, namespace, target.name, lambda document: write_scale(document, wanted), dry_run=request.dry_run,
+        manager=writing.manager(request, kind, "scale"),
+    )  # fmt: skip
+    return _encoded(read_scale(scaled))

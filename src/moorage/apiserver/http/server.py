@@ -1,0 +1,372 @@
+"""The store over HTTP: the one layer of the server that waits, and the only one that knows aiohttp.
+
+Requests go through the guard (who is it), the authorizer (may they) and the seats (is there room), then by their path to the
+store; refusals of any kind become ``Status`` objects. What changes something is answered when the change is kept. A watch is a
+response that does not end, written as the store's changes come.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+from aiohttp import HttpVersion10, HttpVersion11, web
+from multidict import CIMultiDict, istr
+
+from moorage.api.durations import DurationError, parse_duration
+from moorage.apiserver.access.asking import attributes_at, attributes_of
+from moorage.apiserver.access.authorizing import Authorizer
+from moorage.apiserver.access.device_rights import check_devices, guards_devices
+from moorage.apiserver.access.escalating import GUARDED, check_escalation
+from moorage.apiserver.access.guarding import Guard, User, holder_of
+from moorage.apiserver.access.impersonating import impersonated
+from moorage.apiserver.access.rules import Attributes
+from moorage.apiserver.http.connections import HEADERS, Connection
+from moorage.apiserver.http.documents import check_method, document, health, is_document, is_health
+from moorage.apiserver.http.limits import Limits, Seats
+from moorage.apiserver.http.metering import CONTENT_TYPE, Meter
+from moorage.apiserver.http.requests import Request, Response, serve
+from moorage.apiserver.http.routing import check_route
+from moorage.apiserver.http.watching import Stream, is_watch, open_stream
+from moorage.apiserver.schema.bodies import MAX_BODY
+from moorage.apiserver.schema.forms import JSON, accepted, check_types, encoded_as
+from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.kinds import MEASURED
+from moorage.apiserver.vocabulary.statuses import (
+    ApiError,
+    PlainError,
+    bad_request,
+    internal,
+    no_such_page,
+    not_allowed,
+    too_large,
+)
+from moorage.apiserver.vocabulary.targets import ReviewTarget, Target, find_target
+
+__all__ = ["Front"]
+
+MAX_PARAMETERS: Final = 1000
+#: What answer is long, in bytes.
+_LONG: Final = 64 << 10
+_READ_ONLY: Final = frozenset(["GET", "HEAD"])
+_METHODS: Final = _READ_ONLY | {"DELETE", "PATCH", "POST", "PUT"}
+_GO_ON: Final = ("/attach", "/exec", "/log", "/portforward", "/proxy")
+_ALWAYS: Final = tuple((istr(name), value) for name, value in HEADERS.items())
+_APPLY: Final = "application/apply-patch+yaml"
+
+_LOG: Final = logging.getLogger(__name__)
+
+
+class Front:
+    """Answers requests about a store. ``moorage.apiserver.http.serving`` runs it, behind connections with limits."""
+
+    def __init__(self, store: Store, guard: Guard, limits: Limits) -> None:
+        self.store = store
+        self.guard = guard
+        self.authorizer = Authorizer(store)
+        self.limits = limits
+        self.seats = Seats(limits)
+        self.meter = Meter()
+        self._streams: set[Stream] = set()
+
+    def make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+        """Return a request of what the HTTP library read, with our limit for bodies."""
+        loop = asyncio.get_running_loop()
+        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
+
+    def end_watches(self) -> None:
+        """Let every watch end, so that a server that stops need not wait for them."""
+        for stream in self._streams:
+            stream.end()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer any request; nothing gets out of here but responses."""
+        connection = request.protocol
+        if isinstance(connection, Connection):
+            connection.began(request.content)
+        try:
+            asked: list[Attributes] = []
+            response = await self._answer_or_refuse(request, asked)
+            self._count(asked, response.status)
+            if not response.prepared:
+                headers = response.headers
+                for name, value in _ALWAYS:
+                    if name not in headers:
+                        headers[name] = value
+            return await self._sent(request, response)
+        finally:
+            if isinstance(connection, Connection):
+                connection.ended()
+
+    def _count(self, asked: list[Attributes], code: int) -> None:
+        for one in asked:
+            self.meter.count(one.verb.upper(), one.group, one.combined, code)
+        if not asked:
+            self.meter.count_other(code)
+
+    async def _answer_or_refuse(self, request: web.BaseRequest, asked: list[Attributes]) -> web.StreamResponse:
+        accept = request.headers.get("Accept", "")
+        try:
+            return await self._answer(request, asked)
+        except ApiError as error:
+            return _refusal(error, accept)
+        except web.HTTPRequestEntityTooLarge:
+            return _refusal(too_large(MAX_BODY), accept)
+        except TimeoutError:
+            return _refusal(ApiError(408, "Timeout", "the request's body did not arrive in time"), accept)
+        except RecursionError:
+            return _refusal(bad_request("the object is nested too deeply"), accept)
+        except web.HTTPException as error:
+            return _refusal(ApiError(error.status, "", error.reason), accept)
+        except (asyncio.CancelledError, ConnectionError):
+            raise
+        except Exception as error:  # a bug of ours must not take the connection's other requests with it
+            _LOG.exception("%s %r", request.method, request.path)
+            return _refusal(internal(type(error).__name__), accept)
+
+    async def _answer(self, request: web.BaseRequest, about: list[Attributes]) -> web.StreamResponse:
+        """Answer a request. What it is about is added to ``about`` once that is known."""
+        path = request.path.rstrip("/")
+        _check_timeout(request)
+        user = self.guard.admit(path, request.headers, _holder(request))
+        if not HttpVersion10 <= request.version <= HttpVersion11:
+            raise ApiError(505, "", "requests must be HTTP/1.0 or HTTP/1.1")
+        if request.method not in _METHODS:
+            raise not_allowed()
+        if not request.raw_path.startswith("/"):
+            raise ApiError(403, "Forbidden", "requests name a path; this server is no proxy")
+        if len(request.query) > MAX_PARAMETERS:
+            raise ApiError(414, "RequestURITooLong", f"more than {MAX_PARAMETERS} parameters")
+        if user is None:
+            return self._about_itself(request, path)
+        user = impersonated(user, request.headers.items(), self.authorizer)
+        if (request.content_length or 0) > MAX_BODY:
+            raise too_large(MAX_BODY)  # before anything else is said of it, as nobody waits for the rest
+        if path == "/metrics" or is_document(path) or is_health(path):
+            self.authorizer.check(user, Attributes(request.method.lower(), path=path))
+            return self._about_itself(request, path)
+        target = self._target(request, user)
+        attributes = attributes_of(request.method, target, request.query)
+        about.append(attributes)
+        self.authorizer.check(user, attributes)
+        check_route(request.method, target, _content_type(request))
+        many = isinstance(target, Target) and not target.name
+        check_types(request.headers.get("Accept", ""), many=many, tables=isinstance(target, Target))
+        if attributes.verb == "watch":
+            with self.seats.watching(user.name):
+                return await self._watch(request, user, target)
+        async with self.seats.taken(user.name, mutating=request.method not in _READ_ONLY):
+            return await self._serve(await _read(request, user, self.limits.client_s), target)
+
+    def _target(self, request: web.BaseRequest, user: User) -> Target | ReviewTarget:
+        """Return what a path is about. What is not served is told only to those who could ask for anything."""
+        try:
+            return find_target(request.rel_url.raw_path, self.store.offers)
+        except ApiError:
+            self.authorizer.check(user, attributes_at(request.method, request.path))
+            raise
+
+    def _about_itself(self, request: web.BaseRequest, path: str) -> web.Response:
+        check_method(path, request.method)
+        if path == "/metrics":
+            return web.Response(body=self.meter.text(self.store, self.seats).encode(), headers={"Content-Type": CONTENT_TYPE})
+        if is_health(request.path):
+            excluded = request.query.getall("exclude", [])
+            return web.Response(text=health(path, self.store, verbose="verbose" in request.query, excluded=excluded))
+        if is_health(path):
+            raise no_such_page()
+        page = document(path, request.headers.get("Accept", ""), request.headers.get("Host", ""), self.store.offers)
+        if not page.tag:
+            return web.Response(body=page.body, headers={"Content-Type": page.form})
+        headers = {"Content-Type": page.form, "ETag": page.tag, "Vary": "Accept", "Cache-Control": "public"}
+        if request.headers.get("If-None-Match") == page.tag:
+            return web.Response(status=304, headers=headers)
+        return web.Response(body=page.body, headers=headers)
+
+    async def _serve(self, asked: Request, target: Target | ReviewTarget) -> web.Response:
+        """Answer a request that ends; one that may change something, once the change is kept."""
+        if asked.method in _READ_ONLY:
+            return _response(asked, serve(self.store, self.guard, self.authorizer, asked, target))
+        if self.store.keeper is not None:
+            await self.store.keeper.check()
+        if isinstance(target, Target):
+            self._check_result(asked, target)
+        try:
+            return _response(asked, serve(self.store, self.guard, self.authorizer, asked, target))
+        finally:
+            await self.store.settle()
+
+    def _check_result(self, asked: Request, target: Target) -> None:
+        """Refuse what a user may not bring about, though the verb is theirs.
+
+        Raises  ApiError 403, 422
+        """
+        if target.kind in MEASURED:
+            return
+        held = self.store.find(target.kind, target.namespace or "", target.name) if target.name else None
+        makes = asked.method == "PUT" or (asked.method == "PATCH" and asked.media_type == _APPLY)
+        if makes and target.name and not target.subresource and held is None:
+            self.authorizer.check(asked.user, attributes_of("POST", target, {}))
+        devices = guards_devices(target)
+        if not (target.kind in GUARDED or devices) or asked.method not in {"PATCH", "POST", "PUT"}:
+            return
+        tried = replace(asked, query={**asked.query, "dryRun": "All"}, accept="application/json")
+        made = msgspec.json.decode(serve(self.store, self.guard, self.authorizer, tried, target).body)
+        before = held.document() if held is not None else None
+        if devices:
+            verb = "patch" if asked.method == "PATCH" else "update"
+            check_devices(self.authorizer, asked.user, target, verb, before or {}, made)
+        else:
+            check_escalation(self.authorizer, asked.user, target.kind, before, made)
+
+    async def _watch(self, request: web.BaseRequest, user: User, target: Target | ReviewTarget) -> web.StreamResponse:
+        asked = await _read(request, user, self.limits.client_s)
+        if not is_watch(asked, target):
+            return _response(asked, serve(self.store, self.guard, self.authorizer, asked, target))
+        stream = open_stream(self.store, asked, target)
+        headers = {"Content-Type": stream.media_type, **HEADERS}
+        response = web.StreamResponse(headers=headers)
+        if request.version >= HttpVersion11:
+            response.enable_chunked_encoding()
+        self._streams.add(stream)
+        if isinstance(request.protocol, Connection):
+            request.protocol.when_lost = stream.end
+        try:
+            async with asyncio.timeout(self.limits.client_s):
+                await response.prepare(request)
+            async for lines in stream:
+                async with asyncio.timeout(self.limits.client_s):
+                    await response.write(lines)
+        except TimeoutError:
+            _hang_up(request)  # a client that stopped reading; it lists again when it is back
+        except ConnectionError:
+            pass  # a client that went away
+        finally:
+            stream.close()
+            self._streams.discard(stream)
+        return response
+
+    async def _sent(self, request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
+        """Send a long answer, in so much time; short ones are left to aiohttp, as they never wait."""
+        if "Upgrade" in request.headers or request.method == "CONNECT":
+            response.force_close()  # nothing is spoken here but HTTP/1.1, so what comes next would not be understood
+        if not isinstance(response, web.Response) or len(response.body or b"") <= _LONG:  # type: ignore[arg-type]
+            return response
+        try:
+            async with asyncio.timeout(self.limits.answer_s):
+                await response.prepare(request)
+                await response.write_eof()
+        except TimeoutError:
+            _hang_up(request)
+        except ConnectionError:
+            pass
+        return response
+
+
+def _check_timeout(request: web.BaseRequest) -> None:
+    """Check how long a client wants to wait for an answer, which nothing else is made of: all of them come at once.
+
+    Raises  ApiError 400, but not for what goes on for as long as it takes
+    """
+    asked = request.query.get("timeout") if request.query_string else None
+    if not asked or request.query.get("watch", "0") not in {"0", "false", ""} or request.path.endswith(_GO_ON):
+        return
+    try:
+        parse_duration(asked)
+    except DurationError as error:
+        raise bad_request(f"invalid timeout specified in the request URL - {error}") from None
+
+
+def _hang_up(request: web.BaseRequest) -> None:
+    if request.transport is not None:
+        request.transport.abort()
+
+
+def _holder(request: web.BaseRequest) -> User | None:
+    """Return whom the connection's certificate is made out to, which is the same for all that is asked over it."""
+    connection = request.protocol
+    if not isinstance(connection, Connection):
+        return holder_of(request.get_extra_info("peercert"))
+    if connection.holder is None:
+        connection.holder = holder_of(request.get_extra_info("peercert"))
+    return connection.holder
+
+
+def _content_type(request: web.BaseRequest) -> str:
+    """Return the type of a body as its client spells it."""
+    return request.headers.get("Content-Type", "application/json").partition(";")[0].strip()
+
+
+def _media_type(request: web.BaseRequest) -> str:
+    return _content_type(request).lower()
+
+
+async def _read(request: web.BaseRequest, user: User, client_s: float) -> Request:
+    media_type = _media_type(request)
+    body = b""
+    if request.method != "GET" and request.body_exists:
+        if request.headers.get("Content-Encoding", "identity") != "identity":
+            raise ApiError(415, "UnsupportedMediaType", "bodies are not read compressed")
+        if (request.content_length or 0) > MAX_BODY:
+            raise too_large(MAX_BODY)
+        await _let_come(request)
+        if request.content.is_eof():  # it came with the head, as short ones do
+            body = await request.read()
+        else:
+            async with asyncio.timeout(client_s):
+                body = await request.read()
+    query = {name: request.query[name] for name in request.query}
+    accept, agent = request.headers.get("Accept", ""), request.headers.get("User-Agent", "")
+    return Request(request.method, request.rel_url.raw_path, query, accept, media_type, body, user, agent)
+
+
+async def _let_come(request: web.BaseRequest) -> None:
+    """Tell a client that asks first to send its body.
+
+    Raises  ApiError 417 for one that expects anything else
+    """
+    expected = request.headers.get("Expect", "").lower()
+    if not expected or request.version < HttpVersion11:
+        return
+    if expected != "100-continue":
+        raise ApiError(417, "", "nothing can be expected but 100-continue")
+    await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    request.writer.output_size = 0  # the answer proper is yet to begin
+
+
+def _response(asked: Request, response: Response) -> web.Response:
+    if not response.body:
+        return web.Response(status=response.code, headers={"Content-Type": "text/plain"})
+    encoding = accepted(asked.accept).encoding
+    body = msgspec.json.format(response.body, indent=2) if asked.flag("pretty") and encoding == JSON else response.body
+    body = _ended(encoding, encoded_as(encoding, body))
+    return web.Response(status=response.code, body=body, headers=_headers(encoding, response.warnings))
+
+
+def _headers(encoding: str, warnings: tuple[str, ...] = ()) -> CIMultiDict[str]:
+    headers = CIMultiDict({"Content-Type": encoding})
+    for warning in warnings:
+        headers.add("Warning", f"299 - {msgspec.json.encode(warning).decode()}")
+    return headers
+
+
+def _refusal(error: ApiError, accept: str) -> web.Response:
+    if isinstance(error, PlainError):
+        return web.Response(status=error.code, text=error.message)
+    try:
+        encoding = accepted(accept).encoding
+    except ApiError:
+        encoding = JSON  # whoever can read nothing is told so all the same
+    headers = _headers(encoding, error.warnings)
+    if error.retry_after_s:
+        headers["Retry-After"] = str(error.retry_after_s)
+    body = _ended(encoding, encoded_as(encoding, msgspec.json.encode(error.status())))
+    return web.Response(status=error.code, body=body, headers=headers)
+
+
+def _ended(encoding: str, body: bytes) -> bytes:
+    """Return an answer with the end of line that JSON has there."""
+    return body + b"\n" if encoding == JSON else body

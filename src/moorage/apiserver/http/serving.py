@@ -1,0 +1,89 @@
+"""The embedded server as a program runs it: a port on this machine, and the kubeconfig that leads there."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from moorage.apiserver.access.guarding import Guard, is_loopback
+from moorage.apiserver.http.connections import Door
+from moorage.apiserver.http.limits import Limits
+from moorage.apiserver.http.server import Front
+from moorage.apiserver.storage.store import Store
+from moorage.errors import ConfigError
+
+__all__ = ["serving", "write_kubeconfig"]
+
+#: How long a server that ends waits for requests that are being answered, in seconds.
+_FAREWELL_S: Final = 1.0
+
+
+@asynccontextmanager
+async def serving(
+    store: Store, guard: Guard, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None,
+    limits: Limits | None = None,
+) -> AsyncIterator[int]:  # fmt: skip
+    """Serve a store while the context lasts; yields the port. Port 0 takes any that is free.
+
+    kubectl sends a token over TLS only.
+
+    Raises  ConfigError for an address that others could reach
+    """
+    if not is_loopback(host):
+        raise ConfigError(f"--bind-address: {host} can be reached from other machines; use 127.0.0.1 or ::1")
+    limits = limits or Limits()
+    front = Front(store, guard, limits)
+    manager = web.Server(front.handle, request_factory=front.make_request)
+    door = Door(manager, limits.connections, limits.client_s)
+    keeping = asyncio.create_task(store.keeper.keep_up()) if store.keeper is not None else None
+    try:
+        handshake_s, farewell_s = (limits.client_s, _FAREWELL_S) if tls is not None else (None, None)
+        try:
+            listening = await asyncio.get_running_loop().create_server(
+                door, host, port, ssl=tls, backlog=1024, ssl_handshake_timeout=handshake_s, ssl_shutdown_timeout=farewell_s
+            )
+        except OSError as error:
+            why = os.strerror(error.errno) if error.errno else str(error)
+            raise ConfigError(f"--port: {host}:{port} cannot be listened on: {why}; 0 takes any that is free") from None
+        try:
+            yield int(listening.sockets[0].getsockname()[1])
+        finally:
+            listening.close()
+    finally:
+        front.end_watches()
+        manager.pre_shutdown()
+        await manager.shutdown(_FAREWELL_S)
+        await door.close(_FAREWELL_S)
+        if keeping is not None:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+
+
+def write_kubeconfig(path: Path, port: int, token: str, authority: bytes = b"", name: str = "moorage") -> None:
+    """Write a kubeconfig that only its owner can read. It is JSON, which is YAML as well.
+
+    ``authority`` is the certificate, in PEM, that the server's own goes back to; without one the server speaks plain HTTP.
+    """
+    cluster = {"server": f"http{'s' if authority else ''}://127.0.0.1:{port}"}
+    if authority:
+        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
+    config = {
+        "apiVersion": "v1", "kind": "Config", "current-context": name, "preferences": {},
+        "clusters": [{"name": name, "cluster": cluster}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "users": [{"name": name, "user": {"token": token}}],
+    }  # fmt: skip
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)
+        json.dump(config, file, indent=2)
+        file.write("\n")

@@ -1,0 +1,184 @@
+"""What clients learn about the server before they use it: groups, resources, verbs and short names, in both formats there are.
+
+Source  apimachinery, pkg/apis/meta/v1/types.go; api, apidiscovery/v2
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any, Final
+
+from moorage.apiserver.vocabulary.kinds import MEASURED, REVIEWS, Kind, Review, offered
+
+__all__ = [
+    "AGGREGATED",
+    "SUBRESOURCES",
+    "VERSION",
+    "aggregated",
+    "aggregated_version",
+    "api_versions",
+    "group_document",
+    "group_list",
+    "resource_list",
+]
+
+#: The media type of discovery in one answer, with its version.
+AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
+#: Its versions; they differ in name only.
+_AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
+
+VERSION: Final = {
+    "major": "1", "minor": "36", "emulationMajor": "1", "emulationMinor": "36", "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35", "gitVersion": "v1.36.2", "gitCommit": "", "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z", "goVersion": "", "compiler": "", "platform": "linux/amd64",
+}  # fmt: skip
+
+#: Kinds of subresources, with the group and the version of what they speak, and their verbs.
+SUBRESOURCES: Final[dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
+    "attach": ("", "", "PodAttachOptions", ("create", "get")),
+    "binding": ("", "v1", "Binding", ("create",)),
+    "ephemeralcontainers": ("", "", "", ("get", "patch", "update")),
+    "eviction": ("policy", "v1", "Eviction", ("create",)),
+    "exec": ("", "", "PodExecOptions", ("create", "get")),
+    "finalize": ("", "", "", ("update",)),
+    "log": ("", "", "", ("get",)),
+    "portforward": ("", "", "PodPortForwardOptions", ("create", "get")),
+    "resize": ("", "", "", ("get", "patch", "update")),
+    "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
+    "status": ("", "", "", ("get", "patch", "update")),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest", ("create",)),
+}
+
+
+def api_versions(host: str) -> dict[str, Any]:
+    """Return the answer to ``/api``: the versions of the core group, and where they are served."""
+    place = {"clientCIDR": "0.0.0.0/0", "serverAddress": host}
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [place]}
+
+
+def _groups(gates: frozenset[str]) -> Iterator[tuple[str, list[Kind | Review]]]:
+    """Yield every group and version, as ``apps/v1``, with what it serves; ``gates`` are those open that open kinds."""
+    kinds: list[Kind | Review] = [*offered(gates), *MEASURED, *REVIEWS]
+    served = sorted(kinds, key=lambda one: (one.group, one.version, one.resource))
+    for (group, version), members in groupby(served, key=lambda one: (one.group, one.version)):
+        yield f"{group}/{version}", list(members)
+
+
+def group_list(gates: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return the answer to ``/apis``: every group but the core one. The version that sorts first is the preferred one."""
+    groups: dict[str, dict[str, Any]] = {}
+    for name, _ in _groups(gates):
+        group, _, version = name.partition("/")
+        if group:
+            one = {"groupVersion": name, "version": version}
+            groups.setdefault(group, {"name": group, "versions": [], "preferredVersion": one})["versions"].append(one)
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": list(groups.values())}
+
+
+def group_document(rest: list[str], gates: frozenset[str] = frozenset()) -> dict[str, Any] | None:
+    """Return the answer to a path below ``/apis``: all groups, one, or one version of it; None where there is none."""
+    if len(rest) == 2:
+        return resource_list(rest[0], rest[1], gates)
+    groups = group_list(gates)
+    if not rest:
+        return groups
+    found = next((one for one in groups["groups"] if one["name"] == rest[0]), None)
+    return {"kind": "APIGroup", "apiVersion": "v1", **found} if found else None
+
+
+def resource_list(group: str, version: str, gates: frozenset[str] = frozenset()) -> dict[str, Any] | None:
+    """Return the resources of a group's version, or None where it is not served."""
+    members = dict(_groups(gates)).get(f"{group}/{version}")
+    if members is None:
+        return None
+    resources = [entry for member in members for entry in _entries(member)]
+    if not group:
+        return {"kind": "APIResourceList", "groupVersion": version, "resources": resources}
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{version}", "resources": resources}
+
+
+def _entries(member: Kind | Review) -> Iterator[dict[str, Any]]:
+    if isinstance(member, Review):
+        yield {
+            "name": member.resource, "singularName": member.kind.lower(), "namespaced": member.namespaced, "kind": member.kind,
+            "verbs": list(member.verbs),
+        }  # fmt: skip
+        return
+    entry: dict[str, Any] = {
+        "name": member.resource, "singularName": member.singular, "namespaced": member.namespaced, "kind": member.kind,
+        "verbs": list(member.verbs),
+    }  # fmt: skip
+    if member.short_names:
+        entry["shortNames"] = list(member.short_names)
+    if member.in_all:
+        entry["categories"] = ["all"]
+    if member not in MEASURED:
+        entry["storageVersionHash"] = _storage_hash(member)
+    yield entry
+    for subresource in member.subresources:
+        group, version, kind, verbs = SUBRESOURCES[subresource]
+        more = {"name": f"{member.resource}/{subresource}", "singularName": "", "namespaced": member.namespaced}
+        more |= {"kind": kind or member.kind, "verbs": list(verbs)}
+        yield {**more, "group": group, "version": version} if group else more
+
+
+def _storage_hash(kind: Kind) -> str:
+    """Return what clients tell apart formats of storage by. Events have one, whichever API they come through."""
+    group = "" if kind.kind == "Event" else kind.group
+    return base64.b64encode(hashlib.sha256(f"{group}/{kind.version}/{kind.kind}".encode()).digest()[:8]).decode()
+
+
+def aggregated_version(accept: str) -> str:
+    """Return which version of discovery in one answer a client prefers, or nothing if it wants many."""
+    for clause in accept.split(","):
+        form, *parameters = (part.strip() for part in clause.split(";"))
+        if form != "application/json":
+            continue
+        asked = dict(parameter.partition("=")[::2] for parameter in parameters)
+        if "as" not in asked:
+            return ""
+        is_known = asked.get("g") == "apidiscovery.k8s.io" and asked["as"] == "APIGroupDiscoveryList"
+        if is_known and asked.get("v") in _AGGREGATED_VERSIONS:
+            return asked["v"]
+    return ""
+
+
+def aggregated(core: bool, served_version: str = "v2", gates: frozenset[str] = frozenset()) -> dict[str, Any]:
+    """Return discovery in one answer, of the core group or of all others."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, members in _groups(gates):
+        group, _, version = name.partition("/")
+        if (not group) is core:
+            resources = [_aggregated_resource(member) for member in members]
+            item = found.setdefault(group, {"metadata": {"name": group} if group else {}, "versions": []})
+            item["versions"].append({"version": version, "resources": resources, "freshness": "Current"})
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": f"apidiscovery.k8s.io/{served_version}",
+        "metadata": {},
+        "items": list(found.values()),
+    }
+
+
+def _aggregated_resource(member: Kind | Review) -> dict[str, Any]:
+    own, *subresources = _entries(member)
+    resource = {
+        "resource": own["name"], "singularResource": own["singularName"], "verbs": own["verbs"],
+        "responseKind": {"group": "", "version": "", "kind": member.kind},
+        "scope": "Namespaced" if own["namespaced"] else "Cluster",
+    }  # fmt: skip
+    for name in ("shortNames", "categories"):
+        if name in own:
+            resource[name] = own[name]
+    if subresources:
+        resource["subresources"] = [
+            {
+                "subresource": entry["name"].partition("/")[2], "verbs": entry["verbs"],
+                "responseKind": {"group": entry.get("group", ""), "version": entry.get("version", ""), "kind": entry["kind"]},
+            }
+            for entry in subresources
+        ]  # fmt: skip
+    return resource

@@ -1,0 +1,264 @@
+"""The OpenAPI documents of what is served, versions 3 and 2: every kind with its fields, and what may be asked of it.
+
+Tools read them to explain fields, to check manifests and to learn how lists are merged. The fields come from ``schemas``, and
+what they mean from ``describing``.
+
+Source  kube-openapi, pkg/builder3 and pkg/handler3, for the form; kubectl, pkg/explain and pkg/util/verifier, for what is read
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from moorage.apiserver.schema.describing import describe
+from moorage.apiserver.schema.discovery import VERSION
+from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema
+from moorage.apiserver.vocabulary.kinds import MEASURED, REVIEWS, Kind, Review, offered
+
+__all__ = ["document_of", "index", "swagger"]
+
+_Json = dict[str, Any]
+_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
+_QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+_INT_OR_TEXT: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+_RAW: Final = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+#: Scalars that have a name of their own, and what they are.
+_NAMED: Final[Mapping[str, tuple[str, _Json]]] = {
+    "T": (f"{_META}Time", {"type": "string", "format": "date-time"}),
+    "U": (f"{_META}MicroTime", {"type": "string", "format": "date-time"}),
+    "Q": (_QUANTITY, {"type": "string"}),
+    "O": (_INT_OR_TEXT, {"type": "string", "format": "int-or-string"}),
+    "D": (f"{_META}Duration", {"type": "string"}),
+    "R": (_RAW, {"type": "object"}),
+    "F": (f"{_META}FieldsV1", {"type": "object"}),
+}
+_PLAIN: Final[Mapping[str, _Json]] = {
+    "s": {"type": "string"}, "b": {"type": "boolean"}, "f": {"type": "number", "format": "double"},
+    "y": {"type": "string", "format": "byte"}, "X": {"type": "array", "items": {"type": "string"}},
+}  # fmt: skip
+
+
+# -- schemas ------------------------------------------------------------------------------------------------------------
+
+
+def _name(shape: Struct) -> str:
+    package, _, name = shape.name.rpartition(".")
+    if package == "metrics":
+        return f"io.k8s.metrics.pkg.apis.metrics.v1beta1.{name}"
+    if package == "meta":
+        return f"{_META}{name}"
+    group, _, version = package.partition(".")
+    return f"io.k8s.api.{group}.{version or 'v1'}.{name}"
+
+
+def _described(struct: str, field: str = "") -> _Json:
+    text = describe(struct, field)
+    return {"description": text} if text else {}
+
+
+class _Schemas:
+    """Schemas by name, gathered as they are referred to. ``place`` is where a document keeps them."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.made: dict[str, _Json] = {}
+
+    def add(self, shape: Struct) -> str:
+        name = _name(shape)
+        if name not in self.made:
+            described: _Json = _described(shape.name) | {"type": "object"}
+            self.made[name] = described
+            if shape.fields:
+                described["properties"] = {field.name: self._property(shape.name, field) for field in shape.fields.values()}
+            if required := [field.name for field in shape.fields.values() if field.is_required]:
+                described["required"] = required
+            if shape.is_atomic:
+                described["x-kubernetes-map-type"] = "atomic"
+        return name
+
+    def _property(self, struct: str, field: Field) -> _Json:
+        described = self._type(field.type)
+        more = _described(struct, field.name)
+        if field.merges:
+            more["x-kubernetes-patch-strategy"] = "merge,retainKeys" if field.retains else "merge"
+            if field.merge_key:
+                more["x-kubernetes-patch-merge-key"] = field.merge_key
+        elif field.retains:
+            more["x-kubernetes-patch-strategy"] = "retainKeys"
+        if field.default is not None:
+            more["default"] = field.default
+        # Version 3 has nothing beside a reference; readers of version 2 know no other way.
+        apart = more and "$ref" in described and self.place.startswith("#/components")
+        return {"allOf": [described], **more} if apart else {**described, **more}
+
+    def _type(self, shape: Type) -> _Json:
+        match shape:
+            case Scalar(letter="i", go=go):
+                return {"type": "integer", "format": "int64" if go == "int64" else "int32"}
+            case Scalar(letter=letter):
+                named = _NAMED.get(letter)
+                return dict(_PLAIN[letter]) if named is None else self._refer(*named)
+            case MapOf():
+                described: _Json = {"type": "object", "additionalProperties": self._type(shape.item)}
+                return {**described, "x-kubernetes-map-type": "atomic"} if shape.is_atomic else described
+            case ListOf():
+                return {"type": "array", "items": self._type(shape.item), **_list_type(shape)}
+            case Struct():
+                return self._reference(self.add(shape))
+
+    def _refer(self, name: str, described: _Json) -> _Json:
+        self.made.setdefault(name, described)
+        return self._reference(name)
+
+    def _reference(self, name: str) -> _Json:
+        return {"$ref": f"{self.place}{name}"}
+
+    def add_kind(self, kind: Kind | Review) -> None:
+        """Add a kind and the kind of its lists, if it is stored."""
+        shape = kind_schema(kind)
+        name = self.add(shape)
+        self.made[name]["x-kubernetes-group-version-kind"] = [_gvk(kind, kind.kind)]
+        if isinstance(kind, Review):
+            return
+        self.made[f"{name}List"] = {
+            "type": "object",
+            "required": ["items"],
+            "properties": {
+                "apiVersion": {"type": "string"}, "kind": {"type": "string"}, "metadata": self._refer(*_LIST_META),
+                "items": {"type": "array", "items": self._reference(name)},
+            },
+            "x-kubernetes-group-version-kind": [_gvk(kind, f"{kind.kind}List")],
+        }  # fmt: skip
+
+
+_LIST_META: Final = (
+    f"{_META}ListMeta",
+    {
+        "type": "object",
+        "properties": {
+            "continue": {"type": "string"}, "remainingItemCount": {"type": "integer", "format": "int64"},
+            "resourceVersion": {"type": "string"}, "selfLink": {"type": "string"},
+        },
+    },
+)  # fmt: skip
+
+
+def _list_type(shape: ListOf) -> _Json:
+    if shape.keys:
+        return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(shape.keys)}
+    return {"x-kubernetes-list-type": "set" if shape.is_set else "atomic"}
+
+
+def _gvk(kind: Kind | Review, name: str) -> _Json:
+    return {"group": kind.group, "version": kind.version, "kind": name}
+
+
+# -- paths --------------------------------------------------------------------------------------------------------------
+
+_WRITE: Final = ("dryRun", "fieldManager", "fieldValidation")
+_SELECT: Final = (
+    "allowWatchBookmarks", "continue", "fieldSelector", "labelSelector", "limit", "resourceVersion", "resourceVersionMatch",
+    "sendInitialEvents", "timeoutSeconds", "watch",
+)  # fmt: skip
+_DELETE: Final = ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")
+#: Method, whether it is of a collection, what the API calls it, and its parameters.
+_OPERATIONS: Final = (
+    ("get", True, "list", _SELECT), ("post", True, "post", _WRITE), ("delete", True, "deletecollection", (*_SELECT, *_DELETE)),
+    ("get", False, "get", ()), ("put", False, "put", _WRITE), ("patch", False, "patch", (*_WRITE, "force")),
+    ("delete", False, "delete", _DELETE),
+)  # fmt: skip
+
+
+_VERB_OF: Final = {"post": "create", "put": "update"}
+
+
+def _place(kind: Kind | Review) -> str:
+    return f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
+
+
+def _paths(kinds: Iterable[Kind | Review], *, old: bool) -> _Json:
+    paths: _Json = {}
+    for kind in kinds:
+        within = "namespaces/{namespace}/" if kind.namespaced else ""
+        base = f"/{_place(kind)}/{within}{kind.resource}"
+        for method, is_collection, action, parameters in _OPERATIONS:
+            if _VERB_OF.get(action, action) not in kind.verbs:
+                continue
+            path = base if is_collection else f"{base}/{{name}}"
+            paths.setdefault(path, {})[method] = _operation(kind, action, parameters, old=old)
+    return paths
+
+
+def _operation(kind: Kind | Review, action: str, parameters: tuple[str, ...], *, old: bool) -> _Json:
+    shown = [
+        {"name": name, "in": "query", **({"type": "string"} if old else {"schema": {"type": "string"}})} for name in parameters
+    ]
+    group = "".join(part.title() for part in (kind.group.partition(".")[0] or "core", kind.version))
+    return {
+        "operationId": f"{action}{group}{'Namespaced' if kind.namespaced else ''}{kind.kind}",
+        **({"parameters": shown} if shown else {}),
+        "responses": {"200": {"description": "OK"}},
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": _gvk(kind, kind.kind),
+    }
+
+
+# -- documents ----------------------------------------------------------------------------------------------------------
+
+
+def _all_kinds(gates: frozenset[str]) -> tuple[Kind | Review, ...]:
+    return (*offered(gates), *MEASURED, *REVIEWS)
+
+
+@cache
+def index(gates: frozenset[str] = frozenset()) -> _Json:
+    """Return where the documents of all groups are. ``gates`` are those open that open kinds."""
+    places = sorted({_place(kind) for kind in _all_kinds(gates)})
+    return {"paths": {place: {"serverRelativeURL": f"/openapi/v3/{place}?hash={_digest(place, gates)}"} for place in places}}
+
+
+def _digest(place: str, gates: frozenset[str]) -> str:
+    return hashlib.sha512(msgspec.json.encode(document_of(place, gates))).hexdigest().upper()
+
+
+@cache
+def document_of(place: str, gates: frozenset[str] = frozenset()) -> _Json | None:
+    """Return one group's document, or None where there is no such group."""
+    kinds = [kind for kind in _all_kinds(gates) if _place(kind) == place]
+    if not kinds:
+        return None
+    schemas = _Schemas("#/components/schemas/")
+    for kind in kinds:
+        schemas.add_kind(kind)
+    return {
+        "openapi": "3.0.0", "info": _info(), "paths": _paths(kinds, old=False),
+        "components": {"schemas": dict(_sorted(schemas.made))},
+    }  # fmt: skip
+
+
+@cache
+def swagger(gates: frozenset[str] = frozenset()) -> _Json:
+    """Return the one document of version 2."""
+    schemas = _Schemas("#/definitions/")
+    kinds = _all_kinds(gates)
+    for kind in kinds:
+        schemas.add_kind(kind)
+    return {
+        "swagger": "2.0",
+        "info": _info(),
+        "paths": _paths(kinds, old=True),
+        "definitions": dict(_sorted(schemas.made)),
+    }
+
+
+def _info() -> _Json:
+    return {"title": "Kubernetes", "version": VERSION["gitVersion"]}
+
+
+def _sorted(made: Mapping[str, _Json]) -> Iterator[tuple[str, _Json]]:
+    return ((name, made[name]) for name in sorted(made))

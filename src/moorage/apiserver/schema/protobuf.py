@@ -1,0 +1,264 @@
+"""Protobuf bodies, as typed clients of client-go send them, to the documents that the same objects are in JSON.
+
+``protobuf_writing`` is the way back. The fields of all messages are facts about the API and stand in
+``protobuf_fields.json``: for each message and field number the JSON name (empty where a message is spread into the one
+around it), what it holds, and flags. Messages of versions other than v1 have it in their names. Go writes fields that are
+empty; JSON leaves most of those out, and so does this.
+
+What a field holds is the name of a message, or a letter: s text, i integer, b truth, f float, y bytes, T time, U time with
+microseconds, Q quantity, O integer or text, D duration, R an embedded document, F fields of a manager, X a list of texts.
+
+Source  the protobuf and json tags of api and apimachinery 1.36; apimachinery, pkg/runtime/serializer/protobuf
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import json
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any, Final, NamedTuple
+
+from moorage.api.durations import format_duration
+from moorage.apiserver.vocabulary.statuses import bad_request
+
+__all__ = ["PROTOBUF", "Flag", "message_of", "messages", "read_protobuf"]
+
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+
+_MAGIC: Final = b"k8s\x00"
+_MAX_DEPTH: Final = 60
+
+
+class Flag:
+    """What else there is to know of a field, as bits. ``OMIT_EMPTY`` ones are not written in JSON when they hold nothing."""
+
+    POINTER: Final = 1
+    REPEATED: Final = 2
+    MAP: Final = 4
+    OMIT_EMPTY: Final = 8
+
+
+class _Malformed(Exception):  # noqa: N818 - never leaves this module
+    """Bytes that are not what their message should be."""
+
+
+class _Field(NamedTuple):
+    name: str
+    holds: str
+    flags: int
+
+
+@cache
+def messages() -> Mapping[str, Mapping[int, _Field]]:
+    """Return the fields of all messages, by the message's name and the field's number."""
+    text = resources.files("moorage.apiserver.schema").joinpath("protobuf_fields.json").read_text(encoding="utf-8")
+    return {
+        message: {int(number): _Field(*field) for number, field in fields.items()}
+        for message, fields in json.loads(text).items()
+    }
+
+
+def message_of(group: str, version: str, kind: str) -> str:
+    """Return the name of a kind's message: ``core.Pod``, or with its version, which that of metrics goes without, too."""
+    package = group.partition(".")[0] or "core"
+    return f"{package}.{kind}" if version == "v1" or package == "metrics" else f"{package}.{version}.{kind}"
+
+
+def read_protobuf(body: bytes) -> dict[str, Any]:
+    """Return the object in a body, with its ``apiVersion`` and ``kind``.
+
+    Raises  ApiError 400 for bytes that are not an object of a kind that is known
+    """
+    if not body.startswith(_MAGIC):
+        raise bad_request("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+    try:
+        envelope = dict(_fields(body[len(_MAGIC) :]))
+        api_version, kind = (_text(dict(_fields(_bytes(envelope.get(1, b"")))).get(number, b"")) for number in (1, 2))
+        message = _message_of(api_version, kind)
+        return {"apiVersion": api_version, "kind": kind, **_read(message, _bytes(envelope.get(2, b"")), 0)}
+    except _Malformed as error:
+        raise bad_request(f"error decoding the body: {error}") from None
+
+
+def _message_of(api_version: str, kind: str) -> str:
+    group, _, version = api_version.rpartition("/")
+    message = "meta.DeleteOptions" if kind == "DeleteOptions" else message_of(group, version, kind)
+    if message not in messages() or (version != "v1" and kind == "DeleteOptions"):
+        raise _Malformed(f'no kind "{kind}" is registered for version "{api_version}"')
+    return message
+
+
+# -- the wire -----------------------------------------------------------------------------------------------------------
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield the numbers and raw values of a message's fields."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        match tag & 7:
+            case 0:
+                value, at = _varint(data, at)
+                yield tag >> 3, value
+            case 2:
+                size, at = _varint(data, at)
+                yield tag >> 3, _slice(data, at, size)
+                at += size
+            case 1 | 5 as wire:
+                size = 8 if wire == 1 else 4
+                yield tag >> 3, _slice(data, at, size)
+                at += size
+            case wire:
+                raise _Malformed(f"illegal wireType {wire}")
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while shift < 70:
+        if at >= len(data):
+            raise _Malformed("unexpected EOF")
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & (2**64 - 1), at
+        shift += 7
+    raise _Malformed("integer overflow")
+
+
+def _slice(data: bytes, at: int, size: int) -> bytes:
+    if size > len(data) - at:
+        raise _Malformed("unexpected EOF")
+    return data[at : at + size]
+
+
+def _bytes(value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        raise _Malformed("wrong wireType")
+    return value
+
+
+def _text(value: int | bytes) -> str:
+    try:
+        return _bytes(value).decode()
+    except UnicodeDecodeError:
+        raise _Malformed("a text is not UTF-8") from None
+
+
+def _integer(value: int | bytes) -> int:
+    if not isinstance(value, int):
+        raise _Malformed("wrong wireType")
+    return value - 2**64 if value >= 2**63 else value
+
+
+# -- messages -----------------------------------------------------------------------------------------------------------
+
+
+def _read(message: str, data: bytes, depth: int) -> dict[str, Any]:
+    if depth > _MAX_DEPTH:
+        raise _Malformed(f"nested deeper than {_MAX_DEPTH} levels")
+    fields = messages()[message]
+    document: dict[str, Any] = {}
+    for number, raw in _fields(data):
+        field = fields.get(number)
+        if field is None:
+            continue  # of a later release; a server drops what it does not know
+        if field.flags & Flag.MAP:
+            key, value = _entry(field, _bytes(raw), depth)
+            document.setdefault(field.name, {})[key] = value
+            continue
+        value = _value(field.holds, raw, depth)
+        if not field.name:
+            document.update(value)
+        elif field.flags & Flag.REPEATED:
+            document.setdefault(field.name, []).append(value)
+        elif not _is_left_out(field, value):
+            document[field.name] = value
+    return document
+
+
+def _is_left_out(field: _Field, value: Any) -> bool:
+    if value is None:
+        return True
+    return bool(field.flags & Flag.OMIT_EMPTY) and not field.flags & Flag.POINTER and value in ("", 0, False, {}, [])
+
+
+def _entry(field: _Field, data: bytes, depth: int) -> tuple[str, Any]:
+    held = dict(_fields(data))
+    return _text(held.get(1, b"")), _value(field.holds, held.get(2, b""), depth)
+
+
+def _value(holds: str, raw: int | bytes, depth: int) -> Any:
+    reader = _READERS.get(holds)
+    return reader(raw) if reader is not None else _read(holds, _bytes(raw), depth + 1)
+
+
+def _float(raw: int | bytes) -> float:
+    value: float = struct.unpack("<d", _bytes(raw))[0] if len(_bytes(raw)) == 8 else 0.0
+    return value
+
+
+def _time(raw: int | bytes) -> str | None:
+    return _moment(raw, "seconds")
+
+
+def _micro_time(raw: int | bytes) -> str | None:
+    return _moment(raw, "microseconds")
+
+
+def _moment(raw: int | bytes, precision: str) -> str | None:
+    held = dict(_fields(_bytes(raw)))
+    if not held:
+        return None
+    seconds, nanos = _integer(held.get(1, 0)), _integer(held.get(2, 0))
+    try:
+        moment = datetime.datetime.fromtimestamp(seconds, tz=datetime.UTC).replace(microsecond=nanos // 1000)
+    except (ValueError, OverflowError, OSError):
+        raise _Malformed("a time is out of range") from None
+    return moment.isoformat(timespec=precision).replace("+00:00", "Z")
+
+
+def _quantity(raw: int | bytes) -> str:
+    return _text(dict(_fields(_bytes(raw))).get(1, b"")) or "0"
+
+
+def _int_or_text(raw: int | bytes) -> int | str:
+    held = dict(_fields(_bytes(raw)))
+    return _text(held.get(3, b"")) if _integer(held.get(1, 0)) else _integer(held.get(2, 0))
+
+
+def _duration(raw: int | bytes) -> str:
+    return format_duration(_integer(dict(_fields(_bytes(raw))).get(1, 0)))
+
+
+def _embedded(raw: int | bytes) -> Any:
+    inner = _bytes(dict(_fields(_bytes(raw))).get(1, b""))
+    try:
+        return json.loads(inner) if inner else None
+    except (ValueError, RecursionError):
+        raise _Malformed("an embedded document is not JSON") from None
+
+
+def _texts(raw: int | bytes) -> list[str]:
+    return [_text(value) for number, value in _fields(_bytes(raw)) if number == 1]
+
+
+_READERS: Final[Mapping[str, Callable[[int | bytes], Any]]] = {
+    "s": _text,
+    "i": _integer,
+    "b": lambda raw: bool(_integer(raw)),
+    "f": _float,
+    "y": lambda raw: base64.b64encode(_bytes(raw)).decode(),
+    "T": _time,
+    "U": _micro_time,
+    "Q": _quantity,
+    "O": _int_or_text,
+    "D": _duration,
+    "R": _embedded,
+    "F": _embedded,
+    "X": _texts,
+}

@@ -1,0 +1,1 @@
+"""The objects: kept, numbered, watched, bound, scaled, and gone in steps."""

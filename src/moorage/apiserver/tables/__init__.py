@@ -1,0 +1,1 @@
+"""What ``kubectl get`` and ``kubectl top`` print: objects as rows."""

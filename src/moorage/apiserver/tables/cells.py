@@ -1,0 +1,138 @@
+"""What the rows of a table are made of: ages, selectors and containers as kubectl prints them.
+
+Source  kubernetes, pkg/printers/internalversion/printers.go; apimachinery, pkg/util/duration and pkg/labels
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any, Final
+
+from moorage.apiserver.vocabulary.records import Document
+
+__all__ = [
+    "NONE", "Cell", "age", "age_of", "at", "containers_of", "created_at", "epoch_of", "human_duration", "items", "name_of",
+    "number", "pairs", "selector_of", "word",
+]  # fmt: skip
+
+Cell = str | int | bool
+NONE: Final = "<none>"
+
+
+# -- values -------------------------------------------------------------------------------------------------------------
+
+
+def at(document: Mapping[str, Any], path: str, absent: Any = None) -> Any:
+    """Return what stands at a dotted path."""
+    here: Any = document
+    for step in path.split("."):
+        here = here.get(step) if isinstance(here, Mapping) else None
+    return absent if here is None else here
+
+
+def word(document: Mapping[str, Any], path: str, absent: str = "") -> str:
+    """Return a text that stands at a dotted path, or another where there is none."""
+    return str(at(document, path) or absent)
+
+
+def number(document: Mapping[str, Any], path: str) -> int:
+    """Return a number that stands at a dotted path, 0 where there is none."""
+    return int(at(document, path, 0))
+
+
+def items(document: Mapping[str, Any], path: str) -> list[Any]:
+    """Return the list that stands at a dotted path."""
+    found = at(document, path)
+    return found if isinstance(found, list) else []
+
+
+def name_of(document: Document) -> str:
+    """Return an object's name."""
+    return str(document["metadata"]["name"])
+
+
+# -- times --------------------------------------------------------------------------------------------------------------
+
+
+def human_duration(seconds: float) -> str:
+    """Return a duration in the two units that matter, as kubectl shows it: ``5m10s``, ``3d4h``, ``2y30d``."""
+    left = int(seconds)
+    if left < 0:
+        return "<invalid>" if left < -1 else "0s"
+    for limit, unit, big, small_unit, small in _STEPS:
+        if left < limit:
+            rest = left % big // small if small else 0
+            return f"{left // big}{unit}" + (f"{rest}{small_unit}" if rest else "")
+    return f"{left // _YEAR}y"
+
+
+_DAY: Final = 86_400
+_YEAR: Final = 365 * _DAY
+#: Below so many seconds: the unit, its seconds, and the smaller unit with its own.
+_STEPS: Final = (
+    (120, "s", 1, "", 0), (600, "m", 60, "s", 1), (10_800, "m", 60, "", 0), (28_800, "h", 3600, "m", 60),
+    (172_800, "h", 3600, "", 0), (691_200, "d", _DAY, "h", 3600), (2 * _YEAR, "d", _DAY, "", 0),
+    (8 * _YEAR, "y", _YEAR, "d", _DAY),
+)  # fmt: skip
+
+
+def epoch_of(when: Any) -> float | None:
+    """Return a time of an object in seconds since 1970, None for what is none."""
+    if not isinstance(when, str):
+        return None
+    try:
+        return datetime.datetime.fromisoformat(when).timestamp()
+    except ValueError:
+        return None
+
+
+def age(when: Any, now: float) -> str:
+    """Return how long ago a time of an object was."""
+    then = epoch_of(when)
+    return "<unknown>" if then is None else human_duration(now - then)
+
+
+def age_of(document: Document, now: float) -> str:
+    """Return how old an object is."""
+    return age(document["metadata"].get("creationTimestamp"), now)
+
+
+def created_at(document: Document) -> str:
+    """Return when an object was made."""
+    return str(document["metadata"].get("creationTimestamp") or "")
+
+
+# -- selectors and containers -------------------------------------------------------------------------------------------
+
+
+def pairs(labels: Any) -> str:
+    """Return labels, or a selector that is no more than labels, in their order."""
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) if labels else NONE
+
+
+def selector_of(found: Any) -> str:
+    """Return a ``LabelSelector`` as people write it: ``app=web,tier in (a,b),!old``."""
+    selector = found if isinstance(found, Mapping) else {}
+    terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
+    terms += [(one["key"], _term(one)) for one in selector.get("matchExpressions") or ()]
+    return ",".join(text for _, text in sorted(terms, key=lambda term: term[0])) or NONE
+
+
+def _term(expression: Mapping[str, Any]) -> str:
+    key, values = expression["key"], ",".join(sorted(expression.get("values") or ()))
+    match expression.get("operator"):
+        case "Exists":
+            return str(key)
+        case "DoesNotExist":
+            return f"!{key}"
+        case "NotIn":
+            return f"{key} notin ({values})"
+        case _:
+            return f"{key} in ({values})"
+
+
+def containers_of(spec: Any) -> list[Cell]:
+    """Return the names and the images of a pod's containers."""
+    containers = items(spec or {}, "containers")
+    return [",".join(str(one.get(name, "")) for one in containers) for name in ("name", "image")]

@@ -1,0 +1,51 @@
+"""Versions as clients write them.
+
+Source  apiserver, pkg/storage/api_object_versioner.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from moorage.apiserver.vocabulary.statuses import ApiError, bad_request, unknown
+
+__all__ = ["check_sent_version", "parse_version", "parse_version_of_one"]
+
+
+def parse_version(version: str) -> int:
+    """Return a version as a number, 0 for none.
+
+    Raises  ApiError 400
+    """
+    return _parsed(version, lambda fault: bad_request(f"invalid resource version: {fault}"))
+
+
+def parse_version_of_one(version: str) -> int:
+    """Return the version that an object is asked for at as a number, 0 for none.
+
+    Raises  ApiError 500, as kube-apiserver does not foresee the fault
+    """
+    return _parsed(version, unknown)
+
+
+def check_sent_version(version: str) -> None:
+    """Check the version that an object is sent with.
+
+    Raises  ApiError 500 for what is no number
+    """
+    if fault := _fault(version):
+        raise unknown(fault)
+
+
+def _fault(version: str) -> str:
+    if version and not (version.isascii() and version.isdigit()):
+        return f'strconv.ParseUint: parsing "{version}": invalid syntax'
+    if len(version) > 20 or int(version or 0) >= 2**64:
+        return f'strconv.ParseUint: parsing "{version}": value out of range'
+    return ""
+
+
+def _parsed(version: str, refusal: Callable[[str], ApiError]) -> int:
+    if fault := _fault(version):
+        raise refusal(f'resourceVersion: Invalid value: "{version}": {fault}')
+    return int(version or 0)

@@ -1,0 +1,273 @@
+"""The kubelets of all nodes, pretended: nodes report that they are well, and pods bound to them live and end as they declare.
+
+One object looks after every node there is, whoever made it: a Node that somebody applies has a kubelet at once. To see a node
+fail, annotate it with ``moorage.dev/down: "true"``: it is not heard of any more, nor are its pods, until that is taken away.
+
+With many nodes each is heard of less often, and says so in its lease, so that heartbeats never take more than a fraction of
+the machine.
+
+Source  kubernetes, pkg/kubelet: kubelet_node_status.go, nodestatus; component-helpers, apimachinery/lease/controller.go
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import ipaddress
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from moorage.api.core import ENDED_PHASES
+from moorage.apiserver.vocabulary.records import Document
+from moorage.controllers.machinery.documents import (
+    annotations_of,
+    condition_of,
+    copied,
+    is_ending,
+    key_of,
+    name_of,
+    namespace_of,
+    phase_of,
+    reference_to,
+    seconds,
+    spec_of,
+    stamp,
+    status_of,
+    uid_of,
+    with_condition,
+)
+from moorage.controllers.machinery.kinds import CLAIMS, LEASES, NODES, PODS
+from moorage.controllers.machinery.steps import Create, Delete, Later, Note, SetStatus, Step, Update
+from moorage.controllers.machinery.world import Event, World
+from moorage.controllers.nodes.admission import Admission
+from moorage.controllers.nodes.pod_life import Life, ends_at, life_of, next_status, stopped
+
+__all__ = ["DOWN", "KUBELET", "Kubelets", "is_down", "lease_seconds"]
+
+KUBELET: Final = "kubelet"
+DOWN: Final = "moorage.dev/down"
+LEASE_NAMESPACE: Final = "kube-node-lease"
+#: Seconds between two heartbeats of a node, and how many heartbeats of all nodes there are a second at most.
+_BEAT_S: Final = 10.0
+_BEATS: Final = 20.0
+#: Seconds after which a node says that all is well even where it said so before.
+_REPORT_S: Final = 300.0
+_POD_RANGE: Final = int(ipaddress.IPv4Address("10.128.0.0"))
+_POD_ADDRESSES: Final = (1 << 23) - 2
+_TROUBLES: Final = (
+    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+)
+
+
+def lease_seconds(nodes: int) -> int:
+    """Return how long a node's lease lasts, which is four heartbeats."""
+    return int(4 * max(_BEAT_S, nodes / _BEATS))
+
+
+class Kubelets:
+    """``job_s`` is how long pods of jobs run that do not say."""
+
+    name = KUBELET
+
+    def __init__(self, job_s: float = 5.0) -> None:
+        self._job_s = job_s
+        #: Addresses given to pods, by uid, and all of them.
+        self._addresses: dict[str, int] = {}
+        self._taken: set[int] = set()
+        self._admission = Admission()
+
+    def keys(self, event: Event, world: World) -> Iterable[str]:
+        if event.kind is PODS:
+            return self._pod_keys(event)
+        if event.kind is NODES:
+            return self._node_keys(event, world)
+        return ()
+
+    def _pod_keys(self, event: Event) -> Iterator[str]:
+        pod = event.latest
+        if event.new is None:
+            self._release(uid_of(pod))
+            self._admission.forget(uid_of(pod))
+        elif spec_of(pod).get("nodeName"):
+            yield f"pod:{key_of(pod)}"
+
+    @staticmethod
+    def _node_keys(event: Event, world: World) -> Iterator[str]:
+        node = event.latest
+        yield f"node:{name_of(node)}"
+        if event.old is None or (event.new is not None and is_down(event.old) != is_down(event.new)):
+            for pod in world.pods_on(name_of(node)):
+                yield f"pod:{key_of(pod)}"
+
+    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+        what, _, name = key.partition(":")
+        if what == "node":
+            node = world.get(NODES, "", name)
+            if node is not None and not is_down(node):
+                yield from self._report(node, world, now)
+            return
+        pod = world.find(PODS, name)
+        host = None if pod is None else world.get(NODES, "", spec_of(pod).get("nodeName", ""))
+        if pod is not None and host is not None and not is_down(host):
+            yield from self._live(pod, host, world, now)
+
+    # -- pods -----------------------------------------------------------------------------------------------------------
+
+    def _live(self, pod: Document, host: Document, world: World, now: float) -> Iterator[Step]:
+        life = life_of(pod, self._job_s)
+        if is_ending(pod):
+            yield from self._end(pod, life, now)
+            return
+        if not status_of(pod).get("startTime") and phase_of(pod) not in ENDED_PHASES:
+            refused = self._admission.refusal(pod, host, world.pods_on(name_of(host)))
+            if refused is not None:
+                yield from _refused(pod, *refused, now)
+                return
+            if _waits_for_volumes(pod, world):
+                yield Later(1.0)
+                return
+        status, again = next_status(pod, life, _address_of(host), self._address(pod), now)
+        if status is not None:
+            yield SetStatus(PODS, pod, status)
+        if again is not None and again > now:
+            yield Later(again - now)
+
+    @staticmethod
+    def _end(pod: Document, life: Life, now: float) -> Iterator[Step]:
+        at = ends_at(pod, life)
+        if now < at:
+            yield Later(at - now)
+            return
+        if phase_of(pod) not in ENDED_PHASES and pod["metadata"].get("finalizers"):
+            yield SetStatus(PODS, pod, stopped(pod, now))
+        yield Delete(PODS, pod, grace_s=0)
+
+    def _address(self, pod: Document) -> str:
+        """Return an address that no other pod has: the one it has already, or one that its uid leads to."""
+        uid = uid_of(pod)
+        if uid not in self._addresses:
+            held = status_of(pod).get("podIP")
+            number = int(ipaddress.ip_address(held)) if held else self._free(uid)
+            self._addresses[uid] = number
+            self._taken.add(number)
+        return str(ipaddress.ip_address(self._addresses[uid]))
+
+    def _free(self, uid: str) -> int:
+        first = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8], "big") % _POD_ADDRESSES
+        for step in range(_POD_ADDRESSES):
+            number = _POD_RANGE + 1 + (first + step) % _POD_ADDRESSES
+            if number not in self._taken:
+                return number
+        raise LookupError("there are more pods than addresses")
+
+    def _release(self, uid: str) -> None:
+        self._taken.discard(self._addresses.pop(uid, 0))
+
+    # -- nodes ----------------------------------------------------------------------------------------------------------
+
+    def _report(self, node: Document, world: World, now: float) -> Iterator[Step]:
+        status = _well(node, now)
+        if status != status_of(node):
+            yield SetStatus(NODES, node, status)
+        yield from self._renew(node, world, now)
+
+    @staticmethod
+    def _renew(node: Document, world: World, now: float) -> Iterator[Step]:
+        lasts_s = lease_seconds(world.count(NODES))
+        lease = world.get(LEASES, LEASE_NAMESPACE, name_of(node))
+        spec = {"holderIdentity": name_of(node), "leaseDurationSeconds": lasts_s, "renewTime": _precise(now)}
+        if lease is None:
+            owner = {name: value for name, value in reference_to(NODES, node).items() if not isinstance(value, bool)}
+            metadata = {"name": name_of(node), "namespace": LEASE_NAMESPACE, "ownerReferences": [owner]}
+            yield Create(LEASES, {"apiVersion": LEASES.api_version, "kind": "Lease", "metadata": metadata, "spec": spec})
+            # So that nodes that came together are not heard of together for ever.
+            yield Later(lasts_s / 4 * _share(name_of(node)))
+            return
+        due = seconds(spec_of(lease).get("renewTime")) + lasts_s / 4
+        if now < due - 0.001:
+            yield Later(due - now)
+            return
+        renewed = copied(lease)
+        renewed["spec"] = {**spec_of(lease), **spec}
+        yield Update(LEASES, renewed)
+        yield Later(lasts_s / 4)
+
+
+def _refused(pod: Document, reason: str, why: str, now: float) -> Iterator[Step]:
+    """Yield the end of a pod that its kubelet does not take: nothing of it ever started."""
+    yield Note(PODS, pod, "Warning", reason, why)
+    status = {**status_of(pod), "phase": "Failed", "reason": reason, "message": f"Pod was rejected: {why}"}
+    yield SetStatus(PODS, pod, {**status, "startTime": stamp(now)})
+
+
+def _share(name: str) -> float:
+    return hashlib.sha256(name.encode()).digest()[0] / 256
+
+
+def _precise(now: float) -> str:
+    return datetime.datetime.fromtimestamp(now, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def is_down(node: Document) -> bool:
+    """Return True for a node that somebody has declared not to be heard of."""
+    return annotations_of(node).get(DOWN) == "true"
+
+
+def _address_of(node: Document) -> str:
+    """Return a node's own address, one made up from its name where its status has none."""
+    for one in status_of(node).get("addresses") or ():
+        if one.get("type") == "InternalIP":
+            return str(one["address"])
+    number = int.from_bytes(hashlib.sha256(name_of(node).encode()).digest()[:8], "big") % ((1 << 20) - 2)
+    return str(ipaddress.IPv4Address(int(ipaddress.IPv4Address("172.16.0.1")) + number))
+
+
+def _well(node: Document, now: float) -> Document:
+    """Return the status of a node that is well; what it had is kept, and so is the time of what did not change."""
+    status = status_of(node)
+    capacity = status.get("capacity") or status.get("allocatable") or {}
+    made: dict[str, Any] = {
+        **status,
+        "capacity": capacity,
+        "allocatable": _allocatable(capacity, status.get("allocatable") or {}),
+        "addresses": status.get("addresses")
+        or [{"type": "InternalIP", "address": _address_of(node)}, {"type": "Hostname", "address": name_of(node)}],
+    }
+    if not (made.get("nodeInfo") or {}).get("kubeletVersion"):
+        made["nodeInfo"] = _INFO
+    ready = condition_of(node, "Ready")
+    stale = ready is None or ready.get("status") != "True" or now - seconds(ready.get("lastHeartbeatTime")) >= _REPORT_S
+    if stale:
+        conditions = status.get("conditions") or ()
+        for name, reason, message in _TROUBLES:
+            conditions = with_condition(conditions, name, "False", now, reason, message, lastHeartbeatTime=stamp(now))
+        made["conditions"] = with_condition(
+            conditions, "Ready", "True", now, "KubeletReady", "kubelet is posting ready status", lastHeartbeatTime=stamp(now)
+        )
+    return made
+
+
+def _allocatable(capacity: Document, held: Document) -> Document:
+    """Return what a node offers: what it said, with what it has got since, without the devices that it has no more."""
+    return {**capacity, **{name: amount for name, amount in held.items() if name in capacity or "/" not in name}}
+
+
+_INFO: Final = {
+    "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "moorage://0", "kernelVersion": "pretended",
+    "kubeProxyVersion": "", "kubeletVersion": "v1.36.2", "machineID": "", "operatingSystem": "linux",
+    "osImage": "Moorage", "systemUUID": "",
+}  # fmt: skip
+
+
+def _waits_for_volumes(pod: Document, world: World) -> bool:
+    """Return True while a claim of the pod has no volume."""
+    for volume in spec_of(pod).get("volumes") or ():
+        name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if "ephemeral" in volume:
+            name = f"{name_of(pod)}-{volume['name']}"
+        claim = world.get(CLAIMS, namespace_of(pod), name) if name else None
+        if name and (claim is None or phase_of(claim) != "Bound"):
+            return True
+    return False

@@ -1,0 +1,128 @@
+"""Nodes that are not heard of: they are marked unknown and tainted, and their pods are not counted as ready.
+
+A node is heard of by its lease, or by the heartbeat in its status where it has none. Taints say in the spec what conditions
+and ``unschedulable`` say elsewhere. All nodes are handled as they come: the original taints the nodes of a zone one after the
+other, and holds back where most of a zone is lost.
+
+Source  kubernetes, pkg/controller/nodelifecycle/node_lifecycle_controller.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from moorage.apiserver.vocabulary.records import Document
+from moorage.controllers.machinery.documents import (
+    condition_of,
+    is_ready,
+    name_of,
+    seconds,
+    spec_of,
+    stamp,
+    status_of,
+    with_condition,
+)
+from moorage.controllers.machinery.kinds import LEASES, NODES, PODS
+from moorage.controllers.machinery.steps import Later, Note, SetStatus, Step, Update
+from moorage.controllers.machinery.world import Event, World
+
+__all__ = ["GRACE_S", "NodeLifecycle", "wanted_taints"]
+
+#: How long a node may be silent, in seconds; longer where its lease lasts longer.
+GRACE_S: Final = 50.0
+_STARTUP_S: Final = 60.0
+_NAMESPACE: Final = "kube-node-lease"
+_PREFIX: Final = "node.kubernetes.io/"
+_REPORTED: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+#: Conditions that, where true, keep pods off.
+_TAINTED_BY: Final = {
+    "MemoryPressure": "memory-pressure", "DiskPressure": "disk-pressure", "PIDPressure": "pid-pressure",
+    "NetworkUnavailable": "network-unavailable",
+}  # fmt: skip
+_OURS: Final = frozenset([*(_PREFIX + name for name in (*_TAINTED_BY.values(), "not-ready", "unreachable", "unschedulable"))])
+
+
+class NodeLifecycle:
+    name = "node-controller"
+
+    def keys(self, event: Event, world: World) -> Iterable[str]:
+        if event.kind is NODES or (event.kind is LEASES and event.latest["metadata"]["namespace"] == _NAMESPACE):
+            yield name_of(event.latest)
+
+    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+        node = world.get(NODES, "", key)
+        if node is None:
+            return
+        left_s = _silent_at(node, world.get(LEASES, _NAMESPACE, key)) - now
+        status = _unheard(node, now) if left_s < 0 else status_of(node)
+        if status != status_of(node):
+            yield SetStatus(NODES, node, status)
+            yield Note(NODES, node, "Normal", "NodeNotReady", f"Node {key} status is now: NodeNotReady")
+            node = {**node, "status": status}
+        if left_s >= 0:
+            yield Later(left_s + 0.001)
+        taints = _with_ours(spec_of(node).get("taints") or [], wanted_taints(node), now)
+        if taints != (spec_of(node).get("taints") or []):
+            yield Update(NODES, {**node, "spec": {**spec_of(node), "taints": taints}})
+        if (condition_of(node, "Ready") or {}).get("status") != "True":
+            yield from _not_ready(world.pods_on(key), now)
+
+
+def _silent_at(node: Document, lease: Document | None) -> float:
+    """Return when a node will have been silent for too long."""
+    ready = condition_of(node, "Ready") or {}
+    heard = seconds(ready.get("lastHeartbeatTime"))
+    if lease is None:
+        return heard + GRACE_S if heard else seconds(node["metadata"].get("creationTimestamp")) + _STARTUP_S
+    lasts_s = int(spec_of(lease).get("leaseDurationSeconds") or 0)
+    return max(heard, seconds(spec_of(lease).get("renewTime"))) + max(GRACE_S, 1.25 * lasts_s)
+
+
+def _unheard(node: Document, now: float) -> Document:
+    """Return the status of a node that is not heard of: what it reported of itself is not known any more."""
+    conditions: Any = status_of(node).get("conditions") or ()
+    for name in _REPORTED:
+        held = condition_of(node, name)
+        if held is not None and held.get("status") == "Unknown":
+            continue
+        if held is None:
+            reason, message = "NodeStatusNeverUpdated", "Kubelet never posted node status."
+        else:
+            reason, message = "NodeStatusUnknown", "Kubelet stopped posting node status."
+        beat = (held or {}).get("lastHeartbeatTime") or node["metadata"].get("creationTimestamp")
+        conditions = with_condition(conditions, name, "Unknown", now, reason, message, lastHeartbeatTime=beat)
+    return {**status_of(node), "conditions": list(conditions)}
+
+
+def wanted_taints(node: Document) -> list[tuple[str, str]]:
+    """Return keys and effects of the taints that a node's conditions and spec call for."""
+    ready = condition_of(node, "Ready") or {}
+    wanted = []
+    if ready.get("status") != "True":
+        key = _PREFIX + ("not-ready" if ready.get("status") == "False" else "unreachable")
+        wanted = [(key, "NoSchedule"), (key, "NoExecute")]
+    if not ready:
+        wanted = [(_PREFIX + "not-ready", "NoSchedule")]
+    for name, short in _TAINTED_BY.items():
+        if (condition_of(node, name) or {}).get("status") == "True":
+            wanted.append((_PREFIX + short, "NoSchedule"))
+    if spec_of(node).get("unschedulable"):
+        wanted.append((_PREFIX + "unschedulable", "NoSchedule"))
+    return wanted
+
+
+def _with_ours(held: list[dict[str, Any]], wanted: list[tuple[str, str]], now: float) -> list[dict[str, Any]]:
+    """Return taints with those that we look after as wanted; all others stay."""
+    kept = [one for one in held if one.get("key") not in _OURS or (one["key"], one.get("effect")) in wanted]
+    there = {(one.get("key"), one.get("effect")) for one in kept}
+    added = [{"key": key, "effect": effect, "timeAdded": stamp(now)} for key, effect in wanted if (key, effect) not in there]
+    return [*kept, *added]
+
+
+def _not_ready(pods: Iterable[Document], now: float) -> Iterator[Step]:
+    for pod in pods:
+        if is_ready(pod):
+            conditions = with_condition(status_of(pod)["conditions"], "Ready", "False", now)
+            yield SetStatus(PODS, pod, {**status_of(pod), "conditions": conditions})
+            yield Note(PODS, pod, "Warning", "NodeNotReady", "Node is not ready")

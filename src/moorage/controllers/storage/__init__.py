@@ -1,0 +1,1 @@
+"""Volumes and devices: bound, made, and given to claims."""

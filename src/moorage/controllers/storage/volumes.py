@@ -1,0 +1,311 @@
+"""Volumes and claims find each other, or a volume is made; each is kept for as long as the other needs it.
+
+The decisions are those of a simulation (``moorage.plugins.volumes`` and ``provisioner``). A claim that waits for its pod is
+left to the scheduler, which points a volume at it or names the node that one is to be made for. Volumes of any class whose
+provisioner is no placeholder are made at once: nothing stands behind them.
+
+Source  kubernetes, pkg/controller/volume/persistentvolume/pv_controller.go; pvcprotection; pvprotection
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from moorage.api.decode import decode
+from moorage.api.quantity import parse
+from moorage.api.selectors import SelectorError, compile_label_selector
+from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.apiserver.vocabulary.records import Document
+from moorage.controllers.machinery.documents import (
+    annotations_of,
+    controller_of,
+    copied,
+    is_ending,
+    key_of,
+    labels_of,
+    name_of,
+    namespace_of,
+    phase_of,
+    revised,
+    spec_of,
+    status_of,
+    uid_of,
+)
+from moorage.controllers.machinery.kinds import CLAIMS, CSI_NODES, NODES, PODS, STORAGE_CLASSES, VOLUMES
+from moorage.controllers.machinery.steps import Create, Delete, Note, SetStatus, Step, Update
+from moorage.controllers.machinery.world import Event, World
+from moorage.controllers.storage.provisioner import asked_of, made_for, makes_volumes
+from moorage.plugins.volumes.claims import BIND_COMPLETED, SELECTED_NODE, class_of_claim
+from moorage.plugins.volumes.matching import is_bound_to, suits
+from moorage.plugins.volumes.promises import BOUND_BY_CONTROLLER, pointed_at
+
+__all__ = ["Volumes"]
+
+_CLAIM_IN_USE: Final = "kubernetes.io/pvc-protection"
+_VOLUME_IN_USE: Final = "kubernetes.io/pv-protection"
+_MADE_BY: Final = "pv.kubernetes.io/provisioned-by"
+#: The annotations of a claim that name who is to make its volume; the first one for those that have not heard of the second.
+_ASKED: Final = ("volume.beta.kubernetes.io/storage-provisioner", "volume.kubernetes.io/storage-provisioner")
+
+
+class Volumes:
+    """Keys are ``claim:NAMESPACE/NAME`` and ``volume:/NAME``."""
+
+    name = "persistentvolume-controller"
+
+    def keys(self, event: Event, world: World) -> Iterable[str]:
+        if event.kind is CLAIMS:
+            yield f"claim:{key_of(event.latest)}"
+            if name := spec_of(event.latest).get("volumeName"):
+                yield f"volume:/{name}"
+        elif event.kind is VOLUMES:
+            yield f"volume:{key_of(event.latest)}"
+            yield from _claims_concerned(event.latest, world)
+        elif event.kind is STORAGE_CLASSES:
+            yield from _waiting(world)
+        elif event.kind is PODS and (event.new is None or _is_over(event.new)):
+            for name in _claim_names(event.latest):
+                yield f"claim:{namespace_of(event.latest)}/{name}"
+
+    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+        what, _, place = key.partition(":")
+        if what == "claim":
+            claim = world.find(CLAIMS, place)
+            if claim is not None:
+                yield from _look_at_claim(claim, world)
+            return
+        volume = world.find(VOLUMES, place)
+        if volume is not None:
+            yield from _look_at_volume(volume, world)
+
+
+def _claims_concerned(volume: Document, world: World) -> Iterator[str]:
+    ref = spec_of(volume).get("claimRef")
+    if ref:
+        yield f"claim:{ref.get('namespace')}/{ref.get('name')}"
+    elif phase_of(volume) == "Available":
+        yield from _waiting(world)
+
+
+def _waiting(world: World) -> Iterator[str]:
+    for claim in world.all(CLAIMS):
+        if phase_of(claim) == "Pending":
+            yield f"claim:{key_of(claim)}"
+
+
+def _claim_names(pod: Document) -> Iterator[str]:
+    for volume in spec_of(pod).get("volumes") or ():
+        if source := volume.get("persistentVolumeClaim"):
+            yield source.get("claimName", "")
+        elif "ephemeral" in volume:
+            yield f"{name_of(pod)}-{volume['name']}"
+
+
+# -- claims -------------------------------------------------------------------------------------------------------------
+
+
+def _look_at_claim(claim: Document, world: World) -> Iterator[Step]:
+    finalizers = claim["metadata"].get("finalizers") or []
+    if is_ending(claim):
+        if _CLAIM_IN_USE in finalizers and not _is_used(claim, world):
+            yield Update(CLAIMS, revised(claim, finalizers=[one for one in finalizers if one != _CLAIM_IN_USE]))
+        return
+    if _CLAIM_IN_USE not in finalizers:
+        claim = revised(claim, finalizers=[*finalizers, _CLAIM_IN_USE])
+        yield Update(CLAIMS, claim)
+    if BIND_COMPLETED in annotations_of(claim):
+        volume = world.get(VOLUMES, "", spec_of(claim).get("volumeName", ""))
+        if volume is None and phase_of(claim) != "Lost":
+            yield SetStatus(CLAIMS, claim, {**status_of(claim), "phase": "Lost"})
+            yield Note(
+                CLAIMS, claim, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
+            )
+        return
+    yield from _Search(claim, world).steps()
+
+
+def _is_used(claim: Document, world: World) -> bool:
+    """Return whether a pod that has a node may have the claim mounted. One that ended does until it is deleted.
+
+    A pod without a node does not count: a kubelet would not start it with a claim that is being deleted.
+    """
+    return any(_uses(pod, claim) for pod in world.all(PODS, namespace_of(claim)) if spec_of(pod).get("nodeName"))
+
+
+def _uses(pod: Document, claim: Document) -> bool:
+    for volume in spec_of(pod).get("volumes") or ():
+        if source := volume.get("persistentVolumeClaim"):
+            if source.get("claimName") == name_of(claim):
+                return True
+        elif "ephemeral" in volume and f"{name_of(pod)}-{volume['name']}" == name_of(claim):
+            owner = controller_of(claim)
+            if owner is not None and owner["uid"] == uid_of(pod) and not _is_over(pod):
+                return True
+    return False
+
+
+def _is_over(pod: Document) -> bool:
+    """Return whether a pod was deleted and nothing of it runs any more; what may keep it is a finalizer."""
+    return is_ending(pod) and pod["metadata"].get("deletionGracePeriodSeconds") == 0
+
+
+class _Search:
+    """A claim without a volume looks for one."""
+
+    def __init__(self, document: Document, world: World) -> None:
+        self.document, self.world = document, world
+        self.claim = decode(document, PersistentVolumeClaim, "")
+        self.class_name = class_of_claim(self.claim)
+        held = world.get(STORAGE_CLASSES, "", self.class_name)
+        self.storage_class = None if held is None else decode(held, StorageClass, "")
+
+    def steps(self) -> Iterator[Step]:
+        name = self.claim.spec.volume_name
+        volume = self._named(name) if name else self._best()
+        if volume is not None:
+            yield from self._bound(volume)
+        elif not name:
+            yield from self._made() if self._is_due() else self._told_to_wait()
+
+    def _is_due(self) -> bool:
+        held = self.storage_class
+        return held is not None and makes_volumes(held) and not self._waits_for_pod()
+
+    def _waits_for_pod(self) -> bool:
+        held = self.storage_class
+        waits = held is not None and held.volume_binding_mode == "WaitForFirstConsumer"
+        return waits and SELECTED_NODE not in self.claim.metadata.annotations
+
+    def _named(self, name: str) -> Document | None:
+        found = self.world.get(VOLUMES, "", name)
+        if found is None or is_ending(found):
+            return None
+        volume = decode(found, PersistentVolume, "")
+        fits = suits(volume, self.claim) if volume.spec.claim_ref is None else is_bound_to(volume, self.claim)
+        return found if fits else None
+
+    def _best(self) -> Document | None:
+        """Return a volume that is promised to the claim, or the smallest that suits where it may be had now."""
+        free: list[tuple[int, str, Document]] = []
+        for found in self.world.all(VOLUMES):
+            if is_ending(found) or not self._may_have(found):
+                continue
+            volume = decode(found, PersistentVolume, "")
+            if is_bound_to(volume, self.claim):
+                return found
+            if volume.spec.claim_ref is None and volume.status.phase == "Available" and self._suits(volume):
+                free.append((parse(volume.spec.capacity.get("storage", 0)), volume.name, found))
+        return min(free, key=lambda one: one[:2])[2] if free and not self._waits_for_pod() else None
+
+    def _may_have(self, found: Document) -> bool:
+        ref = spec_of(found).get("claimRef")
+        return not ref or (ref.get("namespace"), ref.get("name")) == (namespace_of(self.document), name_of(self.document))
+
+    def _suits(self, volume: PersistentVolume) -> bool:
+        if not suits(volume, self.claim):
+            return False
+        asked = self.claim.spec.selector
+        try:
+            return asked is None or compile_label_selector(asked).matches(volume.metadata.labels)
+        except SelectorError:
+            return False
+
+    def _bound(self, volume: Document) -> Iterator[Step]:
+        """Write down on both sides that they belong together."""
+        before = decode(volume, PersistentVolume, "")
+        after = pointed_at(before, self.claim)
+        pointed = copied(volume)
+        pointed["metadata"]["annotations"] = dict(after.metadata.annotations)
+        pointed["spec"]["claimRef"] = {**_plain(after.spec.claim_ref), "kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+        if after != before:
+            yield Update(VOLUMES, pointed)
+        if phase_of(volume) != "Bound":
+            yield SetStatus(VOLUMES, volume, {**status_of(volume), "phase": "Bound"})
+        marks = {**annotations_of(self.document), BIND_COMPLETED: "yes"}
+        if not self.claim.spec.volume_name:
+            marks[BOUND_BY_CONTROLLER] = "yes"
+        held = revised(self.document, annotations=marks)
+        yield Update(CLAIMS, {**held, "spec": {**spec_of(held), "volumeName": name_of(volume)}})
+        spec = spec_of(volume)
+        shown = {"phase": "Bound", "accessModes": spec.get("accessModes") or [], "capacity": spec.get("capacity") or {}}
+        yield SetStatus(CLAIMS, self.document, {**status_of(self.document), **shown})
+
+    def _made(self) -> Iterator[Step]:
+        if self.storage_class is None:
+            return
+        volume = made_for(self.claim, self.storage_class, self._labels_of, self._csi_node_of)
+        if volume is None:
+            marks = {name: value for name, value in annotations_of(self.document).items() if name != SELECTED_NODE}
+            yield Update(CLAIMS, revised(self.document, annotations=marks))
+            return
+        asked = dict.fromkeys(_ASKED, asked_of(self.storage_class))
+        if not asked.items() <= annotations_of(self.document).items():
+            yield from self._ask(asked)
+            return
+        made: Document = {"apiVersion": "v1", "kind": "PersistentVolume", **_plain(pointed_at(volume, self.claim))}
+        made["metadata"] = {"name": volume.name, "annotations": made["metadata"]["annotations"], "finalizers": [_VOLUME_IN_USE]}
+        made["spec"]["claimRef"] |= {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
+        yield Create(VOLUMES, made, or_keep=True)
+        yield Note(CLAIMS, self.document, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}")
+
+    def _ask(self, asked: dict[str, str]) -> Iterator[Step]:
+        """Name who is to make the volume. It is made when that is written down."""
+        yield Update(CLAIMS, revised(self.document, annotations={**annotations_of(self.document), **asked}))
+        text = (
+            f"Waiting for a volume to be created either by the external provisioner '{asked[_ASKED[0]]}' or manually by the "
+            "system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly "
+            "registered."
+        )
+        yield Note(CLAIMS, self.document, "Normal", "ExternalProvisioning", text)
+
+    def _labels_of(self, node: str) -> Mapping[str, str] | None:
+        found = self.world.get(NODES, "", node)
+        return None if found is None else labels_of(found)
+
+    def _csi_node_of(self, node: str) -> CSINode | None:
+        found = self.world.get(CSI_NODES, "", node)
+        return None if found is None else decode(found, CSINode, "")
+
+    def _told_to_wait(self) -> Iterator[Step]:
+        if self._waits_for_pod():
+            text = "waiting for first consumer to be created before binding"
+            yield Note(CLAIMS, self.document, "Normal", "WaitForFirstConsumer", text)
+        elif not self.class_name:
+            text = "no persistent volumes available for this claim and no storage class is set"
+            yield Note(CLAIMS, self.document, "Normal", "FailedBinding", text)
+        elif self.storage_class is None:
+            text = f'storageclass.storage.k8s.io "{self.class_name}" not found'
+            yield Note(CLAIMS, self.document, "Warning", "ProvisioningFailed", text)
+
+
+def _plain(value: object) -> Document:
+    plain: Document = msgspec.json.decode(msgspec.json.encode(value))
+    return plain
+
+
+# -- volumes ------------------------------------------------------------------------------------------------------------
+
+
+def _look_at_volume(volume: Document, world: World) -> Iterator[Step]:
+    finalizers = volume["metadata"].get("finalizers") or []
+    if is_ending(volume):
+        if _VOLUME_IN_USE in finalizers and phase_of(volume) != "Bound":
+            yield Update(VOLUMES, revised(volume, finalizers=[one for one in finalizers if one != _VOLUME_IN_USE]))
+            return
+    elif _VOLUME_IN_USE not in finalizers:
+        yield Update(VOLUMES, revised(volume, finalizers=[*finalizers, _VOLUME_IN_USE]))
+    ref = spec_of(volume).get("claimRef")
+    if not ref or not ref.get("uid"):
+        if phase_of(volume) == "Pending" or (not ref and phase_of(volume) == "Released"):
+            yield SetStatus(VOLUMES, volume, {**status_of(volume), "phase": "Available"})
+        return
+    claim = world.get(CLAIMS, ref.get("namespace", ""), ref.get("name", ""))
+    if claim is not None and uid_of(claim) == ref["uid"]:
+        return
+    if phase_of(volume) != "Released":
+        yield SetStatus(VOLUMES, volume, {**status_of(volume), "phase": "Released"})
+    elif spec_of(volume).get("persistentVolumeReclaimPolicy") == "Delete" and _MADE_BY in annotations_of(volume):
+        yield Delete(VOLUMES, volume)

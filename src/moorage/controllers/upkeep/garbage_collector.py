@@ -1,0 +1,143 @@
+"""What is owned goes with its owner: dependents of an object that is gone are deleted, in the way the deletion asked for.
+
+Background: the owner goes at once, and what it owned after it. Foreground: it waits for those of its dependents that say they
+block it. Orphan: they are let go, and stay. An object with several owners stays for as long as one of them is there.
+
+Source  kubernetes, pkg/controller/garbagecollector/garbagecollector.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from moorage.apiserver.vocabulary.kinds import KINDS, Kind
+from moorage.apiserver.vocabulary.records import Document
+from moorage.controllers.machinery.documents import is_ending, key_of, namespace_of, revised, uid_of
+from moorage.controllers.machinery.steps import Delete, Step, Update
+from moorage.controllers.machinery.world import Event, World
+
+__all__ = ["GarbageCollector"]
+
+_FOREGROUND: Final = "foregroundDeletion"
+_ORPHAN: Final = "orphan"
+_KINDS: Final = {kind.qualified: kind for kind in KINDS}
+_SERVED: Final = frozenset((kind.api_version, kind.kind) for kind in KINDS)
+
+
+class GarbageCollector:
+    name = "garbage-collector"
+
+    def keys(self, event: Event, world: World) -> Iterable[str]:
+        found = event.latest
+        refs = found["metadata"].get("ownerReferences")
+        if event.new is None:
+            for kind, one in world.all_dependents(uid_of(found)):
+                yield _key(kind, one)
+            yield from _owners(refs or (), world)
+        elif is_ending(found) and _waits(found):
+            yield _key(event.kind, found)
+        elif refs and (event.old is None or event.old["metadata"].get("ownerReferences") != refs):
+            yield _key(event.kind, found)
+            yield from _owners(refs, world)
+
+    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+        name, _, place = key.partition("|")
+        kind = _KINDS[name]
+        found = world.find(kind, place)
+        if found is None:
+            return
+        waits = _waits(found) if is_ending(found) else ""
+        if waits == _ORPHAN:
+            yield from _let_go(kind, found, world)
+        elif waits == _FOREGROUND:
+            yield from _take_along(kind, found, world)
+        elif not is_ending(found):
+            yield from _judge(kind, found, world)
+
+
+def _key(kind: Kind, document: Document) -> str:
+    return f"{kind.qualified}|{key_of(document)}"
+
+
+def _owners(refs: Iterable[dict[str, Any]], world: World) -> Iterator[str]:
+    """Yield the keys of owners that wait for their dependents."""
+    for ref in refs:
+        held = world.by_uid(ref["uid"])
+        if held is not None and is_ending(held[1]):
+            yield _key(*held)
+
+
+def _waits(document: Document) -> str:
+    """Return for what an object waits that we see to: its dependents to be gone, or to be let go."""
+    finalizers = document["metadata"].get("finalizers") or ()
+    return next((one for one in (_ORPHAN, _FOREGROUND) if one in finalizers), "")
+
+
+def _done(kind: Kind, found: Document, finalizer: str) -> Step:
+    left = [one for one in found["metadata"]["finalizers"] if one != finalizer]
+    return Update(kind, revised(found, finalizers=left))
+
+
+def _let_go(kind: Kind, found: Document, world: World) -> Iterator[Step]:
+    for other, one in world.all_dependents(uid_of(found)):
+        yield _without(other, one, {uid_of(found)})
+    yield _done(kind, found, _ORPHAN)
+
+
+def _without(kind: Kind, one: Document, uids: set[str]) -> Step:
+    kept = [ref for ref in one["metadata"]["ownerReferences"] if ref["uid"] not in uids]
+    return Update(kind, revised(one, ownerReferences=kept))
+
+
+def _take_along(kind: Kind, found: Document, world: World) -> Iterator[Step]:
+    blocked = False
+    for other, one in world.all_dependents(uid_of(found)):
+        blocked = blocked or any(ref["uid"] == uid_of(found) and ref.get("blockOwnerDeletion") for ref in _refs(one))
+        if not is_ending(one):
+            yield from _judge(other, one, world)
+    if not blocked:
+        yield _done(kind, found, _FOREGROUND)
+
+
+def _refs(one: Document) -> list[dict[str, Any]]:
+    return one["metadata"].get("ownerReferences") or []
+
+
+def _judge(kind: Kind, one: Document, world: World) -> Iterator[Step]:
+    """Yield what becomes of an object by what its owners are."""
+    gone: set[str] = set()
+    waiting: set[str] = set()
+    stays = False
+    for ref in _refs(one):
+        held = world.by_uid(ref["uid"])
+        if _is_gone(ref, held, namespace_of(one)):
+            gone.add(ref["uid"])
+        elif held is not None and is_ending(held[1]) and _waits(held[1]) == _FOREGROUND:
+            waiting.add(ref["uid"])
+        else:
+            stays = True
+    if not gone and not waiting:
+        return
+    if stays:
+        yield _without(kind, one, gone | waiting)
+        return
+    owned = [held for _, held in world.all_dependents(uid_of(one))]
+    owns = bool(owned)
+    finalizers = one["metadata"].get("finalizers") or ()
+    if _ORPHAN in finalizers:
+        policy = "Orphan"
+    else:
+        policy = "Foreground" if (waiting and owns) or _FOREGROUND in finalizers else "Background"
+    if waiting and any(is_ending(held) and _waits(held) == _FOREGROUND for held in owned):
+        # It may be its own owner's owner: nobody waits for it, or all would for ever.
+        refs = [{**ref, "blockOwnerDeletion": False} if ref.get("blockOwnerDeletion") else ref for ref in _refs(one)]
+        yield Update(kind, revised(one, ownerReferences=refs))
+    yield Delete(kind, one, propagation=policy)
+
+
+def _is_gone(ref: dict[str, Any], held: tuple[Kind, Document] | None, namespace: str) -> bool:
+    """Return True for an owner that is not there; one of a kind that is not served here is taken on trust."""
+    if held is None:
+        return (ref["apiVersion"], ref["kind"]) in _SERVED
+    return namespace_of(held[1]) not in {"", namespace}

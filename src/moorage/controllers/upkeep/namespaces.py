@@ -1,0 +1,96 @@
+"""Namespaces that are deleted: their content goes first, pods before all else and with their grace, then they do.
+
+What still keeps one is said in its conditions: how much of what is left, and whom that waits for.
+
+Source  kubernetes, pkg/controller/namespace/deletion: namespaced_resources_deleter.go, status_condition_utils.go
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from moorage.apiserver.admission.namespaces import FOREVER, finalized, finalizers_of
+from moorage.apiserver.vocabulary.kinds import KINDS, Kind
+from moorage.apiserver.vocabulary.records import Document
+from moorage.controllers.machinery.documents import condition_of, is_ending, name_of, namespace_of, stamp, status_of
+from moorage.controllers.machinery.kinds import EVENTS, NAMESPACES, PODS
+from moorage.controllers.machinery.steps import Create, DeleteAll, SetStatus, Step, Update
+from moorage.controllers.machinery.world import Event, World
+
+__all__ = ["Namespaces"]
+
+_KINDS: Final = tuple(kind for kind in KINDS if kind.namespaced and kind is not PODS and kind.kind != "Event")
+#: Conditions, with the reason and the text of each while nothing is amiss.
+_WELL: Final[Mapping[str, tuple[str, str]]] = {
+    "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
+    "NamespaceDeletionGroupVersionParsingFailure": ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    "NamespaceDeletionContentFailure": (
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+    "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
+    "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+}
+
+
+class Namespaces:
+    name = "namespace-controller"
+
+    def keys(self, event: Event, world: World) -> Iterable[str]:
+        found = event.latest
+        if event.kind is NAMESPACES:
+            if is_ending(found) or name_of(found) in FOREVER:
+                yield name_of(found)
+        elif (home := namespace_of(found)) and world.is_closing(home):
+            yield home
+
+    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+        namespace = world.get(NAMESPACES, "", key)
+        if namespace is None:
+            if key in FOREVER:
+                yield Create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": key}}, or_keep=True)
+        elif is_ending(namespace) and finalizers_of(namespace):
+            yield from _clear(namespace, world, now)
+
+
+def _clear(namespace: Document, world: World, now: float) -> Iterator[Step]:
+    name = name_of(namespace)
+    left = {PODS: pods} if (pods := world.all(PODS, name)) else _content(world, name)
+    fresh = [kind for kind, objects in left.items() if not all(map(is_ending, objects))]
+    for kind in fresh:
+        yield DeleteAll(kind, name)
+    if fresh:
+        return  # what becomes of them brings us back
+    status = {**status_of(namespace), "phase": "Terminating", "conditions": _conditions(namespace, left, now)}
+    yield SetStatus(NAMESPACES, namespace, status)
+    if not left:
+        # Nobody watches events, and nothing holds them up.
+        yield DeleteAll(EVENTS, name)
+        yield Update(NAMESPACES, finalized(namespace), "finalize")
+
+
+def _content(world: World, namespace: str) -> dict[Kind, list[Document]]:
+    return {kind: objects for kind in _KINDS if (objects := world.all(kind, namespace))}
+
+
+def _conditions(namespace: Document, left: Mapping[Kind, list[Document]], now: float) -> list[Document]:
+    amiss: dict[str, tuple[str, str]] = {}
+    if left:
+        counts = sorted(f"{kind.resource}.{kind.group} has {len(objects)} resource instances" for kind, objects in left.items())
+        amiss["NamespaceContentRemaining"] = "SomeResourcesRemain", f"Some resources are remaining: {', '.join(counts)}"
+    holders = Counter(one for objects in left.values() for held in objects for one in held["metadata"].get("finalizers") or ())
+    if holders:
+        counts = [f"{one} in {holders[one]} resource instances" for one in sorted(holders)]
+        text = f"Some content in the namespace has finalizers remaining: {', '.join(counts)}"
+        amiss["NamespaceFinalizersRemaining"] = "SomeFinalizersRemain", text
+    return [_condition(namespace, name, amiss.get(name), now) for name in _WELL]
+
+
+def _condition(namespace: Document, name: str, amiss: tuple[str, str] | None, now: float) -> Document:
+    truth = "True" if amiss else "False"
+    reason, message = amiss or _WELL[name]
+    held = condition_of(namespace, name) or {}
+    since = held["lastTransitionTime"] if held.get("status") == truth else stamp(now)
+    return {"type": name, "status": truth, "lastTransitionTime": since, "reason": reason, "message": message}

@@ -1,0 +1,170 @@
+"""How far a deployment is: counts, and the conditions that ``kubectl rollout status`` and ``kubectl wait`` look at.
+
+Source  kubernetes, pkg/controller/deployment/progress.go and sync.go (calculateStatus); util/deployment_util.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from moorage.apiserver.vocabulary.records import Document
+from moorage.controllers.machinery.documents import condition_of, name_of, seconds, spec_of, stamp, status_of
+from moorage.controllers.machinery.kinds import DEPLOYMENTS
+from moorage.controllers.machinery.proportions import bounds
+from moorage.controllers.machinery.steps import Later, SetStatus, Step
+
+__all__ = ["sum_of", "tell"]
+
+_COUNTS: Final = ("replicas", "readyReplicas", "availableReplicas", "terminatingReplicas")
+_FAILURE: Final = "ReplicaFailure"
+_NO_DEADLINE: Final = 2**31 - 1
+_AVAILABLE: Final = "NewReplicaSetAvailable"
+_TIMED_OUT: Final = "ProgressDeadlineExceeded"
+
+
+def sum_of(sets: Iterable[Document]) -> dict[str, int]:
+    """Return the counts of replica sets, added up."""
+    statuses = [status_of(one) for one in sets]
+    return {name: sum(int(status.get(name) or 0) for status in statuses) for name in _COUNTS}
+
+
+def tell(deployment: Document, new: Document | None, sets: list[Document], now: float, made: str = "") -> Iterator[Step]:
+    """Yield the step that brings the status up to date, and when to look whether the rollout has stalled.
+
+    ``made`` is the name of a replica set that is only just being made.
+    """
+    status = _counted(deployment, new, sets)
+    conditions = [dict(one) for one in status_of(deployment).get("conditions") or ()]
+    conditions = _set(conditions, _availability(deployment, status), now)
+    failure = _failure(sets)
+    conditions = [one for one in conditions if failure is not None or one["type"] != _FAILURE]
+    if failure is not None:
+        conditions = _set(conditions, failure, now)
+    progress = _made(deployment, made) if made else _progress(deployment, new, status, now)
+    if progress is not None:
+        # Progress is dated anew each time there is some, even where the reason stays.
+        conditions = _set(conditions, progress, now, anew=progress["reason"] == "ReplicaSetUpdated")
+    status["conditions"] = conditions
+    if status != status_of(deployment):
+        yield SetStatus(DEPLOYMENTS, deployment, status)
+    left_s = _until_stalled(deployment, conditions, now)
+    if left_s is not None:
+        yield Later(left_s)
+
+
+def _counted(deployment: Document, new: Document | None, sets: list[Document]) -> Document:
+    counts = sum_of(sets)
+    wanted = int(spec_of(deployment).get("replicas", 1))
+    named: dict[str, int] = {
+        "observedGeneration": int(deployment["metadata"].get("generation") or 0),
+        "replicas": counts["replicas"],
+        "updatedReplicas": sum_of([new] if new is not None else [])["replicas"],
+        "readyReplicas": counts["readyReplicas"],
+        "availableReplicas": counts["availableReplicas"],
+        "unavailableReplicas": max(0, counts["replicas"] - counts["availableReplicas"], wanted - counts["availableReplicas"]),
+        "collisionCount": int(status_of(deployment).get("collisionCount") or 0),
+    }
+    return {**{name: value for name, value in named.items() if value}, "terminatingReplicas": counts["terminatingReplicas"]}
+
+
+def _availability(deployment: Document, status: Document) -> dict[str, str]:
+    spec = spec_of(deployment)
+    wanted = int(spec.get("replicas", 1))
+    strategy = spec.get("strategy") or {}
+    least = 0
+    if strategy.get("type") != "Recreate":
+        least = wanted - min(wanted, bounds(strategy.get("rollingUpdate") or {}, wanted).unavailable) if wanted else 0
+    if int(status.get("availableReplicas") or 0) >= least:
+        return _condition("Available", "True", "MinimumReplicasAvailable", "Deployment has minimum availability.")
+    return _condition("Available", "False", "MinimumReplicasUnavailable", "Deployment does not have minimum availability.")
+
+
+def _failure(sets: Iterable[Document]) -> dict[str, str] | None:
+    """Return what keeps a replica set from making pods."""
+    for one in sets:
+        held = condition_of(one, _FAILURE)
+        if held is not None and held.get("status") == "True":
+            return _condition(_FAILURE, "True", held.get("reason", ""), held.get("message", ""))
+    return None
+
+
+def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, str]:
+    return {"type": kind, "status": status, "reason": reason, "message": message}
+
+
+def _made(deployment: Document, name: str) -> dict[str, str] | None:
+    if _deadline(spec_of(deployment)) is None:
+        return None
+    return _condition("Progressing", "True", "NewReplicaSetCreated", f'Created new replica set "{name}"')
+
+
+def _progress(deployment: Document, new: Document | None, status: Document, now: float) -> dict[str, str] | None:
+    """Return what the Progressing condition should say; None to leave it as it is."""
+    spec = spec_of(deployment)
+    deadline_s = _deadline(spec)
+    held = condition_of(deployment, "Progressing")
+    reason = held.get("reason") if held is not None else None
+    title = f'Deployment "{name_of(deployment)}"' if new is None else f'ReplicaSet "{name_of(new)}"'
+    if deadline_s is None or spec.get("paused"):
+        return _paused(reason, deadline_s)
+    if reason == "DeploymentPaused":
+        return _condition("Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed")
+    if held is None and new is not None:
+        return _condition("Progressing", "True", "FoundNewReplicaSet", f'Found new replica set "{name_of(new)}"')
+    if reason == _AVAILABLE and status.get("replicas") == status.get("updatedReplicas"):
+        return None  # a rollout that is over and was only given another size
+    if _is_complete(spec, status) and new is not None:
+        return _condition("Progressing", "True", _AVAILABLE, f"{title} has successfully progressed.")
+    if _has_progressed(status_of(deployment), status):
+        return _condition("Progressing", "True", "ReplicaSetUpdated", f"{title} is progressing.")
+    if held is None or reason in {_AVAILABLE, _TIMED_OUT} or seconds(held.get("lastUpdateTime")) + deadline_s >= now:
+        return None
+    return _condition("Progressing", "False", _TIMED_OUT, f"{title} has timed out progressing.")
+
+
+def _paused(reason: str | None, deadline_s: int | None) -> dict[str, str] | None:
+    if deadline_s is None or reason == _TIMED_OUT:
+        return None
+    return _condition("Progressing", "Unknown", "DeploymentPaused", "Deployment is paused")
+
+
+def _deadline(spec: dict[str, Any]) -> int | None:
+    deadline_s = spec.get("progressDeadlineSeconds")
+    return None if deadline_s is None or deadline_s == _NO_DEADLINE else int(deadline_s)
+
+
+def _is_complete(spec: dict[str, Any], status: Document) -> bool:
+    wanted = int(spec.get("replicas", 1))
+    names = ("updatedReplicas", "replicas", "availableReplicas")
+    return all(int(status.get(name) or 0) == wanted for name in names)
+
+
+def _has_progressed(before: dict[str, Any], after: Document) -> bool:
+    def count(status: dict[str, Any], name: str) -> int:
+        return int(status.get(name) or 0)
+
+    old = [count(status, "replicas") - count(status, "updatedReplicas") for status in (before, after)]
+    grown = ("updatedReplicas", "readyReplicas", "availableReplicas")
+    return old[1] < old[0] or any(count(after, name) > count(before, name) for name in grown)
+
+
+def _set(held: list[dict[str, Any]], made: dict[str, str], now: float, *, anew: bool = False) -> list[dict[str, Any]]:
+    """Return conditions with one set, as deployments do: the same status and reason leave it alone, unless dated anew."""
+    before = next((one for one in held if one["type"] == made["type"]), None)
+    same = before is not None and (before["status"], before.get("reason")) == (made["status"], made["reason"])
+    if same and not anew:
+        return held
+    moment = stamp(now)
+    since = before["lastTransitionTime"] if before is not None and before["status"] == made["status"] else moment
+    others = [one for one in held if one["type"] != made["type"]]
+    return [*others, {**made, "lastUpdateTime": moment, "lastTransitionTime": since}]
+
+
+def _until_stalled(deployment: Document, conditions: list[dict[str, Any]], now: float) -> float | None:
+    spec = spec_of(deployment)
+    deadline_s = _deadline(spec)
+    held = next((one for one in conditions if one["type"] == "Progressing"), None)
+    if deadline_s is None or held is None or spec.get("paused") or held.get("reason") in {_AVAILABLE, _TIMED_OUT}:
+        return None
+    return max(0.0, seconds(held.get("lastUpdateTime")) + deadline_s - now) + 1

@@ -1,0 +1,302 @@
+"""Jobs: pods are made until enough have succeeded, or too many have failed.
+
+Each pod carries a finalizer until its end was counted, so that none is lost or counted twice whoever deletes it: its uid is
+written down first, then the finalizer goes, then the count goes up.
+
+Source  kubernetes, pkg/controller/job: job_controller.go, backoff_utils.go, pod_failure_policy.go, success_policy.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from moorage.api.core import ENDED_PHASES
+from moorage.apiserver.vocabulary.records import Document
+from moorage.controllers.machinery.documents import (
+    is_active,
+    is_ending,
+    is_ready,
+    labels_of,
+    name_of,
+    revised,
+    seconds,
+    selector_of,
+    spec_of,
+    stamp,
+    status_of,
+    with_condition,
+)
+from moorage.controllers.machinery.indexes import parse_indexes
+from moorage.controllers.machinery.kinds import JOBS, PODS
+from moorage.controllers.machinery.owning import claim, keys_by_owner
+from moorage.controllers.machinery.steps import Create, Delete, Later, Note, SetStatus, Step, Update
+from moorage.controllers.machinery.world import Event, World
+from moorage.controllers.workloads.job_groups import Grouping, group_for, keys_of_groups
+from moorage.controllers.workloads.job_outcome import Outcome, Tally, counted_failures, judge, tally
+from moorage.controllers.workloads.job_pods import TRACKED, index_of, next_indexes, pod_of_job
+from moorage.controllers.workloads.ranking import order_of_going
+
+__all__ = ["Jobs", "is_finished"]
+
+_BURST: Final = 100
+_OURS: Final = "kubernetes.io/job-controller"
+#: Waits after failures, in seconds.
+_FIRST_WAIT_S: Final = 10.0
+_LONGEST_WAIT_S: Final = 600.0
+
+
+def is_finished(job: Document) -> bool:
+    """Return True for a job that is complete or has failed."""
+    conditions = status_of(job).get("conditions") or ()
+    return any(one.get("type") in {"Complete", "Failed"} and one.get("status") == "True" for one in conditions)
+
+
+class Jobs:
+    """``with_groups`` says whether pods of jobs that are gangs are scheduled together."""
+
+    name = "job-controller"
+
+    def __init__(self, with_groups: bool = False) -> None:
+        self._with_groups = with_groups
+
+    def keys(self, event: Event, world: World) -> Iterable[str]:
+        yield from keys_by_owner(event, world, PODS, JOBS)
+        if self._with_groups:
+            yield from keys_of_groups(event)
+
+    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+        job = world.find(JOBS, key)
+        if job is None:
+            yield from _let_go(key, world)
+            return
+        if (spec_of(job).get("managedBy") or _OURS) != _OURS:
+            return
+        claimed = claim(PODS, JOBS, job, selector_of(spec_of(job).get("selector")), world)
+        yield from claimed.steps
+        if is_finished(job):
+            yield from _released(claimed.held)
+            yield from _after_its_time(job, now)
+        elif not is_ending(job):
+            grouping = group_for(job, claimed.held, world) if self._with_groups else Grouping()
+            yield from grouping.steps or _Look(job, claimed.held, now, grouping.group).steps()
+
+
+def _let_go(key: str, world: World) -> Iterator[Step]:
+    """Take the finalizer off pods whose job is gone."""
+    namespace, _, name = key.partition("/")
+    for pod in world.all(PODS, namespace):
+        if labels_of(pod).get("batch.kubernetes.io/job-name") == name:
+            yield from _released([pod])
+
+
+def _released(pods: Iterable[Document]) -> Iterator[Step]:
+    for pod in pods:
+        held = pod["metadata"].get("finalizers") or []
+        if TRACKED in held:
+            yield Update(PODS, revised(pod, finalizers=[one for one in held if one != TRACKED]))
+
+
+def _after_its_time(job: Document, now: float) -> Iterator[Step]:
+    lasts_s = spec_of(job).get("ttlSecondsAfterFinished")
+    if lasts_s is None or is_ending(job):
+        return
+    conditions = status_of(job).get("conditions") or ()
+    ended = max(seconds(one.get("lastTransitionTime")) for one in conditions if one["type"] in {"Complete", "Failed"})
+    left_s = ended + int(lasts_s) - now
+    if left_s > 0:
+        yield Later(left_s)
+    else:
+        yield Delete(JOBS, job, propagation="Foreground")
+
+
+class _Look:
+    """One look at a job that is not over."""
+
+    def __init__(self, job: Document, pods: list[Document], now: float, group: str = "") -> None:
+        self.job, self.pods, self.now, self.group = job, pods, now, group
+        self.spec = spec_of(job)
+        self.status = {"uncountedTerminatedPods": {}, **status_of(job)}
+        self.active = [pod for pod in pods if is_active(pod)]
+
+    def steps(self) -> Iterator[Step]:
+        fresh = tally(self.job, self.pods)
+        yield from self._count(fresh)
+        self._begin()
+        outcome = judge(self.job, self.status, self.pods, self.now)
+        if outcome is not None:
+            yield from self._finish(outcome)
+            return
+        adjusting = list(self._suspended() if self.spec.get("suspend") else self._adjusted())
+        yield from adjusting
+        if not any(isinstance(step, (Create, Delete)) for step in adjusting):
+            yield from self._told()
+        elif fresh:
+            yield SetStatus(JOBS, self.job, self.status)
+        if (limit_s := self.spec.get("activeDeadlineSeconds")) is not None and self.status.get("startTime"):
+            yield Later(max(0.0, seconds(self.status["startTime"]) + int(limit_s) - self.now) + 0.001)
+
+    def _count(self, fresh: Tally) -> Iterator[Step]:
+        """Count pods that have ended since the last look."""
+        if not fresh:
+            return
+        yield SetStatus(JOBS, self.job, {**self.status, "uncountedTerminatedPods": fresh.uids})
+        yield from _released(fresh.pods)
+        fresh.add_to(self.status)
+
+    def _begin(self) -> None:
+        if not self.spec.get("suspend"):
+            self.status.setdefault("startTime", stamp(self.now))
+
+    def _told(self) -> Iterator[Step]:
+        """Say how many there are."""
+        self._say_numbers(self.active)
+        if self.status != status_of(self.job):
+            yield SetStatus(JOBS, self.job, self.status)
+
+    def _say_numbers(self, active: list[Document]) -> None:
+        ending = [pod for pod in self.pods if is_ending(pod) and status_of(pod).get("phase") not in ENDED_PHASES]
+        numbers = {"active": len(active), "ready": sum(map(is_ready, active)), "terminating": len(ending)}
+        for name, number in numbers.items():
+            self.status.pop(name, None)
+            if number or name != "active":
+                self.status[name] = number
+
+    # -- making and ending pods -------------------------------------------------------------------------------------------
+
+    def _adjusted(self) -> Iterator[Step]:
+        wanted = self._wanted()
+        taken = [*self.active, *self._in_the_way()]
+        if len(self.active) > wanted:
+            for pod in order_of_going(self.active, self.active, self.now)[: len(self.active) - wanted]:
+                yield from self._given_up(pod)
+            return
+        yield from self._resumed()
+        missing = wanted - len(taken)
+        if missing <= 0:
+            return
+        if self.spec.get("backoffLimitPerIndex") is not None:
+            yield from self._made_by_index(missing, taken)
+            return
+        wait_s = self._backoff_s(self.pods)
+        if wait_s > 0:
+            yield Later(wait_s)
+            return
+        for pod in self._new_pods(min(missing, _BURST), taken):
+            yield self._made(pod)
+
+    def _made(self, pod: Document) -> Create:
+        if self.group:
+            pod["spec"]["schedulingGroup"] = {"podGroupName": self.group}
+        return Create(PODS, pod, owner=(JOBS, self.job))
+
+    def _made_by_index(self, missing: int, taken: list[Document]) -> Iterator[Step]:
+        """Make pods where each number has its own failures, and waits after them."""
+        busy = {index for pod in taken if (index := index_of(pod)) is not None}
+        failed: dict[int, list[Document]] = {}
+        for pod in self.pods:
+            if (index := index_of(pod)) is not None and status_of(pod).get("phase") == "Failed":
+                failed.setdefault(index, []).append(pod)
+        waits = {index: self._backoff_s(pods) for index, pods in failed.items()}
+        waiting = {index: wait_s for index, wait_s in waits.items() if wait_s > 0 and index not in busy}
+        if waiting:
+            yield Later(min(waiting.values()))
+        for index in next_indexes(self.job, self.status, {*busy, *waiting}, min(missing, _BURST)):
+            pod = pod_of_job(self.job, index, counted_failures(self.job, failed.get(index, ())))
+            yield self._made(pod)
+
+    def _in_the_way(self) -> list[Document]:
+        """Return pods that are ending and are only to be replaced once they have ended."""
+        if self.spec.get("podReplacementPolicy") != "Failed":
+            return []
+        return [pod for pod in self.pods if is_ending(pod) and status_of(pod).get("phase") not in ENDED_PHASES]
+
+    def _wanted(self) -> int:
+        succeeded = int(self.status.get("succeeded") or 0)
+        parallelism = int(self.spec.get("parallelism", 1))
+        if (completions := self.spec.get("completions")) is None:
+            return len(self.active) if succeeded else parallelism
+        lost = parse_indexes(self.status.get("failedIndexes") or "", int(completions))
+        return max(0, min(int(completions) - succeeded - len(lost), parallelism))
+
+    def _new_pods(self, number: int, taken: list[Document]) -> Iterator[Document]:
+        if self.spec.get("completionMode") != "Indexed":
+            for _ in range(number):
+                yield pod_of_job(self.job, None)
+            return
+        busy = {index for pod in taken if (index := index_of(pod)) is not None}
+        for index in next_indexes(self.job, self.status, busy, number):
+            yield pod_of_job(self.job, index)
+
+    def _deleted(self, pod: Document) -> Iterator[Step]:
+        yield Delete(PODS, pod)
+        yield Note(JOBS, self.job, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+
+    def _given_up(self, pod: Document) -> Iterator[Step]:
+        """Delete a pod that is wanted no more, without a failure being counted for it."""
+        yield from _released([pod])
+        yield from self._deleted(pod)
+
+    def _backoff_s(self, pods: Iterable[Document]) -> float:
+        """Return how long new pods have to wait: twice as long after each failure that no success came after."""
+        ends = sorted((_ended_at(pod), status_of(pod).get("phase") == "Failed") for pod in pods if not is_active(pod))
+        failures, last = 0, 0.0
+        for when, failed in ends:
+            failures, last = (failures + 1, when) if failed else (0, last)
+        if not failures:
+            return 0.0
+        return last + min(_FIRST_WAIT_S * 2.0 ** min(failures - 1, 16), _LONGEST_WAIT_S) - self.now
+
+    # -- suspending -------------------------------------------------------------------------------------------------------
+
+    def _suspended(self) -> Iterator[Step]:
+        for pod in self.active:
+            yield from self._given_up(pod)
+        self.status.pop("startTime", None)
+        held = self.status.get("conditions") or []
+        if not any(one["type"] == "Suspended" and one["status"] == "True" for one in held):
+            self.status["conditions"] = with_condition(
+                held, "Suspended", "True", self.now, "JobSuspended", "Job suspended", lastProbeTime=stamp(self.now)
+            )
+            yield Note(JOBS, self.job, "Normal", "Suspended", "Job suspended")
+
+    def _resumed(self) -> Iterator[Step]:
+        held = self.status.get("conditions") or []
+        if any(one["type"] == "Suspended" and one["status"] == "True" for one in held):
+            self.status["startTime"] = stamp(self.now)
+            self.status["conditions"] = with_condition(
+                held, "Suspended", "False", self.now, "JobResumed", "Job resumed", lastProbeTime=stamp(self.now)
+            )
+            yield Note(JOBS, self.job, "Normal", "Resumed", "Job resumed")
+
+    # -- ending -----------------------------------------------------------------------------------------------------------
+
+    def _finish(self, outcome: Outcome) -> Iterator[Step]:
+        """End what still runs; the job is over when all of it has ended."""
+        for pod in self.active:
+            yield from self._deleted(pod)
+        interim, final = ("SuccessCriteriaMet", "Complete") if outcome.good else ("FailureTarget", "Failed")
+        left = [pod for pod in self.pods if status_of(pod).get("phase") not in ENDED_PHASES]
+        held = self.status.get("conditions") or []
+        for name in (interim,) if left else (interim, final):
+            held = with_condition(held, name, "True", self.now, outcome.reason, outcome.message, lastProbeTime=stamp(self.now))
+        self.status["conditions"] = held
+        self._say_numbers([])
+        if not left and outcome.good:
+            self.status["completionTime"] = stamp(self.now)
+        yield SetStatus(JOBS, self.job, self.status)
+        if not left:
+            yield self._said(outcome)
+
+    def _said(self, outcome: Outcome) -> Note:
+        if outcome.good:
+            return Note(JOBS, self.job, "Normal", "Completed", "Job completed")
+        return Note(JOBS, self.job, "Warning", outcome.reason, outcome.message)
+
+
+def _ended_at(pod: Document) -> float:
+    ends = [
+        seconds(((one.get("state") or {}).get("terminated") or {}).get("finishedAt"))
+        for one in status_of(pod).get("containerStatuses") or ()
+    ]
+    return max(ends, default=0.0) or seconds(pod["metadata"].get("deletionTimestamp"))

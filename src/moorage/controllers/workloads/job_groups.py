@@ -1,0 +1,162 @@
+"""Jobs whose pods go together: a workload and a pod group for each, which the pods then name.
+
+It is for jobs that could be nothing but a gang: as many numbered pods at once as are to succeed in all. A job that has begun
+without gets none, and neither does one whose workload somebody else has made.
+
+Source  kubernetes, pkg/controller/job/job_scheduling_manager.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final, NamedTuple
+
+from moorage.apiserver.vocabulary.records import Document
+from moorage.controllers.machinery.documents import (
+    condition_of,
+    controller_of,
+    copied,
+    name_of,
+    namespace_of,
+    reference_to,
+    spec_of,
+    status_of,
+    uid_of,
+)
+from moorage.controllers.machinery.kinds import JOBS, POD_GROUPS, WORKLOADS
+from moorage.controllers.machinery.naming import SAFE_ALPHABET
+from moorage.controllers.machinery.steps import Create, Note, Step
+from moorage.controllers.machinery.world import Event, World
+
+__all__ = ["Grouping", "group_for", "keys_of_groups"]
+
+_MAX_NAME: Final = 253
+
+
+class Grouping(NamedTuple):
+    """The group of a job's pods, if any; ``steps`` come first, where there are any, and the job is looked at again."""
+
+    group: str = ""
+    steps: tuple[Step, ...] = ()
+
+
+def keys_of_groups(event: Event) -> Iterator[str]:
+    """Yield the keys of jobs that own a workload or a group that something happened to."""
+    if event.kind is WORKLOADS or event.kind is POD_GROUPS:
+        owner = controller_of(event.latest)
+        if owner is not None and owner["kind"] == "Job":
+            yield f"{namespace_of(event.latest)}/{owner['name']}"
+
+
+def group_for(job: Document, pods: list[Document], world: World) -> Grouping:
+    """Return the group that new pods of a job belong to, or what makes it."""
+    if not _is_gang(spec_of(job)):
+        return Grouping()
+    workloads = [one for one in world.all(WORKLOADS, namespace_of(job)) if _is_about(one, job)]
+    if not workloads:
+        return Grouping(steps=tuple(_make_workload(job))) if _is_new(job, pods) else Grouping()
+    if len(workloads) > 1 or not _is_owned(workloads[0], job) or len(spec_of(workloads[0])["podGroupTemplates"]) != 1:
+        return Grouping()
+    groups = [one for one in world.all(POD_GROUPS, namespace_of(job)) if _origin(one) == name_of(workloads[0])]
+    if not groups:
+        return Grouping(steps=(_make_group(job, workloads[0]),))
+    return Grouping(name_of(groups[0])) if len(groups) == 1 and _is_owned(groups[0], job) else Grouping()
+
+
+def _is_gang(spec: Document) -> bool:
+    number = spec.get("parallelism") or 0
+    return (
+        number > 1
+        and spec.get("completionMode") == "Indexed"
+        and spec.get("completions") == number
+        and (spec["template"].get("spec") or {}).get("schedulingGroup") is None
+    )
+
+
+def _is_new(job: Document, pods: list[Document]) -> bool:
+    """Return True for a job that has never begun, as far as can be seen."""
+    status = status_of(job)
+    has_begun = pods or any(status.get(name) for name in ("startTime", "succeeded", "failed"))
+    return not has_begun and condition_of(job, "Suspended") is None
+
+
+def _is_about(workload: Document, job: Document) -> bool:
+    ref = spec_of(workload).get("controllerRef") or {}
+    return (ref.get("apiGroup"), ref.get("kind"), ref.get("name")) == ("batch", "Job", name_of(job))
+
+
+def _is_owned(one: Document, job: Document) -> bool:
+    owner = controller_of(one)
+    return owner is not None and owner["uid"] == uid_of(job)
+
+
+def _origin(group: Document) -> str:
+    found: str = ((spec_of(group).get("podGroupTemplateRef") or {}).get("workload") or {}).get("workloadName", "")
+    return found
+
+
+# -- making them --------------------------------------------------------------------------------------------------------
+
+
+def _make_workload(job: Document) -> Iterable[Step]:
+    name = _workload_name(job)
+    template = {
+        "name": f"{name_of(job)}-pgt-0",
+        "schedulingPolicy": {"gang": {"minCount": spec_of(job)["parallelism"]}},
+    }
+    metadata = {"name": name, "namespace": namespace_of(job), "ownerReferences": [reference_to(JOBS, job)]}
+    spec = {
+        "controllerRef": {"apiGroup": "batch", "kind": "Job", "name": name_of(job)},
+        "podGroupTemplates": [template],
+    }
+    yield Create(WORKLOADS, _document(WORKLOADS.api_version, "Workload", metadata, spec))
+    yield Note(JOBS, job, "Normal", "WorkloadCreated", f"Created Workload {name} for Job {name_of(job)}")
+
+
+def _make_group(job: Document, workload: Document) -> Step:
+    template = spec_of(workload)["podGroupTemplates"][0]
+    origin = {
+        "apiVersion": WORKLOADS.api_version, "kind": "Workload", "name": name_of(workload), "uid": uid_of(workload),
+    }  # fmt: skip
+    metadata = {
+        "name": _group_name(name_of(workload), template["name"]),
+        "namespace": namespace_of(job),
+        "ownerReferences": [reference_to(JOBS, job), origin],
+    }
+    named = {"workloadName": name_of(workload), "podGroupTemplateName": template["name"]}
+    spec = {"podGroupTemplateRef": {"workload": named}, "schedulingPolicy": copied(template["schedulingPolicy"])}
+    return Create(POD_GROUPS, _document(POD_GROUPS.api_version, "PodGroup", metadata, spec))
+
+
+def _document(api_version: str, kind: str, metadata: Document, spec: Document) -> Document:
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+# -- names: the same for the same job, whoever makes them ---------------------------------------------------------------
+
+
+def _workload_name(job: Document) -> str:
+    mark = _mark(f"(types.UID){uid_of(job)}")
+    return f"{name_of(job)[: _MAX_NAME - len(mark) - 1]}-{mark}"
+
+
+def _group_name(workload: str, template: str) -> str:
+    mark = _mark(workload + template)
+    room = _MAX_NAME - len(mark) - 2
+    half = room // 2
+    if len(workload) + len(template) > room:
+        if len(workload) <= half:
+            template = template[: room - len(workload)]
+        elif len(template) <= half:
+            workload = workload[: room - len(template)]
+        else:
+            workload, template = workload[: room - half], template[:half]
+    return f"{workload}-{template}-{mark}"
+
+
+def _mark(text: str) -> str:
+    """Return what stands for a text: its FNV-1a hash of 32 bits, in letters that make no words."""
+    value = 0x811C9DC5
+    for byte in text.encode():
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return "".join(SAFE_ALPHABET[ord(digit) % len(SAFE_ALPHABET)] for digit in str(value))

@@ -1,0 +1,150 @@
+"""Replica sets and replication controllers: as many pods as asked for, and a status that says how they are.
+
+Source  kubernetes, pkg/controller/replicaset/replica_set.go and replica_set_utils.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from moorage.api.core import ENDED_PHASES
+from moorage.api.selectors import NOTHING, Selector, selector_from_map
+from moorage.apiserver.vocabulary.kinds import Kind
+from moorage.apiserver.vocabulary.records import Document
+from moorage.controllers.machinery.documents import (
+    condition_of,
+    controller_of,
+    is_active,
+    is_ending,
+    labels_of,
+    name_of,
+    namespace_of,
+    phase_of,
+    ready_since,
+    selector_of,
+    spec_of,
+    status_of,
+    uid_of,
+    with_condition,
+)
+from moorage.controllers.machinery.kinds import PODS
+from moorage.controllers.machinery.owning import claim, keys_by_owner, pod_of_template
+from moorage.controllers.machinery.steps import Create, Delete, Later, Note, SetStatus, Step
+from moorage.controllers.machinery.world import Event, World
+from moorage.controllers.workloads.ranking import order_of_going
+
+__all__ = ["ReplicaSets"]
+
+#: The most pods made or deleted at one look; the next look follows at once.
+BURST: Final = 100
+_FAILURE: Final = "ReplicaFailure"
+
+
+class ReplicaSets:
+    """Looks after one of the two kinds, which differ in how they spell their selector."""
+
+    def __init__(self, kind: Kind) -> None:
+        self.kind = kind
+        self.name = "replicaset-controller" if kind.group else "replication-controller"
+
+    def keys(self, event: Event, world: World) -> Iterable[str]:
+        if event.kind is PODS and event.old is not None and controller_of(event.latest) is None and not self._selects(event):
+            return ()
+        return keys_by_owner(event, world, PODS, self.kind)
+
+    @staticmethod
+    def _selects(event: Event) -> bool:
+        """Return False for a change of a stray pod that no selector looks at."""
+        old, new = event.old, event.new
+        return old is None or new is None or controller_of(old) is not None or labels_of(old) != labels_of(new)
+
+    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+        held = world.find(self.kind, key)
+        if held is None:
+            return
+        claimed = claim(PODS, self.kind, held, self._selector(held), world)
+        yield from claimed.steps
+        active = [pod for pod in claimed.held if is_active(pod)]
+        missing = int(spec_of(held).get("replicas", 1)) - len(active)
+        if missing and not is_ending(held) and not (missing > 0 and world.is_closing(namespace_of(held))):
+            # The status is told at the next look, which what is done here brings about.
+            yield from self._adjust(held, claimed.held, active, missing, world, now)
+        else:
+            yield from self._tell_status(held, claimed.held, active, now)
+
+    def _selector(self, held: Document) -> Selector:
+        selector = spec_of(held).get("selector")
+        if self.kind.group:
+            return selector_of(selector)
+        return selector_from_map(selector) if selector else NOTHING
+
+    def _adjust(
+        self, held: Document, pods: list[Document], active: list[Document], missing: int, world: World, now: float
+    ) -> Iterator[Step]:
+        status = _status(self.kind, held, pods, active, now)
+        template = spec_of(held).get("template") or {}
+        for _ in range(min(missing, BURST)):
+            pod = pod_of_template(self.kind, held, template, generateName=f"{name_of(held)}-")
+            yield Create(PODS, pod, owner=(self.kind, held), otherwise=lambda why: self._failed(held, status, why, now))
+        if missing < 0:
+            related = _related(self.kind, held, active, world)
+            for pod in order_of_going(active, related, now)[: min(-missing, BURST)]:
+                yield Delete(PODS, pod)
+                yield Note(self.kind, held, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+        if abs(missing) > BURST:
+            yield Later(0)
+
+    def _failed(self, held: Document, status: Document, why: str, now: float) -> SetStatus:
+        """Say that pods cannot be made. The first reason stays: the next may differ in a made-up name alone."""
+        conditions = status_of(held).get("conditions") or []
+        if (condition_of(held, _FAILURE) or {}).get("status") != "True":
+            conditions = with_condition(conditions, _FAILURE, "True", now, "FailedCreate", why)
+        return SetStatus(self.kind, held, {**status, "conditions": conditions})
+
+    def _tell_status(self, held: Document, pods: list[Document], active: list[Document], now: float) -> Iterator[Step]:
+        status = _status(self.kind, held, pods, active, now)
+        if status != status_of(held):
+            yield SetStatus(self.kind, held, status)
+        waits = _until_available(held, active, now)
+        if waits is not None:
+            yield Later(waits)
+
+
+def _related(kind: Kind, held: Document, active: list[Document], world: World) -> list[Document]:
+    """Return the active pods of all replica sets of the same owner: a rollout scales down where both have a pod."""
+    owner = controller_of(held)
+    if owner is None:
+        return active
+    siblings = (one for one in world.dependents(kind, owner["uid"]) if uid_of(one) != uid_of(held))
+    others = (pod for one in siblings for pod in world.controlled(PODS, one) if is_active(pod))
+    return [*active, *others]
+
+
+def _status(kind: Kind, held: Document, pods: list[Document], active: list[Document], now: float) -> Document:
+    wanted = ((spec_of(held).get("template") or {}).get("metadata") or {}).get("labels") or {}
+    least_s = int(spec_of(held).get("minReadySeconds") or 0)
+    ready = [since for pod in active if (since := ready_since(pod)) is not None]
+    counted: dict[str, Any] = {
+        "fullyLabeledReplicas": sum(wanted.items() <= labels_of(pod).items() for pod in active),
+        "readyReplicas": len(ready),
+        "availableReplicas": sum(now - since >= least_s for since in ready),
+    }
+    if kind.group:
+        counted["terminatingReplicas"] = sum(is_ending(pod) and phase_of(pod) not in ENDED_PHASES for pod in pods)
+    # Pods could be made after all.
+    conditions = [one for one in status_of(held).get("conditions") or () if one.get("type") != _FAILURE]
+    kept = {"conditions": conditions} if conditions else {}
+    return {
+        "replicas": len(active),
+        **{name: value for name, value in counted.items() if value or name == "terminatingReplicas"},
+        "observedGeneration": held["metadata"].get("generation", 0),
+        **kept,
+    }
+
+
+def _until_available(held: Document, active: list[Document], now: float) -> float | None:
+    """Return when the next ready pod will have been ready for long enough, in seconds from now."""
+    least_s = int(spec_of(held).get("minReadySeconds") or 0)
+    waits = [since + least_s - now for pod in active if least_s and (since := ready_since(pod)) is not None]
+    return min((wait for wait in waits if wait > 0), default=None)

@@ -1,0 +1,127 @@
+"""The pods of a stateful set and their claims: names, numbers, and whom the claims go with.
+
+Source  kubernetes, pkg/controller/statefulset/stateful_set_utils.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from moorage.api.integers import parse_int64
+from moorage.apiserver.vocabulary.kinds import Kind
+from moorage.apiserver.vocabulary.records import Document
+from moorage.controllers.machinery.documents import (
+    copied,
+    name_of,
+    namespace_of,
+    phase_of,
+    reference_to,
+    revised,
+    spec_of,
+    uid_of,
+)
+from moorage.controllers.machinery.kinds import CLAIMS, PODS, STATEFUL_SETS
+from moorage.controllers.machinery.owning import pod_of_template
+from moorage.controllers.machinery.steps import Note, Step, Update
+from moorage.controllers.machinery.world import World
+from moorage.controllers.workloads.history import HASH
+
+__all__ = ["claims_of", "has_stale_claims", "kept_claims", "ordinal_of", "stateful_pod"]
+
+# kube-controller-manager's own text, "manging" and all: people search their events for it.
+_CONFLICT: Final = (
+    "PersistentVolumeClaim {} has a conflicting OwnerReference that acts as a manging controller, "
+    "the retention policy is ignored for this claim"
+)
+_NAME: Final = "statefulset.kubernetes.io/pod-name"
+_NUMBER: Final = "apps.kubernetes.io/pod-index"
+
+
+def ordinal_of(held: Document, pod: Document) -> int | None:
+    """Return the number in a pod's name, None for a name that is not of this set."""
+    base, _, ending = name_of(pod).rpartition("-")
+    number = parse_int64(ending)
+    return number if base == name_of(held) and number is not None and ending == str(number) else None
+
+
+def claims_of(held: Document, number: int) -> Iterator[tuple[Kind, Document]]:
+    """Yield the claims that one of the set's pods has, as they are made."""
+    selector = spec_of(held).get("selector") or {}
+    for template in spec_of(held).get("volumeClaimTemplates") or ():
+        made = copied(template)
+        metadata = made.get("metadata") or {}
+        made["metadata"] = {
+            "annotations": metadata.get("annotations") or {},
+            "name": f"{metadata.get('name')}-{name_of(held)}-{number}",
+            "namespace": namespace_of(held),
+            "labels": {**(metadata.get("labels") or {}), **(selector.get("matchLabels") or {})},
+        }
+        made |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+        made.pop("status", None)
+        yield CLAIMS, made
+
+
+def kept_claims(held: Document, pod: Document, world: World, *, leaves: bool) -> Iterator[Step]:
+    """Yield what ties a pod's claims to the set or to the pod, where the set's retention policy says that they go with it.
+
+    ``leaves``: the pod is one too many and is about to go.
+    """
+    policy = spec_of(held).get("persistentVolumeClaimRetentionPolicy") or {}
+    number = ordinal_of(held, pod)
+    if not policy or number is None:
+        return
+    with_set = policy.get("whenDeleted") == "Delete" and not (leaves and policy.get("whenScaled") == "Delete")
+    with_pod = leaves and policy.get("whenScaled") == "Delete"
+    for _, made in claims_of(held, number):
+        there = world.get(CLAIMS, namespace_of(held), name_of(made))
+        if there is not None:
+            yield from _tied(there, held, pod, with_set=with_set, with_pod=with_pod)
+
+
+def _tied(there: Document, held: Document, pod: Document, *, with_set: bool, with_pod: bool) -> Iterator[Step]:
+    """Yield what has a claim go with the set or the pod; nobody is put beside another controller, nor a namesake's touched."""
+    before = there["metadata"].get("ownerReferences") or []
+    others = [ref for ref in before if not (_names(ref, STATEFUL_SETS, held) or _names(ref, PODS, pod))]
+    stale = any(ref not in others and ref.get("uid") not in {uid_of(held), uid_of(pod)} for ref in before)
+    policy = set((spec_of(held).get("persistentVolumeClaimRetentionPolicy") or {}).values())
+    conflict = "Delete" in policy and (stale or any(ref.get("controller") for ref in others))
+    refs: list[dict[str, Any]] = list(others)
+    if not conflict:
+        refs += [reference_to(STATEFUL_SETS, held)] if with_set else []
+        refs += [reference_to(PODS, pod)] if with_pod else []
+    changes = refs != before and not stale
+    if conflict and (changes or phase_of(pod) == "Pending"):
+        yield Note(STATEFUL_SETS, held, "Warning", "ConflictingController", _CONFLICT.format(name_of(there)))
+    if changes:
+        yield Update(CLAIMS, revised(there, ownerReferences=refs))
+
+
+def _names(ref: Mapping[str, Any], kind: Kind, owner: Document) -> bool:
+    return (ref.get("apiVersion"), ref.get("kind"), ref.get("name")) == (kind.api_version, kind.kind, name_of(owner))
+
+
+def has_stale_claims(held: Document, number: int, world: World) -> bool:
+    """Return whether a claim of a pod that is yet to be made is about to go with the former pod of that name."""
+    policy = spec_of(held).get("persistentVolumeClaimRetentionPolicy") or {}
+    if policy.get("whenScaled") != "Delete":
+        return False
+    pod = {"metadata": {"name": f"{name_of(held)}-{number}"}}
+    there = [world.get(CLAIMS, namespace_of(held), name_of(made)) for _, made in claims_of(held, number)]
+    return any(_names(ref, PODS, pod) for one in there if one for ref in one["metadata"].get("ownerReferences") or ())
+
+
+def stateful_pod(held: Document, template: Document, revision: str, number: int) -> Document:
+    """Return a new pod of a set, with its name, its place in the network and its volumes."""
+    name = f"{name_of(held)}-{number}"
+    pod = pod_of_template(STATEFUL_SETS, held, template, name=name, generateName=f"{name_of(held)}-")
+    pod["metadata"]["labels"] = {**pod["metadata"].get("labels", {}), _NAME: name, _NUMBER: str(number), HASH: revision}
+    pod["spec"]["hostname"] = name
+    if service := spec_of(held).get("serviceName"):
+        pod["spec"]["subdomain"] = service
+    templates = [(one.get("metadata") or {}).get("name") for one in spec_of(held).get("volumeClaimTemplates") or ()]
+    if templates:
+        own = [{"name": volume, "persistentVolumeClaim": {"claimName": f"{volume}-{name}"}} for volume in templates]
+        kept = [one for one in pod["spec"].get("volumes") or () if one.get("name") not in templates]
+        pod["spec"]["volumes"] = [*own, *kept]
+    return pod

@@ -452,6 +452,25 @@ def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path):
     asyncio.run(run())
 
 
+@pytest.mark.slow
+def test_who_is_still_shaking_hands_when_the_server_ends_is_not_let_in(tmp_path):
+    """Nobody would close the connection after."""
+
+    async def run():
+        authority = make_authority(tmp_path)
+        async with a_server(tls=authority.tls()) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            await asyncio.sleep(0.1)
+        async with asyncio.timeout(5):  # it would be waited for until the end of the loop
+            with suppress(ConnectionError, ssl.SSLError):
+                await writer.start_tls(client_context(authority, tmp_path), server_hostname="localhost")
+                writer.write(raw("GET /livez HTTP/1.1", own=[HOST]))
+                assert await reader.read() == b""
+        writer.close()
+
+    asyncio.run(run())
+
+
 # -- every route that changes something ---------------------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """Connections as Go's HTTP client makes them: certificates checked strictly, HTTP/2 offered, connections kept and shared."""
 
+import gc
 import json
 import socket
 import ssl
@@ -110,3 +111,12 @@ def test_older_versions_of_tls_are_refused(cluster):
     line = socket.create_connection(("127.0.0.1", port), 5)
     with line, pytest.raises(ssl.SSLError):
         old.wrap_socket(line, server_hostname="localhost")
+
+
+def test_who_leaves_in_the_middle_of_a_handshake_is_seen_off_before_the_server_is_gone(tmp_path, server_in_a_thread):
+    """A connection that is left open is a warning when the collector finds it, and warnings are failures here."""
+    authority, store = make_authority(tmp_path / "pki"), open_store(seed=1)
+    with server_in_a_thread(store, authority.tls(), guard_for(store, authority)) as port:
+        for _ in range(20):
+            socket.create_connection(("127.0.0.1", port), 5).close()
+    gc.collect()

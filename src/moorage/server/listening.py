@@ -24,6 +24,8 @@ _BACKLOG: Final = 128
 #: Probes, scrapers and people are few; and whoever is slow is cut off.
 MOST_CONNECTIONS: Final = 500
 PATIENCE_S: Final = 10.0
+#: How long those who are still connected at the end are waited for, in seconds.
+_FAREWELL_S: Final = 1.0
 
 
 def listen(address: str, port: int, *, share_port: bool = False) -> socket.socket:
@@ -62,18 +64,19 @@ async def serving(
     patience_s: float = PATIENCE_S,
 ) -> AsyncIterator[int]:
     """Serve while the context lasts; yields the port. Callers have ``patience_s`` for a handshake and for a request's head."""
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_FAREWELL_S)
     await runner.setup()
+    assert runner.server is not None, "an application that was set up has a server"
+    door = Door(runner.server, most, patience_s)
     try:
-        door = Door(runner.server, most, patience_s) if runner.server is not None else None
-        assert door is not None, "an application that was set up has a server"
         listening = await asyncio.get_running_loop().create_server(
-            door, sock=opened, ssl=tls, ssl_handshake_timeout=patience_s, ssl_shutdown_timeout=1.0
+            door, sock=opened, ssl=tls, ssl_handshake_timeout=patience_s, ssl_shutdown_timeout=_FAREWELL_S
         )
         try:
             yield int(opened.getsockname()[1])
         finally:
-            listening.close()
+            await door.shut(listening)
     finally:
         await runner.cleanup()
+        await door.close(_FAREWELL_S)
         opened.close()

@@ -166,17 +166,24 @@ class Door:
         self._most = min(most, max(files - _SPARE_FILES, 16))
         self._inside: set[asyncio.BaseTransport] = set()
         self._empty = asyncio.Event()
+        self._closed = False
+        #: What takes connections in, each until its handshake is over. Nothing else knows of such a connection.
+        self._greetings: set[asyncio.Task[Any]] = set()
         self.patience_s = patience_s
 
     def __call__(self) -> asyncio.Protocol:
+        greeting = asyncio.current_task()
+        if greeting is not None:
+            self._greetings.add(greeting)
+            greeting.add_done_callback(self._greetings.discard)
         made: Any = Connection(self, self._manager, asyncio.get_running_loop())
         protocol: asyncio.Protocol = made
         return protocol
 
     def let_in(self, pipe: asyncio.BaseTransport) -> bool:
-        """Count a connection in; False for one too many."""
+        """Count a connection in; False for one too many, or too late: a handshake may end after the server has."""
         self._inside.add(pipe)
-        return len(self._inside) <= self._most
+        return len(self._inside) <= self._most and not self._closed
 
     def let_out(self, pipe: asyncio.BaseTransport | None) -> None:
         if pipe is not None:
@@ -184,13 +191,31 @@ class Door:
         if not self._inside:
             self._empty.set()
 
+    async def shut(self, listening: asyncio.Server) -> None:
+        """Stop listening, and let nobody in who is still shaking hands.
+
+        Who was accepted is greeted before the server closes: asyncio loses hold of those whose turn would come after.
+        """
+        self._closed = True
+        try:
+            for opened in listening.sockets:
+                asyncio.get_running_loop().remove_reader(opened.fileno())
+            await asyncio.sleep(0)
+        finally:
+            listening.close()
+
     async def close(self, within_s: float) -> None:
-        """Cut all connections that are left, and wait until they are gone."""
-        self._empty.clear()
+        """Cut all connections that are left, and wait until they are gone. Call it when the door is shut.
+
+        A client that says nothing in a handshake is not waited for longer than ``within_s``, in seconds.
+        """
         for pipe in [*self._inside]:
             if isinstance(pipe, asyncio.WriteTransport):
                 pipe.abort()
-        if self._inside:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(within_s):
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                if self._greetings:
+                    await asyncio.wait(self._greetings)
+                self._empty.clear()
+                if self._inside:
                     await self._empty.wait()

@@ -57,7 +57,7 @@ async def serving(
         try:
             yield int(listening.sockets[0].getsockname()[1])
         finally:
-            listening.close()
+            await door.shut(listening)
     finally:
         front.end_watches()
         manager.pre_shutdown()

@@ -336,6 +336,7 @@ def test_a_program_is_asked_again_when_its_answer_expired_or_was_refused(tmp_pat
 PRINTED = {
     "nothing": (b"", "is no ExecCredential"),
     "no JSON": (b"token", "is no ExecCredential"),
+    "nested too deeply": (b'{"x":' + b"[" * 5000, "is no ExecCredential"),
     "another kind": (b'{"kind":"Pod"}', "got Pod of no version"),
     "another version": (answer(V1BETA1, token="t"), "got ExecCredential of"),
     "no status": (json.dumps({"kind": "ExecCredential", "apiVersion": V1}).encode(), "expected an ExecCredential"),

@@ -73,3 +73,18 @@ def test_lines(line):
 def test_pages(page):
     quick, careful = both("page", page)
     assert quick == careful
+
+
+DEEP = b"[" * 5000 + b"]" * 5000
+
+
+@pytest.mark.parametrize(
+    ("ask", "body"),
+    [
+        ("event", b'{"type": "ADDED", "object": {"metadata": {"name": "p"}, "status": %s}}' % DEEP),
+        ("page", b'{"metadata": {"resourceVersion": "9"}, "items": [{"status": %s}]}' % DEEP),
+    ],
+)
+def test_what_is_nested_deeper_than_can_be_read_is_an_error_of_the_server(ask, body):
+    with pytest.raises(ClusterError, match="maximum recursion depth"):
+        getattr(Reader(resource_of(Pod), print), ask)(body)

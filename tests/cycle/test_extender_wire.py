@@ -93,6 +93,7 @@ SCORES = {
     "a node twice": (b'[{"Host": "a", "Score": 1}, {"Host": "a", "Score": 2}]', [("a", 1), ("a", 2)]),
     "null": (b"null", []),
     "nulls": (b'[null, {"Host": "a"}]', [("", 0), ("a", 0)]),
+    "no UTF-8": (b'[{"Host": "\x80", "Score": 3}]', [("\N{REPLACEMENT CHARACTER}", 3)]),
     "not a list": (b"{}", "json: cannot unmarshal object into Go value of type v1.HostPriorityList"),
     "a fraction": (
         b'[{"Score": 1.5}]',

@@ -17,6 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Self, cast
 import msgspec
 
 from moorage.api.decode import decode
+from moorage.api.json_tree import UNREADABLE
 from moorage.api.meta import ObjectMeta, Value
 from moorage.errors import InputError
 
@@ -98,7 +99,7 @@ def read_custom(raw: bytes | Mapping[str, Any], name: str, where: str) -> Custom
     metadata = decode(raw, _Object, where).metadata
     try:
         document = dict(raw) if isinstance(raw, Mapping) else msgspec.json.decode(raw, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         raise InputError(f"{where}: {metadata.name}: {error}") from None
     given = document.get("metadata") or {}
     document["metadata"] = {key: value for key, value in given.items() if key != "managedFields"}

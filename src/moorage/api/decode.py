@@ -41,7 +41,7 @@ def decode(data: Mapping[str, Any] | bytes, kind: type[T], where: str) -> T:
     """
     try:
         return msgspec.json.decode(data, type=kind) if isinstance(data, bytes) else msgspec.convert(data, kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except json_tree.UNREADABLE:
         pass
     plain = _one_document(data, where) if isinstance(data, bytes) else data
     filled = _without_nulls(plain, inspect.type_info(kind))

@@ -19,10 +19,12 @@ import msgspec
 from moorage.api.encodings import to_utf8
 from moorage.errors import InputError
 
-__all__ = ["MAX_DEPTH", "JsonSyntaxError", "loads_strict_json", "read_tree"]
+__all__ = ["MAX_DEPTH", "UNREADABLE", "JsonSyntaxError", "loads_strict_json", "read_tree"]
 
 #: Deepest nesting of lists and objects.
 MAX_DEPTH: Final = 100
+#: What msgspec's decoders raise for bytes that are not what was asked for.
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 #: What may stand between two documents: blanks, and separators as in YAML.
 _BLANK = re.compile(r"(?:[ \t\r\n]+|(?<=\n)---[ \t]*(?:#[^\n]*)?(?=\r?\n|\Z))*")
@@ -50,7 +52,7 @@ def read_tree(data: bytes, where: str, *, strict: bool = False) -> Iterator[tupl
     """
     try:
         document = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         pass
     else:
         if not strict or _reads_back(document, data):

@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from moorage.api.json_tree import UNREADABLE
 from moorage.client.endpoint import Identity
 from moorage.errors import InputError
 
@@ -131,7 +132,7 @@ class ExecCredentials:
         name = f"exec plugin {self._command.command}"
         try:
             answer = msgspec.json.decode(printed, type=_Answer)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise InputError(f"{name}: what it printed is no ExecCredential: {error}") from None
         status = answer.status
         if answer.kind != "ExecCredential" or answer.api_version != self._command.api_version or status is None:

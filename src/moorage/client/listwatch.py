@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from moorage.api.decode import decode
+from moorage.api.json_tree import UNREADABLE
 from moorage.api.meta import ObjectMeta, Value
 from moorage.client.resources import Resource
 from moorage.client.whole import WholeObjects
@@ -26,7 +27,6 @@ T = TypeVar("T", bound=Value)
 
 #: The annotation of the bookmark that ends a list which was asked for as a watch.
 _LIST_ENDS = "k8s.io/initial-events-end"
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 #: The status of an error in a watch that says none: it is an answer all the same.
 _BROKEN = 500
 _CHANGES = frozenset(["ADDED", "DELETED", "MODIFIED"])
@@ -122,12 +122,12 @@ class Reader(Generic[T]):
         Raises  ClusterError if it is none
         """
         if self._at_once:
-            with suppress(*_UNREADABLE):  # then it is read one by one
+            with suppress(*UNREADABLE):  # then it is read one by one
                 whole = self._whole_pages.decode(body)
                 return Page(whole.items or [], whole.metadata.resource_version, whole.metadata.continue_)
         try:
             page = self._pages.decode(body)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise ClusterError(f"list of {self._resource.plural}: not a list ({error})") from None
         objects: list[T] = []
         unread: dict[str, str] = {}
@@ -151,7 +151,7 @@ class Reader(Generic[T]):
         """Read a line as nearly all are, in one go; None for others."""
         try:
             read = self._whole_lines.decode(line)
-        except _UNREADABLE:
+        except UNREADABLE:
             return None
         if read.type not in _CHANGES:
             return None
@@ -160,7 +160,7 @@ class Reader(Generic[T]):
     def _event(self, line: bytes) -> Event[T]:
         try:
             read = self._lines.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             raise ClusterError(f"watch of {self._resource.plural}: not an event ({error})") from None
         raw = bytes(read.object)
         if read.type == "ERROR":
@@ -186,7 +186,7 @@ class Reader(Generic[T]):
     def _decoded(self, raw: bytes) -> T | None:
         read = self._resource.read
         if read is None:
-            with suppress(*_UNREADABLE):
+            with suppress(*UNREADABLE):
                 return self._decoder.decode(raw)
         try:
             return read(raw) if read is not None else decode(raw, self._resource.type, self._resource.plural)

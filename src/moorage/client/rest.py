@@ -20,6 +20,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import aiohttp
 import msgspec
 
+from moorage.api.json_tree import UNREADABLE
 from moorage.client.endpoint import Endpoint, Identity, tls_context
 from moorage.client.exchange import Exchange, Reply, UnsentError
 from moorage.client.throttle import BINDING, OTHER, Throttle
@@ -325,7 +326,7 @@ def _refusal(method: str, path: str, response: aiohttp.ClientResponse, body: byt
 
 def _refused(method: str, path: str, reply: Reply) -> ClusterError:
     status = _Status()
-    with suppress(msgspec.DecodeError, UnicodeDecodeError):
+    with suppress(*UNREADABLE):
         status = msgspec.json.decode(reply.body, type=_Status)
     text = status.message or f"{reply.status} {reply.phrase}".rstrip()
     retry_after = _retry_after(reply.headers.get("retry-after", "")) if reply.status == 429 or reply.status >= 500 else None

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from moorage.api.core import Node, Pod
+from moorage.api.json_tree import UNREADABLE
 from moorage.errors import AttemptError
 
 __all__ = [
@@ -188,7 +189,7 @@ def _first_value(body: bytes) -> Any:
     """Decode the first JSON value of a reply."""
     try:
         return _DECODER.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except UNREADABLE:
         pass
     text = body.decode("utf-8", "replace")
     start = len(text) - len(text.lstrip(" \t\r\n"))

@@ -16,7 +16,7 @@ import msgspec
 
 from moorage.api.documents import read_documents, read_json
 from moorage.api.encodings import to_utf8
-from moorage.api.json_tree import JsonSyntaxError
+from moorage.api.json_tree import UNREADABLE, JsonSyntaxError
 from moorage.errors import InputError
 from moorage.simulator.files import Source
 from moorage.simulator.kinds import find_kind
@@ -51,7 +51,6 @@ _read_head = msgspec.json.Decoder(_Head).decode
 _read_envelope = msgspec.json.Decoder(_Envelope).decode
 #: How kubectl and the API server open an object.
 _OPENING = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
-_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def find_objects(source: Source) -> Iterator[Found]:
@@ -66,7 +65,7 @@ def find_objects(source: Source) -> Iterator[Found]:
             _refuse_duplicates(data, source.where)
         try:
             envelope = _read_envelope(data)
-        except _UNREADABLE:
+        except UNREADABLE:
             pass
         else:
             yield from _open(data, envelope, source.where, None, 0)
@@ -107,7 +106,7 @@ def _named(api_version: bytes, kind: bytes) -> tuple[str, str]:
 def _open_item(item: msgspec.Raw, where: str, implied: _Head | None, depth: int) -> Iterator[Found]:
     try:
         envelope = _read_envelope(item)
-    except _UNREADABLE:
+    except UNREADABLE:
         yield from _open_plain(msgspec.json.decode(item), where, implied, depth)
     else:
         yield from _open(item, envelope, where, implied, depth)

@@ -28,6 +28,7 @@ from moorage.api.defaults import (
     default_resource_claim,
     default_resource_claim_template,
 )
+from moorage.api.json_tree import UNREADABLE
 from moorage.api.meta import ObjectMeta
 from moorage.api.validation import PodValidator, validate
 from moorage.controllers.machinery.naming import generated_name, stable_uid
@@ -210,7 +211,7 @@ def _decode(payload: Payload, kind: Kind, where: str) -> Any:
         return decode(payload, kind.type, where)
     try:
         return _DECODERS[kind.slot].decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return decode(bytes(payload), kind.type, where)
 
 

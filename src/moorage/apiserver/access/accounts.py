@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 
+from moorage.api.json_tree import UNREADABLE
 from moorage.apiserver.storage.store import Store, timestamp
 from moorage.apiserver.vocabulary.kinds import Kind, served
 from moorage.apiserver.vocabulary.records import Document
@@ -158,7 +159,7 @@ class Accounts:
             encoded = encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big"))
             self._key.public_key().verify(encoded, body.encode(), ec.ECDSA(hashes.SHA256()))
             found: Document = msgspec.json.decode(_bytes(claims))
-        except (InvalidSignature, ValueError, AttributeError, msgspec.DecodeError):
+        except (InvalidSignature, ValueError, AttributeError, *UNREADABLE):
             return None
         return found
 

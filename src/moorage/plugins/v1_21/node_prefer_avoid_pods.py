@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 import numpy as np
 
+from moorage.api.json_tree import UNREADABLE
 from moorage.framework.points import Depends, Signature
 from moorage.plugins.default_selector import controller_of
 from moorage.state.columns import IntArray
@@ -71,7 +72,7 @@ def avoided(annotations: Mapping[str, str]) -> frozenset[Controller]:
         return frozenset()
     try:
         read = msgspec.convert(_in_lower_case(msgspec.json.decode(text)), _AvoidPods | None)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+    except UNREADABLE:
         return frozenset()
     entries = (read.preferavoidpods if read is not None else None) or ()
     signatures = (entry.podsignature for entry in entries if entry is not None)

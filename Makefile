@@ -27,6 +27,13 @@ demo: $(VENV)/.ready-to-run  ## schedule the pods of examples/demo in virtual ti
 test: $(VENV)/.ready-to-test  ## run all tests; ARGS='-k ports' narrows them, WORKERS=1 runs them in one process
 	@$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
 
+ROUNDS ?= 10
+.PHONY: explore
+explore: $(VENV)/.ready-to-test  ## try the properties on examples that `make test` does not; ROUNDS=100 for more
+	@for round in $$(seq $(ROUNDS)); do \
+	    $(BIN)/python -m pytest -q -n $(WORKERS) -m hypothesis --hypothesis-profile=other $(ARGS) || exit 1; \
+	done
+
 SEEDS ?= 200
 .PHONY: simtest
 simtest: $(VENV)/.ready-to-test  ## whole schedulers under faults in virtual time; SEEDS=10000 for more, ARGS='--seed N' for one again

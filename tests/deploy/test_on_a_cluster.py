@@ -46,9 +46,9 @@ def kubectl(tmp_path_factory):
     )  # fmt: skip
     assert any(line.startswith("Ctrl-C") for line in cluster.stdout), "the cluster did not come up"
 
-    def ask(*arguments, stdin=None):
+    def ask(*arguments, stdin=None, program="kubectl"):
         done = subprocess.run(
-            ["kubectl", *arguments], env=environment, input=stdin, capture_output=True, text=True, check=False, timeout=60
+            [program, *arguments], env=environment, input=stdin, capture_output=True, text=True, check=False, timeout=60
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -162,3 +162,26 @@ def test_the_example_s_plugin_decides(kubectl, base, render, start):
     kubectl("label", "node", "node-2", "example.org/team=blue", "--overwrite")
     assert until(lambda: node_of(kubectl, "blue"), scheduler) == "node-2"
     assert scheduler.end() == 0
+
+
+@pytest.mark.skipif(shutil.which("helm") is None, reason="helm is not installed")
+def test_helm_installs_changes_goes_back_and_takes_away(kubectl):
+    chart, place = str(ROOT / "deploy/helm/moorage"), ("-n", "by-helm")
+
+    def helm(*arguments):
+        return kubectl(*arguments, *place, program="helm")
+
+    def verbosity():
+        args = kubectl("get", "deployment", NAME, *place, "-o", "jsonpath={.spec.template.spec.containers[0].args[*]}")
+        return args.rpartition("--v=")[2]
+
+    assert "STATUS: deployed" in helm("install", NAME, chart, "--create-namespace", "--set", "image.repository=an-image")
+    assert verbosity() == "2"
+    helm("upgrade", NAME, chart, "--set", "image.repository=an-image,verbosity=4")
+    assert verbosity() == "4"
+    helm("rollback", NAME, "1")
+    assert verbosity() == "2"
+    helm("uninstall", NAME)
+    kinds = "deployments,configmaps,poddisruptionbudgets,serviceaccounts,roles,rolebindings,secrets"
+    left = kubectl("get", kinds, *place, "-o", "name").split() + kubectl("get", "clusterrolebindings", "-o", "name").split()
+    assert [one for one in left if "by-helm" in one or one.endswith(f"/{NAME}")] == []

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from moorage.api.quantity import QuantityError, canonical
 from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type
+from moorage.apiserver.vocabulary.go_texts import go_word
 from moorage.apiserver.vocabulary.records import Document
 
 __all__ = ["Misfit", "conform"]
@@ -79,7 +80,7 @@ def _converted(what: str, go: str) -> str:
 
 def _struct(shape: Struct, value: Any, path: str, unknown: list[str]) -> Document:
     if not isinstance(value, dict):
-        raise _WrongType(_word(value), shape.full_go)
+        raise _WrongType(go_word(value), shape.full_go)
     fields = shape.fields
     kept: Document = {}
     for name, inner in value.items():
@@ -114,7 +115,7 @@ def _fit(shape: Type, value: Any, path: str, name: str, unknown: list[str]) -> A
         return _struct(shape, value, here, unknown)
     if isinstance(shape, ListOf):
         if not isinstance(value, list):
-            raise _WrongType(_word(value), shape.go)
+            raise _WrongType(go_word(value), shape.go)
         item = shape.item
         if isinstance(item, Scalar):
             read = _SCALARS[item.letter]
@@ -125,7 +126,7 @@ def _fit(shape: Type, value: Any, path: str, name: str, unknown: list[str]) -> A
 
 def _map(shape: MapOf, value: Any, here: str, unknown: list[str]) -> Document:
     if not isinstance(value, dict):
-        raise _WrongType(_word(value), shape.go)
+        raise _WrongType(go_word(value), shape.go)
     item = shape.item
     if isinstance(item, Scalar):
         read, zero = _SCALARS[item.letter], "0" if item.letter == "Q" else ""
@@ -133,27 +134,12 @@ def _map(shape: MapOf, value: Any, here: str, unknown: list[str]) -> Document:
     return {key: _fit(item, {} if one is None else one, here, key, unknown) for key, one in value.items()}
 
 
-def _word(value: Any) -> str:
-    """Return what Go calls a JSON value of this type."""
-    match value:
-        case bool():
-            return "bool"
-        case str():
-            return "string"
-        case dict():
-            return "object"
-        case list():
-            return "array"
-        case _:
-            return "number"
-
-
 # -- scalars ------------------------------------------------------------------------------------------------------------
 
 
 def _text(value: Any, go: str) -> str:
     if not isinstance(value, str):
-        raise _WrongType(_word(value), go)
+        raise _WrongType(go_word(value), go)
     return value
 
 
@@ -162,7 +148,7 @@ _INTEGERS: Final[Mapping[str, int]] = {"int32": 2**31, "int64": 2**63, "int": 2*
 
 def _integer(value: Any, go: str) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _WrongType(_word(value), go)
+        raise _WrongType(go_word(value), go)
     limit = _INTEGERS.get(go, 2**63)
     if isinstance(value, float) or not -limit <= value < limit:
         raise _WrongType(f"number {_literal(value)}", go)
@@ -176,19 +162,19 @@ def _literal(value: int | float) -> str:
 
 def _truth(value: Any, go: str) -> bool:
     if not isinstance(value, bool):
-        raise _WrongType(_word(value), go)
+        raise _WrongType(go_word(value), go)
     return value
 
 
 def _float(value: Any, go: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _WrongType(_word(value), go)
+        raise _WrongType(go_word(value), go)
     return value
 
 
 def _bytes(value: Any, go: str) -> str:
     if not isinstance(value, str):
-        raise _WrongType(_word(value), go)
+        raise _WrongType(go_word(value), go)
     try:
         base64.b64decode(value.replace("\n", "").replace("\r", ""), validate=True)
     except (binascii.Error, ValueError):
@@ -224,7 +210,7 @@ _SECONDS: Final = len("2006-01-02T15:04:05")
 
 def _moment(value: Any, go: str, layout: str = _LAYOUT) -> tuple[datetime.datetime, int]:
     if not isinstance(value, str):
-        raise _WrongType(_word(value), go)
+        raise _WrongType(go_word(value), go)
     found = _TIME.fullmatch(value)
     try:
         if found is None:
@@ -252,7 +238,7 @@ def _micro_time(value: Any, go: str) -> str:
 
 def _texts(value: Any, go: str) -> list[str]:
     if not isinstance(value, list):
-        raise _WrongType(_word(value), go)
+        raise _WrongType(go_word(value), go)
     return [_text(one, "string") for one in value]
 
 

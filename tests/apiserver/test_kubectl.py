@@ -69,7 +69,7 @@ def kubectl(certificate, server_in_a_thread, token, tmp_path):
 
     def run(*arguments, fails=False, stdin=None, program="kubectl", both=False, editor="false"):
         done = subprocess.run(
-            [program, *arguments],
+            [shutil.which(program), *arguments],  # that of who runs the tests, wherever it lies
             check=False,
             capture_output=True,
             text=True,

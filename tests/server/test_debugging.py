@@ -41,6 +41,7 @@ def node(name):
 
 NODES = [node("n1"), node("n2")]
 PODS = [pod("placed", "n1", "Running"), pod("waiting")]
+STRAY = pod("stray", "n9", "Running")
 
 
 def a_scheduler(objects):
@@ -55,6 +56,7 @@ def a_scheduler(objects):
 CASES = {  # nodes and pods that the watches hold, what is told
     "all agree": (NODES, PODS, []),
     "a pod that ended is nobody's": (NODES, [*PODS, pod("done", "n1", "Succeeded")], []),
+    "one on a node that nobody knows is not missed": (NODES, [*PODS, STRAY], []),
     "nor is one of another scheduler": (NODES, [*PODS, pod("theirs", scheduler="other")], []),
     "a node is missed": ([*NODES, node("n3")], PODS, [{"missedNodes": ["n3"], "redundantNodes": []}]),
     "a node is gone": (NODES[:1], PODS, [{"missedNodes": [], "redundantNodes": ["n2"]}]),
@@ -67,7 +69,8 @@ CASES = {  # nodes and pods that the watches hold, what is told
 def test_the_cache_is_compared(nodes, pods, told):
     log = Lines()
     names = {one.uid: one.name for one in [*PODS, *pods]}
-    assert compare(a_scheduler([*NODES, *PODS]), nodes, pods, log) is (told == [])
+    held = [*NODES, *PODS, *(one for one in pods if one is STRAY)]
+    assert compare(a_scheduler(held), nodes, pods, log) is (told == [])
     found = [facts for message, facts in log.said if message == "Cache mismatch"]
     assert [{key: [names.get(uid, uid) for uid in uids] for key, uids in facts.items()} for facts in found] == told
     assert [message for message, _ in log.said if "comparer" in message] == [

@@ -29,7 +29,7 @@ def compare(scheduler: Scheduler, nodes: Iterable[Node], pods: Iterable[Pod], lo
     if missed_nodes or redundant_nodes:
         log.info(0, "Cache mismatch", missedNodes=missed_nodes, redundantNodes=redundant_nodes)
     actual = {pod.uid for pod in pods if _is_ours(scheduler, pod)}
-    cached = {pod.uid for pod in scheduler.cluster.snapshot.pods()} | {line.pod.uid for line in scheduler.queue.pending()}
+    cached = {*scheduler.cluster.uids} | {line.pod.uid for line in scheduler.queue.pending()}
     missed_pods, redundant_pods = _differ(actual, cached)
     if missed_pods or redundant_pods:
         log.info(0, "Cache mismatch", missedPods=missed_pods, redundantPods=redundant_pods)

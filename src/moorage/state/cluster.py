@@ -9,7 +9,7 @@ Pods are told apart by UID. A pod on a node that is not known yet waits aside an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -218,6 +218,11 @@ class Cluster:
     def pod(self, uid: str) -> PodInfo | None:
         placed = self._placed.get(uid)
         return None if placed is None else placed[0]
+
+    @property
+    def uids(self) -> Collection[str]:
+        """UIDs of all pods that are placed or assumed, on nodes that are known or not."""
+        return self._placed.keys()
 
     @property
     def pod_count(self) -> int:

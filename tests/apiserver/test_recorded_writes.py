@@ -1,7 +1,7 @@
 """What a kube-apiserver answered, request by request, and what this one does.
 
-``recorded_writes.json`` holds requests with the answers of kube-apiserver v1.36.2 (with a distribution's patches, and with
-etcd 3.5; its admission plugin ServiceAccount off): the code, and the object or the Status. What differs from run to run is
+``recorded_*.json`` hold requests with the answers of kube-apiserver v1.36.2 (with a distribution's patches, and with
+etcd 3.5 or 3.6; its admission plugin ServiceAccount off): the code, and the object or the Status. What differs from run to run is
 taken out: uids, times, versions, and who manages fields. Each story begins with an empty cluster.
 """
 
@@ -23,7 +23,11 @@ from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.apiserver.vocabulary.targets import find_target
 from moorage.apiserver.vocabulary.users import User
 
-STORIES = json.loads(Path(__file__).with_name("recorded_writes.json").read_text(encoding="utf-8"))
+STORIES = {
+    name: steps
+    for path in sorted(Path(__file__).parent.glob("recorded_*.json"))
+    for name, steps in json.loads(path.read_text(encoding="utf-8")).items()
+}
 ME = User("admin", ("system:masters",))
 _UID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _VERSION = re.compile(r"(in object meta: |in record \()\d+")

@@ -18,7 +18,7 @@ __all__ = [
     "Namespace", "Node", "NodeAffinity", "NodeCondition", "NodeSelector", "NodeSelectorRequirement",
     "NodeSelectorTerm", "NodeSpec", "NodeStatus", "Pod", "PodAffinity", "PodAffinityTerm", "PodAntiAffinity",
     "PodCondition", "PodResourceClaim", "PodResourceClaimStatus", "PodSchedulingGate", "PodSchedulingGroup",
-    "PodSpec", "PodStatus", "PodTemplateSpec", "PreferredSchedulingTerm", "ReplicationController",
+    "PodSpec", "PodStatus", "PodTemplate", "PodTemplateSpec", "PreferredSchedulingTerm", "ReplicationController",
     "ReplicationControllerSpec", "ResourceRequirements", "Service", "ServiceSpec", "Taint", "Toleration",
     "TopologySpreadConstraint", "Volume", "WeightedPodAffinityTerm",
 ]  # fmt: skip
@@ -285,6 +285,11 @@ class Pod(Value):
 class PodTemplateSpec(Value):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
+
+
+class PodTemplate(Value):
+    metadata: ObjectMeta = ObjectMeta()
+    template: PodTemplateSpec = PodTemplateSpec()
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from moorage.api.admission import RuntimeClass
-from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, Service
+from moorage.api.core import LimitRange, Namespace, Node, Pod, PodTemplate, ReplicationController, Service
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.meta import Value
 from moorage.api.pod_groups import PodGroup, Workload
+from moorage.api.quotas import ResourceQuota
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from moorage.api.storage import (
     CSIDriver,
@@ -24,7 +25,7 @@ from moorage.api.storage import (
     StorageClass,
     VolumeAttachment,
 )
-from moorage.api.validation import devices, nodes, pod_groups, rbac, storage, workloads
+from moorage.api.validation import devices, nodes, pod_groups, quotas, rbac, storage, workloads
 from moorage.api.validation.faults import Faults
 from moorage.api.validation.metadata import object_meta
 from moorage.api.validation.pods import PodValidator, pod_faults
@@ -70,11 +71,13 @@ _CHECKS: Final[Mapping[type[Value], Callable[[Any], Faults]]] = {
     Pod: pod_faults,
     PodDisruptionBudget: workloads.budget_faults,
     PodGroup: pod_groups.pod_group_faults,
+    PodTemplate: workloads.pod_template_object_faults,
     PriorityClass: workloads.priority_class_faults,
     ReplicaSet: workloads.replica_set_faults,
     ReplicationController: workloads.replication_controller_faults,
     ResourceClaim: devices.resource_claim_faults,
     ResourceClaimTemplate: devices.resource_claim_template_faults,
+    ResourceQuota: quotas.quota_faults,
     ResourceSlice: devices.resource_slice_faults,
     Role: rbac.role_faults,
     RoleBinding: rbac.role_binding_faults,

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
-from moorage.api.core import PodTemplateSpec, ReplicationController
+from moorage.api.core import PodTemplate, PodTemplateSpec, ReplicationController
 from moorage.api.meta import LabelSelector
 from moorage.api.selectors import SelectorError, compile_label_selector, selector_from_map
 from moorage.api.validation.faults import (
@@ -39,8 +39,8 @@ from moorage.api.workloads import (
 )
 
 __all__ = [
-    "budget_faults", "cron_job_faults", "daemon_set_faults", "deployment_faults", "job_faults", "priority_class_faults",
-    "replica_set_faults", "replication_controller_faults", "stateful_set_faults",
+    "budget_faults", "cron_job_faults", "daemon_set_faults", "deployment_faults", "job_faults", "pod_template_object_faults",
+    "priority_class_faults", "replica_set_faults", "replication_controller_faults", "stateful_set_faults",
 ]  # fmt: skip
 
 _PERCENT = re.compile("[0-9]+%")
@@ -104,6 +104,12 @@ def _mismatch(selector: LabelSelector, template: PodTemplateSpec) -> Faults:
         return  # told already, with its place
     if not matches:
         yield invalid("spec.template.metadata.labels", template.metadata.labels, "`selector` does not match template `labels`")
+
+
+def pod_template_object_faults(held: PodTemplate) -> Faults:
+    """Find what is wrong with a pod template that is an object of its own."""
+    yield from object_meta(held.metadata, True)
+    yield from pod_template_faults("template", held.template)
 
 
 def replication_controller_faults(controller: ReplicationController) -> Faults:

@@ -407,6 +407,12 @@ def _cron_job(old: Document, new: Document) -> Iterator[Fault]:
         yield Fault("Invalid value", "spec.schedule", SCHEDULE_ZONE, after)
 
 
+def _quota(old: Document, new: Document) -> Iterator[Fault]:
+    scopes = _spec(new).get("scopes") or []
+    if set(_spec(old).get("scopes") or []) != set(scopes):
+        yield Fault("Invalid value", "spec.scopes", _FIXED_FIELD, scopes or None)
+
+
 _RULES: Final[Mapping[str, Callable[[Document, Document], Iterator[Fault]]]] = {
     "CSIDriver": _driver,
     "CSINode": _csi_node,
@@ -418,6 +424,7 @@ _RULES: Final[Mapping[str, Callable[[Document, Document], Iterator[Fault]]]] = {
     "PersistentVolume": _volume,
     "PersistentVolumeClaim": _claim,
     "Pod": _pod,
+    "ResourceQuota": _quota,
     "Secret": _data,
     "StatefulSet": _stateful_set,
 }

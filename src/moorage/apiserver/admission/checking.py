@@ -57,6 +57,8 @@ def further_faults(kind: Kind, document: Document) -> Iterator[Fault]:
     yield from _metadata_faults(document["metadata"])
     for path, spec in pod_specs(kind, document):
         yield from _pod_spec_faults(path, spec)
+        if kind.kind != "Pod" and spec.get("ephemeralContainers"):
+            yield Fault("Forbidden", f"{path}.ephemeralContainers", "ephemeral containers not allowed in pod template")
     rule = _RULES.get((kind.group, kind.kind))
     if rule is not None:
         yield from rule(document)
@@ -98,10 +100,13 @@ _TEMPLATED: Final = frozenset(["DaemonSet", "Deployment", "Job", "ReplicaSet", "
 
 def pod_specs(kind: Kind, document: Document) -> Iterator[tuple[str, Document]]:
     """Yield the spec of a pod, or of the pods that an object makes, with its path."""
-    spec = document.get("spec")
+    spec = document.get("template" if kind.kind == "PodTemplate" else "spec")
     if not isinstance(spec, dict):
         return
-    if kind.kind == "Pod":
+    if kind.kind == "PodTemplate":
+        if inner := spec.get("spec"):
+            yield "template.spec", inner
+    elif kind.kind == "Pod":
         yield "spec", spec
     elif kind.kind in _TEMPLATED or kind.kind == "CronJob":
         job = (spec.get("jobTemplate") or {}).get("spec") or {} if kind.kind == "CronJob" else spec

@@ -17,8 +17,10 @@ from moorage.api.devices import ClaimConsumer, DeviceAllocation, DeviceAllocatio
 from moorage.api.meta import Value
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
 from moorage.api.pod_groups import Condition, PodGroup
+from moorage.api.quotas import ResourceQuota
 from moorage.api.validation.affinity import node_selector
 from moorage.api.validation.nodes import node_status_faults
+from moorage.api.validation.quotas import quota_status_faults
 from moorage.apiserver.admission.counted_status import counted_faults
 from moorage.apiserver.vocabulary.kinds import Kind
 from moorage.apiserver.vocabulary.records import Document
@@ -52,6 +54,8 @@ def status_faults(kind: Kind, old: Document, new: Document, found: Value) -> Fau
         yield from _claim(old, new, found)
     elif isinstance(found, PodGroup):
         yield from _group(found)
+    elif isinstance(found, ResourceQuota):
+        yield from quota_status_faults(found.status)
 
 
 def _addresses(addresses: Sequence[Document]) -> Faults:

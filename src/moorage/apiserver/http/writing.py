@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from moorage.api.validation.quotas import quota_warnings
 from moorage.apiserver.fields import managing
 from moorage.apiserver.fields.managing import Manager, manager_of
 from moorage.apiserver.fields.merging import type_faults
@@ -110,7 +111,12 @@ def create(store: Store, request: Request, target: Target) -> Written:
     document, warnings = _sent(request, target)
     with _also_told(warnings):
         record = store.create(kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind))
-    return Written(record, True, warnings)
+    return Written(record, True, (*warnings, *_cautions(kind, document)))
+
+
+def _cautions(kind: Kind, document: Document) -> tuple[str, ...]:
+    """Return what whoever makes an object is to be told of it, sound as it is."""
+    return quota_warnings((document.get("spec") or {}).get("hard") or {}) if kind.kind == "ResourceQuota" else ()
 
 
 @contextmanager
@@ -306,7 +312,8 @@ def _apply(store: Store, request: Request, target: Target) -> Written:
     if held is not None:
         record = store.update(kind, namespace, target.name, document, subresource=target.subresource, dry_run=request.dry_run)
         return Written(record, False, body.repeats)
-    return Written(_made(store, request, target, document), True, body.repeats)
+    made = _made(store, request, target, document)
+    return Written(made, True, (*body.repeats, *_cautions(kind, document)))
 
 
 def _read_configuration(request: Request) -> Body:

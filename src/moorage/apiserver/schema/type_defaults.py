@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, NamedTuple
 
+from moorage.api.quantity import NANO_PER_MILLI, canonical, milli_value, parse
 from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, kind_schema
 from moorage.apiserver.vocabulary.kinds import Kind
 from moorage.apiserver.vocabulary.records import Document
@@ -202,6 +203,18 @@ def _modes(driver: Document) -> None:
         driver["volumeLifecycleModes"] = ["Persistent"]
 
 
+def _rounded(*names: str) -> Rule:
+    """Return the rule that rounds lists of amounts up to thousandths, the finest that is stored of them."""
+
+    def fill(document: Document) -> None:
+        for name in names:
+            for resource, amount in (document.get(name) or {}).items():
+                if parse(amount) % NANO_PER_MILLI:
+                    document[name][resource] = canonical(f"{milli_value(amount)}m")
+
+    return fill
+
+
 _DRIVER: Final = _given(
     attachRequired=True, podInfoOnMount=False, storageCapacity=False, fsGroupPolicy="ReadWriteOnceWithFSType",
     requiresRepublish=False, seLinuxMount=False,
@@ -236,6 +249,8 @@ _RULES: Final[Mapping[str, Rule]] = {
     "core.ProjectedVolumeSource": _FILES,
     "core.RBDPersistentVolumeSource": _BLOCK_DEVICE,
     "core.RBDVolumeSource": _BLOCK_DEVICE,
+    "core.ResourceQuotaSpec": _rounded("hard"),
+    "core.ResourceQuotaStatus": _rounded("hard", "used"),
     "core.ScaleIOPersistentVolumeSource": _SCALE_IO,
     "core.ScaleIOVolumeSource": _SCALE_IO,
     "core.SecretVolumeSource": _FILES,

@@ -14,13 +14,23 @@ from moorage.apiserver.vocabulary.records import Document
 
 __all__ = [
     "config_map", "created", "endpoints", "event", "lease", "metrics", "namespace", "node", "plain", "pod_group",
-    "priority_class", "role_binding", "runtime_class", "scale", "secret", "service",
+    "priority_class", "quota", "role_binding", "runtime_class", "scale", "secret", "service",
 ]  # fmt: skip
 
 
 def plain(found: Document, now: float) -> list[Cell]:
     """Return the cells of whatever has no columns of its own."""
     return [name_of(found), age_of(found, now)]
+
+
+def quota(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a resource quota: what is used of what, limits of pods in a column of their own."""
+    hard, used = (at(found, f"status.{name}") or {} for name in ("hard", "used"))
+    told = [(name, f"{name}: {used.get(name, '0')}/{amount}") for name, amount in sorted(hard.items())]
+    requests, limits = (
+        ", ".join(text for name, text in told if name.startswith("limits.") is is_limit) for is_limit in (False, True)
+    )
+    return [name_of(found), requests, limits, age_of(found, now)]
 
 
 def created(found: Document, _: float) -> list[Cell]:

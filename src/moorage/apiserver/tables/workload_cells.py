@@ -26,13 +26,18 @@ from moorage.apiserver.tables.cells import (
 from moorage.apiserver.vocabulary.records import Document
 
 __all__ = [
-    "budget", "controller_revision", "cron_job", "daemon_set", "deployment", "job", "replica_set", "replication_controller",
-    "stateful_set",
+    "budget", "controller_revision", "cron_job", "daemon_set", "deployment", "job", "pod_template", "replica_set",
+    "replication_controller", "stateful_set",
 ]  # fmt: skip
 
 
 def _template(found: Document) -> list[Cell]:
     return containers_of(at(found, "spec.template.spec"))
+
+
+def pod_template(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a pod template."""
+    return [name_of(found), *containers_of(at(found, "template.spec")), pairs(at(found, "template.metadata.labels"))]
 
 
 def _selector(found: Document) -> str:

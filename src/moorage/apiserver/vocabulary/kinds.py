@@ -11,11 +11,12 @@ from functools import cached_property
 from typing import Any, Final
 
 from moorage.api.admission import RuntimeClass
-from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, Service
+from moorage.api.core import LimitRange, Namespace, Node, Pod, PodTemplate, ReplicationController, Service
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.meta import Value
 from moorage.api.names import check_dns1123_label, check_dns1123_subdomain
 from moorage.api.pod_groups import PodGroup, Workload
+from moorage.api.quotas import ResourceQuota
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, Role, RoleBinding
 from moorage.api.storage import (
     CSIDriver,
@@ -190,6 +191,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         status_on_create={"phase": "Pending"},
         fields=_POD_FIELDS,
     ),
+    Kind("", "PodTemplate", "podtemplates", struct=PodTemplate, has_generation=True),
     Kind(
         "",
         "ReplicationController",
@@ -202,6 +204,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         status_on_create={"replicas": 0},
         fields=(("status.replicas", "0"),),
     ),
+    Kind("", "ResourceQuota", "resourcequotas", ("quota",), struct=ResourceQuota, subresources=_STATUS, status_on_create={}),
     Kind("", "Secret", "secrets", fields=(("type", ""),)),
     Kind(
         "",

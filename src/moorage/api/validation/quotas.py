@@ -1,0 +1,158 @@
+"""Resource quotas: what can be limited, to how much, and which scopes go with what.
+
+Source  kubernetes, pkg/apis/core/validation/validation.go, ValidateResourceQuota; pkg/apis/core/helper/helpers.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from moorage.api.meta import ResourceList
+from moorage.api.names import check_qualified_name
+from moorage.api.quantity import canonical, parse
+from moorage.api.quotas import (
+    ResourceQuota,
+    ResourceQuotaSpec,
+    ResourceQuotaStatus,
+    ScopedResourceSelectorRequirement,
+    ScopeSelector,
+)
+from moorage.api.validation.faults import Faults, invalid, quantity, required
+from moorage.api.validation.metadata import object_meta
+from moorage.api.validation.resources import is_integer_resource
+
+__all__ = ["quota_faults", "quota_status_faults", "quota_warnings"]
+
+_COMPUTE: Final = frozenset(["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"])
+#: Names without a slash that quotas know.
+_STANDARD: Final = _COMPUTE | {
+    "configmaps", "ephemeral-storage", "limits.ephemeral-storage", "persistentvolumeclaims", "pods", "replicationcontrollers",
+    "requests.ephemeral-storage", "requests.storage", "resourcequotas", "secrets", "services", "services.loadbalancers",
+    "services.nodeports",
+}  # fmt: skip
+_OF_PODS: Final = _COMPUTE | {"pods"}
+#: What each scope can limit, of the names above; by itself any name with a slash goes with any scope.
+_SCOPED: Final[Mapping[str, frozenset[str]]] = {
+    "BestEffort": frozenset(["pods"]),
+    "CrossNamespacePodAffinity": _OF_PODS,
+    "NotBestEffort": _OF_PODS,
+    "NotTerminating": _OF_PODS,
+    "PriorityClass": _OF_PODS,
+    "Terminating": _OF_PODS,
+    "VolumeAttributesClass": frozenset(["persistentvolumeclaims", "requests.storage"]),
+}
+#: Scopes that an object is in or is not, and no two of which go together where they stand side by side.
+_PLAIN: Final = ("BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "Terminating")
+_OPPOSED: Final = (("BestEffort", "NotBestEffort"), ("Terminating", "NotTerminating"))
+_ONLY_EXISTS: Final = (
+    "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
+
+
+def quota_faults(quota: ResourceQuota) -> Faults:
+    """Find what is wrong with a quota, but for its status."""
+    yield from object_meta(quota.metadata, True)
+    yield from _amounts("spec.hard", quota.spec.hard)
+    yield from _scopes(quota.spec)
+    yield from _selector(quota.spec)
+
+
+def quota_status_faults(status: ResourceQuotaStatus) -> Faults:
+    """Find what is wrong with a quota's status."""
+    yield from _amounts("status.hard", status.hard)
+    yield from _amounts("status.used", status.used)
+
+
+def quota_warnings(hard: ResourceList) -> tuple[str, ...]:
+    """Return what is told to whoever makes a quota of these limits: where more may be requested than the limits can be."""
+    told = []
+    for resource in ("cpu", "memory", "storage", "ephemeral-storage"):
+        asked, limit = f"requests.{resource}", f"limits.{resource}"
+        if asked not in hard and resource in {"cpu", "memory"}:
+            asked = resource
+        if asked in hard and limit in hard and parse(hard[asked]) > parse(hard[limit]):
+            shown = f"{limit} ({canonical(hard[limit])})"
+            told.append(f"ResourceQuota {asked} ({canonical(hard[asked])}) should be less than {shown}")
+    return tuple(told)
+
+
+def _amounts(path: str, amounts: ResourceList) -> Faults:
+    for name, amount in amounts.items():
+        at = f"{path}[{name}]"
+        yield from _name(at, name)
+        yield from quantity(at, amount, integer=is_integer_resource(name))
+
+
+def _is_standard(name: str) -> bool:
+    return name in _STANDARD or name.startswith(("hugepages-", "requests.hugepages-"))
+
+
+def _name(path: str, name: str) -> Faults:
+    faults = check_qualified_name(name)
+    for fault in faults:
+        yield invalid(path, name, fault)
+    if "/" in name or _is_standard(name):
+        return
+    if not faults and name != "storage":
+        yield invalid(path, name, "must be a standard resource type or fully qualified")
+    yield invalid(path, name, "must be a standard resource for quota")
+
+
+def _scopes(spec: ResourceQuotaSpec) -> Faults:
+    path = "spec.scopes"
+    for scope in spec.scopes:
+        if scope not in _SCOPED:
+            yield invalid(path, spec.scopes, "unsupported scope")
+        for _ in _out_of_scope(spec, scope):
+            yield invalid(path, spec.scopes, "unsupported scope applied to resource")
+    yield from _conflicts(path, spec, frozenset(spec.scopes))
+
+
+def _out_of_scope(spec: ResourceQuotaSpec, scope: str) -> list[str]:
+    """Return the limited resources that a scope has nothing to do with."""
+    known = _SCOPED.get(scope)
+    return [] if known is None else [name for name in spec.hard if _is_standard(name) and name not in known]
+
+
+def _conflicts(path: str, spec: ResourceQuotaSpec, scopes: frozenset[str]) -> Faults:
+    for pair in _OPPOSED:
+        if scopes.issuperset(pair):
+            yield invalid(path, spec.scopes or None, "conflicting scopes")
+
+
+def _selector(spec: ResourceQuotaSpec) -> Faults:
+    if spec.scope_selector is None:
+        return
+    path, asked = "spec.scopeSelector.matchExpressions", spec.scope_selector.match_expressions
+    for one in asked:
+        if one.scope_name not in _SCOPED:
+            yield invalid(f"{path}.scopeName", one.scope_name, "unsupported scope")
+        for _ in _out_of_scope(spec, one.scope_name):
+            yield invalid(path, _as_go(spec.scope_selector), "unsupported scope applied to resource")
+        yield from _requirement(path, one)
+    yield from _conflicts(path, spec, frozenset(one.scope_name for one in asked))
+
+
+def _as_go(selector: ScopeSelector) -> object:
+    """Return a selector with the names that its fields have in Go, as refusals show it."""
+    asked = selector.match_expressions
+    named = [{"ScopeName": one.scope_name, "Operator": one.operator, "Values": one.values or None} for one in asked]
+    return {"MatchExpressions": named}
+
+
+def _requirement(path: str, asked: ScopedResourceSelectorRequirement) -> Faults:
+    if asked.scope_name in _PLAIN and asked.operator != "Exists":
+        yield invalid(f"{path}.operator", asked.operator, _ONLY_EXISTS)
+    match asked.operator:
+        case "In" | "NotIn":
+            if not asked.values:
+                why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                yield required(f"{path}.values", why)
+        case "Exists" | "DoesNotExist":
+            if asked.values:
+                why = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+                yield invalid(f"{path}.values", asked.values, why)
+        case _:
+            yield invalid(f"{path}.operator", asked.operator, "not a valid selector operator")

@@ -1,0 +1,68 @@
+"""Resource quotas and pod templates as they are shown; what is stored of them is held against recordings of a kube-apiserver."""
+
+import msgspec
+
+from moorage.apiserver.schema.protobuf import read_protobuf
+from moorage.apiserver.schema.protobuf_writing import write_protobuf
+from moorage.apiserver.tables.tables import table
+from moorage.apiserver.vocabulary.kinds import served
+
+QUOTAS, TEMPLATES = served("resourcequotas"), served("podtemplates")
+PATH = "/api/v1/namespaces/default/resourcequotas"
+
+
+def quota(name="q", hard=None, **spec):
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name}, "spec": {"hard": hard or {}, **spec}}
+
+
+def cells(kind, document):
+    document["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    return table(kind, [document], 1_767_225_610.0, "None")["rows"][0]["cells"]
+
+
+def test_a_quota_is_shown_with_what_is_used_of_it_limits_apart():
+    held = quota()
+    held["status"] = {
+        "hard": {"requests.cpu": "4", "limits.cpu": "8", "count/limits.example.com": "3", "limits.memory": "1Gi"},
+        "used": {"requests.cpu": "500m", "limits.memory": "12Mi"},
+    }
+    requests = "count/limits.example.com: 0/3, requests.cpu: 500m/4"
+    assert cells(QUOTAS, held) == ["q", requests, "limits.cpu: 0/8, limits.memory: 12Mi/1Gi", "10s"]
+    assert cells(QUOTAS, quota(hard={"pods": "1"})) == ["q", "", "", "10s"]
+
+
+def test_a_pod_template_is_shown_with_its_containers_and_the_labels_of_its_pods():
+    spec = {"containers": [{"name": "c", "image": "i:1"}, {"name": "d", "image": "j"}]}
+    held = {"metadata": {"name": "t"}, "template": {"metadata": {"labels": {"b": "2", "a": "1"}}, "spec": spec}}
+    assert cells(TEMPLATES, held) == ["t", "c,d", "i:1,j", "a=1,b=2"]
+    assert cells(TEMPLATES, {"metadata": {"name": "t"}}) == ["t", "", "", "<none>"]
+
+
+def test_who_makes_a_doubtful_quota_is_warned(against_a_server):
+    doubtful = quota(hard={"requests.cpu": "2", "limits.cpu": "1", "memory": "2Gi", "limits.memory": "1Gi", "pods": "1"})
+
+    async def test(client, _):
+        headers = {"Authorization": f"Bearer {client.token}"}
+        async with client.session.post(client.base + PATH, json=doubtful, headers=headers) as response:
+            assert response.status == 201
+            assert response.headers.getall("Warning") == [
+                '299 - "ResourceQuota requests.cpu (2) should be less than limits.cpu (1)"',
+                '299 - "ResourceQuota memory (2Gi) should be less than limits.memory (1Gi)"',
+            ]
+
+    against_a_server(test)
+
+
+def test_both_kinds_speak_protobuf():
+    asked = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}
+    held = quota(hard={"pods": "3", "cpu": "1500m"}, scopes=["Terminating"], scopeSelector=asked)
+    held["status"] = {"hard": {"pods": "3"}, "used": {"pods": "1"}}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i", "resources": {}}]}}
+    for one in (held, {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "t"}, "template": template}):
+        read = read_protobuf(write_protobuf(msgspec.json.decode(msgspec.json.encode(one))))
+        read["metadata"].pop("creationTimestamp", None)
+        assert read["metadata"] == one["metadata"]
+        assert read.get("spec") == one.get("spec")
+        assert read.get("status") == one.get("status")
+        if "template" in one:
+            assert read["template"]["spec"]["containers"] == template["spec"]["containers"]

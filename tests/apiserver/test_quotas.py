@@ -1,4 +1,4 @@
-"""Resource quotas and pod templates as they are shown; what is stored of them is held against recordings of a kube-apiserver."""
+"""Quotas and pod templates as they are shown; what is stored of them is held against recordings of a kube-apiserver."""
 
 import msgspec
 
@@ -57,7 +57,7 @@ def test_both_kinds_speak_protobuf():
     asked = {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]}
     held = quota(hard={"pods": "3", "cpu": "1500m"}, scopes=["Terminating"], scopeSelector=asked)
     held["status"] = {"hard": {"pods": "3"}, "used": {"pods": "1"}}
-    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i", "resources": {}}]}}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     for one in (held, {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "t"}, "template": template}):
         read = read_protobuf(write_protobuf(msgspec.json.decode(msgspec.json.encode(one))))
         read["metadata"].pop("creationTimestamp", None)

@@ -350,7 +350,7 @@ def test_health_and_version_are_open(against_a_server):
     against_a_server(test)
 
 
-def test_only_loopback_is_served(store):
+def test_only_loopback_is_served_without_tls(store):
     async def run():
         async with serving(store, Guard({}), "0.0.0.0"):
             pass

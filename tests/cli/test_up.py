@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -249,3 +251,32 @@ def test_what_needs_containers_is_refused_plainly(up):
 def test_fields_are_explained(up):
     assert "The node the pod is on." in up("explain", "pod.spec.nodeName")
     assert "DESCRIPTION:" in up("explain", "poddisruptionbudgets.spec", "--recursive")
+
+
+def ask(port, name, host, authority, token=""):
+    """Return the status of a request to a server that is dialled by one name and called by another."""
+    context = ssl.create_default_context(cadata=authority)
+    shown = f"Authorization: Bearer {token}\r\n" if token else ""
+    with (
+        socket.create_connection(("127.0.0.1", port), 5) as line,
+        context.wrap_socket(line, server_hostname=name) as channel,
+    ):
+        channel.sendall(f"GET /api HTTP/1.1\r\nHost: {host}:{port}\r\n{shown}Connection: close\r\n\r\n".encode())
+        return int(channel.makefile("rb").readline().split()[1])
+
+
+def test_other_machines_come_by_its_names_and_show_who_they_are(tmp_path):
+    up = Up(tmp_path, "--nodes=1", "--bind-address=0.0.0.0", "--tls-san=sim.example.org", "--tls-san=192.0.2.7")
+    server = json.loads(up.config.read_text())["clusters"][0]["cluster"]["server"]
+    assert server.startswith("https://127.0.0.1:")
+    port, authority = int(server.rpartition(":")[2]), (tmp_path / "pki" / "ca.crt").read_text()
+    token = (tmp_path / "pki" / "admin.token").read_text().strip()
+    assert "sim.example.org, 192.0.2.7; who has the kubeconfig administers it." in "".join(up.said)
+    assert ask(port, "sim.example.org", "sim.example.org", authority, token) == 200
+    assert ask(port, "192.0.2.7", "192.0.2.7", authority, token) == 200
+    assert ask(port, "192.0.2.7", "192.0.2.7", authority) == 401
+    assert ask(port, "sim.example.org", "evil.example.org", authority, token) == 403
+    with pytest.raises(ssl.SSLCertVerificationError):
+        ask(port, "other.example.org", "other.example.org", authority, token)
+    assert up("get", "nodes", "-o", "name") == "node/node-1\n"
+    assert up.end()[0] == 0

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from moorage.api.durations import parse_duration
+from moorage.apiserver.access.addresses import Address, address_of
 from moorage.apiserver.access.authority import make_authority
 from moorage.apiserver.fields.managing import Manager
 from moorage.apiserver.http.opening import open_store
@@ -71,6 +72,14 @@ class _Duration(click.ParamType[float]):
 )
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port to serve on [any that is free].")
 @click.option(
+    "--bind-address", "bind", default="127.0.0.1", show_default=True, metavar="ADDRESS",
+    help="The address to serve on: one of this machine's, or 0.0.0.0 for all of them, lets other machines come.",
+)  # fmt: skip
+@click.option(
+    "--tls-san", "names", multiple=True, metavar="NAME",
+    help="Another name or address that clients reach it by; may be repeated.",
+)  # fmt: skip
+@click.option(
     "--home", type=click.Path(path_type=Path), metavar="DIR", envvar="MOORAGE_HOME", default=Path("~/.moorage"),
     show_default=True, help="Where the cluster's certificates and its kubeconfig are kept.",
 )  # fmt: skip
@@ -95,7 +104,8 @@ def up(**given: Any) -> int:
     began = time.monotonic()
     scheduler, extenders = (None, ExtenderClient(())) if given["no_scheduler"] else _scheduler(given)
     home: Path = given["home"].expanduser()
-    authority = make_authority(home / "pki")
+    address = address_of(given["bind"], given["names"])
+    authority = make_authority(home / "pki", address.names)
     gates = scheduler.gates if scheduler is not None else FeatureGates.parse(given["feature_gates"])
     controllers = chosen(all_controllers(given["job_s"], gates), [one for one in given["controllers"].split(",") if one])
     store = open_store(given["data"], clock=_steady_clock(), gates=gates)
@@ -109,8 +119,9 @@ def up(**given: Any) -> int:
             scheduler,
             given["port"],
             _report,
-            lambda ready: _tell(ready, given, time.monotonic() - began),
+            lambda ready: _tell(ready, given, address, time.monotonic() - began),
             extenders,
+            address,
         )
         collect_seldom()
         return asyncio.run(_run(cluster, given["lasts_s"]))
@@ -186,11 +197,12 @@ def _end_on_signals(running: asyncio.Future[None]) -> None:
         asyncio.get_running_loop().add_signal_handler(number, end)
 
 
-def _tell(ready: Ready, given: dict[str, Any], took_s: float) -> None:
+def _tell(ready: Ready, given: dict[str, Any], address: Address, took_s: float) -> None:
     scheduled = "no scheduler" if given["no_scheduler"] else "a scheduler"
-    click.echo(
-        f"A cluster of {ready.nodes} nodes with {scheduled} is up on https://127.0.0.1:{ready.port} after {took_s:.1f}s."
-    )
+    click.echo(f"A cluster of {ready.nodes} nodes with {scheduled} is up on {address.url(ready.port)} after {took_s:.1f}s.")
+    if address.is_open:
+        called = f" as {', '.join(address.names)}" if address.names else ""
+        click.echo(f"Other machines can reach it{called}; who has the kubeconfig administers it.")
     click.echo(f"\n  export KUBECONFIG={ready.kubeconfig}\n  kubectl get nodes\n")
     click.echo("Ctrl-C ends it." if given["data"] is None else f"Ctrl-C ends it; {given['data']} keeps it.")
 

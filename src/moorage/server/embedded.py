@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from moorage.apiserver.access.addresses import LOOPBACK, Address
 from moorage.apiserver.access.authority import SCHEDULER, Authority
 from moorage.apiserver.access.guarding import guard_for
 from moorage.apiserver.http.serving import serving
@@ -61,18 +62,20 @@ class Embedded:
     report: Callable[[str], None]
     on_ready: Callable[[Ready], None] = field(default=lambda ready: None)
     extenders: ExtenderClient = field(default_factory=lambda: ExtenderClient(()))
+    address: Address = LOOPBACK
 
     async def run(self) -> None:
         """Serve until cancelled.
 
         Raises  whatever ended one of the parts, as the cluster is of no use without it
         """
-        guard = guard_for(self.store, self.authority)
+        guard = guard_for(self.store, self.authority, self.address.hosts)
         manager = Manager(self.store, self.controllers, self.report)
         # Where our own controller for it is switched off, another does it over the API.
         self.store.empties_namespaces = False
-        async with serving(self.store, guard, port=self.port, tls=self.authority.tls()) as port:
-            self.authority.write_kubeconfig(self.kubeconfig, port)
+        tls = self.authority.tls()
+        async with serving(self.store, guard, self.address.listens, self.port, tls) as port:
+            self.authority.write_kubeconfig(self.kubeconfig, port, host=self.address.dialled)
             synced = asyncio.Event()
             parts = [
                 asyncio.create_task(manager.run(), name="controllers"),
@@ -109,7 +112,7 @@ class Embedded:
         identity = f"moorage-{uuid.uuid4()}"
         shown = self.authority.issue(SCHEDULER)
         credentials = Anonymous(Identity("", shown.certificate, shown.key))
-        endpoint = Endpoint(f"https://127.0.0.1:{port}", credentials, self.authority.certificate)
+        endpoint = Endpoint(self.address.url(port), credentials, self.authority.certificate)
         async with Rest(endpoint, qps=0) as rest, self.extenders as extenders:
             live = Live(
                 scheduler, rest, identity=identity, wall=Wall(), leader=None, chance=random.Random(identity),  # noqa: S311

@@ -1,4 +1,4 @@
-"""Who may talk to the server at all: callers on this machine, under a name it answers to, who say who they are.
+"""Who may talk to the server at all: those who call it by a name it answers to, and say who they are.
 
 A page in a browser can send requests to a port of the machine it runs on. What keeps it from doing so is checked before
 anything else: the Host it must name, the Origin it cannot hide, and a credential it cannot know.
@@ -22,17 +22,12 @@ from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.statuses import ApiError, unauthorized
 from moorage.apiserver.vocabulary.users import User, authenticated
 
-__all__ = ["OPEN_PATHS", "Guard", "User", "guard_for", "holder_of", "is_loopback"]
+__all__ = ["OPEN_PATHS", "Guard", "User", "guard_for", "holder_of"]
 
-#: What anybody on the machine may read.
+#: What anybody may read.
 OPEN_PATHS: Final = frozenset(["/healthz", "/livez", "/readyz", "/version"])
 _LOCAL: Final = ("127.0.0.1", "[::1]", "localhost")
 _MAX_TOKEN: Final = 16 << 10
-
-
-def is_loopback(address: str) -> bool:
-    """Return True for an address that only this machine can reach."""
-    return address in {"127.0.0.1", "::1", "localhost"}
 
 
 def guard_for(store: Store, authority: Authority, hosts: Iterable[str] = ()) -> Guard:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import json
 import os
 import ssl
@@ -14,7 +15,8 @@ from typing import Final
 
 from aiohttp import web
 
-from moorage.apiserver.access.guarding import Guard, is_loopback
+from moorage.apiserver.access.addresses import is_loopback
+from moorage.apiserver.access.guarding import Guard
 from moorage.apiserver.http.connections import Door
 from moorage.apiserver.http.limits import Limits
 from moorage.apiserver.http.server import Front
@@ -36,10 +38,10 @@ async def serving(
 
     kubectl sends a token over TLS only.
 
-    Raises  ConfigError for an address that others could reach
+    Raises  ConfigError for an address that others could reach without TLS, and for one that cannot be listened on
     """
-    if not is_loopback(host):
-        raise ConfigError(f"--bind-address: {host} can be reached from other machines; use 127.0.0.1 or ::1")
+    if tls is None and not is_loopback(host):
+        raise ConfigError(f"--bind-address: {host} can be reached from other machines, which takes TLS; use 127.0.0.1 or ::1")
     limits = limits or Limits()
     front = Front(store, guard, limits)
     manager = web.Server(front.handle, request_factory=front.make_request)
@@ -52,8 +54,7 @@ async def serving(
                 door, host, port, ssl=tls, backlog=1024, ssl_handshake_timeout=handshake_s, ssl_shutdown_timeout=farewell_s
             )
         except OSError as error:
-            why = os.strerror(error.errno) if error.errno else str(error)
-            raise ConfigError(f"--port: {host}:{port} cannot be listened on: {why}; 0 takes any that is free") from None
+            raise _unusable(host, port, error) from None
         try:
             yield int(listening.sockets[0].getsockname()[1])
         finally:
@@ -66,6 +67,13 @@ async def serving(
         if keeping is not None:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
+
+
+def _unusable(host: str, port: int, error: OSError) -> ConfigError:
+    if error.errno == errno.EADDRNOTAVAIL:
+        return ConfigError(f"--bind-address: {host} is no address of this machine; 0.0.0.0 stands for all it has")
+    why = os.strerror(error.errno) if error.errno else str(error)
+    return ConfigError(f"--port: {host}:{port} cannot be listened on: {why}; 0 takes any that is free")
 
 
 def write_kubeconfig(path: Path, port: int, token: str, authority: bytes = b"", name: str = "moorage") -> None:

@@ -107,12 +107,15 @@ def test_a_plugin_of_ones_own_may_be_named(run, tmp_path, monkeypatch):
 
 PLUGIN_FAULTS = {
     "syntax": ("class Mine(:", "cannot import my_faulty: SyntaxError"),
-    "raises": ("1 / 0", "cannot import my_faulty: ZeroDivisionError"),
+    "raises": ("a = 1\n\na / 0", "cannot import my_faulty: ZeroDivisionError: division by zero (my_faulty.py, line 3)"),
+    "needs what is not there": ("import not_here", "No module named 'not_here' (my_faulty.py, line 1)"),
     "ends the program": ("import sys; sys.exit(0)", "cannot import my_faulty: SystemExit: 0"),
     "no such class": ("", "module my_faulty has no Mine"),
+    "another class": (MINE.replace("class Mine", "class Other"), "module my_faulty has no Mine; there is Other"),
     "no name": ("class Mine:\n    def filter_node(self, state, node): ...", "has no usable name"),
     "name with a line break": (MINE.replace("'Mine'", r"'a\n'"), "has no usable name"),
     "no point": ("class Mine:\n    name = 'Mine'", "implements no extension point"),
+    "a mistyped point": (MINE.replace("filter_node", "filterNodes"), "no extension point; for filterNodes write filter_node"),
     "a taken name": (MINE.replace("'Mine'", "'NodeName'"), "that name is taken"),
 }
 
@@ -126,6 +129,26 @@ def test_a_faulty_plugin_is_refused_with_a_line(run, tmp_path, monkeypatch, sour
     assert (found.exit_code, found.stdout) == (1, "")
     assert words in found.stderr
     assert len(found.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "reference", ["mine.py:Mine", "./mine.py:Mine", "../mine.py:Mine", "rules/mine.py:Mine", "rules/mine:Mine"]
+)
+def test_who_names_a_file_is_told_to_name_its_module(run, tmp_path, monkeypatch, reference):
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    found = run(f"show --plugins {reference}")
+    assert found.exit_code == 1
+    module = "rules.mine" if "rules" in reference else "mine"
+    assert found.stderr.endswith(f"; name a module as import does: {module}:Mine\n")
+
+
+def test_who_names_a_plugin_that_is_unknown_is_told_what_may_be_meant(run):
+    def refused(name):
+        return run("validate -", GOOD + f"profiles: [{{plugins: {{multiPoint: {{enabled: [{{name: {name}}}]}}}}}}]").stderr
+
+    assert refused("NodePort").endswith('PreFilterPlugin "NodePort" does not exist; did you mean "NodePorts"?\n')
+    assert refused("Mine").endswith('"Mine" does not exist; is it one of yours? --plugins MODULE:CLASS loads it\n')
 
 
 def test_a_plugin_that_is_not_here_is_noted(run, monkeypatch):

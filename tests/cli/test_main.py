@@ -46,6 +46,14 @@ WRONG = {
     ),
     "a seed that is no number": (["simulate", "--seed", "x"], "error: Invalid value for '--seed': 'x' is not a valid integer."),
     "one argument too many": (["simulate", "-f", "x", "y"], "error: Got unexpected extra argument (y)"),
+    "a file without its flag": (
+        ["simulate", "x", "y"],
+        "error: Got unexpected extra arguments (x y); each file takes a -f of its own",
+    ),
+    "another file without its flag": (
+        ["up", "-f", "x", "y"],
+        "error: Got unexpected extra argument (y); each file takes a -f of its own",
+    ),
     "nothing to simulate": (["simulate"], "error: nothing to simulate: give -f PATH"),
     "a trace without its files": (["simulate", "--trace", "openb"], "error: --trace openb needs --nodes FILE and --pods FILE"),
     "a trace and manifests": (["simulate", "--trace", "openb", "-f", "x"], "error: -f and --trace do not go together"),

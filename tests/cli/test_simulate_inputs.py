@@ -225,3 +225,14 @@ def test_the_trace_in_the_reference_is_a_real_run(process):
     ran = process(*(SHARED / word if word.endswith(".csv") else word for word in command.split()), timeout=200)
     pattern = "\n".join(".*?" if line == "…" else re.escape(line) for line in lines)
     assert re.fullmatch(pattern + "\n", ran.out, re.DOTALL), ran.out
+
+
+def test_an_input_without_nodes_is_told_of(moorage, tmp_path, pod, node):
+    told = "no nodes in the input, so that no pod has anywhere to go: kubectl get nodes -o yaml prints them"
+    pods, nodes = tmp_path / "pod.yaml", tmp_path / "node.yaml"
+    pods.write_text(pod)
+    nodes.write_text(node)
+    ran = moorage("simulate", "-f", pods)
+    assert (ran.status, told in ran.out) == (2, True)
+    assert told not in moorage("simulate", "-f", pods, "-f", nodes).out
+    assert told not in moorage("simulate", "-f", nodes).out

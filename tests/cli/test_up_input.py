@@ -124,7 +124,7 @@ def test_the_example_cluster_can_be_begun_with(store):
 
 def test_what_is_there_already_stays(store, tmp_path):
     put(store, tmp_path, DUMP)
-    assert "1 Pod that is there already left out" in put(store, tmp_path, DUMP.replace("phase: Running", "phase: Failed"))
+    assert "1 Pod left out: there already" in put(store, tmp_path, DUMP.replace("phase: Running", "phase: Failed"))
     assert store.get(find_kind("pods"), "shop", "web").document()["status"]["phase"] == "Running"
 
 

@@ -40,7 +40,7 @@ def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: 
         for found in find_objects(source):
             kind = _BY_VERSION.get((found.api_version, found.kind))
             if kind is None or kind.kind in _PASSING or (kind.gate and kind.gate not in store.offers):
-                left[f"{found.kind} {found.api_version}"] += 1
+                left[f"{found.kind} {found.api_version} left out"] += 1
             else:
                 wanted.append((kind, _plain(found), found.where))
     wanted.sort(key=lambda one: _ORDER[one[0]])
@@ -49,7 +49,7 @@ def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: 
     if faults:
         more = [f"and {len(faults) - _MOST} more"] if len(faults) > _MOST else []
         raise InputError("\n".join([*faults[:_MOST], *more]))
-    remarks = [f"{count} {what} left out" for what, count in sorted(left.items())]
+    remarks = [f"{count} {what}" for what, count in sorted(left.items())]
     if strays:
         remarks.append(f"{counted(strays, 'object')} with owners that are not in the input: kept, and belonging to nobody")
     return remarks
@@ -101,7 +101,7 @@ def _keep(store: Store, kind: Kind, document: Document, where: str, left: Counte
         if error.reason != "AlreadyExists":
             return f"{title}: {error}"
         if kind.kind != "Namespace":
-            left[f"{kind.kind} that is there already"] += 1
+            left[f"{kind.kind} left out: there already"] += 1
     return ""
 
 

@@ -16,6 +16,7 @@ from moorage.cli.main import OK, PENDING
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
 from moorage.cli.reading import CONFIG_LIMIT, STDIN, read_file
+from moorage.cli.taking_files import TakesFiles
 from moorage.errors import InputError
 from moorage.framework.registry import load
 from moorage.report.documents import as_json, as_yaml
@@ -32,8 +33,11 @@ from moorage.simulator.simulation import Attempt
 __all__ = ["simulate"]
 
 
-@click.command()
-@click.option("-f", "--filename", "paths", multiple=True, metavar="PATH", help="A file, a directory, or - for standard input.")
+@click.command(cls=TakesFiles)
+@click.option(
+    "-f", "--filename", "paths", multiple=True, metavar="PATH",
+    help="A file, a directory, or - for standard input. May be repeated.",
+)  # fmt: skip
 @click.option("-R", "--recursive", is_flag=True, help="Read directories with all that is below them.")
 @click.option("--trace", type=click.Choice(["openb"]), help="Read a trace instead of a cluster.")
 @click.option("--nodes", metavar="FILE", help="The trace's nodes.")
@@ -45,7 +49,10 @@ __all__ = ["simulate"]
 @emulate_options
 @click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, as kube-scheduler takes them.")
 @max_disks_option
-@click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own, here or on the Python path.")
+@click.option(
+    "--plugins", multiple=True, metavar="MODULE:CLASS",
+    help="A plugin of your own, here or on the Python path. May be repeated.",
+)  # fmt: skip
 @click.option(
     "--extenders", type=click.Choice(["ask", "skip"]), help="Ask the extenders of the configuration, or do without them."
 )

@@ -24,6 +24,7 @@ from moorage.cli.filling import fill
 from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
 from moorage.cli.reading import CONFIG_LIMIT, read_file
+from moorage.cli.taking_files import TakesFiles
 from moorage.client.extenders import ExtenderClient
 from moorage.controllers.everything import all_controllers, chosen
 from moorage.controllers.machinery.kinds import NODES, STORAGE_CLASSES
@@ -56,15 +57,15 @@ class _Duration(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-@click.command()
+@click.command(cls=TakesFiles)
 @click.option("--nodes", type=click.IntRange(min=0), help="How many nodes to make [10, or none with -f or --data].")
-@click.option("--node-cpu", default="8", show_default=True, metavar="QUANTITY", help="What each of them has.")
-@click.option("--node-memory", default="32Gi", show_default=True, metavar="QUANTITY")
-@click.option("--node-pods", type=click.IntRange(min=0), default=110, show_default=True)
+@click.option("--node-cpu", default="8", show_default=True, metavar="QUANTITY", help="CPUs of each of them.")
+@click.option("--node-memory", default="32Gi", show_default=True, metavar="QUANTITY", help="Memory of each of them.")
+@click.option("--node-pods", type=click.IntRange(min=0), default=110, show_default=True, help="How many pods each takes.")
 @click.option("--zones", type=click.IntRange(min=0), default=3, show_default=True, help="Zones the nodes are spread over.")
 @click.option(
     "-f", "--filename", "paths", multiple=True, metavar="PATH",
-    help="Begin with the objects of a file, a directory or standard input (-): a dump or manifests.",
+    help="Begin with the objects of a file, a directory or standard input (-): a dump or manifests. May be repeated.",
 )  # fmt: skip
 @click.option("-R", "--recursive", is_flag=True, help="Read directories with all that is below them.")
 @click.option(
@@ -86,7 +87,10 @@ class _Duration(click.ParamType[float]):
 @click.option("--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="Where to write it [DIR/kubeconfig].")
 @click.option("--config", metavar="FILE", help="A KubeSchedulerConfiguration; without it, kube-scheduler's defaults.")
 @click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, of all parts of the cluster.")
-@click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own, here or on the Python path.")
+@click.option(
+    "--plugins", multiple=True, metavar="MODULE:CLASS",
+    help="A plugin of your own, here or on the Python path. May be repeated.",
+)  # fmt: skip
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws ties between equal nodes otherwise.")
 @click.option("--no-scheduler", is_flag=True, help="Leave scheduling to another: kube-scheduler, or `moorage run`.")
 @click.option(

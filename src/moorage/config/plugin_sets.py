@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Final
 
 from moorage.api.integers import INT64_MAX, INT64_MIN
@@ -147,13 +148,20 @@ def _interface(point: str) -> str:
     return f"{point[0].upper()}{point[1:]}Plugin"
 
 
+def _unknown(point: str, name: str, known: Iterable[str]) -> str:
+    """Return kube-scheduler's words for a plugin that nobody knows, and what may be meant."""
+    near = get_close_matches(name, list(known), n=1)
+    hint = f"did you mean {quoted(near[0])}?" if near else "is it one of yours? --plugins MODULE:CLASS loads it"
+    return f"{_interface(point)} {quoted(name)} does not exist; {hint}"
+
+
 def faults_at(point: str, here: PluginSet, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Iterator[Fault]:
     """Yield what is wrong with the plugins that one point enables, each by itself."""
     seen: set[str] = set()
     for i, plugin in enumerate(here.enabled):
         at, name = f"{path}.enabled[{i}]", plugin.name
         if name not in catalogue:
-            yield Fault("Not found", at, f"{_interface(point)} {quoted(name)} does not exist", name)
+            yield Fault("Not found", at, _unknown(point, name, catalogue), name)
         elif point not in catalogue[name]:
             text = f"plugin {quoted(name)} does not extend {_interface(point)} plugin; it runs at {', '.join(catalogue[name])}"
             yield Fault("Invalid value", at, text, name)
@@ -169,7 +177,7 @@ def _unknown_in_multi_point(
     for name in dict.fromkeys(plugin.name for plugin in merged.enabled):
         if name not in catalogue and visited is not None:
             at = _place_in(given.multi_point, name, f"{path}.multiPoint")
-            yield Fault("Not found", at, f"{_interface(visited)} {quoted(name)} does not exist", name)
+            yield Fault("Not found", at, _unknown(visited, name, catalogue), name)
 
 
 def _repeats(spread: tuple[str, ...], path: str, point: str, given: PluginSet) -> Iterator[Fault]:

@@ -8,17 +8,21 @@ the feature gates or the running scheduler (to allow a waiting pod, say) also ha
 from __future__ import annotations
 
 import importlib
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import AnyPlugin, points_of
+from moorage.framework.points import POINTS, AnyPlugin, points_of
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
+    from types import ModuleType
 
 __all__ = ["ENTRY_POINT_GROUP", "Handle", "PluginClass", "Registry", "WaitingPod", "load"]
 
@@ -97,7 +101,7 @@ class Registry:
         if not isinstance(name, str) or not name or not name.isprintable():
             raise InputError(f"plugin {where}: has no usable name; give the class a line such as name = 'MyPlugin'")
         if not points_of(cls):
-            raise InputError(f"plugin {name} ({where}): implements no extension point; see moorage.framework.points")
+            raise InputError(f"plugin {name} ({where}): implements no extension point; {_meant(cls)}")
         if name in self._classes:
             raise InputError(f"plugin {name} ({where}): that name is taken by {self._classes[name].__module__}; choose another")
         self._classes[name] = cls
@@ -163,8 +167,43 @@ def load(reference: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
-        raise InputError(f"--plugins {reference}: cannot import {module_name}: {type(error).__name__}: {error}") from error
+        why = f"{type(error).__name__}: {error}{_raised_at(error)}{_as_module(module_name, attribute)}"
+        raise InputError(f"--plugins {reference}: cannot import {module_name}: {why}") from error
     try:
         return getattr(module, attribute)
     except AttributeError:
-        raise InputError(f"--plugins {reference}: module {module_name} has no {attribute}") from None
+        raise InputError(f"--plugins {reference}: module {module_name} has no {attribute}{_classes_in(module)}") from None
+
+
+# -- what may be meant --------------------------------------------------------------------------------------------------
+
+
+def _meant(cls: Any) -> str:
+    """Return what to do about a class without an extension point: one of its methods may be mistyped."""
+    known = [method for methods in POINTS.values() for method in methods]
+    for given in vars(cls) if isinstance(cls, type) else ():
+        near = get_close_matches(given.lower(), known, n=1, cutoff=0.8)
+        if near:
+            return f"for {given} write {near[0]}"
+    return "see moorage.framework.points"
+
+
+def _raised_at(error: BaseException) -> str:
+    """Return the place within the module that could not be imported, as a SyntaxError tells its own."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename != __file__ and "importlib" not in frame.filename
+    ]
+    return f" ({PurePath(frames[-1].filename).name}, line {frames[-1].lineno})" if frames else ""
+
+
+def _as_module(name: str, attribute: str) -> str:
+    """Return a hint for who named a file where a module is wanted."""
+    parts = [part for part in PurePath(name.removesuffix(".py")).parts if part not in {"/", ".."}]
+    return "" if name == ".".join(parts) else f"; name a module as import does: {'.'.join(parts)}:{attribute}"
+
+
+def _classes_in(module: ModuleType) -> str:
+    names = [name for name, one in vars(module).items() if isinstance(one, type) and one.__module__ == module.__name__]
+    return f"; there is {', '.join(names)}" if names else ""

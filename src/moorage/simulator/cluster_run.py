@@ -15,6 +15,8 @@ from moorage.simulator.workloads import expand
 
 __all__ = ["input_notes", "objects_of", "simulate_cluster", "workload_names"]
 
+_NO_NODES = "no nodes in the input, so that no pod has anywhere to go: kubectl get nodes -o yaml prints them"
+
 
 def simulate_cluster(
     given: ClusterInput, options: Options, *, on_attempt: Callable[[Attempt], None] | None = None
@@ -57,7 +59,10 @@ def input_notes(cluster: ClusterInput) -> list[InputNote]:
     report = cluster.report
     notes = [InputNote("Unused", str(unused)) for unused in report.unused]
     notes += [InputNote("MissingReference", str(missing)) for missing in find_missing(cluster)]
-    return notes + [InputNote("Remark", text) for text in report.notes]
+    notes += [InputNote("Remark", text) for text in report.notes]
+    if not cluster.nodes and any(not pod.spec.node_name for pod in cluster.pods):
+        notes.append(InputNote("Remark", _NO_NODES))
+    return notes
 
 
 def workload_names(cluster: ClusterInput) -> dict[str, str]:

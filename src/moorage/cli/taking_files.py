@@ -1,0 +1,20 @@
+"""Commands whose input is named with ``-f``: a name without it, as in ``-f *.yaml``, is refused with what would work."""
+
+from __future__ import annotations
+
+import click
+
+__all__ = ["TakesFiles"]
+
+
+class TakesFiles(click.Command):
+    """A command that takes files with ``-f`` and no arguments."""
+
+    allow_extra_args = True
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        if rest and not ctx.resilient_parsing:
+            many = "s" if len(rest) > 1 else ""
+            ctx.fail(f"Got unexpected extra argument{many} ({' '.join(rest)}); each file takes a -f of its own")
+        return rest

@@ -4,6 +4,7 @@ A page's ``python`` blocks run from top to bottom in one namespace. In a ``conso
 the root of the project and must print the lines that follow it; a line ``…`` stands for any number of lines.
 """
 
+import importlib
 import os
 import re
 import shlex
@@ -13,10 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from moorage.framework.points import POINTS, Depends
 from moorage.plugins import builtin_registry
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+REFERENCE = ROOT / "docs" / "reference"
+SOURCES = [*sorted((ROOT / "src").rglob("*.py")), *sorted((ROOT / "tests").rglob("*.py"))]
 
 
 def blocks(text, language):
@@ -101,3 +105,99 @@ def test_every_plugin_has_a_page_that_the_list_leads_to():
     listed = {link.name for link in links(ROOT / "docs" / "reference" / "plugins.md")}
     pages = {registry[name].__module__.rpartition(".")[2] + ".md" for name in registry}
     assert pages <= listed
+
+
+# -- names on the pages are names in the program ----------------------------------------------------------------------------
+
+
+def is_there(name):
+    """Say whether a dotted name is a package, a module, or what one of them has."""
+    parts = name.split(".")
+    for n in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:n]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[n:]:
+            found = getattr(found, part, None)
+        return found is not None
+    return False
+
+
+def python_names(text):
+    """Return the names within the package that a page or a docstring writes as code; domains and groups of ours are others."""
+    return {
+        name for name in re.findall(r"`(moorage(?:\.\w+)+)(?:\(.*?\))?`", text) if name.split(".")[1] not in {"dev", "test"}
+    }
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.relative_to(ROOT).as_posix()) for page in PAGES])
+def test_what_a_page_says_is_in_the_package_is_there(page):
+    assert {name for name in python_names(page.read_text("utf-8")) if not is_there(name)} == set()
+
+
+def test_what_a_docstring_says_is_in_the_package_is_there():
+    told = {name for source in SOURCES for name in python_names(source.read_text("utf-8"))}
+    assert len(told) > 10
+    assert {name for name in told if not is_there(name)} == set()
+
+
+NAMED = {
+    "a module": ("moorage.framework.points", True),
+    "what a module has": ("moorage.framework.points.Depends.ROW", True),
+    "what the package gives": ("moorage.read", True),
+    "no module": ("moorage.framework.nowhere", False),
+    "nothing that a module has": ("moorage.framework.points.Nothing", False),
+    "of another place": ("moorage.server.Live", False),
+}
+
+
+@pytest.mark.parametrize(("name", "there"), NAMED.values(), ids=NAMED)
+def test_the_check_of_names_can_fail(name, there):
+    assert is_there(name) is there
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.relative_to(ROOT).as_posix()) for page in PAGES])
+def test_tests_that_a_page_names_exist(page):
+    known = {source.stem for source in SOURCES}
+    known.update(name for source in SOURCES for name in re.findall(r"def (test_\w+)", source.read_text("utf-8")))
+    assert set(re.findall(r"`(test_\w+)(?:\.py)?`", page.read_text("utf-8"))) - known == set()
+
+
+def options_of(command):
+    return {word for option in command.params for word in (*option.opts, *option.secondary_opts) if word.startswith("--")} - {
+        "--help"
+    }
+
+
+def test_reference_pages_have_the_options_of_their_commands():
+    from moorage.cli.config import config
+    from moorage.cli.simulate import simulate
+    from moorage.cli.up import up
+
+    commands = {"simulate.md": [simulate], "up.md": [up], "configuration.md": list(config.commands.values())}
+    for name, of_page in commands.items():
+        has = set().union(*(options_of(command) for command in of_page))
+        rows = [line.split("|")[1] for line in (REFERENCE / name).read_text("utf-8").splitlines() if line.startswith("| `-")]
+        told = {word for row in rows for word in re.findall(r"--[a-z-]+", row)}
+        assert told == has, name
+
+
+def test_the_page_on_the_report_knows_every_kind_of_note():
+    kinds = {kind for source in SOURCES for kind in re.findall(r'InputNote\(\s*"(\w+)"', source.read_text("utf-8"))}
+    page = (REFERENCE / "simulation-report.md").read_text("utf-8")
+    assert {"Unused", "Remark"} < kinds
+    assert {kind for kind in kinds if f"`{kind}`" not in page} == set()
+
+
+def test_the_page_on_extension_points_has_every_method_and_promise():
+    page = (REFERENCE / "extension-points.md").read_text("utf-8")
+    methods = {method for several in POINTS.values() for method in several}
+    assert {method for method in methods if f"`{method}(" not in page} == set()
+    assert {value.name for value in Depends if f"`Depends.{value.name}`" not in page} == set()
+
+
+def test_every_example_is_on_their_page():
+    page = (ROOT / "examples" / "README.md").read_text("utf-8")
+    folders = {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()}
+    assert {name for name in folders if f"]({name})" not in page} == set()

@@ -3,7 +3,7 @@
     python -m moorage.testing.simtest --seeds 200        many runs, each with another draw of faults
     python -m moorage.testing.simtest --seed 17          one of them again, its history saved
 
-``moorage.server.Live`` runs as it would in a process: watches, loop, engine, binding, lease. Only two things are not real:
+``moorage.server.live.Live`` runs as it would in a process: watches, loop, engine, binding, lease. Only two things are not real:
 time, and the sockets, in whose place requests go to the embedded API server's own code. Between the two sits ``Network``, which
 loses, delays, repeats and refuses by the seed. Everything that happens is written down in a ``Recording``; when the faults are
 over and the world has calmed down, ``judge`` reads it.

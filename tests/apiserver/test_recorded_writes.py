@@ -1,8 +1,8 @@
 """What a kube-apiserver answered, request by request, and what this one does.
 
 ``recorded_*.json`` hold requests with the answers of kube-apiserver v1.36.2 (with a distribution's patches, and with
-etcd 3.5 or 3.6; its admission plugin ServiceAccount off): the code, and the object or the Status. What differs from run to run is
-taken out: uids, times, versions, and who manages fields. Each story begins with an empty cluster.
+etcd 3.5 or 3.6; its admission plugin ServiceAccount off): the code, and the object or the Status. What differs from run to run
+is taken out: uids, times, versions, and who manages fields. Each story begins with an empty cluster.
 """
 
 import json

@@ -18,7 +18,7 @@ __all__ = [
     "ObjectReference", "PersistentVolume", "PersistentVolumeClaim", "PersistentVolumeClaimSpec", "PersistentVolumeClaimStatus",
     "PersistentVolumeClaimTemplate", "PersistentVolumeSpec", "PersistentVolumeStatus", "StorageClass",
     "TopologySelectorLabelRequirement", "TopologySelectorTerm", "TypedReference", "VolumeAttachment", "VolumeAttachmentSource",
-    "VolumeAttachmentSpec", "VolumeAttachmentStatus", "VolumeNodeAffinity", "VolumeNodeResources",
+    "VolumeAttachmentSpec", "VolumeAttachmentStatus", "VolumeAttributesClass", "VolumeNodeAffinity", "VolumeNodeResources",
     "VolumeResourceRequirements",
 ]  # fmt: skip
 
@@ -169,6 +169,14 @@ class StorageClass(Value):
     @property
     def name(self) -> str:
         return self.metadata.name
+
+
+class VolumeAttributesClass(Value):
+    """What a CSI driver is asked to change about volumes that exist. Pods are placed without it."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    driver_name: str = ""
+    parameters: dict[str, str] = {}
 
 
 # -- CSI ----------------------------------------------------------------------------------------------------------------

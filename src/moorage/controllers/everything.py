@@ -10,6 +10,7 @@ from moorage.controllers.machinery.kinds import CONTROLLERS, REPLICA_SETS
 from moorage.controllers.nodes.kubelets import KUBELET, Kubelets
 from moorage.controllers.nodes.node_lifecycle import NodeLifecycle
 from moorage.controllers.nodes.taint_eviction import TaintEviction
+from moorage.controllers.storage.attributes_classes import AttributesClassProtection
 from moorage.controllers.storage.pod_claims import EphemeralVolumes, ResourceClaims
 from moorage.controllers.storage.volumes import Volumes
 from moorage.controllers.upkeep.garbage_collector import GarbageCollector
@@ -58,6 +59,7 @@ def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> li
         Disruption(),
         EphemeralVolumes(),
         Volumes(),
+        AttributesClassProtection(),
         ResourceClaims(),
         PodCollector(),
         GarbageCollector(),

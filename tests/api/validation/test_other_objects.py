@@ -7,7 +7,14 @@ import pytest
 
 from moorage.api.core import LimitRange, Namespace, Node, ReplicationController
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
-from moorage.api.storage import CSINode, CSIStorageCapacity, PersistentVolume, PersistentVolumeClaim, StorageClass
+from moorage.api.storage import (
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    VolumeAttributesClass,
+)
 from moorage.api.validation import validate
 from moorage.api.workloads import (
     CronJob,
@@ -250,6 +257,12 @@ STORAGE = {
             "allowedTopologies[0].matchLabelExpressions[1].values: Required value",
             "allowedTopologies[0].matchLabelExpressions[1].key: Duplicate value",
         ],
+    ),
+    "attributes class": (VolumeAttributesClass, {"driverName": "x", "parameters": {"k": "v" * ((256 << 10) - 1)}}, []),
+    "attributes class that is too large": (
+        VolumeAttributesClass,
+        {"driverName": "x", "parameters": {"k": "v" * (256 << 10)}},
+        ["parameters: Too long"],
     ),
     "CSI node": (CSINode, {"spec": {"drivers": [{"name": "a", "allocatable": {"count": 0}}]}}, []),
     "CSI node limits": (

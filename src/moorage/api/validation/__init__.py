@@ -24,6 +24,7 @@ from moorage.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
     VolumeAttachment,
+    VolumeAttributesClass,
 )
 from moorage.api.validation import devices, nodes, pod_groups, quotas, rbac, storage, workloads
 from moorage.api.validation.faults import Faults
@@ -86,6 +87,7 @@ _CHECKS: Final[Mapping[type[Value], Callable[[Any], Faults]]] = {
     StatefulSet: workloads.stateful_set_faults,
     StorageClass: storage.storage_class_faults,
     VolumeAttachment: _cluster_wide,
+    VolumeAttributesClass: storage.attributes_class_faults,
     Workload: pod_groups.workload_faults,
 }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from moorage.api.names import check_dns1123_subdomain
+from moorage.api.names import check_dns1123_subdomain, check_qualified_name
 from moorage.api.storage import (
     CSINode,
     CSIStorageCapacity,
@@ -17,12 +17,14 @@ from moorage.api.storage import (
     PersistentVolumeClaim,
     PersistentVolumeClaimSpec,
     StorageClass,
+    VolumeAttributesClass,
 )
 from moorage.api.validation.affinity import node_selector
 from moorage.api.validation.faults import (
     Faults,
     duplicate,
     forbidden,
+    invalid,
     label_name,
     label_selector,
     named,
@@ -34,14 +36,18 @@ from moorage.api.validation.faults import (
     unsupported,
 )
 from moorage.api.validation.metadata import object_meta
+from moorage.errors import Fault
 
 __all__ = [
-    "capacity_faults", "claim_faults", "claim_spec_faults", "csi_node_faults", "storage_class_faults", "volume_faults",
+    "attributes_class_faults", "capacity_faults", "claim_faults", "claim_spec_faults", "csi_node_faults",
+    "storage_class_faults", "volume_faults",
 ]  # fmt: skip
 
 _ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES: Final = ("Block", "Filesystem")
 _SINGLE: Final = "ReadWriteOncePod"
+_MOST_PARAMETERS: Final = 512
+_MOST_BYTES: Final = 256 << 10
 
 
 def volume_faults(volume: PersistentVolume) -> Faults:
@@ -120,6 +126,26 @@ def storage_class_faults(storage_class: StorageClass) -> Faults:
             if asked.key in seen:
                 yield duplicate(f"{at}.key", asked.key)
             seen.add(asked.key)
+
+
+def attributes_class_faults(attributes: VolumeAttributesClass) -> Faults:
+    """Find what is wrong with a volume attributes class."""
+    yield from object_meta(attributes.metadata, False)
+    if not attributes.driver_name:
+        yield required("driverName")
+    else:
+        yield from named("driverName", attributes.driver_name.lower(), check_qualified_name)
+    given = attributes.parameters
+    if len(given) > _MOST_PARAMETERS:
+        yield Fault("Too long", "parameters", f"may not be more than {_MOST_PARAMETERS} bytes")
+        return
+    for key in given:
+        if not key:
+            yield invalid("parameters", key, "field can not be empty.")
+    if sum(len(key.encode()) + len(value.encode()) for key, value in given.items()) > _MOST_BYTES:
+        yield Fault("Too long", "parameters", f"may not be more than {_MOST_BYTES} bytes")
+    if not given:
+        yield required("parameters", "must contain at least one key/value pair")
 
 
 def csi_node_faults(csi_node: CSINode) -> Faults:

@@ -40,11 +40,13 @@ from moorage.apiserver.vocabulary.statuses import ApiError, forbidden
 from moorage.framework.features import FeatureGates
 
 __all__ = [
-    "GROUP_PROTECTION", "Lookup", "admit", "admit_new", "admit_tended", "check_change", "restore_admitted",
+    "ATTRIBUTES_PROTECTION", "GROUP_PROTECTION", "Lookup", "admit", "admit_new", "admit_tended", "check_change",
+    "restore_admitted",
 ]  # fmt: skip
 
 #: Finds all objects of a kind, by its struct, in a namespace ("" for kinds that have none).
 #: The finalizer of pod groups, which a controller takes off when none of their pods is left.
+ATTRIBUTES_PROTECTION: Final = "kubernetes.io/vac-protection"
 GROUP_PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
 Lookup = Callable[[type[Value], str], Iterable[Value]]
 
@@ -179,7 +181,7 @@ _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _IN_USE: Final = {
     "PersistentVolume": "kubernetes.io/pv-protection",
     "PersistentVolumeClaim": "kubernetes.io/pvc-protection",
-    "VolumeAttributesClass": "kubernetes.io/vac-protection",
+    "VolumeAttributesClass": ATTRIBUTES_PROTECTION,
 }
 
 

@@ -73,6 +73,10 @@ _FIXED: Final[Mapping[str, tuple[tuple[str, str, str], ...]]] = {
         ("volumeBindingMode", "Invalid value", _FIXED_FIELD),
     ),
     "VolumeAttachment": (("spec", "Invalid value", _FIXED_FIELD),),
+    "VolumeAttributesClass": (
+        ("driverName", "Forbidden", "updates to driverName are forbidden."),
+        ("parameters", "Forbidden", "updates to parameters are forbidden."),
+    ),
 }
 
 

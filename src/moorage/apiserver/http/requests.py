@@ -141,7 +141,8 @@ def _patch(store: Store, request: Request, target: Target) -> Response:
 #: Kinds whose objects are shown as they were when they are deleted; of others a client is told that it was done.
 _SHOWN_WHEN_GONE: Final = frozenset(
     ["CSIDriver", "CSINode", "DeviceClass", "PersistentVolume", "PersistentVolumeClaim", "Pod", "PodTemplate", "ResourceClaim",
-     "ResourceClaimTemplate", "ResourceQuota", "ResourceSlice", "Service", "ServiceAccount", "StorageClass", "VolumeAttachment"]
+     "ResourceClaimTemplate", "ResourceQuota", "ResourceSlice", "Service", "ServiceAccount", "StorageClass", "VolumeAttachment",
+     "VolumeAttributesClass"]
 )  # fmt: skip
 
 

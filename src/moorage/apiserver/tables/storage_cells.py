@@ -10,7 +10,10 @@ from typing import Any, Final
 from moorage.apiserver.tables.cells import Cell, age_of, at, items, name_of, word
 from moorage.apiserver.vocabulary.records import Document
 
-__all__ = ["attachment", "claim", "device_claim", "driver", "driver_node", "slice_of_devices", "storage_class", "volume"]
+__all__ = [
+    "attachment", "attributes_class", "claim", "device_claim", "driver", "driver_node", "slice_of_devices", "storage_class",
+    "volume",
+]  # fmt: skip
 
 _UNSET: Final = "<unset>"
 _MODES: Final = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
@@ -93,6 +96,11 @@ def attachment(found: Document, now: float) -> list[Cell]:
     attached = bool(at(found, "status.attached"))
     names = (word(found, f"spec.{name}") for name in ("attacher", "source.persistentVolumeName", "nodeName"))
     return [name_of(found), *names, attached, age_of(found, now)]
+
+
+def attributes_class(found: Document, now: float) -> list[Cell]:
+    """Return the cells of a volume attributes class."""
+    return [name_of(found), word(found, "driverName"), age_of(found, now)]
 
 
 def device_claim(found: Document, now: float) -> list[Cell]:

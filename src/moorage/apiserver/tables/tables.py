@@ -173,4 +173,5 @@ _LAYOUTS: Final[Mapping[tuple[str, str], _Layout]] = {
         ("Name", "Provisioner", "ReclaimPolicy", "VolumeBindingMode", "AllowVolumeExpansion", "Age"), storage.storage_class
     ),
     (_STORAGE, "VolumeAttachment"): _Layout(("Name", "Attacher", "PV", "Node", "Attached:boolean", "Age"), storage.attachment),
+    (_STORAGE, "VolumeAttributesClass"): _Layout(("Name", "DriverName", "Age"), storage.attributes_class),
 }

@@ -26,6 +26,7 @@ from moorage.api.storage import (
     PersistentVolumeClaim,
     StorageClass,
     VolumeAttachment,
+    VolumeAttributesClass,
 )
 from moorage.api.workloads import (
     CronJob,
@@ -364,6 +365,14 @@ KINDS: Final[tuple[Kind, ...]] = (
         struct=VolumeAttachment,
         subresources=_STATUS,
         status_on_create={},
+    ),
+    Kind(
+        _STORAGE,
+        "VolumeAttributesClass",
+        "volumeattributesclasses",
+        ("vac",),
+        namespaced=False,
+        struct=VolumeAttributesClass,
     ),
 )
 

@@ -7,6 +7,7 @@ from typing import Final
 from moorage.apiserver.vocabulary.kinds import served
 
 __all__ = [
+    "ATTRIBUTES_CLASSES",
     "CLAIMS",
     "CONFIG_MAPS",
     "CONTROLLERS",
@@ -56,5 +57,6 @@ RESOURCE_CLAIMS: Final = served("resourceclaims", "resource.k8s.io")
 RESOURCE_CLAIM_TEMPLATES: Final = served("resourceclaimtemplates", "resource.k8s.io")
 CSI_NODES: Final = served("csinodes", "storage.k8s.io")
 STORAGE_CLASSES: Final = served("storageclasses", "storage.k8s.io")
+ATTRIBUTES_CLASSES: Final = served("volumeattributesclasses", "storage.k8s.io")
 POD_GROUPS: Final = served("podgroups", "scheduling.k8s.io", "v1alpha2")
 WORKLOADS: Final = served("workloads", "scheduling.k8s.io", "v1alpha2")

@@ -7,6 +7,11 @@ from hypothesis import strategies as st
 from moorage.controllers.everything import all_controllers
 
 WORKLOADS = """
+apiVersion: v1
+kind: LimitRange
+metadata: {name: usual}
+spec: {limits: [{type: Container, defaultRequest: {cpu: 1m}}]}
+---
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
 metadata: {name: quick}
@@ -56,6 +61,10 @@ metadata: {name: web}
 spec: {selector: {matchLabels: {app: web}}, maxUnavailable: 1}
 """
 NAMES = {"deployments": "web", "statefulsets": "db", "daemonsets": "agent"}
+FOLLOWED = (
+    "controllerrevisions", "daemonsets", "deployments", "jobs", "nodes", "persistentvolumeclaims", "pods", "replicasets",
+    "statefulsets",
+)  # fmt: skip
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("scale"), st.sampled_from(["deployments", "statefulsets"]), st.integers(0, 5)),
@@ -141,3 +150,35 @@ def test_everything_is_as_asked_for_in_the_end(lab_class, steps):
     assert {claim["status"]["phase"] for claim in lab.all("persistentvolumeclaims")} == {"Bound"}
     assert not any(pod["metadata"].get("finalizers") or pod["metadata"].get("deletionTimestamp") for pod in lab.all("pods"))
     assert lab.reports == []
+    knows_what_there_is(lab)
+
+
+def knows_what_there_is(lab):
+    """Check that controllers hold every object as it is stored: nobody writes into what they hold."""
+    world = lab.manager.world
+    held = {resource: {one["metadata"]["uid"]: one for one in world.all(lab.kind(resource))} for resource in FOLLOWED}
+    assert held == {resource: {one["metadata"]["uid"]: one for one in lab.all(resource)} for resource in FOLLOWED}
+
+
+def test_what_pods_get_of_a_limit_range_is_not_written_into_the_templates(lab_class):
+    lab = lab_class(*controllers())
+    lab.apply("""
+      apiVersion: v1
+      kind: LimitRange
+      metadata: {name: usual}
+      spec: {limits: [{type: Container, default: {cpu: 500m}, defaultRequest: {cpu: 10m}}]}
+    """)
+    for document in yaml.safe_load_all(WORKLOADS):
+        if document["kind"] != "LimitRange":
+            lab.apply(document)
+    lab.advance(20)
+    knows_what_there_is(lab)
+    for resource, name in NAMES.items():
+        for number in (1, 0):
+            take(lab, ("image", resource, number))
+            lab.advance(60)
+            limits = {str(pod["spec"]["containers"][0]["resources"]["limits"]) for pod in lab.all("pods", app=name)}
+            assert limits == {"{'cpu': '500m'}"}
+    for resource in ("statefulsets", "daemonsets"):
+        assert sorted(one["revision"] for one in lab.all("controllerrevisions", app=NAMES[resource])) == [2, 3], resource
+    assert len(lab.names("replicasets")) == 2

@@ -13,6 +13,7 @@ from moorage.apiserver.vocabulary.kinds import Kind
 from moorage.apiserver.vocabulary.records import Document
 from moorage.controllers.machinery.documents import (
     controller_of,
+    copied,
     is_active,
     is_ending,
     key_of,
@@ -92,7 +93,10 @@ def _takers(one: Document, world: World, owner: Kind) -> Iterator[str]:
 
 
 def pod_of_template(kind: Kind, owner: Document, template: Document, **metadata: object) -> Document:
-    """Return a new pod as a controller makes it of a template; ``metadata`` names it, or adds to what the template has."""
+    """Return a new pod as a controller makes it of a template; ``metadata`` names it, or adds to what the template has.
+
+    It shares nothing with the template, as what is admitted is written into it, a limit range's defaults for one.
+    """
     held = template.get("metadata") or {}
     made = {
         "namespace": namespace_of(owner),
@@ -105,7 +109,7 @@ def pod_of_template(kind: Kind, owner: Document, template: Document, **metadata:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {name: value for name, value in {**made, **metadata}.items() if value},
-        "spec": {**spec_of(template)},
+        "spec": copied(spec_of(template)),
     }
 
 

@@ -356,3 +356,27 @@ def test_what_may_change_about_other_kinds(resource, old, new, wanted):
     name, _, group = resource.partition(".")
     found = [str(fault) for fault in change_faults(find_kind(name, group), old, new, FeatureGates())]
     assert (wanted in found[0]) if wanted else not found
+
+
+def held(requests=None, limits=None):
+    return {"resources": {"requests": requests or {}, "limits": limits or {}}}
+
+
+BOTH = {"cpu": "1", "memory": "1Gi"}
+QUALITIES = {
+    "nothing": ([held()], None, "BestEffort"),
+    "nothing in figures": ([held({"cpu": "0", "memory": "0"})], None, "BestEffort"),
+    "what is not told apart by": ([held({"ephemeral-storage": "1Gi"})], None, "BestEffort"),
+    "a request": ([held({"cpu": "1"}), held()], None, "Burstable"),
+    "all that it may have": ([held(BOTH, BOTH)], None, "Guaranteed"),
+    "as much, otherwise written": ([held({"cpu": "1000m", "memory": "1Gi"}, BOTH)], None, "Guaranteed"),
+    "one container without limits": ([held(BOTH, BOTH), held()], None, "Burstable"),
+    "a request for the pod": ([held()], {"requests": {"cpu": "1"}}, "Burstable"),
+    "limits of the pod, not of containers": ([held()], {"requests": BOTH, "limits": BOTH}, "Guaranteed"),
+    "nothing for the pod": ([held(BOTH, BOTH)], {}, "BestEffort"),
+}
+
+
+@pytest.mark.parametrize(("containers", "whole", "quality"), QUALITIES.values(), ids=QUALITIES)
+def test_the_quality_of_service(containers, whole, quality):
+    assert qos_class({"containers": containers, **({} if whole is None else {"resources": whole})}) == quality

@@ -9,12 +9,13 @@ Source  apiserver, pkg/registry/rest/create.go and update.go; kubernetes, pkg/re
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.decode import decode
 from moorage.api.meta import ObjectMeta, Value
 from moorage.api.pod_groups import PodGroup, Workload
+from moorage.api.quantity import parse
 from moorage.api.validation import validate
 from moorage.api.validation.metadata import object_meta
 from moorage.apiserver.admission.changing import change_faults, ephemeral_faults, resize_faults
@@ -369,24 +370,36 @@ def _refuse(kind: Kind, document: Document, faults: list[Fault]) -> None:
         raise invalid(kind.kind, kind.group, document["metadata"]["name"], faults)
 
 
+_OF_QUALITY: Final = ("cpu", "memory")
+
+
 def qos_class(spec: Mapping[str, Any]) -> str:
-    """Return a pod's quality of service, from the requests and limits of its containers.
+    """Return a pod's quality of service, from what it asks for as a whole or else from what its containers do.
 
     Source  kubernetes, pkg/apis/core/v1/helper/qos/qos.go
     """
-    containers = [one for part in ("initContainers", "containers") for one in spec.get(part) or () if isinstance(one, dict)]
-    asked = [
-        {
-            side: {
-                name: amount
-                for name, amount in ((one.get("resources") or {}).get(side) or {}).items()
-                if name in {"cpu", "memory"}
-            }
-            for side in ("requests", "limits")
-        }
-        for one in containers
-    ]
-    if not any(one["requests"] or one["limits"] for one in asked):
+    whole = spec.get("resources")
+    if isinstance(whole, dict):
+        asked, is_limited = [whole], not whole.get("limits") or len(_amounts(whole, "limits")) == len(_OF_QUALITY)
+    else:
+        containers = [one for part in ("initContainers", "containers") for one in spec.get(part) or () if isinstance(one, dict)]
+        asked = [one.get("resources") or {} for one in containers]
+        is_limited = all(len(_amounts(one, "limits")) == len(_OF_QUALITY) for one in asked)
+    requests, limits = (_total(asked, side) for side in ("requests", "limits"))
+    if not requests and not limits:
         return "BestEffort"
-    limited = all(set(one["limits"]) == {"cpu", "memory"} and one["requests"] == one["limits"] for one in asked)
-    return "Guaranteed" if limited else "Burstable"
+    return "Guaranteed" if is_limited and requests == limits else "Burstable"
+
+
+def _amounts(resources: Mapping[str, Any], side: str) -> dict[str, int]:
+    """Return how much processor and memory is asked for on one side, as far as it is anything, in nano-units."""
+    given = resources.get(side) or {}
+    return {name: amount for name in _OF_QUALITY if name in given and (amount := parse(given[name])) > 0}
+
+
+def _total(asked: Iterable[Mapping[str, Any]], side: str) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for resources in asked:
+        for name, amount in _amounts(resources, side).items():
+            total[name] = total.get(name, 0) + amount
+    return total

@@ -21,7 +21,18 @@ from typing import Final, NamedTuple
 from moorage.api.integers import INT64_MAX, parse_int64
 from moorage.errors import InputError
 
-__all__ = ["QuantityError", "canonical", "decimal_parts", "is_negative", "milli_value", "parse", "sign", "value"]
+__all__ = [
+    "Exact",
+    "QuantityError",
+    "canonical",
+    "decimal_parts",
+    "exact",
+    "is_negative",
+    "milli_value",
+    "parse",
+    "sign",
+    "value",
+]
 
 NANO_PER_UNIT: Final = 10**9
 NANO_PER_MILLI: Final = 10**6
@@ -105,6 +116,42 @@ def decimal_parts(q: str | int | float) -> tuple[int, int, bool]:
     """Return (mantissa, exponent of ten, whether Go keeps it as a big decimal), for arithmetic that shows how Go does it."""
     amount = _amount(q)
     return amount.mantissa, amount.exponent, amount.big
+
+
+class Exact(NamedTuple):
+    """An amount to reckon with, in nano-units, that is written as Go writes what it has added up: with the suffixes that the
+    first amount had, if that was not zero. ``text`` is how it was given; sums have none.
+    """
+
+    nano: int = 0
+    family: _Format = _Format.DECIMAL
+    text: str = ""
+
+    def plus(self, other: Exact) -> Exact:
+        """Return the sum."""
+        return Exact(self.nano + other.nano, self.family if self.nano else other.family)
+
+    def minus(self, other: Exact) -> Exact:
+        """Return the difference."""
+        return Exact(self.nano - other.nano, self.family if self.nano else other.family)
+
+    def in_whole_units(self) -> Exact:
+        """Return the amount rounded up to whole units."""
+        rest = self.nano % NANO_PER_UNIT
+        return Exact(self.nano - rest + NANO_PER_UNIT, self.family) if rest else self
+
+    def __str__(self) -> str:
+        return self.text or _print(_Amount(self.nano, -9, self.family))
+
+
+@lru_cache(maxsize=4096)
+def exact(q: str | int | float) -> Exact:
+    """Return a quantity to reckon with.
+
+    Raises  QuantityError
+    """
+    amount = _amount(q)
+    return Exact(_nano_of(amount), amount.format, _print(amount))
 
 
 def _whole(nano: int, step: int) -> int:

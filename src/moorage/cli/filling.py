@@ -45,7 +45,11 @@ def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: 
                 wanted.append((kind, _plain(found), found.where))
     wanted.sort(key=lambda one: _ORDER[one[0]])
     strays = _let_go_of_owners(store, [document for _, document, _ in wanted])
-    faults = [fault for one in wanted if (fault := _keep(store, *one, left))]
+    store.has_quotas = False
+    try:
+        faults = [fault for one in wanted if (fault := _keep(store, *one, left))]
+    finally:
+        store.has_quotas = True
     if faults:
         more = [f"and {len(faults) - _MOST} more"] if len(faults) > _MOST else []
         raise InputError("\n".join([*faults[:_MOST], *more]))

@@ -27,7 +27,7 @@ from moorage.apiserver.admission.preparing import completed, prepare_adopted, pr
 from moorage.apiserver.admission.service_addresses import drop_unneeded, give_addresses, keep_addresses
 from moorage.apiserver.fields.managing import Manager, same_but_times, track, unwritten
 from moorage.apiserver.schema.schemas import kind_schema
-from moorage.apiserver.storage import history, paging
+from moorage.apiserver.storage import charging, history, paging
 from moorage.apiserver.storage.history import Change, History, Seen, Watch
 from moorage.apiserver.storage.leaving import (
     NO_OPTIONS,
@@ -120,8 +120,9 @@ class Store:
     grace. It does unless a controller that looks after namespaces has said that it does so itself. Where it does not, there are
     controllers, and new objects wait for them: nodes are not ready at first, claims and volumes are kept from being deleted.
     ``lists_by_watch`` says whether a list may be asked for as the beginning of a watch; a kube-apiserver over etcd before
-    3.5.11 cannot tell one so. ``offers`` are those of the open gates that open kinds; what is stored of others stays, and is
-    not served.
+    3.5.11 cannot tell one so. ``has_quotas`` says whether resource quotas are heeded; they are not while
+    files are read in, as controllers count afterwards what is there. ``offers`` are those of the open gates that open kinds;
+    what is stored of others stays, and is not served.
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class Store:
         self.offers = frozenset(gate for gate in ALL_GATES if self.gates[gate])
         self.empties_namespaces = True
         self.lists_by_watch = True
+        self.has_quotas = True
         self._draw = draw
         self._signing_key = signing_key
         self._capacity = capacity
@@ -335,10 +337,13 @@ class Store:
         admit_new(kind, document, self._read_all)
         if kind is _SERVICES:
             self._settle_service(None, document)
+        charges = charging.charges(self, kind, namespace, None, document)
         if self.find(kind, namespace, metadata["name"]) is not None:
             raise already_exists(kind.resource, kind.group, metadata["name"])
-        record = Record.of(kind, document, 0 if dry_run else self.version + 1)
-        return record if dry_run else self._commit(kind, None, record)
+        if dry_run:
+            return Record.of(kind, document, 0)
+        charging.charge(self, charges)
+        return self._commit(kind, None, Record.of(kind, document, self.version + 1))
 
     def _settle_service(self, old: Document | None, new: Document) -> None:
         if faults := [*give_addresses(old, new, lambda: self.all(_SERVICES))]:
@@ -423,10 +428,13 @@ class Store:
             when = timestamp(self.clock()) if manager.subresource != "scale" else ""
             track(kind_schema(kind), old, document, manager, when)
         document["metadata"]["resourceVersion"] = str(record.version)
+        charges = charging.charges(self, kind, namespace, old, document, subresource)
         if same_but_times(old, document):
             return record
         if is_done(document):
             return record if dry_run else self._remove(kind, record, document).record
+        if not dry_run:
+            charging.charge(self, charges)
         return self.put(kind, record, document, dry_run=dry_run)
 
     def put(self, kind: Kind, before: Record, document: Document, *, dry_run: bool = False) -> Record:

@@ -201,3 +201,22 @@ def test_every_example_is_on_their_page():
     page = (ROOT / "examples" / "README.md").read_text("utf-8")
     folders = {path.name for path in (ROOT / "examples").iterdir() if path.is_dir()}
     assert {name for name in folders if f"]({name})" not in page} == set()
+
+
+def points_told(text):
+    return {word for word in re.findall(r"`(\w+)`", text) if word in POINTS}
+
+
+def test_pages_of_plugins_have_their_extension_points():
+    registry = builtin_registry()
+    rows = re.findall(
+        r"^\| \[([^\]]+)\]\(([^)]+)\) \| .*? \| (.*?) \|", (REFERENCE / "plugins.md").read_text("utf-8"), re.MULTILINE
+    )
+    listed = {name: (page, points) for names, page, points in rows for name in names.split(", ")}
+    assert listed.keys() == set(registry)
+    for name, (page, points) in listed.items():
+        has = set(registry.points()[name])
+        told = re.search(r"^\| Extension points \| (.*) \|$", (REFERENCE / page).read_text("utf-8"), re.MULTILINE)
+        assert points_told(points) == has, name
+        assert told is not None, name
+        assert points_told(told[1]) == has, name

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 
+from moorage.apiserver.access.addresses import Address
 from moorage.apiserver.http.opening import open_store
 from moorage.apiserver.vocabulary.kinds import find_kind
 from moorage.cli.filling import fill
-from moorage.cli.up import up
+from moorage.cli.up import _tell, up
 from moorage.errors import InputError
+from moorage.server.embedded import Ready
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "up.md"
 DUMP = """
@@ -162,3 +164,28 @@ def test_what_makes_no_sense_is_told_in_a_line(moorage, tmp_path, arguments, sai
     assert ran.status == 1
     assert ran.err.startswith("error: ")
     assert said in ran.err
+
+
+def test_what_it_tells_can_be_typed_anywhere(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ready = Ready(port=6443, kubeconfig=Path("my cluster/kubeconfig"), nodes=1)
+    _tell(ready, {"no_scheduler": False, "data": None}, Address("127.0.0.1"), 0.25)
+    first, _, export, *_ = capsys.readouterr().out.splitlines()
+    assert first == "A cluster of 1 node with a scheduler is up on https://127.0.0.1:6443 after 0.2s."
+    assert export == f"  export KUBECONFIG='{tmp_path}/my cluster/kubeconfig'"
+
+
+def test_however_short_it_lasts_it_is_told_of(moorage, tmp_path):
+    ran = moorage("up", "--nodes", "1", "--home", tmp_path, "--for", "1ms")
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out.startswith("A cluster of 1 node with a scheduler is up on https://127.0.0.1:")
+
+
+def test_a_file_that_is_no_cluster_is_told_by_its_flag(moorage, tmp_path):
+    (tmp_path / "pods.yaml").write_text(DUMP)
+    ran = moorage("up", "--home", tmp_path, "--data", tmp_path / "pods.yaml")
+    assert (ran.status, ran.out) == (1, "")
+    assert ran.err == (
+        f"error: --data: {tmp_path}/pods.yaml: it is damaged, or never was a cluster that moorage up kept "
+        "(file is not a database); start from a copy of it, or with another file\n"
+    )

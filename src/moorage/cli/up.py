@@ -9,6 +9,7 @@ import sys
 import time
 from copy import deepcopy
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import click
@@ -36,6 +37,7 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.registry import load
 from moorage.server.embedded import Embedded, Ready
 from moorage.simulator.simulate import Options, load_options
+from moorage.simulator.words import counted
 
 __all__ = ["up"]
 
@@ -98,7 +100,9 @@ class _Duration(click.ParamType[float]):
     help="Which controllers to run, as kube-controller-manager takes it: * for all, -NAME for all but one.",
 )  # fmt: skip
 @click.option("--job-seconds", "job_s", type=_Duration(), default="5", show_default=True, help="How long pods of jobs run.")
-@click.option("--for", "lasts_s", type=_Duration(), metavar="DURATION", help="End after so long; without it, on Ctrl-C.")
+@click.option(
+    "--for", "lasts_s", type=_Duration(), metavar="DURATION", help="End so long after it is up; without it, on Ctrl-C."
+)
 def up(**given: Any) -> int:
     """Run a cluster here: API server, controllers, nodes that pretend, and a scheduler.
 
@@ -177,13 +181,23 @@ def _fill(store: Store, given: dict[str, Any]) -> None:
 async def _run(cluster: Embedded, lasts_s: float | None) -> int:
     running = asyncio.ensure_future(cluster.run())
     _end_on_signals(running)
-    await asyncio.wait({running}, timeout=lasts_s)
-    if not running.done():
-        running.cancel()
-        await asyncio.wait({running})
+    if lasts_s is not None:
+        _end_after(lasts_s, cluster, running)
+    await asyncio.wait({running})
     if not running.cancelled():
         await running
     return OK
+
+
+def _end_after(lasts_s: float, cluster: Embedded, running: asyncio.Future[None]) -> None:
+    """End so long after the cluster can be used: on a busy machine it would else be over before anybody was told of it."""
+    tell = cluster.on_ready
+
+    def told(ready: Ready) -> None:
+        tell(ready)
+        asyncio.get_running_loop().call_later(lasts_s, running.cancel)
+
+    cluster.on_ready = told
 
 
 def _end_on_signals(running: asyncio.Future[None]) -> None:
@@ -203,11 +217,13 @@ def _end_on_signals(running: asyncio.Future[None]) -> None:
 
 def _tell(ready: Ready, given: dict[str, Any], address: Address, took_s: float) -> None:
     scheduled = "no scheduler" if given["no_scheduler"] else "a scheduler"
-    click.echo(f"A cluster of {ready.nodes} nodes with {scheduled} is up on {address.url(ready.port)} after {took_s:.1f}s.")
+    click.echo(
+        f"A cluster of {counted(ready.nodes, 'node')} with {scheduled} is up on {address.url(ready.port)} after {took_s:.1f}s."
+    )
     if address.is_open:
         called = f" as {', '.join(address.names)}" if address.names else ""
         click.echo(f"Other machines can reach it{called}; who has the kubeconfig administers it.")
-    click.echo(f"\n  export KUBECONFIG={ready.kubeconfig}\n  kubectl get nodes\n")
+    click.echo(f"\n  export KUBECONFIG={quote(str(ready.kubeconfig.absolute()))}\n  kubectl get nodes\n")
     click.echo("Ctrl-C ends it." if given["data"] is None else f"Ctrl-C ends it; {given['data']} keeps it.")
 
 

@@ -227,7 +227,10 @@ def _not_kept(path: Path, why: str) -> ApiError:
 
 
 def _damaged(path: Path, error: Exception) -> InputError:
-    return InputError(f"{path}: it is damaged ({error}); start from a copy of the file, or without it")
+    return InputError(
+        f"--data: {path}: it is damaged, or never was a cluster that moorage up kept ({error}); "
+        "start from a copy of it, or with another file"
+    )
 
 
 def _locked(path: Path) -> int:

@@ -62,6 +62,7 @@ class GroupCycle(Struct, eq=False):
     undo: Callable[[PodInfo, str, tuple[Effect, ...]], None]
     fault: Callable[[PluginError], None]
     preempting: list[tuple[PodInfo, PostFilterResult]] = field(default_factory=list)
+    demands: dict[str, tuple[bool, bool]] = field(default_factory=dict)
 
     def run(self, *, post_filter: bool = True) -> Asking[GroupOutcome]:
         """Try to place the group. ``post_filter`` False: find out whether it fits, without preempting for a pod by itself."""
@@ -107,6 +108,7 @@ class GroupCycle(Struct, eq=False):
         binding = Binding.begin(queued, self.group.profile, decision, node)
         entry = _Assumed(binding, self.queue.nomination(pod.uid))
         self.cluster.assume(pod, node)
+        self._pass_over_demands(pod, node)
         assumed.append(entry)
         self.queue.end_nomination(pod.uid)
         status = reserve(binding) or permit(binding, self.now)
@@ -127,10 +129,38 @@ class GroupCycle(Struct, eq=False):
         binding = entry.binding
         effects = unreserve(binding, self.fault)
         self.cluster.forget(binding.pod.uid)
+        self.cluster.snapshot.unheard.discard(binding.pod.uid)
         if entry.nomination is not None:
             self.queue.nominate(binding.pod, entry.nomination)
         if effects:
             self.undo(binding.pod, binding.node, effects)
+
+    # -- what the others hear of it ---------------------------------------------------------------------------------
+
+    def _pass_over_demands(self, pod: PodInfo, node: str) -> None:
+        """Let what a pod demands of others count only where somebody demanded anything when the attempt began."""
+        if not pod.has_affinity:
+            return
+        demanding, refusing = self._demands_on(node)
+        if not demanding or not refusing:
+            self.cluster.snapshot.unheard.add(pod, node, scoring=not demanding, filtering=not refusing)
+
+    def note_demands(self) -> None:
+        """Note who demands what on each node, before pods are taken off to see whether the group fits then."""
+        if any(queued.pod.has_affinity for queued in self.group.pods):
+            for node in self.cluster.table.row_of:
+                self._demands_on(node)
+
+    def _demands_on(self, node: str) -> tuple[bool, bool]:
+        """Say whether pods on a node, but for the group's that are tried, have any affinity, and required anti-affinity."""
+        known = self.demands.get(node)
+        if known is None:
+            tried = {queued.pod.uid for queued in self.group.pods}
+            row = self.cluster.table.row_of.get(node)
+            on_row = {} if row is None else self.cluster.table.pods[row]
+            others = [other for uid, other in on_row.items() if uid not in tried and other.has_affinity]
+            known = self.demands[node] = bool(others), any(other.required_anti_affinity for other in others)
+        return known
 
     # -- one placement after another ----------------------------------------------------------------------------------
 

@@ -137,6 +137,8 @@ class Grouping(Evicting):
         if known.topology_keys:
             return Status(Code.UNSCHEDULABLE, "", (NOT_WITH_CONSTRAINTS,))
 
+        attempt.note_demands()
+
         def fits() -> Asking[Status]:
             return (yield from attempt.run(post_filter=False)).status
 

@@ -159,4 +159,9 @@ def _refusing(pod: PodInfo, snapshot: Snapshot) -> DomainCounts:
         key = held.term.topology_key
         if holders.any():
             found[key] = found[key] + holders if key in found else holders
-    return found
+    for term, name in snapshot.unheard.anti_affinity():
+        node = snapshot.node(name)
+        domain = node.domain(term.topology_key) if node is not None else 0
+        if domain and term.topology_key in found and term.matches(pod, labels):
+            found[term.topology_key][domain] -= 1
+    return {key: holders for key, holders in found.items() if holders.any()}

@@ -71,6 +71,20 @@ def _pulls_of_others(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Iter
         yield _Pull(held.term.topology_key, held.weight, holders)
     for held, holders in table.preferred_anti_affinity.selecting(pod, labels):
         yield _Pull(held.term.topology_key, -held.weight, holders)
+    if not pod.preferred_affinity and not pod.preferred_anti_affinity:  # who prefers anything itself hears of everybody
+        yield from _unheard_pulls(pod, snapshot, hard_weight)
+
+
+def _unheard_pulls(pod: PodInfo, snapshot: Snapshot, hard_weight: int) -> Iterator[_Pull]:
+    """Take back what pods pull by whose demands do not count yet."""
+    labels = snapshot.namespace_labels(pod.namespace)
+    for weight, term, name in snapshot.unheard.pulls(hard_weight):
+        node = snapshot.node(name)
+        domain = node.domain(term.topology_key) if node is not None else 0
+        if domain and term.matches(pod, labels):
+            pods = np.zeros(len(snapshot.table.labels.column(term.topology_key).values), dtype=np.int64)
+            pods[domain] = 1
+            yield _Pull(term.topology_key, -weight, pods)
 
 
 def score_pulls(pulls: Pulls, nodes: NodeView) -> IntArray:

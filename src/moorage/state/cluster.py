@@ -23,6 +23,7 @@ from moorage.state.pod_groups import GroupPods, PodGroups
 from moorage.state.pod_info import PodInfo
 from moorage.state.selector_index import SelectorIndex
 from moorage.state.table import NodeTable
+from moorage.state.unheard import Unheard
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["Cluster", "Snapshot"]
@@ -40,6 +41,8 @@ class Snapshot:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.table: NodeTable = cluster.table
+        #: Whom a group that is being tried has assumed, as far as their demands on others do not count yet.
+        self.unheard = Unheard()
 
     @property
     def nodes(self) -> NodeView:

@@ -1,0 +1,115 @@
+"""What pods of one group hear of each other while they are tried: less than they would of others, as in kube-scheduler."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.engine.facts import Phase
+from tests.engine.driving import Driven, dying, node, pod
+from tests.engine.test_pod_groups import GANGS, gang, member
+
+HOST = "kubernetes.io/hostname"
+TERM = {"labelSelector": {"matchLabels": {"app": "x"}}, "topologyKey": HOST}
+APART = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}
+PREFERRED = [{"weight": 100, "podAffinityTerm": TERM}]
+NEAR = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": PREFERRED}}
+OTHERS = {**TERM, "labelSelector": {"matchLabels": {"app": "none"}}}
+ELSEWHERE = {"podAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "podAffinityTerm": OTHERS}]}}
+
+
+def driven(*objects, gates=GANGS):
+    run = Driven(gates=gates)
+    run.see(*objects)
+    return run
+
+
+def a_node(name="n", cpu="8"):
+    return node(name, cpu, labels={HOST: name})
+
+
+def placed(run):
+    return {name: where for name, where in run.steps() if where}
+
+
+def pair(**demands):
+    """The first has demands, which are about the second."""
+    return member("a", priority=10, labels={"app": "y"}, affinity=demands), member("b", labels={"app": "x"})
+
+
+@pytest.mark.parametrize(
+    ("there", "second"),
+    [
+        pytest.param([], "n", id="nobody there demanded anything"),
+        pytest.param([pod("old", on="n", affinity=NEAR)], "n", id="somebody there only wants to be near"),
+        pytest.param([pod("old", on="n", affinity=APART)], None, id="somebody there is apart from it"),
+    ],
+)
+def test_who_has_to_be_apart_is_heard_where_somebody_had_to_be_before(there, second):
+    """kube-scheduler looks for anti-affinity on the nodes that it had listed when the attempt began."""
+    expected = {"a": "n"} if second is None else {"a": "n", "b": second}
+    assert placed(driven(a_node(), *there, gang(least=1), *pair(**APART))) == expected
+
+
+def test_afterwards_everybody_hears_of_it():
+    run = driven(a_node(), gang(least=1), *pair(**APART))
+    placed(run)
+    run.see(pod("plain", labels={"app": "x"}))
+    assert run.step() == ("plain", None)
+
+
+def test_without_a_group_it_is_heard_at_once():
+    run = driven(a_node(), pod("a", priority=10, affinity=APART), pod("b", labels={"app": "x"}))
+    assert placed(run) == {"a": "n"}
+
+
+@pytest.mark.parametrize(
+    ("there", "second"),
+    [
+        pytest.param([], "roomy", id="nobody there wanted anything"),
+        pytest.param([pod("old", on="small", cpu="0", affinity=ELSEWHERE)], "small", id="somebody there did, of others"),
+    ],
+)
+def test_whom_a_fellow_draws_to_its_node(there, second):
+    first = member("a", priority=10, nodeSelector={HOST: "small"}, affinity=NEAR)
+    run = driven(a_node("small", "4"), a_node("roomy", "64"), *there, gang(least=1), first, member("b", labels={"app": "x"}))
+    assert placed(run) == {"a": "small", "b": second}
+
+
+def test_who_prefers_anything_itself_is_drawn_by_its_fellows():
+    keep = member("a", priority=10, labels={"app": "x"}, nodeSelector={HOST: "small"}, affinity=NEAR)
+    other = member("b", labels={"app": "x"}, affinity=NEAR)
+    run = driven(a_node("small", "4"), a_node("roomy", "64"), gang(least=1), keep, other)
+    assert placed(run) == {"a": "small", "b": "small"}
+
+
+# -- nominations ----------------------------------------------------------------------------------------------------------
+
+
+def test_fellows_that_are_nominated_keep_no_room_while_the_group_is_tried():
+    """Of pods in flight kube-scheduler's nominator knows the name alone."""
+    fellow = member("late", cpu="2", nominated="n", priority=10, nodeSelector={"is": "nowhere"})
+    run = driven(a_node(cpu="2"), gang(least=1), member("a", cpu="2"), fellow)
+    assert placed(run) == {"a": "n"}
+
+
+def test_a_pod_that_may_not_preempt_by_itself_stays_nominated_to_where_the_api_says():
+    gates = f"{GANGS},WorkloadAwarePreemption=true"
+    run = driven(a_node(cpu="2"), member("a", cpu="3", nominated="n"), gang(least=1), gates=gates)
+    assert not run.engine.queue.nominated  # it was gated when it came
+    assert run.step() == ("a", None)
+    assert {at: [one.name for one in pods] for at, pods in run.engine.queue.nominated.items()} == {"n": ["a"]}
+    assert run.work(Phase.NOMINATE) == []
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_a_pod_that_is_being_deleted_stays_nominated_by_name_until_it_is_gone(grouped):
+    made = member if grouped else pod
+    going = made("going", cpu="2", nominated="n")
+    run = driven(a_node(cpu="2"), gang(least=1), going)
+    run.see(dying(going))
+    assert run.step() is None
+    assert [one.name for one in run.engine.queue.nominated["n"]] == ["going"]
+    run.see(pod("plain", cpu="2"))
+    assert run.step() == ("plain", "n")
+    run.gone(dying(going))
+    assert not run.engine.queue.nominated

@@ -62,7 +62,7 @@ class Grouping(Evicting):
     @abstractmethod
     def _expect(self, binding: Binding) -> None: ...
     @abstractmethod
-    def _nominate(self, pod: PodInfo, node: str, *, was_told: bool = False) -> None: ...
+    def _nominate(self, pod: PodInfo, node: str | None, *, was_told: bool = False) -> None: ...
 
     @property
     def is_telling(self) -> bool:
@@ -77,7 +77,9 @@ class Grouping(Evicting):
             return False
         if queued.pod.terminating:
             self.skipped.append(queued.pod)
-        self.queue.done(queued.pod.uid)
+            self.queue.pass_over(queued.pod.uid)
+        else:
+            self.queue.done(queued.pod.uid)
         return True
 
     def _gathered(self, first: QueuedPod) -> list[QueuedPod]:
@@ -198,7 +200,7 @@ class Grouping(Evicting):
     def _back_in_queue(self, queued: QueuedPod, decision: Decision, nominated: str | None) -> Decision:
         queued.tried_at = self.revision
         back = self.queue.requeue(queued, self.now, rejected_by=decision.rejected_by, pending_on=decision.pending_on)
-        if back is not None and nominated is not None:
+        if back is not None:
             self._nominate(queued.pod, nominated)
         return decision
 

@@ -480,18 +480,17 @@ class Scheduler(Grouping):
         for other in outcome.displaced if outcome is not None else ():
             self._nominate(other, "")
         nominated = outcome.nominated if outcome is not None else "" if self._clears_nomination(decision) else None
-        if nominated is not None:
-            self._nominate(queued.pod, nominated, was_told=expected)
+        self._nominate(queued.pod, nominated, was_told=expected)
         if outcome is not None and (outcome.victims or outcome.effects):
             self._preempt(queued.pod, outcome)
 
-    def _nominate(self, pod: PodInfo, node: str, *, was_told: bool = False) -> None:
-        """Keep room for a pod that is waiting on a node, or ("") no longer; and let the API know."""
+    def _nominate(self, pod: PodInfo, node: str | None, *, was_told: bool = False) -> None:
+        """Keep room for a pod that is waiting on a node, or ("") no longer, and let the API know; None: where the API says."""
         if self.queue.get(pod.uid) is None:
             return
         had = self.queue.nomination(pod.uid) or pod.status.nominated_node_name
         self.queue.nominate(pod, node)
-        if node or had or was_told:
+        if node or (node is not None and (had or was_told)):
             self._order(Phase.NOMINATE, pod, node)
 
     @staticmethod

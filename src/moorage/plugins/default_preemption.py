@@ -176,7 +176,7 @@ def taken(pod: PodInfo, attempt: Attempt, best: Candidate) -> PostFilterResult:
         Code.SUCCESS,
         nominated=attempt.snapshot.table.nodes[best.row].name,
         victims=tuple(victim for victim in best.victims.pods if not victim.terminating),
-        displaced=tuple(other for other in attempt.nominated(best.row) if other.priority < pod.priority),
+        displaced=tuple(o for o in attempt.nominated(best.row) if o.priority < pod.priority and o.spec.containers),
     )
 
 

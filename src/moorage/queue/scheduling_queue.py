@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterable, Mapping
 from math import floor, inf
 from typing import Any, Final
 
+from moorage.api.core import Pod
+from moorage.api.meta import ObjectMeta
 from moorage.errors import PluginError, StateError
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.features import FeatureGates
@@ -88,6 +90,8 @@ class SchedulingQueue:
         self._hints = Hints({name: profile.wakes for name, profile in profiles.items()}, on_fault)
         self._nominator = Nominator()
         self._nominated: dict[str, tuple[PodInfo, ...]] | None = None
+        #: Names of pods that are not here any more, but nominated until they are gone.
+        self._leaving: dict[str, PodInfo] = {}
         self._order = 0
         #: State of the cluster in which no pod may leave backoff early.
         self._nobody_early_in = -1
@@ -214,6 +218,8 @@ class SchedulingQueue:
     def _take_off(self, queued: QueuedPod) -> None:
         queued.attempts += 1
         queued.place = Place.IN_FLIGHT
+        if self._nominator.node_of(queued.pod.uid) is not None:
+            self._nominated = None
         self._in_flight.begin(queued.pod.uid)
 
     def done(self, uid: str) -> None:
@@ -223,6 +229,14 @@ class SchedulingQueue:
         if queued is not None and queued.place is Place.IN_FLIGHT:
             self._forget_nomination(uid)
             del self._pods[uid]
+
+    def pass_over(self, uid: str) -> None:
+        """The pod is being deleted, so it is not tried. It stays nominated, by name, until it is gone."""
+        queued, node = self._pods.get(uid), self._nominator.node_of(uid)
+        self.done(uid)
+        if queued is not None and node is not None:
+            self._leaving[uid] = _name_of(queued.pod)
+            self._nominator.nominate(queued.pod, node)
 
     def requeue(
         self, queued: QueuedPod, now: float, *, rejected_by: Iterable[str] = (), pending_on: Iterable[str] = ()
@@ -242,6 +256,8 @@ class SchedulingQueue:
         if queued.deleted:
             self.done(uid)
             return None
+        if self._nominator.node_of(uid) is not None:
+            self._nominated = None
         _note_failure(queued, frozenset(rejected_by), frozenset(pending_on))
         queued.timestamp = now
         queued.order = self._next_order()
@@ -379,18 +395,30 @@ class SchedulingQueue:
 
     @property
     def nominated(self) -> Mapping[str, tuple[PodInfo, ...]]:
-        """Node name → pods nominated to it, the most important first, the first nominated before others of its priority."""
+        """Node name → pods nominated to it, the most important first, the first nominated before others of its priority.
+
+        Of pods in flight nothing is left but their names, as in kube-scheduler: while one of a group is tried, its fellows take
+        up no more of the nodes they are nominated to than a place for a pod, and count as of priority 0.
+        Source  scheduling_queue.go, nominatedPodToInfo
+        """
         if self._nominated is None:
             self._nominated = {
-                node: tuple(sorted((self._pods[uid].pod for uid in self._nominator.on(node)), key=lambda pod: -pod.priority))
+                node: tuple(sorted(map(self._as_nominated, self._nominator.on(node)), key=lambda pod: -pod.priority))
                 for node in self._nominator.nodes()
             }
         return self._nominated
+
+    def _as_nominated(self, uid: str) -> PodInfo:
+        queued = self._pods.get(uid)
+        if queued is None:
+            return self._leaving[uid]
+        return queued.pod if queued.place is not Place.IN_FLIGHT else _name_of(queued.pod)
 
     def _forget_nomination(self, uid: str) -> bool:
         if self._nominator.node_of(uid) is None:
             return False
         self._nominator.forget(uid)
+        self._leaving.pop(uid, None)
         self._nominated = None
         return True
 
@@ -522,6 +550,11 @@ def _note_failure(queued: QueuedPod, rejected_by: frozenset[str], pending_on: fr
     queued.gated_by, queued.gate = "", None
     queued.backoff_until = None
     queued.was_flushed = False
+
+
+def _name_of(pod: PodInfo) -> PodInfo:
+    """Return a pod that has a name and nothing else."""
+    return PodInfo(Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)))
 
 
 def _is_repeat(old: PodInfo, new: PodInfo) -> bool:

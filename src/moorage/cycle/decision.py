@@ -54,7 +54,9 @@ class Decision(Struct, frozen=True):
             return self.group.code
         if self.refused_after is not None:
             return self.refused_after.code
-        return Code.SUCCESS if self.node is not None else Code.UNSCHEDULABLE
+        if self.node is not None:
+            return Code.SUCCESS
+        return Code.UNRESOLVABLE if self.verdicts is None else Code.UNSCHEDULABLE
 
     @property
     def rejected_by(self) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ class TopologyPlacementGenerator:
                 raise AttemptError(self.name, _UNCLEAR.format(missing))
             if key not in node.labels:
                 raise AttemptError(self.name, _UNCLEAR.format(f"no topology domain found for pod {called}"))
-            if domain is not None and domain != node.labels[key]:
+            if domain and domain != node.labels[key]:
                 both = f"more than 1 domain found for pod group: {domain}, {node.labels[key]}"
                 raise AttemptError(self.name, _UNCLEAR.format(both))
             domain = node.labels[key]

@@ -17,6 +17,7 @@ from moorage.controllers.upkeep.garbage_collector import GarbageCollector
 from moorage.controllers.upkeep.namespaces import Namespaces
 from moorage.controllers.upkeep.pod_collector import PodCollector
 from moorage.controllers.upkeep.pod_group_protection import PodGroupProtection
+from moorage.controllers.upkeep.quotas import ResourceQuotas
 from moorage.controllers.upkeep.root_authority import RootAuthority
 from moorage.controllers.workloads.cron_job import CronJobs
 from moorage.controllers.workloads.daemon_set import DaemonSets
@@ -64,6 +65,7 @@ def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> li
         PodCollector(),
         GarbageCollector(),
         Namespaces(),
+        ResourceQuotas(),
         RootAuthority(),
         *([PodGroupProtection()] if opened["GenericWorkload"] else []),
     ]

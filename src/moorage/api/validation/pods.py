@@ -6,7 +6,7 @@ Source  kubernetes, pkg/apis/core/validation/validation.go, ValidatePodSpec
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -38,7 +38,7 @@ from moorage.api.validation.faults import (
 from moorage.api.validation.metadata import MAX_ANNOTATIONS, annotation_faults, object_meta
 from moorage.api.validation.resources import container_resources, pod_resources
 
-__all__ = ["PodValidator", "pod_faults", "pod_spec_faults", "pod_template_faults"]
+__all__ = ["PodValidator", "pod_faults", "pod_spec_faults", "pod_template_faults", "port_name_faults"]
 
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _RESTARTS: Final = ("Always", "OnFailure", "Never")
@@ -213,7 +213,7 @@ def _ports(path: str, ports: Iterable[ContainerPort]) -> Faults:
     for i, port in enumerate(ports):
         at = f"{path}[{i}]"
         if port.name:
-            wrong = list(_port_name_faults(port.name))
+            wrong = list(port_name_faults(port.name))
             for fault in wrong:
                 yield invalid(f"{at}.name", port.name, fault)
             if not wrong and port.name in names:
@@ -228,7 +228,8 @@ def _ports(path: str, ports: Iterable[ContainerPort]) -> Faults:
         yield from one_of(f"{at}.protocol", port.protocol or None, _PROTOCOLS)
 
 
-def _port_name_faults(name: str) -> Iterable[str]:
+def port_name_faults(name: str) -> Iterator[str]:
+    """Find what keeps a text from being the name of a port."""
     if len(name) > 15:
         yield "must be no more than 15 characters"
     if not _PORT_NAME.fullmatch(name):

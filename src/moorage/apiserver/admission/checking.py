@@ -19,6 +19,7 @@ from moorage.api.cron import CronError, parse_schedule
 from moorage.api.names import check_dns1123_label
 from moorage.apiserver.admission.event_rules import event_faults
 from moorage.apiserver.admission.ingresses import ingress_faults
+from moorage.apiserver.admission.services import service_faults
 from moorage.apiserver.schema.schemas import schema
 from moorage.apiserver.vocabulary.kinds import Kind
 from moorage.apiserver.vocabulary.records import Document
@@ -35,14 +36,9 @@ _MAX_DATA: Final = 1 << 20
 _ENV_NAME: Final = re.compile(r"[ -<>-~]+")
 _ZONE_PART: Final = re.compile(r"[-A-Za-z._0-9+]{1,14}")
 _CONFIG_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
-_SERVICE_NAME: Final = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _CONFIG_KEY_TEXT: Final = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
     "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-)
-_SERVICE_NAME_TEXT: Final = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, and end "
-    "with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
 #: What is said of a time zone within a schedule.
 SCHEDULE_ZONE: Final = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
@@ -281,21 +277,6 @@ def _lease(lease: Document) -> Iterator[Fault]:
         yield Fault("Invalid value", "spec.leaseTransitions", "must be greater than or equal to 0", transitions)
 
 
-def _service(service: Document) -> Iterator[Fault]:
-    name, spec = service["metadata"].get("name") or "", service.get("spec") or {}
-    if name and not (_SERVICE_NAME.fullmatch(name) and len(name) <= 63):
-        yield Fault("Invalid value", "metadata.name", _SERVICE_NAME_TEXT, name)
-    yield from _one_of("spec.type", spec.get("type"), ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"))
-    if not spec.get("ports") and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
-        yield Fault("Required value", "spec.ports")
-    for i, port in enumerate(spec.get("ports") or ()):
-        number = port.get("port", 0)
-        if not 1 <= number <= 65535:
-            yield Fault("Invalid value", f"spec.ports[{i}].port", "must be between 1 and 65535, inclusive", number)
-        if len(spec["ports"]) > 1 and not port.get("name"):
-            yield Fault("Required value", f"spec.ports[{i}].name")
-
-
 def _volume(volume: Document) -> Iterator[Fault]:
     spec = volume.get("spec") or {}
     given = [one for one in _sources("core.PersistentVolumeSource") if one in spec]
@@ -377,7 +358,7 @@ _RULES: Final[Mapping[tuple[str, str], Callable[[Document], Iterator[Fault]]]] =
     ("", "Namespace"): _namespace,
     ("", "PersistentVolume"): _volume,
     ("", "Secret"): _data(("data",)),
-    ("", "Service"): _service,
+    ("", "Service"): service_faults,
     ("batch", "CronJob"): _cron_job,
     ("coordination.k8s.io", "Lease"): _lease,
     ("networking.k8s.io", "Ingress"): ingress_faults,

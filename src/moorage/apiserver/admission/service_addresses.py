@@ -27,6 +27,7 @@ _EXPOSED: Final = frozenset(["LoadBalancer", "NodePort"])
 #: What a service has for its address, and what it has for being reached from outside.
 _OF_ADDRESS: Final = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
 _OF_EXPOSURE: Final = ("externalTrafficPolicy",)
+_CHECK_PORT: Final = "healthCheckNodePort"
 _NOT_AN_ADDRESS: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 
 
@@ -43,6 +44,8 @@ def keep_addresses(old: Document, new: Document) -> None:
                 after[name] = before[name]
     if _type(before) in _EXPOSED and _type(after) in _EXPOSED:
         _keep_ports(before.get("ports") or [], [one for one in after.get("ports") or () if isinstance(one, dict)])
+    if _is_checked(before) and _is_checked(after) and not after.get(_CHECK_PORT) and before.get(_CHECK_PORT):
+        after[_CHECK_PORT] = before[_CHECK_PORT]
 
 
 def _keep_ports(before: list[Any], after: list[Document]) -> None:
@@ -57,7 +60,9 @@ def _keep_ports(before: list[Any], after: list[Document]) -> None:
 
 def drop_unneeded(old: Document, new: Document) -> None:
     """Take from the next version of a service, in place, what its type has no use for any more, unless it was changed."""
-    before, after = old["spec"], new["spec"]
+    before, after = old["spec"], new.get("spec")
+    if not isinstance(after, dict):
+        return
     dropped: list[str] = []
     if _type(before) in _INSIDE and _type(after) not in _INSIDE:
         dropped += _OF_ADDRESS
@@ -66,6 +71,8 @@ def drop_unneeded(old: Document, new: Document) -> None:
         if _node_ports(after) == _node_ports(before):
             for one in after.get("ports") or ():
                 one.pop("nodePort", None)
+    if _is_checked(before) and not _is_checked(after):
+        dropped.append(_CHECK_PORT)
     if _type(before) == "LoadBalancer" != _type(after):
         dropped += ("allocateLoadBalancerNodePorts", "loadBalancerClass")
     for name in dropped:
@@ -91,6 +98,19 @@ def give_addresses(old: Document | None, new: Document, others: Callable[[], Ite
                 yield Fault("Forbidden", f"spec.ports[{i}].nodePort", why)
     elif old is None or _node_ports(old["spec"]) != _node_ports(spec) or not all(_node_ports(spec)):
         yield from _give_ports(spec, uid, set(_ports_of(others(), uid)))
+    yield from _for_good({} if old is None else old["spec"], spec)
+    if _is_checked(spec) and not spec.get(_CHECK_PORT):
+        used = {number for number, _ in _ports_of(others(), uid)} | {*_node_ports(spec)}
+        spec[_CHECK_PORT] = next(port for port in _drawn(f"{uid}/check", _PORTS[0], len(_PORTS)) if port not in used)
+
+
+def _for_good(before: Document, after: Document) -> Iterator[Fault]:
+    """Find what a service changes that it keeps as long as it is balanced, and its balancer checked."""
+    name = after.get("loadBalancerClass")
+    if _type(before) == _type(after) == "LoadBalancer" and before.get("loadBalancerClass") != name:
+        yield Fault("Invalid value", "spec.loadBalancerClass", "may not change once set", name)
+    if _is_checked(before) and _is_checked(after) and before.get(_CHECK_PORT) != after.get(_CHECK_PORT):
+        yield Fault("Forbidden", f"spec.{_CHECK_PORT}", "field is immutable")
 
 
 def _give_address(old: Document | None, new: Document, others: Callable[[], Iterable[Record]]) -> Iterator[Fault]:
@@ -153,6 +173,8 @@ def _ports_of(others: Iterable[Record], uid: str) -> Iterator[tuple[int, str]]:
                 for one in other["spec"].get("ports") or ():
                     if one.get("nodePort"):
                         yield one["nodePort"], one.get("protocol", "TCP")
+                if other["spec"].get(_CHECK_PORT):
+                    yield other["spec"][_CHECK_PORT], "TCP"
 
 
 def _give_ports(spec: Document, uid: str, used: set[tuple[int, str]]) -> Iterator[Fault]:
@@ -186,6 +208,11 @@ def _drawn(name: str, first: int, count: int) -> Iterator[int]:
     """Yield every number of a range once, beginning with one that belongs to the name."""
     start = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") % count
     return (first + (start + i) % count for i in range(count))
+
+
+def _is_checked(spec: Mapping[str, Any]) -> bool:
+    """Return True where a balancer asks each node whether a pod of the service is there."""
+    return _type(spec) == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
 def _type(spec: Mapping[str, Any]) -> str:

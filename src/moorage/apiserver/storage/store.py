@@ -416,11 +416,11 @@ class Store:
             restore_admitted(kind, old, document)
             if kind is _SERVICES:
                 keep_addresses(old, document)
+                drop_unneeded(old, document)
         prepare_update(kind, old, document, subresource, self.gates, timestamp(self.clock()))
         if not subresource:
             check_change(kind, old, document, self._read_all, self.gates)
             if kind is _SERVICES:
-                drop_unneeded(old, document)
                 self._settle_service(old, document)
         check_finalizers(kind, old, document)
         if manager is not None:

@@ -170,14 +170,35 @@ def options_of(command):
     }
 
 
-def test_reference_pages_have_the_options_of_their_commands():
+def commands():
+    """Return the options of every command, by the words that name it."""
     from moorage.cli.config import config
+    from moorage.cli.run_flags import FLAGS
     from moorage.cli.simulate import simulate
     from moorage.cli.up import up
 
-    commands = {"simulate.md": [simulate], "up.md": [up], "configuration.md": list(config.commands.values())}
-    for name, of_page in commands.items():
-        has = set().union(*(options_of(command) for command in of_page))
+    of_config = {f"config {name}": options_of(command) for name, command in config.commands.items()}
+    of_run = {f"--{flag.name}" for flag in FLAGS} | {"--help"}
+    return {"simulate": options_of(simulate), "up": options_of(up), "run": of_run, **of_config}
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=page.relative_to(ROOT).as_posix()) for page in PAGES])
+def test_commands_that_a_page_shows_have_their_options(page):
+    known = commands()
+    for command, rest in re.findall(r"\bmoorage (simulate|up|run|config \w+)\b([^`\n|>]*)", page.read_text("utf-8")):
+        assert command in known
+        assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest)) <= known[command], f"moorage {command}{rest}"
+
+
+def test_reference_pages_have_the_options_of_their_commands():
+    known = commands()
+    pages = {
+        "simulate.md": ["simulate"],
+        "up.md": ["up"],
+        "configuration.md": [name for name in known if name.startswith("config ")],
+    }
+    for name, of_page in pages.items():
+        has = set().union(*(known[command] for command in of_page))
         rows = [line.split("|")[1] for line in (REFERENCE / name).read_text("utf-8").splitlines() if line.startswith("| `-")]
         told = {word for row in rows for word in re.findall(r"--[a-z-]+", row)}
         assert told == has, name

@@ -95,6 +95,18 @@ def test_explanations_are_in_both_versions():
     assert old["affinity"].keys() == {"$ref", "description"}
 
 
+def test_what_may_be_a_number_or_a_text_is_said_to_be_either():
+    new, old = openapi.document_of("apis/apps/v1")["components"]["schemas"], openapi.swagger()["definitions"]
+    for name, form, types in (
+        ("util.intstr.IntOrString", "int-or-string", ["integer", "string"]),
+        ("api.resource.Quantity", None, ["string", "number"]),
+    ):
+        either, one = new[f"io.k8s.apimachinery.pkg.{name}"], old[f"io.k8s.apimachinery.pkg.{name}"]
+        assert (either.get("format"), [found["type"] for found in either["oneOf"]]) == (form, types)
+        assert "type" not in either
+        assert (one.get("format"), one["type"]) == (form, "string")
+
+
 def test_lists_tell_how_they_are_merged():
     pod = openapi.swagger()["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]
     assert pod["containers"]["x-kubernetes-patch-merge-key"] == "name"

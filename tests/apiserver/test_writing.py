@@ -202,6 +202,14 @@ def test_unknown_fields_are_dropped_with_a_warning_or_in_silence(against_a_serve
             assert answer["message"].startswith(' "" is invalid: patch: Invalid value: ')
             assert answer["message"].endswith('strict decoding error: unknown field "spec.foo"')
             assert (await client.ask("PATCH", f"{PODS}/p?dryRun=All", patch, form=form))[0] == 200
+        # In a patch there is no order, and they are told of by name.
+        several = {"spec": {"nope": 1, "containers": [{"name": "c", "imag": "x"}], "also": 2}}
+        for form in (MERGE, STRATEGIC):
+            _, answer = await client.ask("PATCH", f"{PODS}/p?fieldValidation=Strict", several, form=form)
+            wrong = ("spec.also", "spec.containers[0].imag", "spec.nope")
+            assert answer["message"].endswith(
+                ": strict decoding error: " + ", ".join(f'unknown field "{one}"' for one in wrong)
+            )
 
     against_a_server(test)
 

@@ -284,6 +284,8 @@ def _fitted_patch(request: Request, kind: Kind, made: Any, sent: _Patch) -> tupl
         document, unknown_fields = conform(kind_schema(kind), made)
     except Misfit as misfit:
         raise _bad_patch(shown, misfit.converted if is_strategic else str(misfit)) from None
+    if request.media_type != PATCH_TYPES[0]:
+        unknown_fields = sorted(unknown_fields)  # as maps have no order in Go, and are written by name
     found = (*sent.repeats, *(f'unknown field "{path}"' for path in unknown_fields))
     if request.validation == "Strict" and (strange := (*sent.warnings, *found)):
         raise _bad_patch(shown, f"strict decoding error: {', '.join(strange)}")

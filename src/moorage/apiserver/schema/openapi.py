@@ -37,6 +37,11 @@ _NAMED: Final[Mapping[str, tuple[str, _Json]]] = {
     "R": (_RAW, {"type": "object"}),
     "F": (f"{_META}FieldsV1", {"type": "object"}),
 }
+#: What version 3 says more exactly of some of them: version 2 knows one type each.
+_EITHER: Final[Mapping[str, _Json]] = {
+    _INT_OR_TEXT: {"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]},
+    _QUANTITY: {"oneOf": [{"type": "string"}, {"type": "number"}]},
+}
 _PLAIN: Final[Mapping[str, _Json]] = {
     "s": {"type": "string"}, "b": {"type": "boolean"}, "f": {"type": "number", "format": "double"},
     "y": {"type": "string", "format": "byte"}, "X": {"type": "array", "items": {"type": "string"}},
@@ -66,6 +71,7 @@ class _Schemas:
 
     def __init__(self, place: str) -> None:
         self.place = place
+        self._is_new = place.startswith("#/components")
         self.made: dict[str, _Json] = {}
 
     def add(self, shape: Struct) -> str:
@@ -93,7 +99,7 @@ class _Schemas:
         if field.default is not None:
             more["default"] = field.default
         # Version 3 has nothing beside a reference; readers of version 2 know no other way.
-        apart = more and "$ref" in described and self.place.startswith("#/components")
+        apart = more and "$ref" in described and self._is_new
         return {"allOf": [described], **more} if apart else {**described, **more}
 
     def _type(self, shape: Type) -> _Json:
@@ -112,7 +118,7 @@ class _Schemas:
                 return self._reference(self.add(shape))
 
     def _refer(self, name: str, described: _Json) -> _Json:
-        self.made.setdefault(name, described)
+        self.made.setdefault(name, _EITHER.get(name, described) if self._is_new else described)
         return self._reference(name)
 
     def _reference(self, name: str) -> _Json:

@@ -190,6 +190,20 @@ def test_pods_on_a_node_out_of_service_go_at_once(cluster):
     assert cluster.get("pods", "web") is None
 
 
+def test_labels_of_old_say_what_those_of_today_do(cluster):
+    cluster.add_node("new", labels={"kubernetes.io/os": "linux", "kubernetes.io/arch": "arm64", "beta.kubernetes.io/arch": "x"})
+    cluster.add_node("bare", labels={"beta.kubernetes.io/os": "plan9"})
+    cluster.settle()
+    labels = cluster.get("nodes", "new")["metadata"]["labels"]
+    assert (labels["beta.kubernetes.io/os"], labels["beta.kubernetes.io/arch"]) == ("linux", "arm64")
+    assert cluster.get("nodes", "bare")["metadata"]["labels"] == {"beta.kubernetes.io/os": "plan9"}
+    cluster.edit("nodes", "new", lambda node: node["metadata"]["labels"].update({"beta.kubernetes.io/os": "windows"}))
+    cluster.settle()
+    assert cluster.get("nodes", "new")["metadata"]["labels"]["beta.kubernetes.io/os"] == "linux"
+    (made,) = make_nodes(1, NodeShape())
+    assert made["metadata"]["labels"]["beta.kubernetes.io/os"] == "linux"
+
+
 def test_nodes_are_made_alike_and_spread_over_zones():
     made = list(make_nodes(12, NodeShape(cpu="4", memory="8Gi", pods=20, zones=2)))
     assert [one["metadata"]["name"] for one in made][:2] == ["node-01", "node-02"]

@@ -9,6 +9,7 @@ from typing import Final
 from moorage.api.names import check_dns1123_subdomain
 from moorage.api.quantity import QuantityError, sign
 from moorage.apiserver.vocabulary.records import Document
+from moorage.controllers.nodes.node_lifecycle import with_old_labels
 from moorage.errors import InputError
 
 __all__ = ["STANDARD_CLASS", "NodeShape", "make_nodes"]
@@ -73,6 +74,6 @@ def _node(name: str, shape: NodeShape, number: int) -> Document:
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
+        "metadata": {"name": name, "labels": with_old_labels(labels)},
         "status": {"capacity": amounts, "allocatable": dict(amounts)},
     }

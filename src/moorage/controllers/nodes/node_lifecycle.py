@@ -9,13 +9,14 @@ Source  kubernetes, pkg/controller/nodelifecycle/node_lifecycle_controller.go
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from moorage.apiserver.vocabulary.records import Document
 from moorage.controllers.machinery.documents import (
     condition_of,
     is_ready,
+    labels_of,
     name_of,
     seconds,
     spec_of,
@@ -27,7 +28,7 @@ from moorage.controllers.machinery.kinds import LEASES, NODES, PODS
 from moorage.controllers.machinery.steps import Later, Note, SetStatus, Step, Update
 from moorage.controllers.machinery.world import Event, World
 
-__all__ = ["GRACE_S", "NodeLifecycle", "wanted_taints"]
+__all__ = ["GRACE_S", "NodeLifecycle", "wanted_taints", "with_old_labels"]
 
 #: How long a node may be silent, in seconds; longer where its lease lasts longer.
 GRACE_S: Final = 50.0
@@ -35,6 +36,8 @@ _STARTUP_S: Final = 60.0
 _NAMESPACE: Final = "kube-node-lease"
 _PREFIX: Final = "node.kubernetes.io/"
 _REPORTED: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
+#: Labels of today, with their names of old.
+_OLD_LABELS: Final = {f"kubernetes.io/{name}": f"beta.kubernetes.io/{name}" for name in ("os", "arch")}
 #: Conditions that, where true, keep pods off.
 _TAINTED_BY: Final = {
     "MemoryPressure": "memory-pressure", "DiskPressure": "disk-pressure", "PIDPressure": "pid-pressure",
@@ -62,11 +65,18 @@ class NodeLifecycle:
             node = {**node, "status": status}
         if left_s >= 0:
             yield Later(left_s + 0.001)
-        taints = _with_ours(spec_of(node).get("taints") or [], wanted_taints(node), now)
-        if taints != (spec_of(node).get("taints") or []):
-            yield Update(NODES, {**node, "spec": {**spec_of(node), "taints": taints}})
+        held, labels = spec_of(node).get("taints") or [], labels_of(node)
+        taints, named = _with_ours(held, wanted_taints(node), now), with_old_labels(labels)
+        if taints != held or named != labels:
+            metadata = {**node["metadata"], **({"labels": named} if named else {})}
+            yield Update(NODES, {**node, "metadata": metadata, "spec": {**spec_of(node), "taints": taints}})
         if (condition_of(node, "Ready") or {}).get("status") != "True":
             yield from _not_ready(world.pods_on(key), now)
+
+
+def with_old_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return a node's labels with those of old, which manifests may still select by: they say what those of today do."""
+    return {**labels, **{old: labels[name] for name, old in _OLD_LABELS.items() if name in labels}}
 
 
 def _silent_at(node: Document, lease: Document | None) -> float:

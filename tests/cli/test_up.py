@@ -90,6 +90,44 @@ def test_a_deployment_comes_up_is_scaled_and_rolled_back(up):
     up.until(lambda: "ScalingReplicaSet" in up("describe", "deploy", "web"))
 
 
+LIMITED = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 4
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: "web:1", resources: {limits: {cpu: 1}}}]}
+"""
+
+
+def test_a_quota_keeps_a_deployment_short_of_pods(tmp_path):
+    up = Up(tmp_path, "--nodes", "2")
+    up("create", "quota", "few", "--hard=pods=2,limits.cpu=8,count/deployments.apps=1")
+    up("create", "quota", "batch", "--hard=pods=2", "--scopes=Terminating")
+    up.until(lambda: len(up.read("quota", "few")["status"].get("used", {})) == 3)
+    assert "failed quota: few: must specify limits.cpu for: p" in up("run", "p", "--image=i", fails=True)
+    up("apply", "-f", "-", stdin=LIMITED)
+    up.until(lambda: up.read("deploy", "web")["status"].get("availableReplicas") == 2)
+    shown = [line.split() for line in up("describe", "quota").splitlines()]
+    assert ["pods", "2", "2"] in shown
+    assert ["count/deployments.apps", "1", "1"] in shown
+    assert ["*", "Matches", "all", "pods", "that", "have"] in [line[:6] for line in shown]
+    columns = up("get", "quota", "few", "--no-headers")
+    assert "count/deployments.apps: 1/1, pods: 2/2   limits.cpu: 2/8" in columns
+    why = "is forbidden: exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2"
+    up.until(lambda: why in up("get", "events", "--field-selector=reason=FailedCreate"))
+    two = up("create", "deployment", "two", "--image=i", fails=True)
+    assert 'deployments.apps "two" is forbidden: exceeded quota: few, requested: count/deployments.apps=1' in two
+    status, _, err = up.end()
+    assert status == 0
+    assert {line.partition(" is forbidden: ")[2] for line in err.splitlines()} == {
+        "exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2; will be tried again"
+    }
+
+
 def test_a_pod_lives_on_its_node_until_it_is_deleted(up):
     up("run", "once", "--image=i", "--restart=Never", "--annotations=moorage.dev/run-seconds=1")
     up("wait", "pod/once", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")

@@ -9,8 +9,11 @@ import yaml
 from moorage.apiserver.access.addresses import Address
 from moorage.apiserver.http.opening import open_store
 from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.cli.filling import fill
 from moorage.cli.up import _tell, up
+from moorage.controllers.manager import Manager
+from moorage.controllers.upkeep.quotas import ResourceQuotas
 from moorage.errors import InputError
 from moorage.server.embedded import Ready
 
@@ -189,3 +192,41 @@ def test_a_file_that_is_no_cluster_is_told_by_its_flag(moorage, tmp_path):
         f"error: --data: {tmp_path}/pods.yaml: it is damaged, or never was a cluster that moorage up kept "
         "(file is not a database); start from a copy of it, or with another file\n"
     )
+
+
+QUOTAS = """
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: full, namespace: shop}
+spec: {hard: {pods: "1", configmaps: "1"}}
+status: {hard: {pods: "1", configmaps: "1"}, used: {pods: "1", configmaps: "0"}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: a, namespace: shop, uid: u-2}
+spec: {containers: [{name: c, image: i}]}
+status: {phase: Running}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: b, namespace: shop}
+spec: {containers: [{name: c, image: i}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, namespace: shop}
+"""
+
+
+def test_quotas_refuse_nothing_that_files_bring(store, tmp_path):
+    assert put(store, tmp_path, QUOTAS) == []
+    assert put(store, tmp_path, QUOTAS.replace("name: b", "name: d")) != []
+    assert [record.name for record in store.all(find_kind("pods"))] == ["a", "b", "d"]
+    manager = Manager(store, [ResourceQuotas()])
+    manager.step()
+    used = store.get(find_kind("resourcequotas"), "shop", "full").document()["status"]["used"]
+    assert used == {"pods": "3", "configmaps": "1"}
+    with pytest.raises(ApiError, match="exceeded quota: full, requested: pods=1, used: pods=3, limited: pods=1"):
+        store.create(
+            find_kind("pods"), "shop", {"metadata": {"name": "e"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        )

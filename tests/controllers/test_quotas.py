@@ -116,6 +116,16 @@ def test_a_service_of_another_type_and_a_claim_that_was_given_less(cluster):
     assert used(cluster)["services.nodeports"] == "0"
 
 
+def test_what_somebody_else_wrote_into_a_status_does_not_stay(cluster):
+    cluster.apply(quota(pods="9"))
+    cluster.settle()
+    cluster.edit("resourcequotas", "q", lambda held: held["status"].update(hard={"pods": "1"}), subresource="status")
+    cluster.advance(200)
+    assert status(cluster)["hard"] == {"pods": "1"}
+    cluster.advance(101)
+    assert status(cluster) == {"hard": {"pods": "9"}, "used": {"pods": "0"}}
+
+
 def test_nobody_counts_for_what_is_only_made(cluster):
     cluster.apply(quota(pods="9"))
     cluster.settle()

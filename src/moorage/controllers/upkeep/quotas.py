@@ -1,8 +1,9 @@
 """Resource quotas say what is used of them: counted anew when there are new limits, and when something has gone or takes less.
 
 What is made or grows is charged by admission in the same moment, so that is no reason to count. A pod that should long be gone
-takes nothing any more, though nothing happens to it then; the quota is looked at when that time has come. Where there is much
-to count, some time passes between two counts, as a thousand pods that go one by one would otherwise cost a million looks.
+takes nothing any more, though nothing happens to it then; the quota is looked at when that time has come. All are counted
+every five minutes besides, in case that somebody else wrote into a status. Where there is much to count, some time passes
+between two counts, as a thousand pods that go one by one would otherwise cost a million looks.
 
 Source  kubernetes, pkg/controller/resourcequota; pkg/quota/v1/install/update_filter.go; apiserver, pkg/quota/v1/resources.go,
         CalculateUsage
@@ -33,6 +34,8 @@ _QUOTAS: Final = served("resourcequotas")
 _SERVICES: Final = served("services")
 
 
+#: After how long each quota is counted whether anything happened or not, in seconds.
+_AGAIN_S: Final = 300.0
 #: How many objects are looked at for one quota in a second, so that counting takes a small part of the time.
 _PACE: Final = 5_000
 #: What is not worth waiting for, in seconds.
@@ -80,8 +83,7 @@ class ResourceQuotas:
         if "used" not in held or not _are_equal(hard, amounts(read.status.hard)) or not _are_equal(used, known):
             yield SetStatus(_QUOTAS, quota, {"hard": _shown(hard), "used": _shown(used)})
         ends = [end for pod in world.all(PODS, namespace_of(quota)) if (end := settles_at(pod)) is not None and end >= now]
-        if ends:
-            yield Later(min(ends) - now + 1)
+        yield Later(min([_AGAIN_S, *(end - now + 1 for end in ends)]))
 
 
 def _facts(world: World, now: float) -> Facts:

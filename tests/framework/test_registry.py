@@ -82,3 +82,29 @@ def test_a_name_is_taken_once():
 def test_a_reference_names_a_module_and_a_class(reference):
     with pytest.raises(InputError, match="write it as module:Class"):
         load(reference)
+
+
+class NeedsMore:
+    name = "NeedsMore"
+
+    def __init__(self, size):
+        self.size = size
+
+    def filter_node(self, pod, node): ...
+
+
+class Refuses(NeedsMore):
+    name = "Refuses"
+
+    def __init__(self):
+        raise InputError("points: no such label")
+
+
+def test_a_plugin_that_cannot_be_made_is_told_with_the_reason():
+    with pytest.raises(
+        InputError,
+        match=r"^plugin NeedsMore cannot be made: TypeError: .*missing 1 required .*; without Args it is given none$",
+    ):
+        Registry([NeedsMore]).build("NeedsMore")
+    with pytest.raises(InputError, match=r"^points: no such label$"):
+        Registry([Refuses]).build("Refuses")

@@ -269,3 +269,41 @@ def test_the_text_of_a_failed_attempt(rows, post_filter, text):
     for row, reasons in rows.items():
         verdicts.refuse(row, Status(Code.UNSCHEDULABLE, "P", reasons))
     assert fit_error(verdicts, post_filter) == text
+
+
+class Answers:
+    """Gives one answer whatever it is asked, about one node at a time."""
+
+    def __init__(self, method, answer):
+        self.name = "Answers"
+        setattr(self, method, lambda pod, node: answer)
+
+
+NO_ANSWERS = {
+    "true for no": ("filter_node", True, "answered True in filter_node; return None, or Hold.because(reason)"),
+    "a bare reason": ("filter_node", "too small", "answered 'too small' in filter_node; return None, or Hold.because(reason)"),
+    "half a point": ("score_node", 0.5, "answered 0.5 in score_node; return an int"),
+    "no score": ("score_node", None, "answered None in score_node; return an int"),
+}
+
+
+@pytest.mark.parametrize(("method", "answer", "told"), NO_ANSWERS.values(), ids=NO_ANSWERS)
+def test_what_is_no_answer_about_a_node_is_told_as_such(method, answer, told):
+    plugin, snapshot, pod = Answers(method, answer), a_cluster([a_node("n")]).snapshot, a_pod("p")
+    point = method.removesuffix("_node")
+    profile = make_profile("s", {plugin.name: plugin}, {point: [plugin.name]}, {})
+    found = run_pre_filter(profile, pod, snapshot)
+    ways = {
+        "filter": lambda: run_filter(profile, found, pod, snapshot.nodes, Verdicts(1)),
+        "score": lambda: run_score(profile, found, pod, snapshot.nodes),
+    }
+    with pytest.raises(PluginError) as caught:
+        ways[point]()
+    assert str(caught.value) == f"plugin Answers {told}"
+
+
+@pytest.mark.parametrize("score", [7, True, np.int64(7), np.int32(7)])
+def test_any_whole_number_is_a_score_of_a_node(score):
+    plugin, snapshot, pod = Answers("score_node", score), a_cluster([a_node("n")]).snapshot, a_pod("p")
+    profile = make_profile("s", {plugin.name: plugin}, {"score": [plugin.name]}, {})
+    assert run_score(profile, run_pre_filter(profile, pod, snapshot), pod, snapshot.nodes).raw == {"Answers": [int(score)]}

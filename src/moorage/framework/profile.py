@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from moorage.errors import PluginError
 from moorage.framework.points import POINTS, AnyPlugin
 from moorage.framework.verdicts import Hold, Reject
 from moorage.state.columns import IntArray
@@ -118,18 +119,20 @@ def _step(point: str, name: str, plugin: AnyPlugin) -> Step:
     method = next(m for m in POINTS[point] if callable(getattr(plugin, m, None)))
     call = getattr(plugin, method)
     if method == "filter_node":
-        return Step(name, plugin, _lifted_filter(call), one_by_one=True)
+        return Step(name, plugin, _lifted_filter(name, call), one_by_one=True)
     if method == "score_node":
-        return Step(name, plugin, _lifted_score(call), one_by_one=True)
+        return Step(name, plugin, _lifted_score(name, call), one_by_one=True)
     return Step(name, plugin, call, rests_when_skipped=bool(getattr(plugin, "rests_when_skipped", False)))
 
 
-def _lifted_filter(judge: Callable[..., Hold | None]) -> Callable[[Any, NodeView], Iterable[Reject]]:
+def _lifted_filter(name: str, judge: Callable[..., Hold | None]) -> Callable[[Any, NodeView], Iterable[Reject]]:
     def over_the_table(state: Any, nodes: NodeView) -> Iterable[Reject]:
         rows_of: dict[tuple[tuple[str, ...], bool], list[int]] = {}
         for at, node in enumerate(nodes):
             hold = judge(state, node)
             if hold is not None:
+                if not isinstance(hold, Hold):
+                    raise PluginError(name, f"answered {hold!r} in filter_node; return None, or Hold.because(reason)")
                 rows_of.setdefault((hold.reasons, hold.unresolvable), []).append(at)
         for (reasons, unresolvable), rows in rows_of.items():
             mask = nodes.false()
@@ -140,9 +143,14 @@ def _lifted_filter(judge: Callable[..., Hold | None]) -> Callable[[Any, NodeView
     return over_the_table
 
 
-def _lifted_score(rate: Callable[..., int]) -> Callable[[Any, NodeView], IntArray]:
+def _lifted_score(name: str, rate: Callable[..., int]) -> Callable[[Any, NodeView], IntArray]:
+    def whole(score: object) -> int:
+        if not isinstance(score, (int, np.integer)):
+            raise PluginError(name, f"answered {score!r} in score_node; return an int")
+        return int(score)
+
     def over_the_table(state: Any, nodes: NodeView) -> IntArray:
-        return np.fromiter((rate(state, node) for node in nodes), dtype=np.int64, count=len(nodes))
+        return np.fromiter((whole(rate(state, node)) for node in nodes), dtype=np.int64, count=len(nodes))
 
     return over_the_table
 

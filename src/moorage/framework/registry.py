@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Protocol
 
-from moorage.errors import InputError
+from moorage.errors import InputError, MoorageError
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import POINTS, AnyPlugin, points_of
 from moorage.state.cluster import Snapshot
@@ -125,10 +125,19 @@ class Registry:
         return self._args.get(name) if found is None else found
 
     def build(self, name: str, args: object = None) -> AnyPlugin:
-        """Make the plugin. ``args`` is an instance of its ``Args``; None means the defaults."""
+        """Make the plugin. ``args`` is an instance of its ``Args``; None means the defaults.
+
+        Raises  InputError if its constructor raises; what it raises on purpose, as for arguments it cannot use, is passed on
+        """
         cls = self._classes[name]
         args_type = self.args_type(name)
-        plugin: AnyPlugin = cls() if args_type is None else cls(args_type() if args is None else args)
+        try:
+            plugin: AnyPlugin = cls() if args_type is None else cls(args_type() if args is None else args)
+        except MoorageError:
+            raise
+        except Exception as error:
+            given = "without Args it is given none" if args_type is None else "it is given its Args and no more"
+            raise InputError(f"plugin {name} cannot be made: {type(error).__name__}: {error}; {given}") from error
         return plugin
 
     def with_installed(self, named_in: str | None = None) -> Registry:

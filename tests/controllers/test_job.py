@@ -181,6 +181,15 @@ def test_some_successes_may_be_enough(cluster):
     assert numbers(cluster) == [0, 1, 2]
 
 
+def test_suspending_and_resuming_are_told_once_each(cluster):
+    start(cluster, "completions: 2, parallelism: 2")
+    for suspend in (True, False):
+        cluster.patch("jobs", "sum", suspend=suspend)
+        cluster.settle()
+    told = {one["reason"]: one["count"] for one in cluster.all("events") if one["involvedObject"]["kind"] == "Job"}
+    assert (told["Suspended"], told["Resumed"]) == (1, 1)
+
+
 def test_suspending_ends_its_pods_and_resuming_makes_new_ones(cluster):
     start(cluster, "completions: 2, parallelism: 2")
     cluster.patch("jobs", "sum", suspend=True)

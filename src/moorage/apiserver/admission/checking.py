@@ -19,6 +19,7 @@ from moorage.api.cron import CronError, parse_schedule
 from moorage.api.names import check_dns1123_label
 from moorage.apiserver.admission.event_rules import event_faults
 from moorage.apiserver.admission.ingresses import ingress_faults
+from moorage.apiserver.admission.rollouts import rollout_faults
 from moorage.apiserver.admission.services import service_faults
 from moorage.apiserver.schema.schemas import schema
 from moorage.apiserver.vocabulary.kinds import Kind
@@ -286,16 +287,6 @@ def _volume(volume: Document) -> Iterator[Fault]:
         yield Fault("Forbidden", f"spec.{extra}", "may not specify more than 1 volume type")
 
 
-def _kept(document: Document) -> Iterator[Fault]:
-    """Find waits and histories of workloads that are below zero."""
-    for name in ("minReadySeconds", "revisionHistoryLimit"):
-        value = (document.get("spec") or {}).get(name)
-        if name == "revisionHistoryLimit" and document.get("kind") == "StatefulSet":
-            continue
-        if value is not None and value < 0:
-            yield Fault("Invalid value", f"spec.{name}", "must be greater than or equal to 0", value)
-
-
 def _driver(driver: Document) -> Iterator[Fault]:
     seen: set[str] = set()
     for i, one in enumerate((driver.get("spec") or {}).get("tokenRequests") or ()):
@@ -351,7 +342,7 @@ def _zone_fault(zone: str) -> str:
 
 
 _RULES: Final[Mapping[tuple[str, str], Callable[[Document], Iterator[Fault]]]] = {
-    **{("apps", kind): _kept for kind in ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")},
+    **{("apps", kind): rollout_faults for kind in ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")},
     ("storage.k8s.io", "CSIDriver"): _driver,
     ("", "ConfigMap"): _data(("data", "binaryData")),
     ("", "Event"): event_faults,

@@ -131,7 +131,8 @@ class _Look:
         yield from adjusting
         if not any(isinstance(step, (Create, Delete)) for step in adjusting):
             yield from self._told()
-        elif fresh:
+        elif fresh or self.status.get("conditions") != status_of(self.job).get("conditions"):
+            # What was told of it is not to be told again.
             yield SetStatus(JOBS, self.job, self.status)
         if (limit_s := self.spec.get("activeDeadlineSeconds")) is not None and self.status.get("startTime"):
             yield Later(max(0.0, seconds(self.status["startTime"]) + int(limit_s) - self.now) + 0.001)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from moorage.config.document import Configuration
 from moorage.config.profiles import ResolvedProfile, resolve
+from moorage.errors import InputError, MoorageError
+from moorage.framework.events import Wake
 from moorage.framework.features import TODAY, FeatureGates
 from moorage.framework.points import AnyPlugin
 from moorage.framework.profile import Profile, make_profile
 from moorage.framework.registry import Handle, Registry
 
 __all__ = ["BuiltProfiles", "build_profiles", "build_resolved"]
+
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +50,7 @@ def build_resolved(resolved_profiles: Iterable[ResolvedProfile], registry: Regis
 def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, handle: Handle) -> Profile:
     plugins: dict[str, AnyPlugin] = {}
     for name in names:
-        plugin = registry.build(name, resolved.args.get(name))
-        attach = getattr(plugin, "attach", None)
-        if attach is not None:
-            attach(handle)
-        plugins[name] = plugin
+        plugins[name] = _begun(name, registry.build(name, resolved.args.get(name)), handle)
     made = make_profile(
         resolved.scheduler_name, plugins, resolved.points, resolved.weights, resolved.percentage_of_nodes_to_score
     )
@@ -61,3 +62,29 @@ def _build(resolved: ResolvedProfile, names: list[str], registry: Registry, hand
         nominated_first=nominated_first,
         placement_weights=resolved.placement_weights,
     )
+
+
+def _begun(name: str, plugin: AnyPlugin, handle: Handle) -> AnyPlugin:
+    """Attach a plugin, and look once at what it wakes on: what is broken about it is told before the first pod comes.
+
+    Raises  InputError
+    """
+    _done(name, "attach", lambda: getattr(plugin, "attach", _no_attach)(handle))
+    wakes = _done(name, "wakes_on", lambda: list(getattr(plugin, "wakes_on", tuple)()))
+    for wake in wakes:
+        if not isinstance(wake, Wake):
+            raise InputError(f"plugin {name}: wakes_on yields {wake!r}; yield Wake(event, when)")
+    return plugin
+
+
+def _done(name: str, method: str, call: Callable[[], _Answer]) -> _Answer:
+    try:
+        return call()
+    except MoorageError:
+        raise
+    except Exception as error:
+        raise InputError(f"plugin {name} failed in {method}: {type(error).__name__}: {error}") from error
+
+
+def _no_attach(handle: Handle) -> None:
+    """What a plugin does that needs nothing of the running scheduler."""

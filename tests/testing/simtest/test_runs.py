@@ -1,5 +1,6 @@
 """Runs of whole schedulers under faults: they hold, they repeat, and a scheduler that is broken on purpose is found out."""
 
+import gc
 import hashlib
 import os
 import subprocess
@@ -25,6 +26,7 @@ from moorage.runtime.carrying import Carrier
 from moorage.runtime.confirming import Confirmer
 from moorage.testing.simtest import run
 from moorage.testing.simtest.nemesis import FAULTS, OF_HOLDINGS
+from moorage.testing.simtest.recording import Recording
 from moorage.testing.simtest.running import HOLDINGS
 
 SOURCES = Path(__file__).resolve().parents[3] / "src"
@@ -175,3 +177,13 @@ def test_a_failure_names_its_seed_and_how_to_see_it_again(tmp_path, monkeypatch,
     said = capsys.readouterr().out
     assert "python -m moorage.testing.simtest --seed 1 --fault 'important pods'" in said
     assert (tmp_path / "seed-1.jsonl").exists()
+
+
+@pytest.mark.slow
+def test_nothing_of_a_run_is_left_when_it_is_over():
+    """Thousands are run in one process."""
+    gc.collect()
+    before = sum(isinstance(one, Recording) for one in gc.get_objects())
+    run(4, ["bind refused", "bind's reply lost", "lists fail"])
+    gc.collect()
+    assert sum(isinstance(one, Recording) for one in gc.get_objects()) == before

@@ -11,6 +11,7 @@ import json
 import random
 from collections import deque
 from collections.abc import AsyncIterator, Callable
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -150,13 +151,13 @@ class Network:
         if rule is not None and rule.late_s is not None:
             self._carry_out_later(rule.late_s, carry_out)
         if rule is not None and rule.error is not None and not rule.after:
-            raise rule.error
+            raise copy(rule.error)  # an error that is raised again and again keeps every stack it came from
         back = self.lagging.get(sent.plural, 0)
         if back and sent.method == "GET" and sent.path.endswith(sent.plural) and "continue" not in sent.query:
             sent.query["resourceVersion"], sent.query["resourceVersionMatch"] = str(max(1, version - back)), "Exact"
         body = carry_out()
         if rule is not None and rule.error is not None:
-            raise rule.error
+            raise copy(rule.error)
         self._check_up(sent, deaths)
         return body
 

@@ -19,6 +19,7 @@ from moorage.api.cron import CronError, parse_schedule
 from moorage.api.names import check_dns1123_label
 from moorage.apiserver.admission.event_rules import event_faults
 from moorage.apiserver.admission.ingresses import ingress_faults
+from moorage.apiserver.admission.probing import probe_faults, source_faults
 from moorage.apiserver.admission.rollouts import rollout_faults
 from moorage.apiserver.admission.services import service_faults
 from moorage.apiserver.schema.schemas import schema
@@ -131,6 +132,7 @@ def _pod_spec_faults(path: str, spec: Document) -> Iterator[Fault]:
     for part in ("containers", "initContainers"):
         for i, container in enumerate(spec.get(part) or ()):
             yield from _container_faults(f"{path}.{part}[{i}]", container, volumes)
+            yield from probe_faults(f"{path}.{part}[{i}]", container, goes_first=part == "initContainers")
     yield from _ephemeral_faults(f"{path}.ephemeralContainers", spec, volumes)
     yield from _one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS)
     deadline = spec.get("activeDeadlineSeconds")
@@ -177,6 +179,7 @@ def _container_faults(path: str, container: Document, volumes: set[str]) -> Iter
             yield Fault("Invalid value", f"{path}.ports[{i}].hostIP", why, port["hostIP"])
     for i, variable in enumerate(container.get("env") or ()):
         yield from _variable_faults(f"{path}.env[{i}].name", variable.get("name", ""))
+        yield from source_faults(f"{path}.env[{i}].valueFrom", variable)
     yield from _mount_faults(f"{path}.volumeMounts", container.get("volumeMounts") or (), volumes)
 
 

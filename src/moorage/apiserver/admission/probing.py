@@ -1,0 +1,88 @@
+"""How a kubelet asks a container whether it is well, and where a variable has its value from: each by one way.
+
+Source  kubernetes, pkg/apis/core/validation/validation.go: validateProbe, validateHandler, validateEnvVarValueFrom
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from moorage.api.validation.pods import port_name_faults
+from moorage.apiserver.vocabulary.records import Document
+from moorage.errors import Fault
+
+__all__ = ["probe_faults", "source_faults"]
+
+_WAYS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
+_NUMBERS: Final = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+_SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+_NO_SOURCE: Final = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
+
+
+def probe_faults(path: str, container: Document, *, goes_first: bool = False) -> Iterator[Fault]:
+    """Find what is wrong with the probes of a container that has its defaults.
+
+    ``goes_first`` is said of init containers: nobody asks those how they are, unless they stay.
+    """
+    is_over = goes_first and container.get("restartPolicy") != "Always"
+    for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if (probe := container.get(name)) is None:
+            continue
+        if is_over:
+            yield Fault("Forbidden", f"{path}.{name}", "may not be set for init containers without restartPolicy=Always")
+        else:
+            yield from _probe(f"{path}.{name}", probe, succeeds_once=name != "readinessProbe")
+
+
+def _probe(path: str, probe: Document, *, succeeds_once: bool) -> Iterator[Fault]:
+    given = [way for way in _WAYS if probe.get(way) is not None]
+    if not given:
+        yield Fault("Required value", path, "must specify a handler type")
+    for i, way in enumerate(given):
+        if i:
+            yield Fault("Forbidden", f"{path}.{way}", "may not specify more than 1 handler type")
+        else:
+            yield from _way(f"{path}.{way}", way, probe[way])
+    for name in _NUMBERS:
+        if (probe.get(name) or 0) < 0:
+            yield Fault("Invalid value", f"{path}.{name}", "must be greater than or equal to 0", probe[name])
+    grace_s, successes = probe.get("terminationGracePeriodSeconds"), probe.get("successThreshold", 1)
+    if grace_s is not None and grace_s <= 0:
+        yield Fault("Invalid value", f"{path}.terminationGracePeriodSeconds", "must be greater than 0", grace_s)
+    if succeeds_once and successes != 1:
+        yield Fault("Invalid value", f"{path}.successThreshold", "must be 1", successes)
+    if not succeeds_once and grace_s is not None:
+        why = "must not be set for readinessProbes"
+        yield Fault("Invalid value", f"{path}.terminationGracePeriodSeconds", why, grace_s)
+
+
+def _way(path: str, way: str, asked: Document) -> Iterator[Fault]:
+    if way == "exec":
+        if not asked.get("command"):
+            yield Fault("Required value", f"{path}.command")
+        return
+    yield from _port(f"{path}.port", asked.get("port") or 0)
+    scheme = asked.get("scheme", "HTTP")
+    if way == "httpGet" and scheme not in {"HTTP", "HTTPS"}:
+        yield Fault("Unsupported value", f"{path}.scheme", 'supported values: "HTTP", "HTTPS"', scheme)
+
+
+def _port(path: str, port: Any) -> Iterator[Fault]:
+    if isinstance(port, str):
+        yield from (Fault("Invalid value", path, why, port) for why in port_name_faults(port))
+    elif not 1 <= port <= 65535:
+        yield Fault("Invalid value", path, "must be between 1 and 65535, inclusive", port)
+
+
+def source_faults(path: str, variable: Document) -> Iterator[Fault]:
+    """Find what is wrong with where a variable has its value from."""
+    if (source := variable.get("valueFrom")) is None:
+        return
+    count = sum(source.get(name) is not None for name in _SOURCES)
+    if not count:
+        yield Fault("Invalid value", path, _NO_SOURCE, "")
+    elif variable.get("value"):
+        yield Fault("Invalid value", path, "may not be specified when `value` is not empty", "")
+    elif count > 1:
+        yield Fault("Invalid value", path, "may not have more than one field specified at a time", "")

@@ -113,3 +113,11 @@ def test_a_pod_that_is_being_deleted_stays_nominated_by_name_until_it_is_gone(gr
     assert run.step() == ("plain", "n")
     run.gone(dying(going))
     assert not run.engine.queue.nominated
+
+
+@pytest.mark.parametrize(("gates", "nominated"), [("", ["low", "top"]), ("SchedulerAsyncPreemption=false", ["top"])])
+def test_who_waits_for_victims_that_are_going_already_displaces_nobody_where_evictions_take_their_time(gates, nominated):
+    run = driven(a_node(cpu="2"), dying(pod("old", "2", on="n")), gates=gates)
+    run.see(pod("low", "2", nominated="n", priority=5), pod("top", "2", priority=10))
+    assert run.step() == ("top", None)
+    assert sorted(one.name for one in run.engine.queue.nominated["n"]) == nominated

@@ -28,6 +28,7 @@ from moorage.errors import AttemptError, MoorageError
 from moorage.framework.effects import Effect, SetGroupCondition
 from moorage.framework.features import FeatureGates
 from moorage.framework.placements import GroupInfo
+from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status
 from moorage.queue import QueuedPod
@@ -63,6 +64,15 @@ class Grouping(Evicting):
     def _expect(self, binding: Binding) -> None: ...
     @abstractmethod
     def _nominate(self, pod: PodInfo, node: str | None, *, was_told: bool = False) -> None: ...
+
+    def _displace(self, outcome: PostFilterResult) -> None:
+        """End the nominations of those who have to make room. Where all victims are going already, nothing is begun.
+
+        Source  framework/preemption/executor.go, prepareCandidateAsync
+        """
+        if outcome.victims or not self.gates["SchedulerAsyncPreemption"]:
+            for other in outcome.displaced:
+                self._nominate(other, "")
 
     @property
     def is_telling(self) -> bool:
@@ -155,8 +165,7 @@ class Grouping(Evicting):
     def _settle_group(self, group: QueuedGroup, outcome: GroupOutcome) -> None:
         """Do what the outcome says; what became of each pod is told by the next steps."""
         for pod, wanted in outcome.preempting:  # before the pods come back, so that they wait until it is done
-            for other in wanted.displaced:
-                self._nominate(other, "")
+            self._displace(wanted)
             if wanted.victims or wanted.effects:
                 self._preempt(pod, wanted)
         if outcome.victims:

@@ -477,8 +477,8 @@ class Scheduler(Grouping):
         if self.queue.requeue(queued, self.now, rejected_by=decision.rejected_by, pending_on=decision.pending_on) is None:
             return
         outcome = decision.post_filter
-        for other in outcome.displaced if outcome is not None else ():
-            self._nominate(other, "")
+        if outcome is not None:
+            self._displace(outcome)
         nominated = outcome.nominated if outcome is not None else "" if self._clears_nomination(decision) else None
         self._nominate(queued.pod, nominated, was_told=expected)
         if outcome is not None and (outcome.victims or outcome.effects):

@@ -24,11 +24,12 @@ from moorage.framework.registry import WaitingPod
 from moorage.state.cluster import Cluster, Snapshot
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Scenario", "load_scenario"]
+__all__ = ["Scenario", "known_kinds", "load_scenario"]
 
 
 @cache
-def _kinds() -> Mapping[str, type[Value]]:
+def known_kinds() -> Mapping[str, type[Value]]:
+    """Return what an object in a recorded scenario may be, by its kind."""
     return {
         name: kind
         for module in (core, workloads, storage, dra)
@@ -110,7 +111,7 @@ def _loaded(document: Mapping[str, Any]) -> Loaded:
 def _add(
     cluster: Cluster, pending: list[PodInfo], data: Mapping[str, Any], where: str, read: Callable[[core.Pod], core.Pod]
 ) -> None:
-    kind = _kinds().get(data.get("kind", ""))
+    kind = known_kinds().get(data.get("kind", ""))
     if kind is None:
         raise InputError(f"{where}: kind {data.get('kind')!r} is not known")
     obj = decode(data, kind, where)

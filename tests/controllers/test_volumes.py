@@ -96,6 +96,15 @@ def test_the_smallest_that_suits_is_found(cluster):
     assert claim(cluster) == ("Bound", "right")
 
 
+def test_a_bound_claim_tells_the_class_of_attributes_that_its_volume_has(cluster):
+    driven = "volumeAttributesClassName: fast\n  csi: {driver: d, volumeHandle: h}"
+    cluster.apply((VOLUME % ("a", "x", "5Gi")).replace("hostPath: {path: /x}", driven))
+    cluster.apply((CLAIM % "by-hand") + "  volumeAttributesClassName: fast\n")
+    cluster.settle()
+    status = cluster.get("persistentvolumeclaims", "data")["status"]
+    assert (status["phase"], status["currentVolumeAttributesClassName"]) == ("Bound", "fast")
+
+
 def test_a_selector_narrows_the_choice(cluster):
     for name, tier in (("a", "slow"), ("b", "fast")):
         cluster.apply(VOLUME % (name, tier, "10Gi"))

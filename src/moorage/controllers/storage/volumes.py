@@ -231,6 +231,8 @@ class _Search:
         yield Update(CLAIMS, {**held, "spec": {**spec_of(held), "volumeName": name_of(volume)}})
         spec = spec_of(volume)
         shown = {"phase": "Bound", "accessModes": spec.get("accessModes") or [], "capacity": spec.get("capacity") or {}}
+        if (attributes := spec.get("volumeAttributesClassName")) is not None:
+            shown["currentVolumeAttributesClassName"] = attributes
         yield SetStatus(CLAIMS, self.document, {**status_of(self.document), **shown})
 
     def _made(self) -> Iterator[Step]:

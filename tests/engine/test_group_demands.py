@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.api.decode import decode
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.engine.facts import Phase
 from tests.engine.driving import Driven, dying, node, pod
 from tests.engine.test_pod_groups import GANGS, gang, member
@@ -80,6 +82,22 @@ def test_who_prefers_anything_itself_is_drawn_by_its_fellows():
     other = member("b", labels={"app": "x"}, affinity=NEAR)
     run = driven(a_node("small", "4"), a_node("roomy", "64"), gang(least=1), keep, other)
     assert placed(run) == {"a": "small", "b": "small"}
+
+
+@pytest.mark.parametrize(("made", "where"), [(member, {"a": "n", "b": "n"}), (pod, {"a": "n"})], ids=["fellows", "no fellows"])
+def test_a_claim_for_one_pod_is_taken_by_all_of_a_group(made, where):
+    """kube-scheduler notes who uses which claim before it tries a group."""
+    head = {"metadata": {"name": "c", "namespace": "default", "uid": "c"}}
+    spec = {"accessModes": ["ReadWriteOncePod"], "volumeName": "v", "resources": {"requests": {"storage": "1Gi"}}}
+    bound_to = {"metadata": {**head["metadata"], "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}}
+    claim = decode({**bound_to, "spec": spec, "status": {"phase": "Bound"}}, PersistentVolumeClaim, "claim")
+    ref = {"name": "c", "namespace": "default", "uid": "c"}
+    volume = decode(
+        {"metadata": {"name": "v"}, "spec": {"accessModes": ["ReadWriteOncePod"], "claimRef": ref}}, PersistentVolume, "v"
+    )
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
+    run = driven(a_node(), volume, claim, gang(least=1), made("a", volumes=volumes, priority=1), made("b", volumes=volumes))
+    assert placed(run) == where
 
 
 # -- nominations ----------------------------------------------------------------------------------------------------------

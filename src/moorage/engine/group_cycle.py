@@ -139,6 +139,7 @@ class GroupCycle(Struct, eq=False):
 
     def _pass_over_demands(self, pod: PodInfo, node: str) -> None:
         """Let what a pod demands of others count only where somebody demanded anything when the attempt began."""
+        self.cluster.snapshot.unheard.add_user(pod)
         if not pod.has_affinity:
             return
         demanding, refusing = self._demands_on(node)

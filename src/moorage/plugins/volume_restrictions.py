@@ -65,7 +65,8 @@ class VolumeRestrictions:
                 return Hold.because(claim_not_found(use.name), unresolvable=True)
             if _FOR_ONE_POD in claim.spec.access_modes:
                 alone[use.name] = use.key
-        uses = sum(snapshot.table.volume_use.is_claim_used(key) for key in alone.values())
+        taken, unheard = snapshot.table.volume_use, snapshot.unheard
+        uses = sum(taken.claim_uses(key) > unheard.claim_uses(key) for key in alone.values())
         return Wanted(pod.volumes.disks, frozenset(alone), uses) if pod.volumes.disks or uses else SKIP
 
     def add_pod(self, wanted: Wanted, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Wanted:

@@ -2,7 +2,8 @@
 
 kube-scheduler keeps lists of the nodes that hold pods with affinity, and with required anti-affinity, and looks for what placed
 pods demand of others on these alone. It does not bring them up to date while a group is tried. So a pod that is tried after
-its fellow is not bound by what that one demands, unless the fellow's node was listed already, for another pod.
+its fellow is not bound by what that one demands, unless the fellow's node was listed already, for another pod. So it is with
+the claims that pods use: one that is for one pod alone is taken by all of a group.
 
 Source  kube-scheduler, backend/cache/snapshot.go, AssumePod; plugins/interpodaffinity/{filtering,scoring}.go
 """
@@ -26,12 +27,24 @@ class Unheard:
 
     def __init__(self) -> None:
         self._pods: dict[str, tuple[PodInfo, str, bool, bool]] = {}
+        self._users: dict[str, PodInfo] = {}
 
     def add(self, pod: PodInfo, node: str, *, scoring: bool, filtering: bool) -> None:
         self._pods[pod.uid] = (pod, node, scoring, filtering)
 
+    def add_user(self, pod: PodInfo) -> None:
+        """Nobody hears either which claims the pod has taken."""
+        if pod.volumes is not None and pod.volumes.claims:
+            self._users[pod.uid] = pod
+
     def discard(self, uid: str) -> None:
         self._pods.pop(uid, None)
+        self._users.pop(uid, None)
+
+    def claim_uses(self, key: str) -> int:
+        """Count how often these pods use the claim ``namespace/name`` by its name."""
+        claims = (use for pod in self._users.values() if pod.volumes is not None for use in pod.volumes.claims)
+        return sum(use.key == key and not use.ephemeral for use in claims)
 
     def anti_affinity(self) -> Iterator[tuple[AffinityTerm, str]]:
         """Yield required anti-affinity terms that Filter passes over, each with its holder's node."""

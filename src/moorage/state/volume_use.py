@@ -39,9 +39,9 @@ class VolumeUse:
 
     # -- what rules ask -----------------------------------------------------------------------------------------------
 
-    def is_claim_used(self, key: str) -> bool:
-        """Say whether a pod on any row names the claim (``namespace/name``) as a volume of its own."""
-        return key in self._claims
+    def claim_uses(self, key: str) -> int:
+        """Count how often pods on any row name the claim (``namespace/name``) as a volume of their own."""
+        return sum(self._claims.get(key, {}).values())
 
     def rows_using(self, key: str) -> Iterable[int]:
         """Return the rows of pods that stand on a claim in any way."""

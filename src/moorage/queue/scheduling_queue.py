@@ -22,8 +22,6 @@ from collections.abc import Callable, Iterable, Mapping
 from math import floor, inf
 from typing import Any, Final
 
-from moorage.api.core import Pod
-from moorage.api.meta import ObjectMeta
 from moorage.errors import PluginError, StateError
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.features import FeatureGates
@@ -88,10 +86,7 @@ class SchedulingQueue:
         self._in_flight = InFlight()
         self._gates = Gates(profiles, on_fault)
         self._hints = Hints({name: profile.wakes for name, profile in profiles.items()}, on_fault)
-        self._nominator = Nominator()
-        self._nominated: dict[str, tuple[PodInfo, ...]] | None = None
-        #: Names of pods that are not here any more, but nominated until they are gone.
-        self._leaving: dict[str, PodInfo] = {}
+        self._nominator = Nominator(self._pods)
         self._order = 0
         #: State of the cluster in which no pod may leave backoff early.
         self._nobody_early_in = -1
@@ -137,7 +132,7 @@ class SchedulingQueue:
         A pod in flight stays so until its attempt ends, but will not come back. If room was kept for the pod, others of its
         priority or below may take it; a pod that was assumed here before it was bound has no such room any more.
         """
-        kept_room = self._forget_nomination(pod.uid)
+        kept_room = self._nominator.forget(pod.uid)
         queued = self._pods.get(pod.uid)
         if queued is not None and queued.place is Place.IN_FLIGHT:
             queued.deleted = True
@@ -150,7 +145,7 @@ class SchedulingQueue:
 
     def _follow(self, queued: QueuedPod, old: PodInfo, new: PodInfo, now: float) -> None:
         queued.pod = new
-        self._nominated = None
+        self._nominator.touch(new.uid)
         changes = pod_changes(old, new, self._features)
         if queued.place is Place.IN_FLIGHT:
             for event in changes:
@@ -218,8 +213,7 @@ class SchedulingQueue:
     def _take_off(self, queued: QueuedPod) -> None:
         queued.attempts += 1
         queued.place = Place.IN_FLIGHT
-        if self._nominator.node_of(queued.pod.uid) is not None:
-            self._nominated = None
+        self._nominator.touch(queued.pod.uid)
         self._in_flight.begin(queued.pod.uid)
 
     def done(self, uid: str) -> None:
@@ -227,7 +221,7 @@ class SchedulingQueue:
         self._in_flight.end(uid)
         queued = self._pods.get(uid)
         if queued is not None and queued.place is Place.IN_FLIGHT:
-            self._forget_nomination(uid)
+            self._nominator.forget(uid)
             del self._pods[uid]
 
     def pass_over(self, uid: str) -> None:
@@ -235,8 +229,7 @@ class SchedulingQueue:
         queued, node = self._pods.get(uid), self._nominator.node_of(uid)
         self.done(uid)
         if queued is not None and node is not None:
-            self._leaving[uid] = _name_of(queued.pod)
-            self._nominator.nominate(queued.pod, node)
+            self._nominator.leave(queued.pod, node)
 
     def requeue(
         self, queued: QueuedPod, now: float, *, rejected_by: Iterable[str] = (), pending_on: Iterable[str] = ()
@@ -256,8 +249,7 @@ class SchedulingQueue:
         if queued.deleted:
             self.done(uid)
             return None
-        if self._nominator.node_of(uid) is not None:
-            self._nominated = None
+        self._nominator.touch(uid)
         _note_failure(queued, frozenset(rejected_by), frozenset(pending_on))
         queued.timestamp = now
         queued.order = self._next_order()
@@ -380,14 +372,13 @@ class SchedulingQueue:
         """Keep room for a pod on a node. "" ends its nomination; None goes by what the API says. Pods not here are ignored."""
         queued = self._pods.get(pod.uid)
         if queued is None or queued.deleted:
-            self._forget_nomination(pod.uid)
+            self._nominator.forget(pod.uid)
             return
         self._nominator.nominate(pod, node)
-        self._nominated = None
 
     def end_nomination(self, uid: str) -> None:
         """The pod is assumed on a node, which keeps the room from now on."""
-        self._forget_nomination(uid)
+        self._nominator.forget(uid)
 
     def nomination(self, uid: str) -> str | None:
         """Return the node that a pod is nominated to."""
@@ -395,32 +386,8 @@ class SchedulingQueue:
 
     @property
     def nominated(self) -> Mapping[str, tuple[PodInfo, ...]]:
-        """Node name → pods nominated to it, the most important first, the first nominated before others of its priority.
-
-        Of pods in flight nothing is left but their names, as in kube-scheduler: while one of a group is tried, its fellows take
-        up no more of the nodes they are nominated to than a place for a pod, and count as of priority 0.
-        Source  scheduling_queue.go, nominatedPodToInfo
-        """
-        if self._nominated is None:
-            self._nominated = {
-                node: tuple(sorted(map(self._as_nominated, self._nominator.on(node)), key=lambda pod: -pod.priority))
-                for node in self._nominator.nodes()
-            }
-        return self._nominated
-
-    def _as_nominated(self, uid: str) -> PodInfo:
-        queued = self._pods.get(uid)
-        if queued is None:
-            return self._leaving[uid]
-        return queued.pod if queued.place is not Place.IN_FLIGHT else _name_of(queued.pod)
-
-    def _forget_nomination(self, uid: str) -> bool:
-        if self._nominator.node_of(uid) is None:
-            return False
-        self._nominator.forget(uid)
-        self._leaving.pop(uid, None)
-        self._nominated = None
-        return True
+        """Node name → pods nominated to it, the most important first, the first nominated before others of its priority."""
+        return self._nominator.lists
 
     # -- looking in ---------------------------------------------------------------------------------------------------
 
@@ -515,7 +482,6 @@ class SchedulingQueue:
             queued.pod.status.nominated_node_name or self._nominator.node_of(queued.pod.uid) is not None
         ):
             self._nominator.nominate(queued.pod, None)
-            self._nominated = None
         return Place.ACTIVE
 
     def _to_backoff(self, queued: QueuedPod, label: str) -> Place:
@@ -550,11 +516,6 @@ def _note_failure(queued: QueuedPod, rejected_by: frozenset[str], pending_on: fr
     queued.gated_by, queued.gate = "", None
     queued.backoff_until = None
     queued.was_flushed = False
-
-
-def _name_of(pod: PodInfo) -> PodInfo:
-    """Return a pod that has a name and nothing else."""
-    return PodInfo(Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)))
 
 
 def _is_repeat(old: PodInfo, new: PodInfo) -> bool:

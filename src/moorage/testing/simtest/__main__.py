@@ -24,6 +24,13 @@ def _told(result: Run, folder: Path, flags: str) -> None:
     sys.stdout.flush()
 
 
+def _show(text: str) -> None:
+    """Show on a terminal, and nowhere else, how far it is; nothing wipes it."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{text}\x1b[K")
+        sys.stderr.flush()
+
+
 def main() -> int:
     """Run seeds; exits with 1 when a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m moorage.testing.simtest", description=__doc__)
@@ -46,9 +53,11 @@ def main() -> int:
     flags += " --gangs" if given.gangs else ""
     flags += "".join(f" --holding {name}" for name in given.holding or ())
     start, failed, bound = time.process_time(), [], 0
-    for seed in seeds:
+    for done, seed in enumerate(seeds):
+        _show(f"{done} of {len(seeds)} runs, {len(failed)} with broken promises")
         result = run(seed, given.fault, plugins, gangs=given.gangs, holding=given.holding)
         bound += result.bound
+        _show("")
         if result.broken or given.seed is not None:
             _told(result, given.history, flags)
         if result.broken:

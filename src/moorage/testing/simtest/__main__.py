@@ -25,7 +25,7 @@ def _told(result: Run, folder: Path, flags: str) -> None:
 
 
 def _show(text: str) -> None:
-    """Show on a terminal, and nowhere else, how far it is; nothing wipes it."""
+    """Show on a terminal, and nowhere else, how far it is; "" wipes it off."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r{text}\x1b[K")
         sys.stderr.flush()
@@ -52,7 +52,8 @@ def main() -> int:
     )
     flags += " --gangs" if given.gangs else ""
     flags += "".join(f" --holding {name}" for name in given.holding or ())
-    start, failed, bound = time.process_time(), [], 0
+    start, bound = time.process_time(), 0
+    failed: list[int] = []
     for done, seed in enumerate(seeds):
         _show(f"{done} of {len(seeds)} runs, {len(failed)} with broken promises")
         result = run(seed, given.fault, plugins, gangs=given.gangs, holding=given.holding)

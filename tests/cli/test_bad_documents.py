@@ -119,7 +119,8 @@ BAD = {  # the document, its fault
         f'profiles[0].plugins.filter.enabled[0]: Invalid value: "EBSLimits": {NEVER}',
     ),
     "an unknown plugin": (
-        scored("v1beta1", "NodeNme"), f'{PLACE}[0]: Not found: "NodeNme": ScorePlugin "NodeNme" does not exist',
+        scored("v1beta1", "NodeNme"),
+        f'{PLACE}[0]: Not found: "NodeNme": ScorePlugin "NodeNme" does not exist; did you mean "NodeName"?',
     ),
     "a plugin where it does not run": (
         scored("v1", "NodeName"),

@@ -73,7 +73,14 @@ def test_failures_are_told_and_tried_again_after_longer_and_longer():
     pass_time(clock, manager, 10)
     assert controller.asked == pytest.approx([0, 0.005, 0.015, 0.035], abs=1e-5)
     assert reports[0] == "scripted: n: no; will be tried again"
-    assert reports[2].startswith("scripted: n: KeyError: 'spec'")
+    assert reports[1].startswith("scripted: n: KeyError: 'spec'")
+
+
+def test_what_fails_the_same_way_again_and_again_is_told_once_until_it_went_well():
+    refused = [ApiError(403, "Forbidden", f"pod {number} exceeds the quota") for number in range(4)]
+    clock, _, _, manager, reports = manage(*refused[:3], [Later(1)], refused[3], ())
+    pass_time(clock, manager, 10)
+    assert reports == [f"scripted: n: pod {number} exceeds the quota; will be tried again" for number in (0, 3)]
 
 
 def test_later_means_later_and_the_first_of_two_counts():

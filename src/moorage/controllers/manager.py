@@ -47,6 +47,8 @@ class Manager:
         self._store = store
         self._controllers = controllers
         self._report = report
+        #: In what way things went wrong that still do. It is told once, however often they are tried.
+        self._told: dict[tuple[int, str], str] = {}
         self._carrier = Carrier(store)
         self._queue: WorkQueue[tuple[int, str]] = WorkQueue()
         self._woken = asyncio.Event()
@@ -113,15 +115,19 @@ class Manager:
                 else:
                     self._carrier.carry_out(step, controller.name)
         except ApiError as error:
-            self._failed(item, str(error), now)
+            self._failed(item, error.reason, str(error), now)
         except Exception as error:  # one object that a controller stumbles over must not stop all the others
-            self._failed(item, f"{type(error).__name__}: {error}", now)
+            self._failed(item, type(error).__name__, f"{type(error).__name__}: {error}", now)
         else:
             self._queue.forget_failures(item)
+            self._told.pop(item, None)
         return True
 
-    def _failed(self, item: tuple[int, str], why: str, now: float) -> None:
+    def _failed(self, item: tuple[int, str], what: str, why: str, now: float) -> None:
         self._queue.add_failed(item, now)
+        if self._told.get(item) == what:
+            return
+        self._told[item] = what
         number, key = item
         self._report(f"{self._controllers[number].name}: {key.strip('/')}: {why}; will be tried again")
 

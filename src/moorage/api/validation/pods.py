@@ -36,6 +36,7 @@ from moorage.api.validation.faults import (
     unsupported,
 )
 from moorage.api.validation.metadata import MAX_ANNOTATIONS, annotation_faults, object_meta
+from moorage.api.validation.pod_level import pod_level_faults
 from moorage.api.validation.resources import container_resources, pod_resources
 
 __all__ = ["PodValidator", "pod_faults", "pod_spec_faults", "pod_template_faults", "port_name_faults"]
@@ -146,6 +147,7 @@ def pod_spec_faults(path: str, spec: PodSpec, *, is_pod: bool = False) -> Faults
     yield from _containers(path, spec, claims, is_pod)
     if spec.resources is not None:
         yield from pod_resources(f"{path}.resources", spec.resources)
+        yield from pod_level_faults(f"{path}.resources", spec)
     yield from one_of(f"{path}.restartPolicy", spec.restart_policy or None, _RESTARTS)
     yield from labels(f"{path}.nodeSelector", spec.node_selector)
     if spec.affinity is not None:

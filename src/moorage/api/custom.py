@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple, Self, cast
 import msgspec
 
 from moorage.api.decode import decode
-from moorage.api.json_tree import UNREADABLE
+from moorage.api.json_tree import UNREADABLE, refuse_depth
 from moorage.api.meta import ObjectMeta, Value
 from moorage.errors import InputError
 
@@ -101,6 +101,7 @@ def read_custom(raw: bytes | Mapping[str, Any], name: str, where: str) -> Custom
         document = dict(raw) if isinstance(raw, Mapping) else msgspec.json.decode(raw, type=dict[str, Any])
     except UNREADABLE as error:
         raise InputError(f"{where}: {metadata.name}: {error}") from None
+    refuse_depth(document, f"{where}: {metadata.name}")
     given = document.get("metadata") or {}
     document["metadata"] = {key: value for key, value in given.items() if key != "managedFields"}
     return custom_type(name)(metadata=metadata, document=document)

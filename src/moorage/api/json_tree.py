@@ -19,7 +19,7 @@ import msgspec
 from moorage.api.encodings import to_utf8
 from moorage.errors import InputError
 
-__all__ = ["MAX_DEPTH", "UNREADABLE", "JsonSyntaxError", "loads_strict_json", "read_tree"]
+__all__ = ["MAX_DEPTH", "UNREADABLE", "JsonSyntaxError", "loads_strict_json", "read_tree", "refuse_depth"]
 
 #: Deepest nesting of lists and objects.
 MAX_DEPTH: Final = 100
@@ -57,7 +57,7 @@ def read_tree(data: bytes, where: str, *, strict: bool = False) -> Iterator[tupl
     else:
         if not strict or _reads_back(document, data):
             line = data[: len(data) - len(data.lstrip(b" \t\r\n"))].count(b"\n") + 1
-            _refuse_depth(document, f"{where}:{line}")
+            refuse_depth(document, f"{where}:{line}")
             yield document, line
             return
     yield from _read_carefully(data, where, strict)
@@ -103,7 +103,7 @@ def _decode_one(decoder: json.JSONDecoder, text: str, start: int, where: str, li
         raise InputError(f"{here}: {error}") from None
     except RecursionError:
         raise InputError(f"{here}: nested deeper than {MAX_DEPTH} levels") from None
-    _refuse_depth(document, here)
+    refuse_depth(document, here)
     _refuse_surrogates(document, text, start, end, here)
     return document, end
 
@@ -148,8 +148,11 @@ def _int(text: str) -> int:
     return int(text)
 
 
-def _refuse_depth(document: Any, here: str) -> None:
-    """Walk the tree level by level, so that its depth never is the walk's."""
+def refuse_depth(document: Any, here: str) -> None:
+    """Refuse a document nested deeper than ``MAX_DEPTH``, level by level, so that its depth never is the walk's.
+
+    Raises  InputError
+    """
     level = [document] if isinstance(document, (dict, list)) else []
     depth = 0
     while level:

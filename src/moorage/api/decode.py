@@ -16,7 +16,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
@@ -44,7 +44,7 @@ def decode(data: Mapping[str, Any] | bytes, kind: type[T], where: str) -> T:
     except json_tree.UNREADABLE:
         pass
     plain = _one_document(data, where) if isinstance(data, bytes) else data
-    filled = _without_nulls(plain, inspect.type_info(kind))
+    filled = _without_nulls(plain, _described(cast(type, kind)))
     try:
         return msgspec.convert(filled, kind)
     except msgspec.ValidationError as error:
@@ -85,8 +85,14 @@ def _without_nulls(data: Any, kind: inspect.Type) -> Any:
 
 
 @lru_cache(maxsize=512)
+def _described(cls: type) -> inspect.Type:
+    """Return what a type is made of; looking it up takes milliseconds."""
+    return inspect.type_info(cls)
+
+
+@lru_cache(maxsize=512)
 def _places(cls: type) -> dict[str, inspect.Type]:
-    described = inspect.type_info(cls)
+    described = _described(cls)
     return {one.encode_name: one.type for one in described.fields} if isinstance(described, inspect.StructType) else {}
 
 

@@ -9,13 +9,14 @@ Source  kubernetes, pkg/registry/rbac/rest/storage_rbac.go (bootstrap and reconc
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
 from moorage.api.rbac import ClusterRole, PolicyRule
-from moorage.api.selectors import label_selector_matches
+from moorage.api.selectors import compile_label_selector
 from moorage.apiserver.access.bootstrap_roles import born_with
 from moorage.apiserver.access.rules import missing
 from moorage.apiserver.admission.preparing import read
@@ -110,6 +111,7 @@ class _Keeper:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._aggregating = False
 
     def see(self, kind: Kind, change: Change) -> None:
         if kind is _NAMESPACES and not change.gone:
@@ -128,20 +130,50 @@ class _Keeper:
             self._store.create(_ACCOUNTS, name, account)
 
     def _aggregate(self) -> None:
-        """Give every aggregated role the rules of the roles it selects. A change makes its own users be looked at in turn."""
-        roles = [(record, read(_CLUSTER_ROLES, record.document())) for record in self._store.all(_CLUSTER_ROLES)]
-        for record, role in roles:
-            if isinstance(role, ClusterRole) and role.aggregation_rule is not None:
-                selectors = role.aggregation_rule.cluster_role_selectors
-                rules: dict[PolicyRule, None] = {}
-                for other, source in roles:
-                    chosen = other.name != record.name and any(label_selector_matches(one, other.labels) for one in selectors)
-                    if chosen and isinstance(source, ClusterRole):
-                        rules.update(dict.fromkeys(source.rules))
-                if tuple(rules) != role.rules:
-                    document = {**record.document(), "rules": [msgspec.to_builtins(rule) for rule in rules]}
-                    self._store.update(_CLUSTER_ROLES, "", record.name, document)
-                    return
+        """Give every aggregated role the rules of the roles that it selects."""
+        if self._aggregating:
+            return
+        self._aggregating = True
+        try:
+            for name, rules in _aggregated(self._cluster_roles()):
+                document = self._store.get(_CLUSTER_ROLES, "", name).document()
+                document["rules"] = [msgspec.to_builtins(rule) for rule in rules]
+                self._store.update(_CLUSTER_ROLES, "", name, document)
+        finally:
+            self._aggregating = False
+
+    def _cluster_roles(self) -> Iterator[ClusterRole]:
+        for record in self._store.all(_CLUSTER_ROLES):
+            role = read(_CLUSTER_ROLES, record.document())
+            if isinstance(role, ClusterRole):
+                yield role
+
+
+def _aggregated(roles: Iterable[ClusterRole]) -> list[tuple[str, tuple[PolicyRule, ...]]]:
+    """Return the aggregated roles whose rules are not those of the roles they select, with what their rules are to be.
+
+    Aggregated roles may select each other, so rules are handed on from role to role until nothing changes. In a circle that
+    does not come to rest there are as many rounds as roles.
+    """
+    known = {role.metadata.name: role for role in roles}
+    sources = {name: _selected(role, known) for name, role in known.items() if role.aggregation_rule is not None}
+    rules = {name: role.rules for name, role in known.items()}
+    for _ in sources:
+        before = dict(rules)
+        for name, chosen in sources.items():
+            rules[name] = tuple(dict.fromkeys(rule for source in chosen for rule in rules[source]))
+        if rules == before:
+            break
+    return [(name, rules[name]) for name in sources if rules[name] != known[name].rules]
+
+
+def _selected(role: ClusterRole, known: Mapping[str, ClusterRole]) -> list[str]:
+    asked = role.aggregation_rule.cluster_role_selectors if role.aggregation_rule is not None else ()
+    selectors = [compile_label_selector(one) for one in asked]
+    return [
+        name for name, other in known.items()
+        if other is not role and any(one.matches(other.metadata.labels) for one in selectors)
+    ]  # fmt: skip
 
 
 def _matters(change: Change) -> bool:

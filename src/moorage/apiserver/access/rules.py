@@ -5,15 +5,15 @@ Source  kubernetes, pkg/apis/rbac/v1/evaluation_helpers.go; component-helpers, a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import product
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from moorage.api.rbac import PolicyRule
 
-__all__ = ["Attributes", "allows", "merged", "missing", "shown"]
+__all__ = ["Attributes", "allows", "comparisons", "merged", "missing", "shown"]
 
 
 class Attributes(NamedTuple):
@@ -46,11 +46,11 @@ def allows(rule: PolicyRule, asked: Attributes) -> bool:
     )
 
 
-def _any(held: Sequence[str], asked: str) -> bool:
+def _any(held: Collection[str], asked: str) -> bool:
     return "*" in held or asked in held
 
 
-def _resource(held: Sequence[str], combined: str, subresource: str) -> bool:
+def _resource(held: Collection[str], combined: str, subresource: str) -> bool:
     return _any(held, combined) or (bool(subresource) and f"*/{subresource}" in held)
 
 
@@ -61,32 +61,82 @@ def _covers_path(held: str, asked: str) -> bool:
 # -- covering -----------------------------------------------------------------------------------------------------------
 
 
+#: Steps that a rule takes, and each combination of its values that is not covered; a rule that is passed over takes one.
+_STEPS_OF_RULE: Final = 120
+_STEPS_OF_PART: Final = 8
+
+
 def missing(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Return what of the wanted rules is not covered by those held, each as simple as it gets."""
-    return [part for rule in wanted for part in _parts(rule) if not any(_covers(one, part) for one in held)]
+    """Return what of the wanted rules is not covered by those held, as rules of one verb, group, resource and name each."""
+    sets = [_Held(rule) for rule in held]
+    return [part for rule in dict.fromkeys(wanted) for part in _lacking(sets, rule)]
 
 
-def _parts(rule: PolicyRule) -> Iterator[PolicyRule]:
-    """Yield a rule as rules of one verb, group, resource and name each."""
-    for group, resource, verb in product(rule.api_groups, rule.resources, rule.verbs):
-        part = PolicyRule(verbs=(verb,), api_groups=(group,), resources=(resource,))
-        if not rule.resource_names:
-            yield part
-        for name in rule.resource_names:
-            yield msgspec.structs.replace(part, resource_names=(name,))
-    for path, verb in product(rule.paths, rule.verbs):
-        yield PolicyRule(verbs=(verb,), paths=(path,))
+def comparisons(held: Sequence[PolicyRule], wanted: Sequence[PolicyRule]) -> int:
+    """Return how much work ``missing`` is at most, in steps of some 0.2 microseconds.
+
+    A rule stands for every combination of its values.
+    """
+    return sum(_steps(len(held), rule) for rule in wanted)
 
 
-def _covers(held: PolicyRule, part: PolicyRule) -> bool:
-    if not _any(held.verbs, part.verbs[0]):
-        return False
-    if part.paths:
-        return any(_covers_path(one, part.paths[0]) for one in held.paths)
+def _steps(held: int, rule: PolicyRule) -> int:
+    pairs = len(rule.verbs) * (len(rule.api_groups) + len(rule.paths))
+    parts = pairs * len(rule.resources) * max(len(rule.resource_names), 1)
+    return _STEPS_OF_RULE + held * (1 + pairs) + _STEPS_OF_PART * parts
+
+
+class _Held:
+    """A rule that is held, its values as sets."""
+
+    __slots__ = ("groups", "names", "paths", "resources", "verbs")
+
+    def __init__(self, rule: PolicyRule) -> None:
+        self.verbs, self.groups = frozenset(rule.verbs), frozenset(rule.api_groups)
+        self.resources, self.names = frozenset(rule.resources), frozenset(rule.resource_names)
+        self.paths = rule.paths
+
+    def covers(self, rule: PolicyRule) -> bool:
+        """Return True where this rule alone covers all of another, which is so for most that are covered at all."""
+        return (
+            bool(rule.resources)
+            and not rule.paths
+            and ("*" in self.verbs or self.verbs.issuperset(rule.verbs))
+            and ("*" in self.groups or self.groups.issuperset(rule.api_groups))
+            and ("*" in self.resources or self.resources.issuperset(rule.resources))
+            and (not self.names or (bool(rule.resource_names) and self.names.issuperset(rule.resource_names)))
+        )
+
+
+def _lacking(held: Sequence[_Held], rule: PolicyRule) -> Iterator[PolicyRule]:
+    if any(one.covers(rule) for one in held):
+        return
+    for group, verb in product(dict.fromkeys(rule.api_groups), dict.fromkeys(rule.verbs)):
+        fitting = [one for one in held if _any(one.verbs, verb) and _any(one.groups, group)]
+        for resource in dict.fromkeys(rule.resources):
+            part = PolicyRule(verbs=(verb,), api_groups=(group,), resources=(resource,))
+            yield from _lacking_of_one(fitting, part, dict.fromkeys(rule.resource_names))
+    for verb in dict.fromkeys(rule.verbs):
+        paths = {path for one in held if _any(one.verbs, verb) for path in one.paths}
+        for path in dict.fromkeys(rule.paths):
+            if not any(_covers_path(one, path) for one in paths):
+                yield PolicyRule(verbs=(verb,), paths=(path,))
+
+
+def _lacking_of_one(held: Iterable[_Held], part: PolicyRule, names: Iterable[str]) -> Iterator[PolicyRule]:
+    """Yield a part if it is not covered, or what it would be for each name that is not."""
     resource = part.resources[0]
-    if not _any(held.api_groups, part.api_groups[0]) or not _resource(held.resources, resource, resource.partition("/")[2]):
-        return False
-    return not held.resource_names or (bool(part.resource_names) and part.resource_names[0] in held.resource_names)
+    allowed: set[str] = set()
+    for one in held:
+        if _resource(one.resources, resource, resource.partition("/")[2]):
+            if not one.names:
+                return
+            allowed |= one.names
+    if not names:
+        yield part
+    for name in names:
+        if name not in allowed:
+            yield msgspec.structs.replace(part, resource_names=(name,))
 
 
 def merged(parts: Iterable[PolicyRule]) -> list[PolicyRule]:

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from moorage.apiserver.access.authorizing import Authorizer
+from moorage.apiserver.access.confirming import confirmation
 from moorage.apiserver.access.guarding import Guard
 from moorage.apiserver.access.reviews import answer
 from moorage.apiserver.http import writing
@@ -70,7 +71,9 @@ def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, 
     if "create" not in target.kind.verbs and request.method not in {"GET", "HEAD"}:
         raise not_allowed()
     if not target.name:
-        return _collection(store, request, target)
+        return _collection(store, authorizer, request, target)
+    if request.method in {"PATCH", "PUT"}:
+        return _write(store, authorizer, request, target)
     verb = _VERBS.get(request.method)
     if verb is None or (target.subresource and request.method == "DELETE"):
         raise not_allowed()
@@ -125,17 +128,15 @@ def _get(store: Store, request: Request, target: Target) -> Response:
     return _shown(store, request, target.kind, find(store, target.kind, target.namespace or "", target.name))
 
 
-def _answered(store: Store, request: Request, kind: Kind, written: writing.Written) -> Response:
-    shown = _shown(store, request, kind, written.record, 201 if written.is_new else 200)
+_WRITERS: Final = {"PATCH": writing.patch, "POST": writing.create, "PUT": writing.replace}
+
+
+def _write(store: Store, authorizer: Authorizer, request: Request, target: Target) -> Response:
+    """Make or change an object, if its writer may bring about what comes of it."""
+    confirm = confirmation(authorizer, request.user, request.method, target)
+    written = _WRITERS[request.method](store, request, target, confirm)
+    shown = _shown(store, request, target.kind, written.record, 201 if written.is_new else 200)
     return Response(shown.code, shown.body, written.warnings)
-
-
-def _put(store: Store, request: Request, target: Target) -> Response:
-    return _answered(store, request, target.kind, writing.replace(store, request, target))
-
-
-def _patch(store: Store, request: Request, target: Target) -> Response:
-    return _answered(store, request, target.kind, writing.patch(store, request, target))
 
 
 #: Kinds whose objects are shown as they were when they are deleted; of others a client is told that it was done.
@@ -189,19 +190,19 @@ def _delete_options(request: Request) -> DeleteOptions:
 
 
 _VERBS: Final[Mapping[str, Callable[[Store, Request, Target], Response]]] = {
-    "GET": _get, "HEAD": _get, "PUT": _put, "PATCH": _patch, "DELETE": _delete,
+    "GET": _get, "HEAD": _get, "DELETE": _delete,
 }  # fmt: skip
 
 
 # -- many objects -------------------------------------------------------------------------------------------------------
 
 
-def _collection(store: Store, request: Request, target: Target) -> Response:
+def _collection(store: Store, authorizer: Authorizer, request: Request, target: Target) -> Response:
     match request.method:
         case "GET" | "HEAD":
             return _list(store, request, target)
         case "POST" if target.namespace is not None:
-            return _create(store, request, target)
+            return _write(store, authorizer, request, target)
         case "DELETE" if target.namespace is not None:
             return _delete_all(store, request, target)
         case _:
@@ -283,10 +284,6 @@ def _list_body(kind: str, version: str, page: Page, bodies: Iterable[bytes]) -> 
     """Return a list as JSON, made of its objects' bytes as they are kept."""
     head = {"kind": f"{kind}List", "apiVersion": version, "metadata": _list_metadata(page)}
     return b"".join([msgspec.json.encode(head)[:-1], b',"items":[', b",".join(bodies), b"]}"])
-
-
-def _create(store: Store, request: Request, target: Target) -> Response:
-    return _answered(store, request, target.kind, writing.create(store, request, target))
 
 
 def _delete_all(store: Store, request: Request, target: Target) -> Response:

@@ -34,7 +34,7 @@ from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage.store import Store, timestamp
 from moorage.apiserver.vocabulary.go_texts import go_value, go_word
 from moorage.apiserver.vocabulary.kinds import Kind
-from moorage.apiserver.vocabulary.records import Document, Record
+from moorage.apiserver.vocabulary.records import Confirm, Document, Record
 from moorage.apiserver.vocabulary.requesting import Request
 from moorage.apiserver.vocabulary.statuses import (
     ApiError,
@@ -101,16 +101,18 @@ def manager(request: Request, kind: Kind, subresource: str = "") -> Manager:
 # -- whole objects ------------------------------------------------------------------------------------------------------
 
 
-def create(store: Store, request: Request, target: Target) -> Written:
+def create(store: Store, request: Request, target: Target, confirm: Confirm | None) -> Written:
     """Make a new object.
 
-    Raises  ApiError 400 for a body that is no such object, 404, 409, 422 and others of ``Store.create``
+    Raises  ApiError 400 for a body that is no such object, 404, 409, 422 and others of ``Store.create`` and ``confirm``
     """
     kind = target.kind
     check_options(request, "CreateOptions")
     document, warnings = _sent(request, target)
     with _also_told(warnings):
-        record = store.create(kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind))
+        record = store.create(
+            kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind), confirm=confirm
+        )
     return Written(record, True, (*warnings, *_cautions(kind, document)))
 
 
@@ -133,21 +135,23 @@ def _also_told(warnings: tuple[str, ...]) -> Iterator[None]:
 _MADE_BY_REPLACING: Final = frozenset(["Endpoints", "Event", "Lease", "LimitRange"])
 
 
-def replace(store: Store, request: Request, target: Target) -> Written:
+def replace(store: Store, request: Request, target: Target, confirm: Confirm | None) -> Written:
     """Put another version in the place of an object.
 
-    Raises  ApiError 400 for a body that is no such object, 404, 409, 422
+    Raises  ApiError 400 for a body that is no such object, 404, 409, 422, and what ``confirm`` raises
     """
     kind = target.kind
     check_options(request, "UpdateOptions")
     document, warnings = _sent(request, target)
     with _also_told(warnings):
         if _is_made(store, target, document):
-            made = store.create(kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind))
+            made = store.create(
+                kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind), confirm=confirm
+            )
             return Written(made, True, warnings)
         record = store.update(
             kind, target.namespace or "", target.name, document, subresource=target.subresource, dry_run=request.dry_run,
-            manager=manager(request, kind, target.subresource),
+            manager=manager(request, kind, target.subresource), confirm=confirm,
         )  # fmt: skip
     return Written(record, False, warnings)
 
@@ -236,16 +240,17 @@ def _read_operations(wanted: Any) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def patch(store: Store, request: Request, target: Target) -> Written:
+def patch(store: Store, request: Request, target: Target, confirm: Confirm | None) -> Written:
     """Change an object piece by piece; one that is applied may be made by it.
 
-    Raises  ApiError 400 and 422 for a patch that makes no sense or cannot be carried out, 404, 409, 415
+    Raises  ApiError 400 and 422 for a patch that makes no sense or cannot be carried out, 404, 409, 415, and what ``confirm``
+            raises
     """
     kind, namespace = target.kind, target.namespace or ""
     if request.media_type in PATCH_TYPES:
         check_options(request, "PatchOptions")
     if request.media_type == APPLY:
-        return _apply(store, request, target)
+        return _apply(store, request, target, confirm)
     held = store.get(kind, namespace, target.name)
     sent = _read_patch(request)
     before = held.document()
@@ -256,7 +261,7 @@ def patch(store: Store, request: Request, target: Target) -> Written:
     with _also_told(warnings):
         record = store.update(
             kind, namespace, held.name, document, subresource=target.subresource, dry_run=request.dry_run,
-            manager=manager(request, kind, target.subresource),
+            manager=manager(request, kind, target.subresource), confirm=confirm,
         )  # fmt: skip
     return Written(record, False, warnings)
 
@@ -299,7 +304,7 @@ def _bad_patch(shown: str, why: str) -> ApiError:
 # -- apply --------------------------------------------------------------------------------------------------------------
 
 
-def _apply(store: Store, request: Request, target: Target) -> Written:
+def _apply(store: Store, request: Request, target: Target, confirm: Confirm | None) -> Written:
     """Apply a configuration, the server's way."""
     kind, namespace = target.kind, target.namespace or ""
     body = _read_configuration(request)
@@ -312,9 +317,11 @@ def _apply(store: Store, request: Request, target: Target) -> Written:
         lines = "\n".join(f"  {line}" for line in body.repeats)
         raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n{lines}")
     if held is not None:
-        record = store.update(kind, namespace, target.name, document, subresource=target.subresource, dry_run=request.dry_run)
+        record = store.update(
+            kind, namespace, target.name, document, subresource=target.subresource, dry_run=request.dry_run, confirm=confirm
+        )
         return Written(record, False, body.repeats)
-    made = _made(store, request, target, document)
+    made = _made(store, request, target, document, confirm)
     return Written(made, True, (*body.repeats, *_cautions(kind, document)))
 
 
@@ -329,13 +336,13 @@ def _read_configuration(request: Request) -> Body:
         raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error.message}") from None
 
 
-def _made(store: Store, request: Request, target: Target, document: Document) -> Record:
+def _made(store: Store, request: Request, target: Target, document: Document, confirm: Confirm | None) -> Record:
     kind, uid = target.kind, document["metadata"].get("uid")
     document["metadata"].pop("resourceVersion", None)
     if uid:
         why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
         raise conflict(kind.resource, kind.group, target.name, why)
-    return store.create(kind, target.namespace or "", document, dry_run=request.dry_run)
+    return store.create(kind, target.namespace or "", document, dry_run=request.dry_run, confirm=confirm)
 
 
 def _configuration(kind: Kind, config: Document) -> Document:

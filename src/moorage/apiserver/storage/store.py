@@ -40,7 +40,7 @@ from moorage.apiserver.storage.leaving import (
 )  # fmt: skip
 from moorage.apiserver.storage.selecting import ALL, Selection
 from moorage.apiserver.vocabulary.kinds import ALL_GATES, KINDS, Kind, served
-from moorage.apiserver.vocabulary.records import Document, Record, key_of
+from moorage.apiserver.vocabulary.records import Confirm, Document, Record, key_of
 from moorage.apiserver.vocabulary.statuses import (
     already_exists,
     bad_request,
@@ -308,11 +308,13 @@ class Store:
     # -- writing ----------------------------------------------------------------------------------------------------
 
     def create(
-        self, kind: Kind, namespace: str, document: Document, *, dry_run: bool = False, manager: Manager | None = None
-    ) -> Record:
+        self, kind: Kind, namespace: str, document: Document, *, dry_run: bool = False, manager: Manager | None = None,
+        confirm: Confirm | None = None,
+    ) -> Record:  # fmt: skip
         """Store a new object. Where it is known who makes it, that is who manages its fields.
 
-        Raises  ApiError 409 where the name is taken, 404 without the namespace, 403 in one that is on its way out, 422
+        Raises  ApiError 409 where the name is taken, 404 without the namespace, 403 in one that is on its way out, 422;
+                and what ``confirm`` raises
         """
         metadata = document.setdefault("metadata", {})
         if metadata.get("resourceVersion"):
@@ -337,6 +339,8 @@ class Store:
         admit_new(kind, document, self._read_all)
         if kind is _SERVICES:
             self._settle_service(None, document)
+        if confirm is not None:
+            confirm(None, document)
         charges = charging.charges(self, kind, namespace, None, document)
         if self.find(kind, namespace, metadata["name"]) is not None:
             raise already_exists(kind.resource, kind.group, metadata["name"])
@@ -396,11 +400,11 @@ class Store:
 
     def update(
         self, kind: Kind, namespace: str, name: str, document: Document, *,
-        subresource: str = "", dry_run: bool = False, manager: Manager | None = None,
+        subresource: str = "", dry_run: bool = False, manager: Manager | None = None, confirm: Confirm | None = None,
     ) -> Record:  # fmt: skip
         """Store the next version of an object. A document without a version, or of version 0, replaces whatever is there.
 
-        Raises  ApiError 404, 409 for a version or a uid that is not the stored one, 422
+        Raises  ApiError 404, 409 for a version or a uid that is not the stored one, 422; and what ``confirm`` raises
         """
         record = self.get(kind, namespace, name)
         sent = str(document.setdefault("metadata", {}).get("resourceVersion") or "")
@@ -428,6 +432,8 @@ class Store:
             when = timestamp(self.clock()) if manager.subresource != "scale" else ""
             track(kind_schema(kind), old, document, manager, when)
         document["metadata"]["resourceVersion"] = str(record.version)
+        if confirm is not None:
+            confirm(old, document)
         charges = charging.charges(self, kind, namespace, old, document, subresource)
         if same_but_times(old, document):
             return record

@@ -5,7 +5,7 @@ Bytes are a tenth of what the same object takes as dicts, go out to clients as t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -13,9 +13,11 @@ import msgspec
 
 from moorage.apiserver.vocabulary.kinds import Kind
 
-__all__ = ["Document", "Record", "key_of", "text_at"]
+__all__ = ["Confirm", "Document", "Record", "key_of", "text_at"]
 
 Document = dict[str, Any]
+#: Refuses a write by what it makes: given the object before (None if it is new) and after, it passes or raises ``ApiError``.
+Confirm = Callable[[Document | None, Document], None]
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):

@@ -7,10 +7,14 @@ import pytest
 
 from moorage.apiserver.access.accounts import ISSUER, Accounts
 from moorage.apiserver.access.authority import make_authority
+from moorage.apiserver.access.authorizing import Authorizer
 from moorage.apiserver.access.guarding import Guard
 from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.http.requests import Request, serve
 from moorage.apiserver.vocabulary.kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.apiserver.vocabulary.targets import find_target
+from moorage.apiserver.vocabulary.users import User
 from moorage.errors import ConfigError
 
 ACCOUNTS, PODS = served("serviceaccounts"), served("pods")
@@ -113,6 +117,18 @@ def test_requests_that_are_refused(accounts, cluster, spec, code):
     with pytest.raises(ApiError) as caught:
         accounts.issue("default", "default", {"spec": spec})
     assert caught.value.code == code
+
+
+def test_a_request_of_another_namespace_than_its_path_is_refused(accounts, cluster):
+    path = "/api/v1/namespaces/default/serviceaccounts/default/token"
+    for namespace, code in (("default", 201), ("other", 400)):
+        body = json.dumps({"metadata": {"namespace": namespace}, "spec": {}}).encode()
+        request = Request("POST", path, {}, "application/json", "application/json", body, User("x"))
+        try:
+            found = serve(cluster, Guard({}, accounts=accounts), Authorizer(cluster), request, find_target(path)).code
+        except ApiError as error:
+            found = error.code
+        assert found == code
 
 
 def _unsigned(token):

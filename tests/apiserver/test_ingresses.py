@@ -84,8 +84,11 @@ def test_there_are_no_kinds_of_one_s_own(against_a_server):
         assert (code, answer["kind"], answer["items"]) == (200, "CustomResourceDefinitionList", [])
         assert (await client.ask("GET", f"{url}/a.b"))[0] == 404
         definition = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "a.b"}}
-        assert (await client.ask("POST", url, definition))[0] == 405
-        assert (await client.ask("DELETE", url))[0] == 405
-        assert (await client.ask("PUT", f"{url}/a.b", definition))[0] == 405
+        for method, path in (("POST", url), ("DELETE", url), ("PUT", f"{url}/a.b"), ("DELETE", f"{url}/a.b")):
+            code, answer = await client.ask(method, path, definition)
+            assert (code, answer["reason"]) == (405, "MethodNotAllowed")
+            assert "this server has built-in kinds only" in answer["message"]
+        _, group = await client.ask("GET", "/apis/apiextensions.k8s.io/v1")
+        assert [one["verbs"] for one in group["resources"]] == [["get", "list", "watch"]]
 
     against_a_server(test)

@@ -117,6 +117,45 @@ def test_binding_is_refused(store, pods, held, sent, code, reason, message):
     assert (caught.value.code, caught.value.reason, caught.value.message) == (code, reason, message)
 
 
+def body_of(kind, group, **more):
+    return {"apiVersion": f"{group}/v1".removeprefix("/"), "kind": kind, "metadata": {"name": "web", **more}}
+
+
+ELSEWHERE = {  # what is asked for in the namespace default, and the body without its own namespace
+    "a pod's binding": ("POST", "/api/v1/namespaces/default/pods/web/binding", binding()),
+    "a binding": ("POST", "/api/v1/namespaces/default/bindings", binding()),
+    "an eviction": ("POST", "/api/v1/namespaces/default/pods/web/eviction", body_of("Eviction", "policy")),
+    "a scale": (
+        "PUT", "/apis/apps/v1/namespaces/default/deployments/web/scale",
+        {**body_of("Scale", "autoscaling"), "spec": {"replicas": 2}},
+    ),
+    "a review": (
+        "POST", "/apis/authorization.k8s.io/v1/namespaces/default/localsubjectaccessreviews",
+        {**body_of("LocalSubjectAccessReview", "authorization.k8s.io"), "spec": {"user": "x"}},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("method", "path", "sent"), ELSEWHERE.values(), ids=ELSEWHERE)
+def test_a_body_of_another_namespace_than_the_path_is_refused(against_a_server, method, path, sent):
+    async def test(client, _):
+        body = {**sent, "metadata": {**sent["metadata"], "namespace": "other"}}
+        code, answer = await client.ask(method, path, body)
+        why = "the namespace of the provided object does not match the namespace sent on the request"
+        assert (code, answer["reason"], answer["message"]) == (400, "BadRequest", why)
+
+    against_a_server(test)
+
+
+def test_a_scale_of_another_name_than_the_path_is_refused(against_a_server):
+    async def test(client, _):
+        method, path, sent = ELSEWHERE["a scale"]
+        code, answer = await client.ask(method, path, {**sent, "metadata": {"name": "other"}})
+        assert (code, answer["message"]) == (400, "the name of the object (other) does not match the name on the URL (web)")
+
+    against_a_server(test)
+
+
 def test_a_pod_that_is_ending_is_not_bound(store, pods):
     held = pod()
     held["metadata"]["finalizers"] = ["example.com/x"]

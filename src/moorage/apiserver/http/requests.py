@@ -19,7 +19,7 @@ from moorage.apiserver.access.reviews import answer
 from moorage.apiserver.http import writing
 from moorage.apiserver.http.listing import check_list
 from moorage.apiserver.http.streaming import STREAMS, check_stream
-from moorage.apiserver.schema.bodies import OBJECT_TYPES, Form, fitted, read_body
+from moorage.apiserver.schema.bodies import OBJECT_TYPES, Form, check_name, check_namespace, fitted, read_body
 from moorage.apiserver.schema.forms import META as _META
 from moorage.apiserver.schema.forms import accepted, form_of, metadata_of
 from moorage.apiserver.schema.schemas import kind_schema
@@ -84,16 +84,23 @@ def _encoded(document: Document, code: int = 200, warnings: tuple[str, ...] = ()
     return Response(code, msgspec.json.encode(document), warnings)
 
 
-def _sent_as(request: Request, group: str, version: str, kind: str) -> tuple[Document, tuple[str, ...]]:
-    """Return the object in a request's body, of a kind that is not stored, and warnings."""
+def _sent_as(
+    request: Request, group: str, version: str, kind: str, namespace: str | None
+) -> tuple[Document, tuple[str, ...]]:  # fmt: skip
+    """Return the object in a request's body, of a kind that is not stored, and warnings.
+
+    Raises  ApiError 400 for a body that is no such object, or of another namespace than the path's
+    """
     body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind, strict=request.looks_closely)
     shape = kind_schema(Review(group, kind, "", version=version))
-    return fitted(Form(group, version, kind, shape), body, request.validation)
+    sent, warnings = fitted(Form(group, version, kind, shape), body, request.validation)
+    check_namespace(sent.get("metadata") or {}, namespace)
+    return sent, warnings
 
 
 def _review(store: Store, guard: Guard, authorizer: Authorizer, request: Request, target: ReviewTarget) -> Response:
     review = target.review
-    sent, warnings = _sent_as(request, review.group, review.version, review.kind)
+    sent, warnings = _sent_as(request, review.group, review.version, review.kind, target.namespace)
     try:
         answered = answer(review, sent, request.user, guard, authorizer, target.namespace or "")
     except ApiError as error:
@@ -313,7 +320,7 @@ def _subresource(store: Store, request: Request, target: Target) -> Response:
         case "binding", "POST":
             return _bind(store, request, namespace, target.name)
         case "eviction", "POST":
-            sent, _ = _sent_as(request, "policy", "v1", "Eviction")
+            sent, _ = _sent_as(request, "policy", "v1", "Eviction", namespace)
             evict(store, namespace, target.name, sent, dry_run=request.dry_run)
             return _encoded(success(code=201), 201)
         case _:
@@ -332,14 +339,14 @@ def _token(guard: Guard, request: Request, target: Target) -> Response:
     """Give a service account's token. Nothing is stored, so a dry run gives one that is as good as any."""
     if request.method != "POST" or guard.accounts is None:
         raise not_allowed()
-    sent, _ = _sent_as(request, "authentication.k8s.io", "v1", "TokenRequest")
+    sent, _ = _sent_as(request, "authentication.k8s.io", "v1", "TokenRequest", target.namespace)
     return _encoded(guard.accounts.issue(target.namespace or "", target.name, sent), 201)
 
 
 def _bind(store: Store, request: Request, namespace: str, name: str) -> Response:
     """Bind a pod; where the path does not name it, the binding does."""
     writing.check_options(request, "CreateOptions")
-    sent, warnings = _sent_as(request, "", "v1", "Binding")
+    sent, warnings = _sent_as(request, "", "v1", "Binding", namespace)
     own_name = str((sent.get("metadata") or {}).get("name") or "")
     if not name and not own_name:
         raise bad_request("Name parameter required.")
@@ -351,7 +358,8 @@ def _scale(store: Store, request: Request, target: Target) -> Response:
     kind, namespace = target.kind, target.namespace or ""
     writing.check_options(request, "UpdateOptions" if request.method == "PUT" else "PatchOptions")
     if request.method == "PUT":
-        wanted, _ = _sent_as(request, "autoscaling", "v1", "Scale")
+        wanted, _ = _sent_as(request, "autoscaling", "v1", "Scale", namespace)
+        check_name(wanted.get("metadata") or {}, target.name)
         record = store.get(kind, namespace, target.name)
     else:
         record = store.get(kind, namespace, target.name)

@@ -16,6 +16,8 @@ from moorage.apiserver.vocabulary.targets import ReviewTarget, Target
 
 __all__ = ["check_route"]
 
+#: Why what kube-apiserver serves is refused.
+_UNDEFINED: Final = "this server has built-in kinds only, so its list of CustomResourceDefinitions stays empty"
 _OF_ONE: Final = {"delete": "DELETE", "get": "GET", "patch": "PATCH", "update": "PUT"}
 _OF_MANY: Final = {"create": "POST", "deletecollection": "DELETE", "list": "GET"}
 _OF_PARTS: Final = {**_OF_ONE, "create": "POST"}
@@ -27,9 +29,13 @@ def check_route(method: str, target: Target | ReviewTarget, media_type: str) -> 
     Raises  ApiError 405 or 415
     """
     if method not in _methods(target):
-        raise not_allowed()
+        raise not_allowed(_UNDEFINED if _is_of_definitions(target) else "")
     if method == "PATCH" and media_type not in PATCH_TYPES:
         raise unsupported_patch()
+
+
+def _is_of_definitions(target: Target | ReviewTarget) -> bool:
+    return isinstance(target, Target) and target.kind.kind == "CustomResourceDefinition"
 
 
 def _methods(target: Target | ReviewTarget) -> frozenset[str]:

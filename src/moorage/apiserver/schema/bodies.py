@@ -24,8 +24,8 @@ from moorage.apiserver.vocabulary.statuses import ApiError, bad_request, unsuppo
 from moorage.errors import InputError
 
 __all__ = [
-    "APPLY", "MAX_BODY", "OBJECT_TYPES", "PATCH_TYPES", "Body", "Form", "check_head", "fitted", "form_of_kind", "object_of",
-    "other_kind", "read_body", "read_patch",
+    "APPLY", "MAX_BODY", "OBJECT_TYPES", "PATCH_TYPES", "Body", "Form", "check_head", "check_name", "check_namespace", "fitted",
+    "form_of_kind", "object_of", "other_kind", "read_body", "read_patch",
 ]  # fmt: skip
 
 #: Largest body of a request, in bytes.
@@ -255,20 +255,36 @@ def object_of(kind: Kind, document: Document, namespace: str | None, name: str) 
     document = {"kind": "", "apiVersion": "", **document}  # they come first, where lists can leave them out
     document |= {"kind": kind.kind, "apiVersion": kind.api_version}
     metadata = document["metadata"]
-    held = metadata.get("namespace") or ""
-    if namespace and held and held != namespace:
-        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    check_namespace(metadata, namespace)
     if namespace:
         metadata["namespace"] = namespace
     else:
         metadata.pop("namespace", None)
     if name:
-        if not metadata.get("name"):
-            raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
-        if metadata["name"] != name:
-            shown = metadata["name"]
-            raise bad_request(f"the name of the object ({shown}) does not match the name on the URL ({name})")
+        check_name(metadata, name)
     return document
+
+
+def check_namespace(metadata: Document, namespace: str | None) -> None:
+    """Check that a body names no other namespace than its path does.
+
+    Raises  ApiError 400
+    """
+    held = metadata.get("namespace") or ""
+    if namespace and held and held != namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def check_name(metadata: Document, name: str) -> None:
+    """Check that a body has the name that its path gives.
+
+    Raises  ApiError 400
+    """
+    held = metadata.get("name")
+    if not held:
+        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if held != name:
+        raise bad_request(f"the name of the object ({held}) does not match the name on the URL ({name})")
 
 
 def check_head(form: Form, document: Document) -> None:

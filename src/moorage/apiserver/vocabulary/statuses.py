@@ -185,10 +185,10 @@ def no_such_page() -> PlainError:
     return PlainError(404, "404 page not found\n")
 
 
-def not_allowed() -> ApiError:
-    """Return the refusal of a method that a path does not have."""
+def not_allowed(why: str = "") -> ApiError:
+    """Return the refusal of a method that a path does not have; ``why`` says more than that."""
     message = "the server does not allow this method on the requested resource"
-    return ApiError(405, "MethodNotAllowed", message, routed=False)
+    return ApiError(405, "MethodNotAllowed", f"{message}: {why}" if why else message, routed=False)
 
 
 def not_acceptable(accepted: Iterable[str]) -> ApiError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from moorage.errors import ConfigError, Fault
+from moorage.errors import AttemptError, ClusterError, ConfigError, Fault, InputError, PluginError
 
 
 class Point(msgspec.Struct):
@@ -35,3 +35,29 @@ def test_a_refused_configuration_lists_its_faults():
     error = ConfigError("refused:", [Fault("Forbidden", "a"), Fault("Forbidden", "b")])
     assert str(error) == "refused:\n  a: Forbidden\n  b: Forbidden"
     assert [fault.field for fault in error.faults] == ["a", "b"]
+
+
+EVIL = "a\x1b[31m\u202eb\nerror: forged\udcff"
+QUOTED = r"a\x1b[31m\u202eb\nerror: forged\udcff"
+
+
+def test_what_an_error_quotes_stays_on_its_line():
+    assert str(InputError(f"{EVIL}: no such file")) == f"{QUOTED}: no such file"
+    assert str(InputError(EVIL, EVIL)) == f"{QUOTED}\n{QUOTED}"
+    assert str(InputError(str(InputError(EVIL)))) == QUOTED
+    assert str(ConfigError(EVIL, [Fault("Forbidden", EVIL), Fault("Not found", "b")])).splitlines()[1:] == [
+        f"  {QUOTED}: Forbidden",
+        "  b: Not found: null",
+    ]
+
+
+def test_what_servers_and_plugins_say_is_cut_at_a_kibibyte():
+    refused = ClusterError(EVIL + "x" * 1_000_000, said="y" * 1_000_000)
+    assert str(refused).startswith(QUOTED)
+    assert len(str(refused).encode()) <= 1024
+    assert len(refused.said) == 1_000_000
+    assert len(str(PluginError("Mine", "failed: " + "\x9b" * 1_000_000)).encode()) <= 1024
+
+
+def test_what_goes_to_the_api_is_the_text_of_kube_scheduler():
+    assert str(AttemptError("Mine", "one\ntwo")) == "one\ntwo"

@@ -20,6 +20,8 @@ from typing import Final
 
 import msgspec
 
+from moorage.printable import clip, one_line
+
 __all__ = [
     "UNREACHABLE",
     "AttemptError",
@@ -80,7 +82,14 @@ def _plain(value: object) -> object:
 
 
 class MoorageError(Exception):
-    """Base of all errors that are meant for a user's eyes."""
+    """Base of all errors that are meant for a user's eyes.
+
+    Each argument is one line of the message. What a line quotes of names, files and answers is escaped: it cannot start
+    another line or steer a terminal.
+    """
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(map(one_line, lines)))
 
 
 class InputError(MoorageError):
@@ -95,23 +104,26 @@ class ConfigError(MoorageError):
 
     def __init__(self, message: str, faults: Iterable[Fault] = ()) -> None:
         self.faults: tuple[Fault, ...] = tuple(faults)
-        super().__init__("\n".join([message, *(f"  {fault}" for fault in self.faults)]))
+        super().__init__(message, *(f"  {fault}" for fault in self.faults))
 
 
 class PluginError(MoorageError):
-    """A plugin broke its contract. Ends one scheduling attempt, never the program."""
+    """A plugin broke its contract. Ends one scheduling attempt, never the program. The message is cut at 1 KiB."""
 
     def __init__(self, plugin: str, message: str) -> None:
         self.plugin = plugin
-        super().__init__(f"plugin {plugin} {message}")
+        super().__init__(clip(f"plugin {plugin} {message}"))
 
 
 class AttemptError(PluginError):
-    """A plugin cannot judge a pod: a claim or a class it needs makes no sense. The text is kube-scheduler's own."""
+    """A plugin cannot judge a pod: a claim or a class it needs makes no sense.
+
+    The text is kube-scheduler's own and goes to the API as it is, so it is escaped only where it is printed.
+    """
 
     def __init__(self, plugin: str, text: str) -> None:
         self.plugin = plugin
-        MoorageError.__init__(self, text)
+        Exception.__init__(self, text)
 
 
 #: The reason of errors where nobody was there to be asked.
@@ -123,7 +135,7 @@ class ClusterError(MoorageError):
 
     ``status`` is the HTTP status, 0 if none came; ``reason`` the API's word for it (``Conflict``, ``Expired``), "" if it gave
     none, or ``UNREACHABLE`` where not even a connection was made. ``retry_after_s`` is what the server asked for.
-    ``said`` is what people are to be told: the server's own words, if it had any, without ours about the request.
+    ``said`` is the server's own words as they came, if it had any, without ours about the request; the message is cut at 1 KiB.
     """
 
     def __init__(
@@ -133,7 +145,7 @@ class ClusterError(MoorageError):
         self.status = status
         self.reason = reason
         self.retry_after_s = retry_after_s
-        super().__init__(message)
+        super().__init__(clip(message))
 
     @property
     def may_have_happened(self) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.report.columns import columns, human, one_line
+from moorage.printable import one_line
+from moorage.report.columns import columns, human
 from moorage.report.outcome import InputNote, NodeOutcome, PodOutcome, Run
 from moorage.report.tables import EVERY_POD, render
 

@@ -3,11 +3,13 @@
 import io
 import json
 import logging
+import re
 import time
 
 import pytest
 
 from moorage.errors import InputError
+from moorage.printable import is_printable
 from moorage.runtime.observing import Ref
 from moorage.server.klog import Klog, hear_others, read_vmodule
 
@@ -149,3 +151,50 @@ def test_what_plugins_log_is_heard_in_the_same_form():
     assert (first["msg"], first["logger"]) == ("read 3 zones", "my_plugin")
     assert "could not be put into words" in second["msg"]
     assert "ValueError: broken" in third["err"]
+
+
+EVIL = "a\x1b]0;x\a\x9b31m\u202e\u200b\u2028\udcff"
+QUOTED = r"a\x1b]0;x\a\u009b31m\u202e\u200b\u2028\udcff"
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+@pytest.mark.parametrize(
+    "value", [EVIL, ValueError(EVIL), Ref(EVIL, EVIL), [EVIL], {EVIL: EVIL}, f"one\n{EVIL}\rtwo"], ids=repr
+)
+def test_no_value_steers_a_terminal_or_forges_a_line(value, style):
+    log, said = a_log(style=style)
+    log.info(0, EVIL, fact=value)
+    log.warning(EVIL)
+    log.error(value, EVIL)
+    assert is_printable(said().replace("\n", "").replace("\t", ""))
+    heads = [line for line in said().split("\n") if line and not line.startswith(("\t", " >"))]
+    assert len(heads) == 3
+
+
+def test_a_value_is_quoted_as_go_does():
+    log, said = a_log()
+    log.info(0, "It is so", fact=EVIL)
+    assert said().endswith(f'fact="{QUOTED}"\n')
+
+
+def test_what_plugins_and_servers_say_is_cut_but_faults_are_not():
+    log, said = a_log()
+    log.error("x" * 1_000_000, "Error scheduling pod; retrying")
+    log.error(InputError(*["y" * 300] * 20), "command failed")
+    relay = hear_others(log)
+    try:
+        logging.getLogger("my_plugin").warning("z" * 1_000_000)
+        try:
+            raise ValueError("w" * 1_000_000)
+        except ValueError:
+            logging.getLogger("my_plugin").exception("no zones")
+    finally:
+        logging.getLogger().removeHandler(relay)
+        logging.getLogger().setLevel(logging.WARNING)
+    cut, faults, message, traced = re.split(r"\n(?=[IWE]\d{4})", said().rstrip("\n"))
+    assert len(cut) < 1200
+    assert "(1000000 characters)" in cut
+    assert faults.count("y" * 300) == 20
+    assert len(message) < 1200
+    assert "\tTraceback" in traced
+    assert len(traced) < 3000

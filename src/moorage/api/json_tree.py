@@ -87,7 +87,7 @@ def _read_carefully(data: bytes, where: str, strict: bool) -> Iterator[tuple[Any
         counted = start
         document, end = _decode_one(decoder, text, start, where, line, read)
         if repeats:
-            raise InputError("\n".join(_duplicates(text, start, end, line, where)))
+            raise InputError(*_duplicates(text, start, end, line, where))
         yield document, line
         start, read = _skip_blank(text, end), read + 1
 

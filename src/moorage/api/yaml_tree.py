@@ -196,7 +196,7 @@ class _Tree:
 
     def finish(self) -> None:
         if self.faults:
-            raise InputError("\n".join(self.faults))
+            raise InputError(*self.faults)
 
     def scalar(self, event: ScalarEvent) -> None:
         value: Plain = event.value

@@ -8,7 +8,10 @@ __all__ = ["CelError", "CompileError", "CostLimitError", "EvalError", "SourceErr
 
 
 class CelError(InputError):
-    """An expression that cannot be compiled, or whose value cannot be told."""
+    """An expression that cannot be compiled, or that has no value. The text is cel-go's own, with its line breaks."""
+
+    def __init__(self, text: str) -> None:
+        Exception.__init__(self, text)
 
 
 class CompileError(CelError):

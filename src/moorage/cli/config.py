@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 import click
 import yaml
 
+from moorage.api.yaml_writing import PrintableDumper
 from moorage.cli.emulating import emulate_options
 from moorage.cli.groups import Group
 from moorage.cli.reading import CONFIG_LIMIT, STDIN, read_file
+from moorage.cli.terminal import say
 from moorage.config.convert import convert as to_v1
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.config.show import as_document, as_table
@@ -21,6 +23,7 @@ from moorage.errors import ConfigError, InputError, MoorageError
 from moorage.framework import registry as plugin_registry
 from moorage.framework.registry import Registry
 from moorage.plugins import builtin_registry
+from moorage.printable import escape_json
 
 __all__ = ["config"]
 
@@ -61,11 +64,11 @@ def validate(file: str, **given: Any) -> None:
     loaded = _or_refuse(file, _Given(**given))
     names = ", ".join(profile.scheduler_name for profile in loaded.profiles)
     kind = "profile" if len(loaded.profiles) == 1 else "profiles"
-    click.echo(f"{_where(file)}: valid; {kind} {names}; {loaded.heading}")
+    say(f"{_where(file)}: valid; {kind} {names}; {loaded.heading}")
     for profile in loaded.profiles:
         if profile.missing:
             missing = ", ".join(profile.missing)
-            click.echo(f"note: profile {profile.scheduler_name}: not in Moorage, left out when it runs: {missing}", err=True)
+            say(f"note: profile {profile.scheduler_name}: not in Moorage, left out when it runs: {missing}", err=True)
 
 
 @config.command(short_help="Show which plugins run for each profile, with their weights.")
@@ -83,8 +86,8 @@ def show(file: str | None, output: str, **given: Any) -> None:
         click.echo(as_table(loaded.profiles, loaded.heading), nl=False)
         return
     if any(profile.run_all_filters for profile in loaded.profiles):
-        click.echo("note: alwaysCheckAllPredicates can only be said in a Policy", err=True)
-    click.echo(f"note: {loaded.heading}", err=True)
+        say("note: alwaysCheckAllPredicates can only be said in a Policy", err=True)
+    say(f"note: {loaded.heading}", err=True)
     _print(as_document(loaded.configuration, loaded.profiles, loaded.version), output, loaded.heading)
 
 
@@ -99,18 +102,19 @@ def convert(file: str | None, output: str, **given: Any) -> None:
     """
     loaded = _or_refuse(file, _Given(**given))
     converted = to_v1(loaded, builtin_registry())
-    click.echo(f"note: from {loaded.heading}", err=True)
+    say(f"note: from {loaded.heading}", err=True)
     for note in converted.notes:
-        click.echo(f"note: {note}", err=True)
+        say(f"note: {note}", err=True)
     _print(converted.document, output, f"from {loaded.heading}")
 
 
 def _print(document: dict[str, Any], output: str, heading: str) -> None:
     """Print a document. YAML opens with a comment on whose rules these are; JSON has no room for one."""
     if output == "json":
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        click.echo(escape_json(json.dumps(document, indent=2, ensure_ascii=False)))
     else:
-        click.echo(f"# {heading}\n" + yaml.safe_dump(document, sort_keys=False, allow_unicode=True), nl=False)
+        say(f"# {heading}")
+        click.echo(yaml.dump(document, Dumper=PrintableDumper, sort_keys=False, allow_unicode=True), nl=False)
 
 
 def _or_refuse(file: str | None, given: _Given) -> Loaded:
@@ -119,11 +123,11 @@ def _or_refuse(file: str | None, given: _Given) -> Loaded:
         return _loaded(file, given)
     except ConfigError as error:
         place = "" if file is None else f"{_where(file)}: "
-        lines = [f"{place}{fault}" for fault in error.faults] or [str(error)]
+        lines = [f"{place}{fault}" for fault in error.faults] or str(error).split("\n")
     except MoorageError as error:
-        lines = [str(error)]
+        lines = str(error).split("\n")
     for line in lines:
-        click.echo(line, err=True)
+        say(line, err=True)
     raise click.exceptions.Exit(1)
 
 

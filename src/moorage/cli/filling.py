@@ -52,7 +52,7 @@ def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: 
         store.has_quotas = True
     if faults:
         more = [f"and {len(faults) - _MOST} more"] if len(faults) > _MOST else []
-        raise InputError("\n".join([*faults[:_MOST], *more]))
+        raise InputError(*faults[:_MOST], *more)
     remarks = [f"{count} {what}" for what, count in sorted(left.items())]
     if strays:
         remarks.append(f"{counted(strays, 'object')} with owners that are not in the input: kept, and belonging to nobody")

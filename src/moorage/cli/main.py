@@ -17,6 +17,7 @@ import click
 from moorage import __version__
 from moorage.cli.groups import Group
 from moorage.cli.pflag import FlagError
+from moorage.cli.terminal import guard, say, unguard
 from moorage.errors import MoorageError
 
 __all__ = ["ERROR", "INTERRUPTED", "OK", "PENDING", "main"]
@@ -69,7 +70,10 @@ def cli() -> None:
 
 def main(args: Sequence[str] | None = None) -> None:
     """Run the command and exit with its status."""
-    sys.exit(_run(list(sys.argv[1:] if args is None else args)))
+    guard()
+    status = _run(list(sys.argv[1:] if args is None else args))
+    unguard()  # only after a good end: Python prints a bug's traceback through the guard
+    sys.exit(status)
 
 
 def _run(args: list[str]) -> int:
@@ -96,7 +100,7 @@ def _run(args: list[str]) -> int:
     except OSError as error:
         _drop_output()
         where = f"{error.filename}: " if error.filename else "the output cannot be written: "
-        click.echo(f"error: {where}{error.strerror or error}", err=True)
+        say(f"error: {where}{error.strerror or error}", err=True)
         return ERROR
     except MemoryError:
         click.echo("error: out of memory; give the input in smaller parts", err=True)
@@ -112,6 +116,6 @@ def _drop_output() -> None:
 def _complain(wrong: click.ClickException) -> None:
     # kube-scheduler's flags are refused in the very words of its library.
     begins = "Error" if isinstance(wrong, FlagError) else "error"
-    click.echo(f"{begins}: {wrong.format_message()}", err=True)
+    say(f"{begins}: {wrong.format_message()}", err=True)
     if isinstance(wrong, click.UsageError) and wrong.ctx is not None:
-        click.echo(f"See '{wrong.ctx.command_path} --help' for usage.", err=True)
+        say(f"See '{wrong.ctx.command_path} --help' for usage.", err=True)

@@ -6,6 +6,9 @@ import sys
 import time
 from types import TracebackType
 
+from moorage.cli.terminal import bare
+from moorage.printable import one_line
+
 __all__ = ["Progress"]
 
 #: Seconds before anything is shown, and between two updates.
@@ -16,7 +19,8 @@ class Progress:
     """Counts decisions and shows them on standard error, in a line that is wiped at the end; only on a terminal."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        self._shows = not quiet and sys.stderr.isatty()
+        self._terminal = bare(sys.stderr)
+        self._shows = not quiet and self._terminal.isatty()
         self._decisions = self._placed = 0
         self._begun = self._next = 0.0
         self._wipe = False
@@ -30,8 +34,8 @@ class Progress:
         """Show what is going on until the first decision is made."""
         if self._shows:
             self._wipe = True
-            sys.stderr.write(f"\r{text}\x1b[K")
-            sys.stderr.flush()
+            self._terminal.write(f"\r{one_line(text)}\x1b[K")
+            self._terminal.flush()
 
     def count(self, *, placed: bool) -> None:
         """Take note of one decision."""
@@ -44,10 +48,10 @@ class Progress:
             self._next = now + _EVERY_S
             self._wipe = True
             rate = self._decisions / (now - self._begun)
-            sys.stderr.write(f"\r{self._decisions:,} decisions, {self._placed:,} pods placed, {rate:,.0f}/s\x1b[K")
-            sys.stderr.flush()
+            self._terminal.write(f"\r{self._decisions:,} decisions, {self._placed:,} pods placed, {rate:,.0f}/s\x1b[K")
+            self._terminal.flush()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._wipe:
-            sys.stderr.write("\r\x1b[K")
-            sys.stderr.flush()
+            self._terminal.write("\r\x1b[K")
+            self._terminal.flush()

@@ -19,6 +19,7 @@ from msgspec import structs
 
 from moorage import __version__
 from moorage.api.durations import format_duration
+from moorage.api.yaml_writing import PrintableDumper
 from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
 from moorage.cli.pflag import FlagCommand, Given
@@ -211,7 +212,7 @@ def _emulated(asked: list[str]) -> str | None:
     return None if release == TODAY else release
 
 
-class _GoYaml(yaml.SafeDumper):
+class _GoYaml(PrintableDumper):
     """Writes as kube-scheduler does, so that both files can be compared: a text that looks like a number is ``"123"``."""
 
 

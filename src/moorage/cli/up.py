@@ -26,6 +26,7 @@ from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
 from moorage.cli.reading import CONFIG_LIMIT, read_file
 from moorage.cli.taking_files import TakesFiles
+from moorage.cli.terminal import say
 from moorage.client.extenders import ExtenderClient
 from moorage.controllers.everything import all_controllers, chosen
 from moorage.controllers.machinery.kinds import NODES, STORAGE_CLASSES
@@ -217,15 +218,16 @@ def _end_on_signals(running: asyncio.Future[None]) -> None:
 
 def _tell(ready: Ready, given: dict[str, Any], address: Address, took_s: float) -> None:
     scheduled = "no scheduler" if given["no_scheduler"] else "a scheduler"
-    click.echo(
-        f"A cluster of {counted(ready.nodes, 'node')} with {scheduled} is up on {address.url(ready.port)} after {took_s:.1f}s."
-    )
+    say(f"A cluster of {counted(ready.nodes, 'node')} with {scheduled} is up on {address.url(ready.port)} after {took_s:.1f}s.")
     if address.is_open:
         called = f" as {', '.join(address.names)}" if address.names else ""
-        click.echo(f"Other machines can reach it{called}; who has the kubeconfig administers it.")
-    click.echo(f"\n  export KUBECONFIG={quote(str(ready.kubeconfig.absolute()))}\n  kubectl get nodes\n")
-    click.echo("Ctrl-C ends it." if given["data"] is None else f"Ctrl-C ends it; {given['data']} keeps it.")
+        say(f"Other machines can reach it{called}; who has the kubeconfig administers it.")
+    say("")
+    say(f"  export KUBECONFIG={quote(str(ready.kubeconfig.absolute()))}")
+    say("  kubectl get nodes")
+    say("")
+    say("Ctrl-C ends it." if given["data"] is None else f"Ctrl-C ends it; {given['data']} keeps it.")
 
 
 def _report(line: str) -> None:
-    click.echo(line, err=True)
+    say(line, err=True)

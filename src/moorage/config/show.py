@@ -32,6 +32,7 @@ from moorage.config.profiles import ResolvedProfile
 from moorage.config.reading import KIND
 from moorage.config.release_1_21 import POINTS as OLD_POINTS
 from moorage.framework.points import POINTS
+from moorage.printable import one_line
 
 __all__ = ["as_document", "as_table", "plain_struct", "typed_args"]
 
@@ -126,8 +127,8 @@ def as_table(profiles: Sequence[ResolvedProfile], heading: str = "") -> str:
 
     ``heading`` is the first line, if there is one.
     """
-    parts = [heading] if heading else []
-    return "\n\n".join([*parts, *("\n".join(_profile_lines(profile)) for profile in profiles)]) + "\n"
+    parts = [one_line(heading)] if heading else []
+    return "\n\n".join([*parts, *("\n".join(map(one_line, _profile_lines(profile))) for profile in profiles)]) + "\n"
 
 
 def _profile_lines(profile: ResolvedProfile) -> Iterator[str]:

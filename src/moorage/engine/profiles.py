@@ -14,6 +14,7 @@ from moorage.framework.features import TODAY, FeatureGates
 from moorage.framework.points import AnyPlugin
 from moorage.framework.profile import Profile, make_profile
 from moorage.framework.registry import Handle, Registry
+from moorage.printable import clip
 
 __all__ = ["BuiltProfiles", "build_profiles", "build_resolved"]
 
@@ -83,7 +84,7 @@ def _done(name: str, method: str, call: Callable[[], _Answer]) -> _Answer:
     except MoorageError:
         raise
     except Exception as error:
-        raise InputError(f"plugin {name} failed in {method}: {type(error).__name__}: {error}") from error
+        raise InputError(f"plugin {name} failed in {method}: {type(error).__name__}: {clip(str(error))}") from error
 
 
 def _no_attach(handle: Handle) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from moorage.errors import InputError, MoorageError
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import POINTS, AnyPlugin, points_of
+from moorage.printable import clip, is_printable
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 
@@ -98,7 +99,7 @@ class Registry:
         """
         name = getattr(cls, "name", None)
         where = f"{getattr(cls, '__module__', '?')}:{getattr(cls, '__qualname__', cls)}"
-        if not isinstance(name, str) or not name or not name.isprintable():
+        if not isinstance(name, str) or not name or not is_printable(name):
             raise InputError(f"plugin {where}: has no usable name; give the class a line such as name = 'MyPlugin'")
         if not points_of(cls):
             raise InputError(f"plugin {name} ({where}): implements no extension point; {_meant(cls)}")
@@ -137,7 +138,7 @@ class Registry:
             raise
         except Exception as error:
             given = "without Args it is given none" if args_type is None else "it is given its Args and no more"
-            raise InputError(f"plugin {name} cannot be made: {type(error).__name__}: {error}; {given}") from error
+            raise InputError(f"plugin {name} cannot be made: {type(error).__name__}: {clip(str(error))}; {given}") from error
         return plugin
 
     def with_installed(self, named_in: str | None = None) -> Registry:
@@ -161,7 +162,7 @@ def _installed(found: EntryPoint) -> Any:
         return found.load()
     except (Exception, SystemExit) as error:
         where = f"{found.dist.name}: " if found.dist else ""
-        message = f"plugin {found.name} ({where}{found.value}) cannot be imported: {type(error).__name__}: {error}"
+        message = f"plugin {found.name} ({where}{found.value}) cannot be imported: {type(error).__name__}: {clip(str(error))}"
         raise InputError(message) from error
 
 
@@ -176,7 +177,7 @@ def load(reference: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
-        why = f"{type(error).__name__}: {error}{_raised_at(error)}{_as_module(module_name, attribute)}"
+        why = f"{type(error).__name__}: {clip(str(error))}{_raised_at(error)}{_as_module(module_name, attribute)}"
         raise InputError(f"--plugins {reference}: cannot import {module_name}: {why}") from error
     try:
         return getattr(module, attribute)

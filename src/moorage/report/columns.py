@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["columns", "human", "one_line"]
+from moorage.printable import one_line
+
+__all__ = ["columns", "human"]
 
 _BINARY = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
 def columns(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = (), gap: str = "   ") -> str:
-    """Lay out rows under a header, each column as wide as it needs; ``right`` names the columns aligned to the right."""
-    table = [list(header), *(list(row) for row in rows)]
+    """Lay out rows under a header, each column as wide as it needs; ``right`` names the columns aligned to the right.
+
+    A cell stays on its line, whatever it holds.
+    """
+    table = [list(header), *([one_line(cell) for cell in row] for row in rows)]
     to_right = set(right)
     widths = [max(len(row[at]) for row in table) for at in range(len(header))]
     lines = []
@@ -19,11 +24,6 @@ def columns(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iter
         cells = [c.rjust(w) if at in to_right else c.ljust(w) for at, (c, w) in enumerate(zip(row, widths, strict=True))]
         lines.append(gap.join(cells).rstrip())
     return "\n".join(lines)
-
-
-def one_line(text: str) -> str:
-    """Return the text with whatever would break its line, or steer a terminal, written as an escape."""
-    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def human(resource: str, amount: int) -> str:

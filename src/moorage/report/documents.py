@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 import yaml
 
+from moorage.api.yaml_writing import PrintableDumper
+from moorage.printable import escape_json
 from moorage.report.claims import claim_data
 from moorage.report.events import EventLog
 from moorage.report.groups import group_data
@@ -91,7 +93,7 @@ def _pod(pod: PodOutcome) -> dict[str, Any]:
 def as_json(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None) -> str:
     """Return the report as indented JSON with sorted keys and a newline at the end."""
     text = msgspec.json.encode(as_data(run, events, scores), order="sorted")
-    return msgspec.json.format(text, indent=2).decode() + "\n"
+    return escape_json(msgspec.json.format(text, indent=2).decode()) + "\n"
 
 
 def as_yaml(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None) -> str:
@@ -99,7 +101,7 @@ def as_yaml(run: Run, events: EventLog | None = None, scores: ScoreLog | None = 
     return yaml.dump(as_data(run, events, scores), Dumper=_Quoting, sort_keys=True, allow_unicode=True, width=4096)
 
 
-class _Quoting(yaml.SafeDumper):
+class _Quoting(PrintableDumper):
     """Writes values as JSON would be read: strings in double quotes, keys plain."""
 
 

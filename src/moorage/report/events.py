@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from moorage.cycle.decision import Decision
-from moorage.report.columns import one_line
+from moorage.printable import one_line
 
 __all__ = ["EventLog"]
 
@@ -23,13 +23,13 @@ class EventLog:
         stamp = f"{time_s:.3f}s".rjust(10)
         if decision.node is not None:
             self.entries.append({**entry, "reason": "Scheduled", "node": decision.node})
-            return f"{stamp}  Scheduled         {pod}  to {decision.node}"
+            return one_line(f"{stamp}  Scheduled         {pod}  to {decision.node}")
         entry |= {"reason": "FailedScheduling", "message": decision.message}
         outcome = decision.post_filter
-        line = f"{stamp}  FailedScheduling  {pod}  {one_line(decision.message)}"
+        line = f"{stamp}  FailedScheduling  {pod}  {decision.message}"
         if outcome is not None and outcome.nominated:
             victims = [victim.key for victim in outcome.victims]
             entry |= {"nominatedNode": outcome.nominated, "victims": victims}
             line += f" Preempts {', '.join(victims) or 'nobody'} on {outcome.nominated}."
         self.entries.append(entry)
-        return line
+        return one_line(line)

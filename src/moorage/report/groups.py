@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from moorage.report.columns import columns, one_line
+from moorage.report.columns import columns
 
 __all__ = ["PodGroupOutcome", "group_data", "group_table"]
 
@@ -38,7 +38,7 @@ def group_table(groups: Sequence[PodGroupOutcome], *, wide: bool) -> str:
     rows = [
         [
             group.namespace, group.name, group.state, str(group.placed), str(group.pods),
-            "-" if group.min_count is None else str(group.min_count), one_line(group.message) or "-",
+            "-" if group.min_count is None else str(group.min_count), group.message or "-",
         ]
         for group in shown
     ]  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from moorage.printable import one_line
 from moorage.report.claims import DeviceOutcome, VolumeOutcome
 from moorage.report.groups import PodGroupOutcome
 
@@ -51,10 +52,13 @@ class NodeOutcome:
 
 @dataclass(frozen=True, slots=True)
 class InputNote:
-    """Something about the input that the reader should know: what was not used, what is referred to but missing."""
+    """Something about the input that the reader should know, in one line: what was not used, what is missing."""
 
     kind: str
     text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", one_line(self.text))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from moorage.cycle.decision import Decision
 from moorage.framework.profile import Profile
+from moorage.printable import one_line
 from moorage.report.columns import columns
 
 __all__ = ["NodeScores", "PluginScore", "ScoreLog", "Scoring", "scoring_of"]
@@ -66,7 +67,7 @@ class Scoring:
 
     def as_text(self) -> str:
         """Say how the pick came about; a line, and a table if anything was scored."""
-        lines = [self._headline()]
+        lines = [one_line(self._headline())]
         if self.nodes and self.nodes[0].plugins:
             lines.append(
                 columns(["NODE", "PLUGIN", "RAW", "NORMALISED", "WEIGHT", "WEIGHTED"], self._rows(), right=(2, 3, 4, 5))
@@ -74,7 +75,7 @@ class Scoring:
         if len(self.nodes) > SHOWN:
             lines.append(f"… and {len(self.nodes) - SHOWN} more nodes")
         if self.silent:
-            lines.append(f"nothing to say about this pod: {', '.join(self.silent)}")
+            lines.append(one_line(f"nothing to say about this pod: {', '.join(self.silent)}"))
         return "\n".join(lines) + "\n"
 
     def _headline(self) -> str:
@@ -167,7 +168,7 @@ class ScoreLog:
     def as_text(self) -> str:
         """Return all of them as text, and what there is nothing about."""
         told = [entry.as_text() for entry in self.entries]
-        return "\n".join([*told, *(f"{pod}: no decision was made about such a pod\n" for pod in self.missing())])
+        return "\n".join([*told, *(f"{one_line(pod)}: no decision was made about such a pod\n" for pod in self.missing())])
 
     def as_data(self) -> list[dict[str, Any]]:
         """Return all of them as plain data."""

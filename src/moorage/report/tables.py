@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from moorage.printable import one_line
 from moorage.report.claims import claim_tables
-from moorage.report.columns import columns, human, one_line
+from moorage.report.columns import columns, human
 from moorage.report.groups import group_table
 from moorage.report.outcome import PodOutcome, Run
 
@@ -37,7 +38,7 @@ def render(run: Run, *, wide: bool = False) -> str:
     if wide and run.nodes:
         parts.append(_nodes(run))
     if run.notes:
-        parts.append("\n".join(["About the input:", *(f"  {one_line(note.text)}" for note in run.notes)]))
+        parts.append("\n".join(["About the input:", *(f"  {note.text}" for note in run.notes)]))
     return "\n\n".join(parts) + "\n"
 
 
@@ -117,7 +118,7 @@ def _why(pods: Iterable[PodOutcome], *, wide: bool) -> Iterator[str]:
         names = [f"{p.namespace}/{p.name}" + (f" (nominated to {p.nominated})" if p.nominated else "") for p in group]
         shown = names if wide else names[:_NAMES]
         more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-        yield f"  {', '.join(shown)}{more}"
+        yield f"  {one_line(', '.join(shown))}{more}"
         yield f"    {one_line(message) or 'not tried'}"
 
 

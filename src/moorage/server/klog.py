@@ -3,8 +3,9 @@
     I1121 03:04:05.000006    4711 following.py:52] "Attempting to schedule pod" pod="default/web-0"
     {"ts":1763694245000.006,"caller":"runtime/following.py:52","msg":"Attempting to schedule pod","v":3,"pod":{…}}
 
-How much is said is a level (``-v``); ``--vmodule`` sets it for single files. Plugins that use Python's ``logging`` are heard
-here, too, in the same form: ``hear_others``.
+How much is said is a level (``-v``); ``--vmodule`` sets it for single files. Plugins that use Python's ``logging`` write here
+too, in the same form: ``hear_others``. A line steers no terminal and starts no other line, whatever stands in it; an error
+takes at most 1 KiB, but for what is wrong with a configuration.
 
 Source  klog/v2, internal/buffer/buffer.go and internal/serialize/keyvalues.go; component-base/logs/json/json.go
 """
@@ -23,13 +24,17 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Any, Final, TextIO
 
-from moorage.errors import InputError
+from moorage.errors import ConfigError, InputError
+from moorage.printable import MOST_BYTES, clip, escape_json, is_printable, some_lines
 from moorage.runtime.observing import Ref
 
 __all__ = ["FORMATS", "Klog", "hear_others", "read_vmodule"]
 
 FORMATS: Final = ("json", "text")
 _MOST_LEVEL: Final = 2**31 - 1
+#: Of a traceback that a plugin logs: frames of each exception, and lines in all.
+_FRAMES: Final = 16
+_LINES: Final = 64
 _names: Final[dict[str, str]] = {}
 
 
@@ -83,7 +88,7 @@ class Klog:
         self._write("W", message, facts, sys._getframe(1), 0, plain=not facts)
 
     def error(self, error: object, message: str, **facts: object) -> None:
-        said = {} if error is None else {"err": str(error)}
+        said = {} if error is None else {"err": _bounded(error)}
         self._write("E", message, {**said, **facts}, sys._getframe(1), None)
 
     def line(self, level: int, text: str) -> None:
@@ -112,7 +117,7 @@ class Klog:
             text = _as_json(now, message, facts, path, number, level)
         else:
             head = f"{kind}{self._moment(now)} {self._pid} {_name(path)}:{number}]"
-            said = message if plain and message.isprintable() else _quoted(message)
+            said = message if plain and is_printable(message) else _quoted(message)
             text = f"{head} {said}{_as_text(facts)}"
         stream = self._stream or sys.stderr
         try:
@@ -164,16 +169,16 @@ def _shown(value: object) -> str:
         text = str(value)
         if "\n" not in text:
             return _quoted(text)
-        lines = "\n".join(f"\t{line}" for line in text.removesuffix("\n").split("\n"))
+        lines = "\n".join(f"\t{line}" for line in some_lines(text).removesuffix("\n").split("\n"))
         return f"<\n{lines}\n >"
-    return json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":"))
+    return escape_json(json.dumps(_plain(value), ensure_ascii=False, separators=(",", ":")))
 
 
 def _quoted(text: str) -> str:
     """Quote as Go does: printable characters stand for themselves."""
-    if text.isprintable() and '"' not in text and "\\" not in text:
+    if is_printable(text) and '"' not in text and "\\" not in text:
         return f'"{text}"'
-    return '"' + "".join(_ESCAPES.get(c) or (c if c.isprintable() else _escaped(c)) for c in text) + '"'
+    return '"' + "".join(_ESCAPES.get(c) or (c if is_printable(c) else _escaped(c)) for c in text) + '"'
 
 
 _ESCAPES: Final = {
@@ -198,7 +203,13 @@ def _as_json(now: float, message: str, facts: Mapping[str, object], path: str, n
     if level is not None:
         line["v"] = level
     line.update({name: _plain(value) for name, value in facts.items()})
-    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+    return escape_json(json.dumps(line, ensure_ascii=False, separators=(",", ":")))
+
+
+def _bounded(error: object) -> str:
+    """Return an error's text. What a server or a plugin says is cut; a configuration's faults are all shown."""
+    text = str(error)
+    return text if len(text) <= MOST_BYTES or isinstance(error, (ConfigError, InputError)) else clip(text)
 
 
 def _plain(value: object) -> object:
@@ -226,11 +237,19 @@ class _Relay(logging.Handler):
             message = record.getMessage()
         except Exception as error:  # a plugin's format and arguments may not fit together
             message = f"{record.msg!r} could not be put into words: {error}"
-        facts: dict[str, object] = {"logger": record.name}
+        if len(message) > MOST_BYTES:
+            message = clip(message)
+        facts: dict[str, object] = {"logger": clip(record.name)}
         if record.exc_info and record.exc_info[1] is not None:
-            facts["err"] = "".join(traceback.format_exception(record.exc_info[1])).rstrip("\n")
+            facts["err"] = _traceback(record.exc_info[1])
         kind = "E" if record.levelno >= logging.ERROR else "W" if record.levelno >= logging.WARNING else "I"
         self._log.put(kind, message, facts, record.pathname, record.lineno, None if kind == "E" else 0)
+
+
+def _traceback(error: BaseException) -> str:
+    """Return the end of a traceback: enough lines to find the place, each within bounds."""
+    lines = "".join(traceback.format_exception(error, limit=-_FRAMES)).rstrip("\n").split("\n")
+    return "\n".join(clip(line) for line in lines[-_LINES:])
 
 
 def hear_others(log: Klog) -> logging.Handler:

@@ -28,6 +28,7 @@ from moorage.api.workloads import (
     ReplicaSet,
     StatefulSet,
 )
+from moorage.printable import one_line
 
 __all__ = ["ClusterInput", "InputReport", "Unused"]
 
@@ -43,16 +44,19 @@ class Unused:
 
     def __str__(self) -> str:
         version = "" if self.api_version == "v1" else f" {self.api_version}"
-        return f"{self.count} {self.kind}{version}: {self.why}"
+        return one_line(f"{self.count} {self.kind}{version}: {self.why}")
 
 
 @dataclass(frozen=True, slots=True)
 class InputReport:
-    """What was made of the input: kinds that were read with their counts, kinds that were not, and remarks."""
+    """What was made of the input: kinds that were read with their counts, kinds that were not, and remarks of one line."""
 
     read: tuple[tuple[str, int], ...] = ()
     unused: tuple[Unused, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "notes", tuple(map(one_line, self.notes)))
 
     def lines(self) -> list[str]:
         """Return what a user should know, one sentence a line; empty when everything was used as it stands."""

@@ -119,7 +119,7 @@ class _Reader:
         except InputError as error:
             self.faults += (_shortened(line) for line in str(error).splitlines())
             if len(self.faults) >= MAX_FAULTS:
-                raise InputError("\n".join([*self.faults[:MAX_FAULTS], "and maybe more; these are the first"])) from None
+                raise InputError(*self.faults[:MAX_FAULTS], "and maybe more; these are the first") from None
 
     def _leave_aside(self, found: Found) -> None:
         key = (found.kind, found.api_version)
@@ -149,7 +149,7 @@ class _Reader:
     def _validate(self, kind: Kind, known: Any, where: str) -> None:
         faults = list(self.pod_faults(known)) if kind.slot == "pods" else validate(known)
         if faults:
-            raise InputError("\n".join(f"{where}: {_title(kind, known.metadata)}: {fault}" for fault in faults))
+            raise InputError(*(f"{where}: {_title(kind, known.metadata)}: {fault}" for fault in faults))
 
     def finish(self) -> ClusterInput:
         """Return what was read.
@@ -158,7 +158,7 @@ class _Reader:
         """
         self._sort_custom()
         if self.faults:
-            raise InputError("\n".join(self.faults[:MAX_FAULTS]))
+            raise InputError(*self.faults[:MAX_FAULTS])
         read = tuple((kind.name, len(self.objects[kind.slot])) for kind in KINDS if self.objects[kind.slot])
         counts = Counter(one.kind for one in self.custom_objects.values())
         read += tuple(counts.items())

@@ -56,7 +56,7 @@ class ApiError(MoorageError):
         retry_after_s: int = 0,
         routed: bool = True,
     ) -> None:
-        super().__init__(message)
+        Exception.__init__(self, message)  # it goes to the client as it is
         self.code = code
         self.reason = reason
         self.message = message

@@ -94,8 +94,8 @@ async def scheduler(*flags, rest=None):
 
 
 @asynccontextmanager
-async def running(folder, *flags, kubeconfig="--kubeconfig"):
-    store = Store(time.time, random.Random(5), b"k")
+async def running(folder, *flags, kubeconfig="--kubeconfig", store=None):
+    store = store or Store(time.time, random.Random(5), b"k")
     async with serving(store, Guard(USERS)) as port:
         config = folder / "kubeconfig"
         write_kubeconfig(config, port, "admin-token")

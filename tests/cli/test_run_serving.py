@@ -115,10 +115,11 @@ def of_a_replica(*, delayed, lists=()):
             )  # fmt: skip
             asked = []
             kinds = [one.resource.type for one in live.reflectors]
-            for reflector in live.reflectors:
+            for reflector, source in zip(live.reflectors, live.loop.inbox.sources, strict=True):
                 reflector.run = lambda kind=reflector.resource.type: _follow(asked, kind)
                 if reflector.resource.type in (lists or kinds):
-                    reflector.synced.set()
+                    source.begin()
+                    source.end()
             task = asyncio.create_task(live.run())
             await asyncio.sleep(0.05)
             task.cancel()

@@ -134,8 +134,21 @@ class Follower:
     def __init__(self):
         self.facts, self.view = [], {}
         self.restored = False
+        self.listing, self.lists = False, []
 
-    async def deliver(self, fact):
+    def begin(self):
+        assert not self.listing
+        self.listing = True
+        self.lists.append([])
+
+    def end(self):
+        assert self.listing
+        self.listing = False
+
+    async def put(self, fact):
+        await asyncio.sleep(0)  # as where there is no room
+        if self.listing:
+            self.lists[-1].append(fact.obj.metadata.name)
         name = fact.obj.metadata.name
         self.facts.append((type(fact).__name__, name, fact.obj.metadata.uid))
         if isinstance(fact, Gone):
@@ -153,7 +166,7 @@ class Follower:
 async def following(server, resource=NODES, **how):
     follower, reports = Follower(), []
     clock = asyncio.get_running_loop().time
-    reflector = Reflector(resource, server, follower.deliver, clock=clock, rng=random.Random(7), report=reports.append, **how)
+    reflector = Reflector(resource, server, follower, clock=clock, rng=random.Random(7), report=reports.append, **how)
     follower.reports, follower.synced = reports, reflector.synced
     task = asyncio.create_task(reflector.run())
     try:
@@ -763,7 +776,45 @@ def test_a_kind_that_is_not_served_is_asked_for_again(resource, pause_s):
 
     lists, reports = run_virtually(main())
     assert lists == pytest.approx(600 / pause_s, abs=2)
-    assert reports == [f"nodes: not found; asking again every {pause_s}s until the kind is served"], "it is told once"
+    text = f"nodes: not served (not found), so there are none; asking again every {pause_s}s until the kind is served"
+    assert reports == [text], "once"
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_list_is_delivered_as_a_whole(streams):
+    """Its facts stand between a beginning and an end, those of the watch do not; nothing is synced before the end."""
+
+    async def main():
+        server = Server(window=2)
+        for name in "abc":
+            server.put(name)
+        async with following(server, streams=streams) as follower:
+            await follower.synced.wait()
+            assert (follower.lists, follower.listing) == ([["a", "b", "c"]], False)
+            server.put("d")
+            await asyncio.sleep(1)
+            server.streams.clear()  # the watch is cut off, and history goes on
+            server.remove("a")
+            for name in "efg":
+                server.put(name)
+            await asyncio.sleep(120)
+            return follower.lists, follower.listing, agrees(server, follower)
+
+    assert run_virtually(main()) == ([["a", "b", "c"], ["a", "e", "f", "g"]], False, True)
+
+
+def test_a_kind_that_is_not_served_is_an_empty_list():
+    async def main():
+        server = Server()
+        server.list_faults = [ClusterError("not found", 404, "NotFound") for _ in range(3)]
+        async with following(server) as follower:
+            await asyncio.sleep(100)
+            empty = list(follower.lists)
+            server.put("a")
+            await asyncio.sleep(120)
+            return empty, follower.lists
+
+    assert run_virtually(main()) == ([[]], [[], ["a"]])
 
 
 STEPS = st.lists(

@@ -96,7 +96,6 @@ async def running(cluster, log=None, opened=""):
     loop = Loop(scheduler, inbox, cluster, clock=clock, wall=lambda: f"{clock():.3f}", log=log, measures=meter)
     loop.meter, loop.log = meter, log
     cluster.watch(inbox)
-    loop.synced.set()
     tasks = [asyncio.create_task(loop.act()), asyncio.create_task(loop.run())]
     try:
         yield loop

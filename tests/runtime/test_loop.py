@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from moorage.api.core import Pod
 from moorage.config.loading import load
 from moorage.cycle.cycle import Cycle
+from moorage.engine.facts import Seen
 from moorage.engine.machine import Scheduler
 from moorage.engine.profiles import build_profiles
 from moorage.errors import ClusterError
@@ -56,7 +57,6 @@ async def running(cluster, plugins=(), asked=(), gates=None, **options):
     loop = Loop(scheduler, inbox, cluster, clock=clock, wall=lambda: f"{clock():.3f}", report=reports.append, **options)
     loop.reports = reports
     cluster.watch(inbox)
-    loop.synced.set()
     tasks = [asyncio.create_task(loop.act()), asyncio.create_task(loop.run())]
     try:
         yield loop
@@ -91,6 +91,46 @@ def check_history(cluster, cpu_of):
 
 def binds(cluster):
     return [entry.obj.uid for entry in cluster.history if entry.verb == "bind"]
+
+
+def crowd(count):
+    """Return a full node of two CPUs, so many pods on it, and one that waits for a CPU."""
+    each = f"{2000 // count}m"
+    return [node("n1"), pod("waits"), *(pod(f"p{at}", each, nodeName="n1") for at in range(count))]
+
+
+@pytest.mark.parametrize("facts", [1, 7, 1000])
+def test_nothing_is_tried_before_the_first_list_was_taken_in(facts):
+    async def main():
+        cluster = MemoryCluster(crowd(20))
+        async with running(cluster, limits=Limits(facts=facts)) as loop:
+            await asyncio.sleep(1)
+            return placed(cluster)["waits"], loop.attempts
+
+    assert run_virtually(main()) == ("", 1)
+
+
+def test_nothing_is_tried_while_a_later_list_is_taken_in():
+    """A node grows and fills up while the watch is silent. The list that tells of both comes in slowly."""
+
+    async def main():
+        cluster = MemoryCluster([node("n1", "500m"), pod("waits")])
+        async with running(cluster, limits=Limits(facts=2)) as loop:
+            await asyncio.sleep(1)
+            assert loop.attempts == 1
+            cluster.deaf = True
+            list_of_all = [cluster.put(obj) for obj in crowd(20)]
+            (source,) = loop.inbox.sources
+            source.begin()
+            for obj in list_of_all:
+                loop.inbox.put_now(Seen(obj))
+                await asyncio.sleep(1)
+            assert loop.attempts == 1
+            source.end()
+            await asyncio.sleep(1)
+            return placed(cluster)["waits"], loop.attempts
+
+    assert run_virtually(main()) == ("", 2)
 
 
 def test_pods_are_bound_and_told_of():

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Generic, Protocol, TypeVar
 
 from moorage.api.meta import ObjectMeta, Value, is_older
 from moorage.client.backoff import Backoff
@@ -24,7 +24,7 @@ from moorage.client.whole import WholeObjects
 from moorage.engine.facts import Fact, Gone, Seen
 from moorage.errors import UNREACHABLE, ClusterError
 
-__all__ = ["Reflector"]
+__all__ = ["Reflector", "Sink"]
 
 T = TypeVar("T", bound=Value)
 
@@ -50,6 +50,16 @@ _CUT_SHORT = 3
 _SHORT_S = 1.0
 
 
+class Sink(Protocol):
+    """Where facts go. Those of a list stand between ``begin`` and ``end``."""
+
+    async def put(self, fact: Fact) -> None: ...
+    def begin(self) -> None:
+        """A list is here, and will be put as a whole."""
+
+    def end(self) -> None: ...
+
+
 class _Listing(Generic[T]):
     """What a streamed list has told so far: objects by key, and the UIDs of those that cannot be read."""
 
@@ -72,6 +82,8 @@ class _Listing(Generic[T]):
 class Reflector(Generic[T]):
     """Follows one resource and delivers facts. ``synced`` is set once all that exists was delivered.
 
+    A kind that is not served is delivered as an empty list.
+
     ``streams``: lists are asked for as the beginning of a watch, until a server turns out not to offer that, or not to end one.
 
     ``whole`` keeps what objects look like in full.
@@ -81,7 +93,7 @@ class Reflector(Generic[T]):
         self,
         resource: Resource[T],
         wire: Wire,
-        deliver: Callable[[Fact], Awaitable[None]],
+        sink: Sink,
         *,
         clock: Callable[[], float],
         rng: random.Random,
@@ -91,7 +103,9 @@ class Reflector(Generic[T]):
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
-        self._wire, self._deliver, self._clock, self._rng, self._report = wire, deliver, clock, rng, report
+        #: Why the last list failed; "" once one succeeded.
+        self.trouble = ""
+        self._wire, self._sink, self._clock, self._rng, self._report = wire, sink, clock, rng, report
         self._reader = Reader(resource, report, whole)
         self._whole = whole
         self._backoff, self._gone_by = Backoff(clock, rng), Backoff(clock, rng)
@@ -100,7 +114,7 @@ class Reflector(Generic[T]):
         self._version = ""
         self._must_list = True
         #: True while the server is known not to serve the kind.
-        self._unserved = False
+        self.unserved = False
         self._refusing_since: float | None = None
         #: True when the server may have gone back in time since it was last heard of.
         self._doubtful = False
@@ -128,6 +142,7 @@ class Reflector(Generic[T]):
                 await self._recover(error)
 
     async def _recover(self, error: ClusterError) -> None:
+        self.trouble = str(error) if self._must_list else self.trouble
         if error.status == 404 and self._must_list:
             await self._wait_for_kind(error)
             return
@@ -138,12 +153,16 @@ class Reflector(Generic[T]):
         await asyncio.sleep(pause_s)
 
     async def _wait_for_kind(self, error: ClusterError) -> None:
-        """A cluster that does not serve this kind has none of it; it may come with an upgrade, and is told of once."""
-        self.synced.set()
+        """A cluster that does not serve this kind has none of it. It may come with an upgrade. Report that once."""
+        if not self.synced.is_set():
+            self._sink.begin()
+            self._sink.end()
+            self.synced.set()
         pause_s = max(self.resource.unserved_s, error.retry_after_s or 0.0)
-        if not self._unserved:
-            self._report(f"{self.resource.plural}: {error}; asking again every {pause_s:.0f}s until the kind is served")
-        self._unserved = True
+        if not self.unserved:
+            what = f"{self.resource.plural}: not served ({error}), so there are none"
+            self._report(f"{what}; asking again every {pause_s:.0f}s until the kind is served")
+        self.unserved = True
         await asyncio.sleep(pause_s)
 
     def _backoff_for(self, error: ClusterError) -> Backoff:
@@ -166,6 +185,7 @@ class Reflector(Generic[T]):
         if back:
             self._bear_with(version)
         self._refusing_since = None
+        self._sink.begin()
         for key, old in list(self._known.items()):
             new = fresh.get(key)
             if (new is None or _meta(new).uid != _meta(old).uid) and unread.get(key) != _meta(old).uid:
@@ -173,7 +193,9 @@ class Reflector(Generic[T]):
         for key, obj in fresh.items():
             await self._listed(key, obj, is_back=back, twice=back or refused)
         self._version = version
-        self._must_list = self._unserved = False
+        self._must_list = self.unserved = False
+        self.trouble = ""
+        self._sink.end()
         self.synced.set()
 
     def _bear_with(self, version: str) -> None:
@@ -289,12 +311,12 @@ class Reflector(Generic[T]):
             was, now = _meta(known).resource_version, _meta(obj).resource_version
             if known == obj if twice else was == now:
                 if self.resource.retold(obj):
-                    await self._deliver(Seen(obj))
+                    await self._sink.put(Seen(obj))
                 return
             if is_back or was == now or is_older(now, was):
-                await self._deliver(Gone(known))
+                await self._sink.put(Gone(known))
         self._known[key] = obj
-        await self._deliver(Seen(obj))
+        await self._sink.put(Seen(obj))
 
     async def _seen(self, key: str, obj: T) -> None:
         known = self._known.get(key)
@@ -303,13 +325,13 @@ class Reflector(Generic[T]):
             if was == now or is_older(now, was):
                 return
         self._known[key] = obj
-        await self._deliver(Seen(obj))
+        await self._sink.put(Seen(obj))
 
     async def _gone(self, key: str, obj: T) -> None:
         self._known.pop(key, None)
         if self._whole is not None:
             self._whole.drop(obj)
-        await self._deliver(Gone(obj))
+        await self._sink.put(Gone(obj))
 
     def _params(self, **params: str) -> dict[str, str]:
         return {**params, "fieldSelector": self.resource.fields} if self.resource.fields else params

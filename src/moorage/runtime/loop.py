@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from moorage.api.core import Pod
 from moorage.api.meta import Value
@@ -21,14 +22,13 @@ from moorage.errors import MoorageError
 from moorage.runtime.carrying import Carrier
 from moorage.runtime.confirming import Confirmer
 from moorage.runtime.following import Follower
-from moorage.runtime.inbox import Inbox
+from moorage.runtime.inbox import Inbox, Source
 from moorage.runtime.observing import SILENT, UNMEASURED, Log, Measures
 from moorage.runtime.ports import Clock, Cluster, Extenders, WallClock
 from moorage.runtime.telling import Teller
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Limits", "Loop"]
-
+__all__ = ["USUAL", "Limits", "Loop"]
 
 #: After an attempt that raised; twice as long after each further one.
 _PAUSE_S = 0.001
@@ -36,12 +36,19 @@ _PAUSE_S = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is done at once. Facts and attempts between two looks at the network; pieces of work under way; seconds."""
+    """How much is done at once: facts and attempts between two looks at the network; pieces of work under way; seconds.
 
+    ``inbox``: how many facts wait before watches do.
+    """
+
+    inbox: int = 10_000
     facts: int = 1000
     attempts: int = 16
     in_flight: int = 500
     drain_s: float = 5.0
+
+
+USUAL: Final = Limits()
 
 
 class Loop:
@@ -60,7 +67,7 @@ class Loop:
         wall: WallClock,
         may_act: Callable[[float], bool] = lambda now: True,
         report: Callable[[str], None] = lambda line: None,
-        limits: Limits = Limits(),
+        limits: Limits = USUAL,
         log: Log = SILENT,
         measures: Measures | None = UNMEASURED,
         unix: Clock | None = None,
@@ -69,7 +76,7 @@ class Loop:
         self.scheduler = scheduler
         self.inbox = inbox
         scheduler.alert = inbox.poke
-        #: Set by whoever fills the inbox, once all that exists was put in: no pod is placed on half a picture.
+        #: Set once the engine has the first list of every source.
         self.synced = asyncio.Event()
         self._clock, self._unix, self._report, self._limits = clock, unix, report, limits
         self._teller = Teller(cluster, clock, wall, report)
@@ -140,8 +147,7 @@ class Loop:
         """Take in some facts and make some attempts. Returns whether there is more to do at once."""
         if self._unix is not None:
             self.scheduler.unix_offset_s = self._unix() - self._clock()
-        for fact in self.inbox.take(self._limits.facts):
-            self._observe(fact)
+        self._take_in()
         more = self._attempt() if self._is_free() else False
         self._hand_out()
         for pod in self.scheduler.skipped:
@@ -156,8 +162,19 @@ class Loop:
         self.scheduler.faults.clear()
         return more or len(self.inbox) > 0
 
+    def _take_in(self) -> None:
+        for one in self.inbox.take(self._limits.facts):
+            if isinstance(one, Source):
+                one.close()
+            else:
+                self._observe(one)
+        if not self.synced.is_set() and self.inbox.is_whole:
+            self.synced.set()
+
     def _is_free(self) -> bool:
-        return self._acting and len(self._carrier) < self._limits.in_flight and self._may_act(self._clock())
+        """Return True if an attempt may be made: never while the engine has a list in part."""
+        free = self._acting and len(self._carrier) < self._limits.in_flight and self.inbox.is_whole
+        return free and self._may_act(self._clock())
 
     def _pause(self) -> float | None:
         """Seconds until something is due without a fact; None if nothing is."""

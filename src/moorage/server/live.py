@@ -17,7 +17,7 @@ from moorage.engine.machine import Scheduler
 from moorage.errors import ClusterError, MoorageError
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.leader import Election, Timing, lead
-from moorage.runtime.loop import Loop
+from moorage.runtime.loop import USUAL, Limits, Loop
 from moorage.runtime.observing import SILENT, UNMEASURED, Log, Measures
 from moorage.runtime.ports import Extenders, WallClock
 from moorage.server.api_cluster import ApiCluster
@@ -65,6 +65,7 @@ class Live:
         measures: Measures | None = UNMEASURED,
         delayed: bool = False,
         extenders: Extenders | None = None,
+        limits: Limits = USUAL,
     ) -> None:
         self._rest, self._wall, self._chance, self._log = rest, wall, chance, log
         self._leader = leader
@@ -74,11 +75,11 @@ class Live:
         self._identity, self._reporter = identity, reporter
         self.election = None if leader is None else Election(identity, leader.timing)
         self._clock = asyncio.get_running_loop().time
-        inbox = Inbox()
+        inbox = Inbox(limits.inbox)
         cluster = ApiCluster(rest, reporter, identity.partition("_")[0])
         self.loop = Loop(
             scheduler, inbox, cluster, clock=self._clock, wall=wall, may_act=self._may_act, report=report, log=log,
-            measures=measures, unix=lambda: datetime.fromisoformat(wall()).timestamp(), extenders=extenders,
+            measures=measures, unix=lambda: datetime.fromisoformat(wall()).timestamp(), extenders=extenders, limits=limits,
         )  # fmt: skip
         whole = WholeObjects() if scheduler.cycle.extenders else None
         if whole is not None:
@@ -87,7 +88,16 @@ class Live:
         for name in named.unusable:
             log.error(None, "Incorrect event registration", gvk=name)
         self.reflectors = [
-            Reflector(resource, rest, inbox.put, clock=self._clock, rng=chance, report=report, whole=whole, streams=True)
+            Reflector(
+                resource,
+                rest,
+                inbox.source(resource.plural),
+                clock=self._clock,
+                rng=chance,
+                report=report,
+                whole=whole,
+                streams=True,
+            )
             for resource in (*WATCHED, *map(custom_resource, named.kinds))
             if not resource.gate or scheduler.gates[resource.gate]
         ]
@@ -97,8 +107,8 @@ class Live:
 
     @property
     def not_synced(self) -> list[str]:
-        """Kinds that were not listed yet."""
-        return [one.resource.plural for one in self.reflectors if not one.synced.is_set()]
+        """Kinds of which the engine does not have the first list."""
+        return [source.name for source in self.loop.inbox.sources if not source.synced]
 
     @property
     def leads(self) -> bool:
@@ -133,9 +143,7 @@ class Live:
         await reflector.run()
 
     async def _sync(self) -> None:
-        for reflector in self.reflectors:
-            await reflector.synced.wait()
-        self.loop.synced.set()
+        await self.loop.synced.wait()
         self._log.info(3, "Handlers synced")
 
     async def _act(self) -> None:

@@ -101,11 +101,14 @@ class MemoryCluster:
         return [obj for obj in self._objects.values() if isinstance(obj, Pod)]
 
     def watch(self, inbox: Inbox) -> None:
-        """Tell an inbox of all that is there, and of every change from now on."""
+        """Put all that is there into an inbox, as one list, and every change from now on."""
         self._watchers.append(inbox)
+        source = inbox.source("everything")
+        source.begin()
         for key, obj in self._objects.items():
             self._told[key] = obj
             inbox.put_now(Seen(obj))
+        source.end()
 
     def relist(self) -> None:
         """Hear again, and tell what changed meanwhile: the last state only, as a list would."""

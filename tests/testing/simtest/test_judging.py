@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from moorage.testing.simtest import gleaning, judging, judging_holdings, rules, stock
+from moorage.testing.simtest import gleaning, judging, judging_holdings, judging_lists, rules, stock
 from moorage.testing.simtest.judging import Terms, judge
-from moorage.testing.simtest.recording import Asked, Called, Lost, Told, Tried, Weighed, Written
+from moorage.testing.simtest.recording import Asked, Called, Listed, Lost, Told, Tried, Weighed, Written
 
 ME, PATH = "me", "/api/v1/namespaces/default/pods/p"
 
@@ -44,6 +44,14 @@ PREEMPTOR = pod(5, "high", cpu="8", priority=9)
 WANTED = [*SEEN, LOW, PREEMPTOR, told(LOW), told(PREEMPTOR), tried("high", "", ("low",))]
 DELETE = Asked(0, ME, "DELETE", "/api/v1/namespaces/default/pods/low", 200, uid="low")
 LEASE = Asked(0, ME, "PUT", "/apis/x/leases/kube-scheduler", 200, holder=ME)
+
+
+def listed(version, *entries, kind="Pod"):
+    return Listed(0, ME, kind, version, {entry.uid: entry.version for entry in entries})
+
+
+def gone(entry):
+    return Told(0, ME, True, entry.kind, entry.key, entry.uid, entry.version)
 
 
 def binding(at):
@@ -123,7 +131,20 @@ TAKEN = after(disk(13, by=ME, of="c"))
 HOLDING = {"resourceClaims": [{"name": "r", "resourceClaimName": "rc"}]}
 WITH_DEVICE = pod(9, by=ME, nodeName="n", **HOLDING)
 CHOSEN = [*after(AT_N, device_claim(11, device="g", users=["x"]), pod(2, **HOLDING)), tried()]
+FULL = pod(3, "x", cpu="2", nodeName="n")
+LISTS = [N, P, FULL, listed(3, N, kind="Node"), listed(3, P, FULL), told(N), told(P)]
 GOOD = {
+    "what lists showed was taken in": [*LISTS, told(FULL), tried("p", "")],
+    "a watch ran ahead of a list": [*LISTS, told(pod(4, "x", cpu="2", nodeName="n")), tried("p", "")],
+    "a list that comes after an attempt": [
+        N, P, listed(2, P), told(N), told(P), tried(), listed(3, P, FULL), pod(4, by=ME, nodeName="n"),
+    ],
+    "what a list does not show is gone": [*LISTS, told(FULL), listed(4, P), gone(FULL), tried("p", "")],
+    "a list that lags behind": [*LISTS, told(FULL), listed(2, P), tried("p", "")],
+    "a list of what was lost": [*LISTS, Lost(0, 8, [P.document], [N.document]), tried("p", "")],
+    "a list of versions that are given out again": [
+        *LISTS, told(FULL), Lost(0, 2, [P.document], [N.document]), (other := pod(3, "y")), listed(3, P, other), tried("p", ""),
+    ],
     "a pod is bound once its claim has a device for it": [*CHOSEN, device_claim(12, device="g", users="xp"), WITH_DEVICE],
     "a device that was told to be given back, which was lost": [
         *after(AT_N, device_claim(11, device="g"), device_claim(12)),
@@ -158,6 +179,14 @@ GOOD = {
 }  # fmt: skip
 
 BAD = {
+    "S18": [*LISTS, tried("p", "")],
+    "S18, gone": [*LISTS, told(FULL), listed(4, P), tried("p", "")],
+    "S18, an older version": [*LISTS, told(FULL), (more := pod(4, "x", nodeName="n")), listed(4, P, more), tried("p", "")],
+    "S18, before there was a list": [N, P, listed(2, P), told(N), told(P), tried("p", ""), listed(2, N, kind="Node")],
+    "S2, though a list showed it": [*LISTS, tried(), pod(4, by=ME, nodeName="n")],
+    "S2, though a list showed the node": [
+        *SEEN, (small := node(3, cpu="500m")), listed(3, small, kind="Node"), tried(), pod(4, by=ME, nodeName="n"),
+    ],
     "S16": [*after(AT_N, device_claim(11, device="g")), device_claim(12, "other", device="g")],
     "S17": [*CHOSEN, WITH_DEVICE],
     "S3, a volume out of reach": [*after(AT_N, disk(11, "m", of="c"), claim(12, to="d"), P_USING), tried(), ON_DISK],
@@ -222,7 +251,7 @@ def test_victims_are_less_important_and_asked_for_by_those_who_may(victim, why):
 
 
 def test_the_oracle_shares_no_code_with_the_scheduler():
-    oracle = (gleaning, judging, judging_holdings, rules, stock)
+    oracle = (gleaning, judging, judging_holdings, judging_lists, rules, stock)
     for module in oracle:
         tree = ast.parse(Path(module.__file__).read_text())
         imported = {one.module or "" for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)}

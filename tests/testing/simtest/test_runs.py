@@ -24,6 +24,7 @@ from moorage.plugins.volume_binding import BoundVolumes
 from moorage.queue import SchedulingQueue
 from moorage.runtime.carrying import Carrier
 from moorage.runtime.confirming import Confirmer
+from moorage.runtime.inbox import Source
 from moorage.testing.simtest import run
 from moorage.testing.simtest.nemesis import FAULTS, OF_HOLDINGS
 from moorage.testing.simtest.recording import Recording
@@ -141,6 +142,31 @@ MUTANTS = {  # what is broken on purpose, under which faults it shows, and the p
 def test_a_scheduler_broken_on_purpose_is_found_out(where, what, broken, faults, promise):
     with mock.patch.object(where, what, broken):
         assert any(promise in line for seed in range(20) for line in run(seed, faults).broken)
+
+
+def put_in(source):
+    """What was put in counts as taken in."""
+    source.close()
+
+
+CROWD_MUTANTS = {  # what is broken on purpose, and under which faults it shows in worlds that are full at the start
+    "the first lists count when they are in the inbox": (Source, "end", put_in, []),
+    "later lists do not hold up attempts": (Source, "is_whole", property(lambda source: source.synced), ["crowds unseen"]),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("where", "what", "broken", "faults"), CROWD_MUTANTS.values(), ids=CROWD_MUTANTS)
+def test_a_scheduler_that_tries_pods_while_it_takes_in_a_list_is_found_out(where, what, broken, faults):
+    with mock.patch.object(where, what, broken):
+        found = [line for seed in (0, 8) for line in run(seed, faults, crowded=True, chaos_s=20.0).broken]
+    assert {"S2", "S18"} <= {line.partition(":")[0] for line in found}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("faults", [["crowds unseen"], ["last writes lost"]])
+def test_promises_are_kept_in_worlds_that_are_full_at_the_start(faults):
+    assert run(40_000, faults, crowded=True).broken == ()
 
 
 def seldom(self):

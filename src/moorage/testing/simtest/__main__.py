@@ -44,6 +44,11 @@ def main() -> int:
     parser.add_argument("--history", type=Path, default=Path("simtest-failures"), help="where histories of failures go")
     parser.add_argument("--gangs", action="store_true", help="some pods come in groups that go together or not at all")
     parser.add_argument("--holding", action="append", choices=HOLDINGS, help="what pods hold besides room [drawn by the seed]")
+    parser.add_argument(
+        "--crowded",
+        action=argparse.BooleanOptionalAction,
+        help="nodes are full at the start, inboxes small [drawn by the seed]",
+    )
     given = parser.parse_args()
     plugins = [load(name) for name in given.plugins]
     seeds = range(given.first, given.first + given.seeds) if given.seed is None else [given.seed]
@@ -52,11 +57,12 @@ def main() -> int:
     )
     flags += " --gangs" if given.gangs else ""
     flags += "".join(f" --holding {name}" for name in given.holding or ())
+    flags += {None: "", True: " --crowded", False: " --no-crowded"}[given.crowded]
     start, bound = time.process_time(), 0
     failed: list[int] = []
     for done, seed in enumerate(seeds):
         _show(f"{done} of {len(seeds)} runs, {len(failed)} with broken promises")
-        result = run(seed, given.fault, plugins, gangs=given.gangs, holding=given.holding)
+        result = run(seed, given.fault, plugins, gangs=given.gangs, holding=given.holding, crowded=given.crowded)
         bound += result.bound
         _show("")
         if result.broken or given.seed is not None:

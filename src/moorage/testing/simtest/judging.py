@@ -10,6 +10,7 @@
     S9  what a scheduler holds does not grow while nothing else does
     S13 no pod of a gang is bound before there were places for as many as it needs
     S14 to S17  about what pods hold besides room, see ``judging_holdings``
+    S18 about lists, see ``judging_lists``
     L2  when all is well again, no pod waits that would fit somewhere, and no gang whose pods would
 
 It reads a ``Recording`` and nothing else: not the scheduler's memory, and none of its code.
@@ -24,7 +25,8 @@ from typing import Any, NamedTuple
 from moorage.testing.simtest import rules
 from moorage.testing.simtest.gleaning import choices_that_came_true, has, holds, reserving_plugins
 from moorage.testing.simtest.judging_holdings import Holdings
-from moorage.testing.simtest.recording import HELD, Asked, Called, Entry, Lost, Told, Tried, Weighed, Written
+from moorage.testing.simtest.judging_lists import Lists
+from moorage.testing.simtest.recording import HELD, Asked, Called, Entry, Listed, Lost, Told, Tried, Weighed, Written
 from moorage.testing.simtest.stock import holds_any
 
 __all__ = ["Terms", "judge"]
@@ -68,7 +70,10 @@ class _View:
 
 
 class _Choice(NamedTuple):
-    """Why a choice was wrong by what its scheduler knew ("" for right), and what that was, by UID of pod and name of node."""
+    """Why a choice was wrong by what its scheduler had been told ("" for right).
+
+    ``pods`` by UID and ``nodes`` by name are what it could know: what it had been told, and what lists had shown it.
+    """
 
     reason: str
     pods: dict[str, Document]
@@ -104,6 +109,8 @@ class _Judgement:
         self._bound_by: dict[str, str] = {}
         self._groups: dict[str, Document] = {}
         self._holdings = Holdings(self._say)
+        self._lists = Lists(entries, self._say)
+        self._newest = 0
         #: Pods of a group that were ever bound, tried with success, or reserved at once with enough others, by the group.
         self._had_places: dict[str, set[str]] = {}
         self._weights: dict[tuple[str, str], list[tuple[float, int]]] = {}
@@ -132,9 +139,13 @@ class _Judgement:
                 self._lost(entry)
             case Asked():
                 self._asked(entry)
+            case Listed():
+                self._lists.listed(entry)
             case Told():
+                self._lists.told(entry)
                 self._took_in(entry)
             case Tried():
+                self._lists.tried(number, entry)
                 self._tried(number, entry)
             case Called():
                 self._called(entry)
@@ -144,6 +155,7 @@ class _Judgement:
     # -- the API ------------------------------------------------------------------------------------------------------------
 
     def _written(self, entry: Written) -> None:
+        self._newest = max(self._newest, entry.version)
         if entry.kind == "PodGroup":
             if entry.change == "DELETED":
                 self._groups.pop(entry.key, None)
@@ -177,6 +189,7 @@ class _Judgement:
         self._bound = {uid: pod["spec"]["nodeName"] for uid, pod in self._pods.items() if pod["spec"].get("nodeName")}
         self._bound_by = {uid: actor for uid, actor in self._bound_by.items() if uid in self._bound}
         self._holdings.lost(entry)
+        self._lists.lost(entry, self._newest)
 
     def _check_place(self, entry: Written, before: Document | None) -> None:
         """S1, and for our binds S2, S3 and S5."""
@@ -303,13 +316,23 @@ class _Judgement:
             reason = reason and rules.fits_beside(pod, node, view.nodes, view.placed(view.hoped))
             reason = reason or self._holdings.told(entry.actor).lacks(pod, node)
             self._holdings.chose(entry.actor, pod, entry.node, view.nodes)
-        self._choices[entry.actor, entry.uid, entry.node] = _Choice(reason, dict(view.pods), dict(view.nodes))
+        self._choices[entry.actor, entry.uid, entry.node] = self._choice(reason, entry.actor, view)
         if pod is not None:
             self._had_places.setdefault(rules.group_of(pod), set()).add(entry.uid)
         # Only what came true is held against later choices.
         view.hoped[entry.uid] = entry.node
         if number in self._came_true:
             view.assumed[entry.uid] = entry.node
+
+    def _choice(self, reason: str, actor: str, view: _View) -> _Choice:
+        pods, nodes = dict(view.pods), dict(view.nodes)
+        for uid, (kind, version) in self._lists.waiting(actor).items():
+            document = self._versions.get((kind, uid, version))
+            if document is not None and kind == "Pod":
+                pods[uid] = document
+            elif document is not None and kind == "Node":
+                nodes[document["metadata"]["name"]] = document
+        return _Choice(reason, pods, nodes)
 
     def _check_choice_of_victim(self, entry: Tried, victim: str, view: _View) -> None:
         mine, its = view.pods.get(entry.uid), view.pods.get(victim)

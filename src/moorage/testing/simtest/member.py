@@ -23,6 +23,7 @@ from moorage.framework.effects import Evict
 from moorage.framework.features import FeatureGates
 from moorage.queue.queued import Place
 from moorage.runtime.leader import LeadershipLostError
+from moorage.runtime.loop import USUAL, Limits
 from moorage.server.live import LeaderSettings, Live
 from moorage.simulator.simulate import registry_with
 from moorage.testing.simtest.recording import Recording, Told, Tried
@@ -143,10 +144,11 @@ class Member:
 
     def __init__(
         self, api: VirtualApi, name: str, make: Callable[[str], WatchedScheduler], *, leader: LeaderSettings | None = None,
-        rng: random.Random, wall: Callable[[], str] | None = None, restart_s: float = 1.0,
+        rng: random.Random, wall: Callable[[], str] | None = None, restart_s: float = 1.0, limits: Limits = USUAL,
     ) -> None:  # fmt: skip
         self.name, self._api, self._make = name, api, make
         self._leader, self._rng, self._restart_s = leader, rng, restart_s
+        self._limits = limits
         self._wall = wall or (lambda: wall_time(api.clock()))
         self.starts = 0
         self.live: Live | None = None
@@ -200,7 +202,7 @@ class Member:
             async with VirtualRest(api, actor) as rest:
                 self.live = Live(
                     self.scheduler, rest, identity=actor, wall=self._wall, leader=self._leader, chance=self._rng,
-                    report=lambda line: recording.report(actor, line),
+                    report=lambda line: recording.report(actor, line), limits=self._limits,
                 )  # fmt: skip
                 await self.live.run()
             recording.exits.append((api.clock(), actor, "returned"))

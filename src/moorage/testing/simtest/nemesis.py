@@ -177,6 +177,22 @@ async def _lost_events(sim: Simulation, rng: random.Random, seconds: float) -> N
         link.cut("expired")
 
 
+async def _crowds_unseen(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    """Many pods come to nodes and go while watches are silent. Then that history is gone: only a long list shows it."""
+    end = sim.now + seconds
+    while sim.now < end:
+        links = sim.api.network.links(rng.choice(["pods", ""]))
+        for link in links:
+            link.stalled = True
+        for _ in range(rng.randrange(5, 25)):
+            rng.choice([_foreign_pod, _foreign_pod, _foreign_bind, _delete, _finish, _relabel, _node_resized])(sim, rng)
+        await asyncio.sleep(rng.uniform(0.1, 3.0))
+        for link in links:
+            link.stalled = False
+            link.cut("expired")
+        await asyncio.sleep(rng.uniform(1, 8))
+
+
 async def _twice(sim: Simulation, rng: random.Random, seconds: float) -> None:
     for link in sim.api.network.links():
         link.twice = 0.5
@@ -429,6 +445,7 @@ FAULTS: dict[str, Fault] = {
     "watches swizzled": _swizzle,
     "watches silent": _silence,
     "events lost": _lost_events,
+    "crowds unseen": _crowds_unseen,
     "events twice": _twice,
     "pods late": _late("pods"),
     "nodes late": _late("nodes"),

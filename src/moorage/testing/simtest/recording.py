@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["HELD", "Asked", "Called", "Entry", "Lost", "Recording", "Told", "Tried", "Weighed", "Written"]
+__all__ = ["HELD", "Asked", "Called", "Entry", "Listed", "Lost", "Recording", "Told", "Tried", "Weighed", "Written"]
 
 Document = dict[str, Any]
 
@@ -65,6 +65,17 @@ class Asked:
 
 
 @dataclass(slots=True)
+class Listed:
+    """A list of a kind has reached a scheduler as a whole: the versions of all objects in it, by UID."""
+
+    at_s: float
+    actor: str
+    kind: str
+    version: int
+    versions: dict[str, int]
+
+
+@dataclass(slots=True)
 class Told:
     """A scheduler took in an object as it was at ``version``, or that it is gone."""
 
@@ -109,7 +120,7 @@ class Weighed:
     count: int
 
 
-Entry = Written | Lost | Asked | Told | Tried | Called | Weighed
+Entry = Written | Lost | Asked | Listed | Told | Tried | Called | Weighed
 
 
 @dataclass

@@ -10,6 +10,7 @@ from typing import Any
 
 from moorage.framework.features import FeatureGates
 from moorage.runtime.leader import Timing
+from moorage.runtime.loop import USUAL, Limits
 from moorage.server.live import LeaderSettings
 from moorage.testing.simtest.comparing import differences
 from moorage.testing.simtest.disks import Disks
@@ -57,7 +58,9 @@ class Simulation:
         *,
         gangs: bool = False,
         holding: Iterable[str] = (),
+        crowded: bool = False,
     ) -> None:
+        self.crowded = crowded
         self.faults, self.chaos_s, self.gangs, self.holding = list(faults), chaos_s, gangs, list(holding)
         self._opened = _GANGS if gangs else {}
         rng = random.Random(f"{seed}/world")  # noqa: S311
@@ -74,6 +77,9 @@ class Simulation:
         self._seed, self._rng = seed, rng
         self._plugins = list(plugins)
         standby = any(fault in _PROCESSES for fault in self.faults) and rng.random() < 0.7
+        drawn = random.Random(f"{seed}/limits")  # noqa: S311
+        self._limits = Limits(inbox=drawn.choice([4, 20, 100]), facts=drawn.choice([1, 2, 5])) if crowded else USUAL
+        self._leader = None if crowded and not standby and drawn.random() < 0.5 else LeaderSettings(timing=Timing())
         self.members = [self._member(name) for name in (["a", "b"] if standby else ["a"])]
 
     @property
@@ -89,8 +95,8 @@ class Simulation:
             return watched_scheduler(actor, self.api.recording, plugins, seed=self._seed, opened=self._opened)
 
         return Member(
-            self.api, name, make, leader=LeaderSettings(timing=Timing()), rng=random.Random(f"{self._seed}/{name}/wait"),  # noqa: S311
-            wall=lambda: wall_time(self.now + self.wall_offset_s),
+            self.api, name, make, leader=self._leader, rng=random.Random(f"{self._seed}/{name}/wait"),  # noqa: S311
+            wall=lambda: wall_time(self.now + self.wall_offset_s), limits=self._limits,
         )  # fmt: skip
 
     async def play(self) -> None:
@@ -101,6 +107,8 @@ class Simulation:
             what.begin(self.size)
         for _ in range(self._rng.randrange(4)):
             self.world.any_pod()
+        if self.crowded:
+            self.world.crowd()
         for member in self.members:
             member.start()
         await asyncio.sleep(self._rng.choice([0.0, 0.05, 3.0]))
@@ -178,13 +186,16 @@ async def _play(seed: int, faults: list[str], plugins: Iterable[type[Any]], chao
 
 def run(
     seed: int, faults: Iterable[str] | None = None, plugins: Iterable[type[Any]] = (), chaos_s: float = CHAOS_S, *,
-    gangs: bool = False, holding: Iterable[str] | None = None,
+    gangs: bool = False, holding: Iterable[str] | None = None, crowded: bool | None = None,
 ) -> Run:  # fmt: skip
     """Play a run in virtual time: ``chaos_s`` seconds of faults, three to six by the seed where none are given, then peace.
 
-    With ``gangs``, some of the pods come in groups that go together or not at all. ``holding``: what some of them hold besides
-    room, of ``HOLDINGS``; by the seed where it is None.
+    With ``gangs``, some of the pods come in groups that go together or not at all. ``holding`` says what pods hold apart from
+    room, of ``HOLDINGS``; the seed decides where it is None. ``crowded``: all nodes are full at the start, of more pods than a
+    scheduler takes in between two attempts and than its inbox holds; there may be no lease. The seed decides where it is None.
     """
+    if crowded is None:
+        crowded = random.Random(f"{seed}/crowd").random() < 0.25  # noqa: S311
     if holding is None:
         drawn = random.Random(f"{seed}/holding").random()  # noqa: S311
         holding = [name for name, share in zip(HOLDINGS, (drawn < 0.125, drawn > 0.875), strict=True) if share]
@@ -194,4 +205,4 @@ def run(
         if "devices" in holding:
             left_out = LOSSES  # see "What the proof under faults leaves out" in critiques.md
         faults = rng.sample(sorted(FAULTS.keys() - left_out), rng.randrange(3, 7))
-    return run_virtually(_play(seed, list(faults), plugins, chaos_s, gangs=gangs, holding=list(holding)))
+    return run_virtually(_play(seed, list(faults), plugins, chaos_s, gangs=gangs, holding=list(holding), crowded=crowded))

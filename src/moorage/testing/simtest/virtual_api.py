@@ -34,6 +34,7 @@ from moorage.client.rest import Rest
 from moorage.client.throttle import BINDING, OTHER
 from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates
+from moorage.testing.simtest.arriving import Arrivals
 from moorage.testing.simtest.network import Link, Network, Sent
 from moorage.testing.simtest.recording import HELD, Asked, Lost, Recording, Written
 
@@ -191,6 +192,7 @@ class VirtualRest(Rest):
     def __init__(self, api: VirtualApi, actor: str, *, qps: float = 50.0, burst: int = 100) -> None:
         super().__init__(Endpoint("http://virtual"), qps=qps, burst=burst)
         self._api, self.actor = api, actor
+        self._arrivals = Arrivals(api.recording, actor)
 
     async def _session(self, lane: int) -> tuple[aiohttp.ClientSession, dict[str, str]]:
         return cast(aiohttp.ClientSession, _Session(lane)), {}
@@ -214,12 +216,14 @@ class VirtualRest(Rest):
         sent = Sent(self.actor, method, unquote(path), dict(params), body or b"", headers.get("Content-Type", ""))
         try:
             async with asyncio.timeout(_LIMITS_S[lane]):
-                return await self._api.ask(sent)
+                body = await self._api.ask(sent)
         except TimeoutError as error:
             raise ClusterError(f"{method} {path}: timed out") from error
+        self._arrivals.page(sent, body)
+        return body
 
     @asynccontextmanager
     async def watch(self, path: str, params: Mapping[str, str], idle_s: float) -> AsyncIterator[AsyncIterator[bytes]]:
         await self._throttle.take(OTHER)
         async with self._api.follow(Sent(self.actor, "WATCH", path, dict(params), b"", ""), idle_s) as lines:
-            yield lines
+            yield self._arrivals.lines(params, lines)

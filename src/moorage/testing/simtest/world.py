@@ -182,6 +182,16 @@ class World:
         holds = {key: value for what in self.furniture() for key, value in what.any_use().items()}
         return self.pod("", rng.choice(["250m", "500m", "1", "1", "2", "3"]), **spec, **holds)
 
+    def crowd(self) -> None:
+        """Fill every node with small pods, and let a few come that ask for more than is left."""
+        for node in self.nodes():
+            cpu_milli = 1000 * int(node["status"]["allocatable"]["cpu"])
+            for _ in range(6):
+                on = {"nodeName": node["metadata"]["name"], "priorityClassName": self.rng.choice(["low", "middle", "high"])}
+                self.pod("", f"{cpu_milli // 6}m", actor="other", memory="16Mi", **on)
+        for _ in range(2):
+            self.pod("", "1", priorityClassName="low")
+
     def gang(self, size: int, least: int, cpu: str = "1", **spec: Any) -> str:
         """Make a pod group of which so many pods go together or not at all, and its pods. Returns its name."""
         self._serial += 1

@@ -1,0 +1,73 @@
+"""What lists say when they reach a program: read from the bytes of the answer, before the program does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from moorage.testing.simtest.network import Sent
+from moorage.testing.simtest.recording import Listed, Recording
+
+__all__ = ["Arrivals"]
+
+#: The annotation of the bookmark that ends the list at the beginning of a watch.
+_END = "k8s.io/initial-events-end"
+
+
+class Arrivals:
+    """Records each list of one program once the whole of it has arrived."""
+
+    def __init__(self, recording: Recording, actor: str) -> None:
+        self._recording, self._actor = recording, actor
+        #: Versions by UID, of the pages that have arrived, by path.
+        self._pages: dict[str, dict[str, int]] = {}
+
+    def page(self, sent: Sent, body: bytes) -> None:
+        """Read an answer, if it is a page of a list that shows what there is now: one that lags behind may be refused."""
+        query = sent.query
+        if sent.method != "GET" or not sent.path.endswith(f"/{sent.plural}"):
+            return
+        if query.get("limit") == "1" or query.get("resourceVersionMatch") == "Exact":
+            return
+        found = self._pages.pop(sent.path, {}) if "continue" in query else {}
+        page = json.loads(body)
+        found.update(_version_of(item) for item in page["items"] or ())
+        if page["metadata"].get("continue"):
+            self._pages[sent.path] = found
+        else:
+            self._add(page["kind"].removesuffix("List"), page["metadata"], found)
+
+    async def lines(self, query: Mapping[str, str], lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """Pass on the lines of a watch, and read the list that it may begin with."""
+        found: dict[str, tuple[str, int]] | None = {} if "sendInitialEvents" in query else None
+        async for line in lines:
+            if found is not None and self._read(line, found):
+                found = None
+            yield line
+
+    def _read(self, line: bytes, found: dict[str, tuple[str, int]]) -> bool:
+        """Read a line that belongs to a list. Return True if it is the last."""
+        try:
+            event = json.loads(line)
+        except ValueError:
+            return True  # the network garbled it, and the program will ask again
+        obj = event["object"]
+        metadata = obj.get("metadata", {})
+        key = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        if event["type"] in {"ADDED", "MODIFIED"}:
+            found[key] = _version_of(obj)
+        elif event["type"] == "DELETED":
+            found.pop(key, None)
+        elif event["type"] == "BOOKMARK" and metadata.get("annotations", {}).get(_END):
+            self._add(obj["kind"], metadata, dict(found.values()))
+            return True
+        return str(event["type"]) == "ERROR"
+
+    def _add(self, kind: str, metadata: dict[str, Any], versions: dict[str, int]) -> None:
+        entry = Listed(self._recording.clock(), self._actor, kind, int(metadata["resourceVersion"]), versions)
+        self._recording.add(entry)
+
+
+def _version_of(obj: dict[str, Any]) -> tuple[str, int]:
+    return str(obj["metadata"]["uid"]), int(obj["metadata"]["resourceVersion"])

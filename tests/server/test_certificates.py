@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from moorage.apiserver.http import accepting
 from moorage.errors import InputError
 from moorage.runtime.observing import SILENT
 from moorage.server.callers import Identifier
@@ -315,18 +316,22 @@ def test_who_is_slow_is_cut_off(shakes_hands, send):
     assert asyncio.run(main())
 
 
-def test_there_are_only_so_many_connections():
+def test_there_are_only_so_many_connections_and_the_oldest_silent_one_makes_room(monkeypatch):
+    monkeypatch.setattr(accepting, "SETTLE_S", 0.1)
+
     async def main():
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
-        async with served(ServingTls(TlsRules(), pair(*issued("server"))), most=2) as port:
-            kept = [await asyncio.open_connection("127.0.0.1", port, ssl=client) for _ in range(2)]
-            one_too_many = await _gone_after(port, client, b"")
-            for _, writer in kept:
+        async with served(ServingTls(TlsRules(), pair(*issued("server"))), most=2) as port, asyncio.timeout(10):
+            first, second, third = [await asyncio.open_connection("127.0.0.1", port, ssl=client) for _ in range(3)]
+            assert await first[0].read() == b""
+            third[1].write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert b" 200 " in await third[0].readline()
+            assert not second[0].at_eof()
+            for _, writer in (first, second, third):
                 writer.close()
-            return one_too_many
 
-    assert asyncio.run(main())
+    asyncio.run(main())
 
 
 def test_an_address_of_both_families_is_listened_on():

@@ -89,7 +89,7 @@ def _chain(log: Log) -> Any:
         """Turn what goes wrong into an answer, and write each request to the log."""
         connection = request.protocol
         if isinstance(connection, Connection):
-            connection.began(request.content)
+            connection.began()
         try:
             response = await _in_time(request, handler)
         except web.HTTPException as refusal:

@@ -5,7 +5,6 @@ Source  apiserver/pkg/server/options/serving.go, ApplyTo; secure_serving.go
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -15,15 +14,16 @@ from typing import Final
 
 from aiohttp import web
 
-from moorage.apiserver.http.connections import Door
+from moorage.apiserver.http.accepting import BACKLOG, Door, Rules
 from moorage.errors import InputError
 
 __all__ = ["listen", "serving"]
 
-_BACKLOG: Final = 128
 #: Probes, scrapers and people are few; and whoever is slow is cut off.
 MOST_CONNECTIONS: Final = 500
 PATIENCE_S: Final = 10.0
+#: How long a client may take to read an answer, in seconds.
+ANSWER_S: Final = 60.0
 #: How long those who are still connected at the end are waited for, in seconds.
 _FAREWELL_S: Final = 1.0
 
@@ -44,7 +44,7 @@ def listen(address: str, port: int, *, share_port: bool = False) -> socket.socke
         if family == socket.AF_INET6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if both else 1)
         opened.bind(("::" if both else str(where), port))
-        opened.listen(_BACKLOG)
+        opened.listen(BACKLOG)
         opened.setblocking(False)
     except OSError as error:
         opened.close()
@@ -67,16 +67,12 @@ async def serving(
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_FAREWELL_S)
     await runner.setup()
     assert runner.server is not None, "an application that was set up has a server"
-    door = Door(runner.server, most, patience_s)
+    door = Door(runner.server, Rules(most, patience_s, ANSWER_S, _FAREWELL_S, tls))
     try:
-        listening = await asyncio.get_running_loop().create_server(
-            door, sock=opened, ssl=tls, ssl_handshake_timeout=patience_s, ssl_shutdown_timeout=_FAREWELL_S
-        )
-        try:
-            yield int(opened.getsockname()[1])
-        finally:
-            await door.shut(listening)
+        port = int(opened.getsockname()[1])
+        door.open([opened])
+        yield port
     finally:
+        door.shut()
         await runner.cleanup()
         await door.close(_FAREWELL_S)
-        opened.close()

@@ -1,17 +1,15 @@
-"""A client's connection, with what aiohttp leaves open closed: how long and how large the head of a request may be, how many
-connections there may be at all, and what is said to those who do not speak HTTP.
+"""A client's connection, with the limits that aiohttp leaves open: how long and how large the head of a request may be, how
+long a client may take to read an answer, and what is said to those who do not speak HTTP.
 
-A request's head is whatever comes before a handler has the request. Who sends it byte by byte is cut off when the time is up;
-a body, and reading an answer, have limits of their own where they are waited for.
+A request's head is what comes before its body. Who sends it byte by byte is cut off when the time is up. A body has limits of
+its own, where it is read: its bytes never count as a head, whether a handler reads them or not.
 """
 
 from __future__ import annotations
 
 import asyncio
-import resource
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, Final
+from typing import Final, Protocol
 
 import msgspec
 from aiohttp import StreamReader, web
@@ -21,7 +19,7 @@ from aiohttp.web_protocol import RequestHandler
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.apiserver.vocabulary.users import User
 
-__all__ = ["HEADERS", "MAX_FIELD", "MAX_HEAD", "MAX_LINE", "Connection", "Door"]
+__all__ = ["HEADERS", "IDLE_S", "MAX_FIELD", "MAX_HEAD", "MAX_HEADERS", "MAX_LINE", "Connection", "Host"]
 
 #: Longest request line, longest header field, and all of a request's head, in bytes.
 MAX_LINE: Final = 16 << 10
@@ -30,8 +28,6 @@ MAX_HEAD: Final = 128 << 10
 MAX_HEADERS: Final = 128
 #: How long a connection may be idle between two requests, in seconds.
 IDLE_S: Final = 75.0
-#: Files and sockets that are left for everything else.
-_SPARE_FILES: Final = 64
 
 #: What every answer carries: it is data, no page may show it or run it, and nobody keeps a copy.
 HEADERS: Final = {
@@ -43,6 +39,18 @@ HEADERS: Final = {
 }
 
 
+class Host(Protocol):
+    """Who a connection belongs to. ``patience_s`` is for a request's head, ``answer_s`` for reading an answer."""
+
+    @property
+    def patience_s(self) -> float: ...
+    @property
+    def answer_s(self) -> float: ...
+    def asks(self, connection: Connection) -> None: ...
+    def rests(self, connection: Connection) -> None: ...
+    def leaves(self, connection: Connection) -> None: ...
+
+
 class Connection(RequestHandler):
     """One connection. ``began`` and ``ended`` are called by whoever handles its requests.
 
@@ -50,63 +58,82 @@ class Connection(RequestHandler):
     made out to, once somebody has looked.
     """
 
-    __slots__ = ("_body", "_door", "_due", "_head", "_late", "_pipe", "_serving", "holder", "when_lost")
+    __slots__ = ("_body", "_due", "_head", "_host", "_late", "_pipe", "_serving", "holder", "when_lost")
 
-    def __init__(self, door: Door, manager: web.Server, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, host: Host, manager: web.Server, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(
-            manager, loop=loop, access_log=None, keepalive_timeout=IDLE_S, lingering_time=door.patience_s,  # type: ignore[arg-type]
+            manager, loop=loop, access_log=None, keepalive_timeout=IDLE_S, lingering_time=host.patience_s,  # type: ignore[arg-type]
             max_line_size=MAX_LINE, max_field_size=MAX_FIELD, max_headers=MAX_HEADERS, auto_decompress=False,
         )  # fmt: skip
-        self._door = door
+        self._host = host
         self._late: asyncio.TimerHandle | None = None
         #: When the head of a request must be complete; None while none is awaited.
         self._due: float | None = None
         self.holder: User | None = None
         self._pipe: asyncio.BaseTransport | None = None
         self._serving = False
-        #: The body of the last request. It may still be coming when the request is answered already.
+        #: The body of the last request whose head is complete. It may still be coming when the request is answered already.
         self._body: StreamReader | None = None
+        #: How many bytes of the next head are here, not counting those that came in one piece with what precedes it.
         self._head = 0
         self.when_lost: Callable[[], None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._pipe = transport
-        if self._door.let_in(transport):
-            self._wait_for_head()
-        else:
-            self._hang_up()
+        self._wait_for_head()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._stop_looking()
-        self._door.let_out(self._pipe)
+        self._host.leaves(self)
         if self.when_lost is not None:
             self.when_lost()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        before = self._request_count
-        if not self._serving and self._due is None:
-            self._wait_for_head()
+        before, in_body = self._request_count, self._in_body
         super().data_received(data)
-        in_body = self._body is not None and not self._body.is_eof()
-        self._head = 0 if self._serving or in_body or self._request_count != before else self._head + len(data)
+        is_new = self._request_count != before
+        if is_new:
+            self._body = self._messages[-1][1]
+        # The parser alone knows where in a piece a body or a head ended, so a piece with such an end counts for nothing: it
+        # is one read at most.
+        self._head = 0 if in_body or is_new else self._head + len(data)
         if self._head > MAX_HEAD:
             self._hang_up()
+        else:
+            self._time_head()
 
-    def began(self, body: StreamReader) -> None:
-        """Note that a request's head is complete, and where its body is going to be."""
+    @property
+    def _in_body(self) -> bool:
+        """Return True if what comes next belongs to a body."""
+        return self._body is not None and not self._body.is_eof()
+
+    def began(self) -> None:
+        """Note that a request is served from now on."""
         self._serving = True
         self._due = None
-        self._body = body
+        self._host.asks(self)
 
     def ended(self) -> None:
         """Note that the request was answered."""
         self._serving = False
         self.when_lost = None
+        self._host.rests(self)
+        self._time_head()
+
+    def cut(self) -> None:
+        """Close the connection at once, whatever goes on."""
+        if isinstance(self._pipe, asyncio.WriteTransport):
+            self._pipe.abort()
+
+    def _time_head(self) -> None:
+        """Give a head that has begun so long to be complete, unless it has to wait for us."""
+        if self._head and self._due is None and not self._serving and not self._messages:
+            self._wait_for_head()
 
     def _wait_for_head(self) -> None:
-        self._due = self._loop.time() + self._door.patience_s
+        self._due = self._loop.time() + self._host.patience_s
         if self._late is None:
             self._late = self._loop.call_at(self._due, self._look)
 
@@ -133,6 +160,17 @@ class Connection(RequestHandler):
         if transport is not None:
             transport.abort()
 
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Send an answer, if the client reads it in time."""
+        try:
+            async with asyncio.timeout(self._host.answer_s):
+                return await super().finish_response(request, resp, start_time)
+        except TimeoutError:
+            self._hang_up()
+            return resp, True
+
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
     ) -> web.StreamResponse:
@@ -155,67 +193,3 @@ _REFUSALS: Final = {
     414: ("RequestURITooLong", f"the request line is longer than {MAX_LINE} bytes"),
     431: ("RequestHeaderFieldsTooLarge", f"more than {MAX_HEADERS} headers, or one longer than {MAX_FIELD} bytes"),
 }
-
-
-class Door:
-    """Makes connections for a server, so many at a time."""
-
-    def __init__(self, manager: web.Server, most: int, patience_s: float) -> None:
-        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._manager = manager
-        self._most = min(most, max(files - _SPARE_FILES, 16))
-        self._inside: set[asyncio.BaseTransport] = set()
-        self._empty = asyncio.Event()
-        self._closed = False
-        #: What takes connections in, each until its handshake is over. Nothing else knows of such a connection.
-        self._greetings: set[asyncio.Task[Any]] = set()
-        self.patience_s = patience_s
-
-    def __call__(self) -> asyncio.Protocol:
-        greeting = asyncio.current_task()
-        if greeting is not None:
-            self._greetings.add(greeting)
-            greeting.add_done_callback(self._greetings.discard)
-        made: Any = Connection(self, self._manager, asyncio.get_running_loop())
-        protocol: asyncio.Protocol = made
-        return protocol
-
-    def let_in(self, pipe: asyncio.BaseTransport) -> bool:
-        """Count a connection in; False for one too many, or too late: a handshake may end after the server has."""
-        self._inside.add(pipe)
-        return len(self._inside) <= self._most and not self._closed
-
-    def let_out(self, pipe: asyncio.BaseTransport | None) -> None:
-        if pipe is not None:
-            self._inside.discard(pipe)
-        if not self._inside:
-            self._empty.set()
-
-    async def shut(self, listening: asyncio.Server) -> None:
-        """Stop listening, and let nobody in who is still shaking hands.
-
-        Who was accepted is greeted before the server closes: asyncio loses hold of those whose turn would come after.
-        """
-        self._closed = True
-        try:
-            for opened in listening.sockets:
-                asyncio.get_running_loop().remove_reader(opened.fileno())
-            await asyncio.sleep(0)
-        finally:
-            listening.close()
-
-    async def close(self, within_s: float) -> None:
-        """Cut all connections that are left, and wait until they are gone. Call it when the door is shut.
-
-        A client that says nothing in a handshake is not waited for longer than ``within_s``, in seconds.
-        """
-        for pipe in [*self._inside]:
-            if isinstance(pipe, asyncio.WriteTransport):
-                pipe.abort()
-        with suppress(TimeoutError):
-            async with asyncio.timeout(within_s):
-                if self._greetings:
-                    await asyncio.wait(self._greetings)
-                self._empty.clear()
-                if self._inside:
-                    await self._empty.wait()

@@ -83,7 +83,7 @@ class Front:
         """Answer any request; nothing gets out of here but responses."""
         connection = request.protocol
         if isinstance(connection, Connection):
-            connection.began(request.content)
+            connection.began()
         try:
             asked: list[Attributes] = []
             response = await self._answer_or_refuse(request, asked)

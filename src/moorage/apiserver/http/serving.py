@@ -7,6 +7,7 @@ import base64
 import errno
 import json
 import os
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ from aiohttp import web
 
 from moorage.apiserver.access.addresses import is_loopback
 from moorage.apiserver.access.guarding import Guard
-from moorage.apiserver.http.connections import Door
+from moorage.apiserver.http.accepting import BACKLOG, Door, Rules
 from moorage.apiserver.http.limits import Limits
 from moorage.apiserver.http.server import Front
 from moorage.apiserver.storage.store import Store
@@ -45,21 +46,14 @@ async def serving(
     limits = limits or Limits()
     front = Front(store, guard, limits)
     manager = web.Server(front.handle, request_factory=front.make_request)
-    door = Door(manager, limits.connections, limits.client_s)
+    door = Door(manager, Rules(limits.connections, limits.client_s, limits.answer_s, _FAREWELL_S, tls))
+    opened = _listen(host, port)
     keeping = asyncio.create_task(store.keeper.keep_up()) if store.keeper is not None else None
     try:
-        handshake_s, farewell_s = (limits.client_s, _FAREWELL_S) if tls is not None else (None, None)
-        try:
-            listening = await asyncio.get_running_loop().create_server(
-                door, host, port, ssl=tls, backlog=1024, ssl_handshake_timeout=handshake_s, ssl_shutdown_timeout=farewell_s
-            )
-        except OSError as error:
-            raise _unusable(host, port, error) from None
-        try:
-            yield int(listening.sockets[0].getsockname()[1])
-        finally:
-            await door.shut(listening)
+        door.open([opened])
+        yield int(opened.getsockname()[1])
     finally:
+        door.shut()
         front.end_watches()
         manager.pre_shutdown()
         await manager.shutdown(_FAREWELL_S)
@@ -67,6 +61,17 @@ async def serving(
         if keeping is not None:
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=_family(host), backlog=BACKLOG)
+    except OSError as error:
+        raise _unusable(host, port, error) from None
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _unusable(host: str, port: int, error: OSError) -> ConfigError:

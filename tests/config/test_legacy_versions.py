@@ -360,6 +360,19 @@ def test_of_several_scores_by_resources_one_is_kept():
     assert any("NodeResourcesMostAllocated has no equivalent beside NodeResourcesLeastAllocated" in n for n in converted.notes)
 
 
+MOVED = {  # the lock → what the note says of replicas that stand for it
+    "endpointsleases": "endpointsleases is leases now; replicas that hold both see it",
+    "configmaps": "configmaps is leases now; stop the others first, as they do not see it",
+}
+
+
+@pytest.mark.parametrize(("lock", "note"), MOVED.items(), ids=MOVED)
+def test_conversion_stands_for_a_lease(lock, note):
+    converted = convert(load("v1beta1", leaderElection={"resourceLock": lock}), builtin_registry())
+    assert converted.document["leaderElection"]["resourceLock"] == "leases"
+    assert f"leaderElection.resourceLock: {note}" in converted.notes
+
+
 def test_conversion_tells_of_scores_by_storage():
     rules = RuleBook("VolumeCapacityPriority=true")
     converted = convert(load("v1beta1", rules=rules), builtin_registry())

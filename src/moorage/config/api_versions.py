@@ -15,7 +15,7 @@ The rules of 1.22 to 1.28 are those of today as far as they are told apart here:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
@@ -27,7 +27,7 @@ from moorage.config.legacy_sets import appended, overlaid, settled
 from moorage.config.plugin_sets import Expansion, expand
 from moorage.framework.features import TODAY, FeatureGates
 
-__all__ = ["API_VERSIONS", "V1", "V1BETA1", "V1BETA2", "V1BETA3", "ApiVersion"]
+__all__ = ["API_VERSIONS", "V1", "V1BETA1", "V1BETA2", "V1BETA3", "ApiVersion", "v1beta1_over"]
 
 #: ``expand(profile, gates, catalogue, path)``: what runs at each point of a profile; ``path`` leads to its ``plugins``.
 Expand = Callable[[Profile, FeatureGates, Mapping[str, tuple[str, ...]], str], Expansion]
@@ -58,6 +58,11 @@ class ApiVersion:
         return self.short in {"v1", "v1beta3"}
 
     @property
+    def is_old(self) -> bool:
+        """True where the rules of a release before today's run, with its checks."""
+        return self.rules != TODAY
+
+    @property
     def short(self) -> str:
         """``v1beta1``."""
         return self.name.rpartition("/")[2]
@@ -70,9 +75,12 @@ def _multi_point(defaults: Callable[[FeatureGates], tuple[PluginRef, ...]]) -> E
     return expanded
 
 
-def _v1beta1(profile: Profile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Expansion:
-    defaults = release_1_21.provider(release_1_21.DEFAULT_PROVIDER, gates.release, gates)
-    return settled(appended(defaults, profile.plugins), profile.plugins, catalogue, path, profile.scheduler_name or "")
+def _v1beta1(provider: str) -> Expand:
+    def expanded(profile: Profile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Expansion:
+        defaults = release_1_21.provider(provider, gates.release, gates)
+        return settled(appended(defaults, profile.plugins), profile.plugins, catalogue, path, profile.scheduler_name or "")
+
+    return expanded
 
 
 def _v1beta2(profile: Profile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Expansion:
@@ -132,8 +140,14 @@ V1BETA1: Final = ApiVersion(
     rules="1.21",
     emulated=release_1_21.RELEASES,
     plugin_points=release_1_21.PLUGIN_POINTS,
-    expand=_v1beta1,
+    expand=_v1beta1(release_1_21.DEFAULT_PROVIDER),
 )
+
+
+def v1beta1_over(provider: str) -> ApiVersion:
+    """Return v1beta1 with the sets of an algorithm provider as its defaults."""
+    return replace(V1BETA1, expand=_v1beta1(provider))
+
 
 #: By the name that ``apiVersion`` has.
 API_VERSIONS: Final[Mapping[str, ApiVersion]] = {one.name: one for one in (V1, V1BETA3, V1BETA2, V1BETA1)}

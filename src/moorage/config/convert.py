@@ -15,8 +15,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from moorage.config.api_versions import V1
+from moorage.config.document import Configuration
 from moorage.config.profiles import ResolvedProfile
 from moorage.config.release_1_36 import REMOVED_PLUGINS
 from moorage.config.scheduler_document import Loaded
@@ -66,7 +68,19 @@ def convert(loaded: Loaded, today: Registry) -> Converted:
         notes += [f"profiles[{i}]: {note}" for note in one.notes]
         if loaded.release != TODAY:
             notes += [f"profiles[{i}]: {note}" for note in _changed(profile)]
-    return Converted(as_document(loaded.configuration, profiles, V1), notes)
+    configuration, told = _with_leases(loaded.configuration)
+    return Converted(as_document(configuration, profiles, V1), [*told, *notes])
+
+
+def _with_leases(given: Configuration) -> tuple[Configuration, list[str]]:
+    """Return a configuration that stands for a Lease, and what that means for replicas that stand for something else."""
+    election = given.leader_election
+    lock = election.resource_lock
+    if lock == "leases":
+        return given, []
+    seen = "replicas that hold both see it" if lock.endswith("leases") else "stop the others first, as they do not see it"
+    leases = structs.replace(election, resource_lock="leases")
+    return structs.replace(given, leader_election=leases), [f"leaderElection.resourceLock: {lock} is leases now; {seen}"]
 
 
 def _changed(profile: ResolvedProfile) -> Iterator[str]:

@@ -11,31 +11,33 @@ from __future__ import annotations
 from msgspec import structs
 
 from moorage.config.document import ClientConnection, Configuration, LeaderElection, Profile
+from moorage.config.release_1_21 import default_lock
+from moorage.framework.features import TODAY
 
 __all__ = ["DEFAULT_SCHEDULER_NAME", "with_defaults"]
 
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 
 
-def with_defaults(configuration: Configuration) -> Configuration:
-    """Return the configuration with everything filled in that it leaves open."""
+def with_defaults(configuration: Configuration, release: str = TODAY) -> Configuration:
+    """Return the configuration with everything filled in that it leaves open, as a release does."""
     contention = configuration.enable_contention_profiling
     return structs.replace(
         configuration,
-        leader_election=_leader_election(configuration.leader_election),
+        leader_election=_leader_election(configuration.leader_election, default_lock(release)),
         client_connection=_client_connection(configuration.client_connection),
         enable_contention_profiling=configuration.enable_profiling if contention is None else contention,
         profiles=_profiles(configuration.profiles),
     )
 
 
-def _leader_election(given: LeaderElection) -> LeaderElection:
+def _leader_election(given: LeaderElection, lock: str) -> LeaderElection:
     return structs.replace(
         given,
         lease_duration=given.lease_duration or 15.0,
         renew_deadline=given.renew_deadline or 10.0,
         retry_period=given.retry_period or 2.0,
-        resource_lock=given.resource_lock or "leases",
+        resource_lock=given.resource_lock or lock,
         resource_name=given.resource_name or "kube-scheduler",
         resource_namespace=given.resource_namespace or "kube-system",
     )

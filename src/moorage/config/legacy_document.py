@@ -25,14 +25,13 @@ from moorage.config.document import (
     PluginSet,
     Profile,
 )
+from moorage.config.legacy_serving import plain_addresses, socket_faults
 from moorage.errors import Fault
 from moorage.framework.args import Int32
 
 __all__ = ["V1Beta1Document", "V1Beta2Document", "V1Beta3Document", "address_faults", "as_configuration"]
 
 P = TypeVar("P", bound="_Plugins")
-
-_DEFAULT_PORT = 10251
 
 
 class _Plugins(Value):
@@ -114,10 +113,12 @@ def _as_plugins(given: _Plugins | None) -> Plugins:
 
 
 def address_faults(document: msgspec.Struct) -> list[Fault]:
-    """Return a fault for each address that cannot be served at. v1beta1 puts the default in the place of one."""
-    if not isinstance(document, V1Beta2Document) or isinstance(document, V1Beta1Document):
+    """Return a fault for each address that cannot be served at; v1beta1 first completes what it reads."""
+    if not isinstance(document, V1Beta2Document):
         return []
     given = {"healthzBindAddress": document.healthz_bind_address, "metricsBindAddress": document.metrics_bind_address}
+    if isinstance(document, V1Beta1Document):
+        return list(socket_faults(plain_addresses(given)))
     text = "must be a valid socket address format, (e.g. 0.0.0.0:10254 or [::]:10254)"
     return [
         Fault("Invalid value", field, text, address)

@@ -58,7 +58,7 @@ def load_version(text: SchedulerText, version: ApiVersion, registry: Registry, g
     faults += address_faults(document)
     configuration, found = with_args(as_configuration(document), version, registry, gates)
     faults += [_of_version(fault, version) for fault in found]
-    configuration = with_defaults(configuration)
+    configuration = with_defaults(configuration, gates.release)
     faults = joined(faults, validation_faults(configuration, gates, version))
     faults = joined(faults, resolution_faults(configuration, registry, gates, version))
     refuse(text.where, faults)

@@ -14,12 +14,17 @@ from typing import Final
 from moorage.config.document import PluginRef
 from moorage.framework.features import FeatureGates
 
-__all__ = ["API_VERSION", "DEFAULT_PROVIDER", "PLUGIN_POINTS", "POINTS", "PROVIDERS", "RELEASES", "Sets", "provider"]
+__all__ = [
+    "API_VERSION", "DEFAULT_PROVIDER", "LOCKS", "PLUGIN_POINTS", "POINTS", "PROVIDERS", "RELEASES", "Sets", "default_lock",
+    "provider",
+]  # fmt: skip
 
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1beta1"
 RELEASES: Final = ("1.19", "1.20", "1.21")
 DEFAULT_PROVIDER: Final = "DefaultProvider"
 PROVIDERS: Final = (DEFAULT_PROVIDER, "ClusterAutoscalerProvider")
+#: What a scheduler of these releases may stand for: an object's annotation, a Lease, or both at once.
+LOCKS: Final = ("endpoints", "configmaps", "leases", "endpointsleases", "configmapsleases")
 
 #: Extension point → plugins in the order they run; scores with their weights.
 Sets = Mapping[str, tuple[PluginRef, ...]]
@@ -102,6 +107,11 @@ _SCORES: Final = {
     "PodTopologySpread": 2,
     "TaintToleration": 1,
 }
+
+
+def default_lock(release: str) -> str:
+    """Return what a scheduler of a release stands for unless something else is configured."""
+    return "endpointsleases" if release == "1.19" else "leases"
 
 
 def provider(name: str, release: str, gates: FeatureGates) -> Sets:

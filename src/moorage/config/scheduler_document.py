@@ -12,9 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
+from msgspec import structs
+
 from moorage.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion
 from moorage.config.defaults import with_defaults
 from moorage.config.document import Configuration, Plugins, PluginSet, Profile
+from moorage.config.legacy_serving import Addresses, plain_addresses
 from moorage.config.legacy_sets import settled
 from moorage.config.loading import default_configuration, joined, load_version
 from moorage.config.policy import read_policy
@@ -26,7 +29,7 @@ from moorage.errors import Fault, InputError
 from moorage.framework.features import TODAY, FeatureGates
 from moorage.framework.registry import Registry
 
-__all__ = ["EMULATED", "Loaded", "RuleBook", "from_provider", "load_any", "load_default"]
+__all__ = ["EMULATED", "POLICY", "Loaded", "RuleBook", "from_policy", "from_provider", "load_any", "load_as", "load_default"]
 
 #: Releases that can be asked for.
 EMULATED: Final = (*RELEASES, TODAY)
@@ -34,6 +37,8 @@ POLICY: Final = "Policy"
 _ADDRESSES: Final = dict.fromkeys(
     ("healthzBindAddress", "metricsBindAddress"), "the flags --bind-address and --secure-port say where both are served"
 )
+_UNNAMED: Final = Profile()
+_NOTHING_SAID: Final = Configuration()
 _ATTRIBUTES: Final = dict(zip(Plugins.__struct_encode_fields__, Plugins.__struct_fields__, strict=True))
 
 
@@ -52,6 +57,7 @@ class Loaded:
     ``version``   how such a document is written, or would be
     ``release``   whose rules run
     ``unused``    fields that mean nothing here → what says it today
+    ``addresses`` where health and metrics are served over plain HTTP; None for releases that do not do that
     """
 
     source: str
@@ -62,6 +68,7 @@ class Loaded:
     registry: Registry
     gates: FeatureGates
     unused: Mapping[str, str] = field(default_factory=dict)
+    addresses: Addresses | None = None
 
     @property
     def heading(self) -> str:
@@ -77,18 +84,33 @@ def load_any(text: bytes, where: str, rules: RuleBook, emulate: str | None = Non
     found = read_text(text, where, _hint(emulate))
     version = API_VERSIONS.get(found.version) if found.kind == KIND else None
     if (found.kind, found.version) == (POLICY, "v1") and emulate != TODAY:
-        return _from_policy(found, emulate, rules)
+        return from_policy(found, rules, emulate)
     if version is None or (emulate is not None and emulate not in version.emulated):
         known = {KIND} if emulate == TODAY else {KIND, POLICY}
         refuse(where, [not_registered(found.kind, found.version, known, _hint(emulate))])
         raise AssertionError("a document of no known version is refused")
+    return load_as(version, found, rules, emulate)
+
+
+def load_as(version: ApiVersion, text: SchedulerText, rules: RuleBook, emulate: str | None = None) -> Loaded:
+    """Read a KubeSchedulerConfiguration that is of this version, and resolve its profiles.
+
+    Raises  ConfigError with every fault found
+    """
     release = emulate or version.rules
     registry, gates = rules.registry(release), rules.gates(release)
-    configuration = load_version(found, version, registry, gates)
-    profiles = resolve(configuration, registry, gates, version)
-    source = f"{KIND} {version.short}"
-    unused = {name: text for name, text in _ADDRESSES.items() if name in found.body}
-    return Loaded(_with_emulate(source, emulate), version, release, configuration, profiles, registry, gates, unused)
+    configuration = load_version(text, version, registry, gates)
+    return Loaded(
+        _with_emulate(f"{KIND} {version.short}", emulate),
+        version,
+        release,
+        configuration,
+        resolve(configuration, registry, gates, version),
+        registry,
+        gates,
+        {name: said for name, said in _ADDRESSES.items() if name in text.body},
+        plain_addresses(text.body) if version.is_old else None,
+    )
 
 
 def _hint(emulate: str | None) -> str:
@@ -110,8 +132,8 @@ def load_default(rules: RuleBook, emulate: str | None = None) -> Loaded:
     return Loaded(source, V1, TODAY, configuration, resolve(configuration, registry, gates), registry, gates)
 
 
-def from_provider(name: str, rules: RuleBook, emulate: str | None = None) -> Loaded:
-    """Return what an algorithm provider runs.
+def from_provider(name: str, rules: RuleBook, emulate: str | None = None, profile: Profile = _UNNAMED) -> Loaded:
+    """Return what an algorithm provider runs. ``profile`` is its name, and arguments of plugins.
 
     Raises  InputError for a name that no release knew, or under a release that knows no providers
     """
@@ -121,13 +143,20 @@ def from_provider(name: str, rules: RuleBook, emulate: str | None = None) -> Loa
         raise InputError(f'algorithm provider "{name}" is not registered; {known}')
     gates = rules.gates(release)
     sets = provider(name, release, gates)
-    profile = Profile(plugins=Plugins(**{_ATTRIBUTES[point]: PluginSet(enabled=named) for point, named in sets.items()}))
-    loaded, faults = _settled(_with_emulate(f"provider {name}", emulate), release, Configuration(profiles=(profile,)), rules)
+    plugins = Plugins(**{_ATTRIBUTES[point]: PluginSet(enabled=named) for point, named in sets.items()})
+    configuration = Configuration(profiles=(structs.replace(profile, plugins=plugins),))
+    loaded, faults = _settled(_with_emulate(f"provider {name}", emulate), release, configuration, rules)
     refuse(f"provider {name}", faults, "an algorithm provider")
     return loaded
 
 
-def _from_policy(text: SchedulerText, emulate: str | None, rules: RuleBook) -> Loaded:
+def from_policy(
+    text: SchedulerText, rules: RuleBook, emulate: str | None = None, base: Configuration = _NOTHING_SAID
+) -> Loaded:
+    """Return what a Policy runs. ``base`` says all that a Policy does not speak of, and the name of its only profile.
+
+    Raises  ConfigError with every fault found
+    """
     release = emulate or V1BETA1.rules
     registry, gates = rules.registry(release), rules.gates(release)
     policy, faults = read_policy(text)
@@ -135,8 +164,9 @@ def _from_policy(text: SchedulerText, emulate: str | None, rules: RuleBook) -> L
         refuse(text.where, faults, POLICY)
         raise AssertionError("a policy that cannot be decoded has faults")
     configs = policy_configs(policy, registry, gates)
-    profile = Profile(plugins=policy_plugins(policy, gates), plugin_config=configs)
-    configuration = Configuration(profiles=(profile,), extenders=policy.extenders)
+    named = base.profiles[0] if base.profiles else Profile()
+    profile = structs.replace(named, plugins=policy_plugins(policy, gates), plugin_config=configs)
+    configuration = structs.replace(base, profiles=(profile,), extenders=policy.extenders)
     loaded, more = _settled(_with_emulate(f"{POLICY} v1", emulate), release, configuration, rules)
     more = [in_policy(fault, policy, profile.plugins, gates) for fault in more]
     refuse(text.where, joined(policy_faults(policy, configs, gates), more), POLICY)
@@ -147,7 +177,7 @@ def _from_policy(text: SchedulerText, emulate: str | None, rules: RuleBook) -> L
 def _settled(source: str, release: str, configuration: Configuration, rules: RuleBook) -> tuple[Loaded, list[Fault]]:
     """Resolve a configuration whose only profile says all that runs."""
     registry, gates = rules.registry(release), rules.gates(release)
-    configuration = with_defaults(configuration)
+    configuration = with_defaults(configuration, release)
     profile = configuration.profiles[0]
     sets = {point: profile.plugins.at(point) for point in POINTS}
     expansion = settled(
@@ -155,4 +185,5 @@ def _settled(source: str, release: str, configuration: Configuration, rules: Rul
     )
     add_own_points(expansion, registry, V1BETA1.plugin_points)
     found = resolved(configuration, profile, expansion, registry, gates)
-    return Loaded(source, V1BETA1, release, configuration, (found,), registry, gates), expansion.faults
+    loaded = Loaded(source, V1BETA1, release, configuration, (found,), registry, gates, addresses=Addresses())
+    return loaded, expansion.faults

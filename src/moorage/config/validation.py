@@ -29,7 +29,7 @@ def validation_faults(configuration: Configuration, gates: FeatureGates, version
 
 def _faults(configuration: Configuration, gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
     yield from _client_connection(configuration.client_connection)
-    yield from leader_election_faults(configuration.leader_election)
+    yield from leader_election_faults(configuration.leader_election, version)
     if configuration.parallelism <= 0:
         yield Fault("Invalid value", "parallelism", "should be an integer value greater than zero", configuration.parallelism)
     yield from _profiles(configuration.profiles, gates, version)
@@ -48,10 +48,27 @@ def _client_connection(given: ClientConnection) -> Iterator[Fault]:
         yield Fault("Invalid value", "clientConnection.burst", "must be non-negative", given.burst)
 
 
-def leader_election_faults(given: LeaderElection) -> Iterator[Fault]:
+def leader_election_faults(given: LeaderElection, version: ApiVersion = V1) -> Iterator[Fault]:
     """Yield what is wrong with a configuration's leader election, as flags may have changed it."""
     if not given.leader_elect:
         return
+    yield from _durations(given, version)
+    names = {
+        "resourceLock": given.resource_lock,
+        "resourceNamespace": given.resource_namespace,
+        "resourceName": given.resource_name,
+    }
+    for name, text in names.items():
+        if not text and version.is_old:
+            yield Fault("Invalid value", f"leaderElection.{name}", f"{name} is required", text)
+        elif not text:
+            yield Fault("Required value", f"leaderElection.{name}")
+    if given.resource_lock != "leases" and not version.is_old:
+        text = 'resourceLock value must be "leases"'
+        yield Fault("Invalid value", "leaderElection.resourceLock", text, given.resource_lock)
+
+
+def _durations(given: LeaderElection, version: ApiVersion) -> Iterator[Fault]:
     durations = {
         "leaseDuration": given.lease_duration,
         "renewDeadline": given.renew_deadline,
@@ -60,21 +77,12 @@ def leader_election_faults(given: LeaderElection) -> Iterator[Fault]:
     for name, seconds in durations.items():
         if seconds <= 0:
             yield Fault("Invalid value", f"leaderElection.{name}", "must be greater than zero", _duration(seconds))
-    if given.lease_duration <= given.renew_deadline:
-        # The value shown is the deadline's, as upstream has it.
-        text, shown = "must be greater than `RenewDeadline`", _duration(given.renew_deadline)
+    # The value shown is the deadline's, as upstream has it.
+    text, shown = "must be greater than `RenewDeadline`", _duration(given.renew_deadline)
+    if version.is_old:
+        text = "LeaseDuration must be greater than RenewDeadline"
+    if given.lease_duration < given.renew_deadline or (given.lease_duration == given.renew_deadline and not version.is_old):
         yield Fault("Invalid value", "leaderElection.leaseDuration", text, shown)
-    names = {
-        "resourceLock": given.resource_lock,
-        "resourceNamespace": given.resource_namespace,
-        "resourceName": given.resource_name,
-    }
-    for name, text in names.items():
-        if not text:
-            yield Fault("Required value", f"leaderElection.{name}")
-    if given.resource_lock != "leases":
-        text = 'resourceLock value must be "leases"'
-        yield Fault("Invalid value", "leaderElection.resourceLock", text, given.resource_lock)
 
 
 def _duration(seconds: float) -> str:

@@ -32,9 +32,9 @@ _EXTENDER_TIMEOUT_S: Final = 5.0
 
 def as_written(loaded: Loaded) -> dict[str, Any]:
     """Return the configuration as plain data that loads to the same profiles. What is no v1 is written point by point."""
-    if loaded.version is not V1:
-        return as_document(loaded.configuration, loaded.profiles, loaded.version)
     given = loaded.configuration
+    if loaded.version is not V1:
+        return {**as_document(given, loaded.profiles, loaded.version), **_served(loaded)}
     document = {
         "apiVersion": V1.name,
         "kind": KIND,
@@ -48,6 +48,14 @@ def as_written(loaded: Loaded) -> dict[str, Any]:
     if not given.delay_cache_until_active:
         del document["delayCacheUntilActive"]
     return document
+
+
+def _served(loaded: Loaded) -> dict[str, Any]:
+    """Return where health and metrics are served over plain HTTP; such an address cannot say that they are not."""
+    if loaded.addresses is None:
+        return {}
+    named = zip(("healthzBindAddress", "metricsBindAddress"), loaded.addresses, strict=True)
+    return {name: address for name, address in named if address}
 
 
 def _whole(value: msgspec.Struct) -> dict[str, Any]:

@@ -1,0 +1,119 @@
+"""What flags of kube-scheduler 1.19 to 1.21 say beside a configuration: a Policy, an algorithm provider, a profile's name.
+
+A Policy takes the place of plugins: it goes with a file whose only profile says nothing of them, which then says the rest. A
+provider is what the profiles of a file start from. Without a file there is one profile, whose name and pod affinity flags say.
+
+Source  kube-scheduler 1.21, cmd/kube-scheduler/app/options: deprecated.go and options.go; pkg/scheduler/scheduler.go, New
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from msgspec import structs
+
+from moorage.config.api_versions import V1BETA1, v1beta1_over
+from moorage.config.document import Configuration, PluginConfig, Plugins, Profile
+from moorage.config.reading import KIND, not_registered, read_text
+from moorage.config.release_1_21 import DEFAULT_PROVIDER, PROVIDERS
+from moorage.config.scheduler_document import POLICY, Loaded, RuleBook, from_policy, from_provider, load_any, load_as
+from moorage.errors import ConfigError, InputError
+from moorage.framework.registry import Registry
+
+__all__ = ["Algorithm", "load_algorithm"]
+
+_AFFINITY = "InterPodAffinity"
+_HINT = f"apiVersion: {V1BETA1.name} and kind: {KIND}"
+_POLICY_HINT = f"apiVersion: v1 and kind: {POLICY}"
+
+
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """``policy`` is the text of a Policy, and ``policy_where`` its name for messages; without one, ``provider`` counts.
+
+    ``scheduler_name`` and ``hard_pod_affinity_weight`` count only where there is no configuration.
+    """
+
+    provider: str = ""
+    policy: bytes | None = None
+    policy_where: str = ""
+    scheduler_name: str = ""
+    hard_pod_affinity_weight: int | None = None
+
+
+def load_algorithm(given: Algorithm, config: bytes | None, where: str, rules: RuleBook, emulate: str | None = None) -> Loaded:
+    """Return what a configuration and these flags come to, under the release to emulate or else 1.21.
+
+    Raises  ConfigError, InputError
+    """
+    if config is None:
+        return _from_flags(given, rules, emulate)
+    if given.policy is None and not given.provider:
+        return load_any(config, where, rules, emulate)
+    text = read_text(config, where, _HINT)
+    if text.kind == POLICY:
+        raise InputError(f"{where}: a {POLICY} in the place of a configuration goes with no other algorithm")
+    if (text.kind, text.version) != (KIND, V1BETA1.name):
+        return load_any(config, where, rules, emulate or V1BETA1.rules)  # which refuses it
+    if given.policy is not None:
+        return _policy_over(load_as(V1BETA1, text, rules, emulate), given, rules, emulate)
+    _check_provider(given.provider)
+    return load_as(v1beta1_over(given.provider), text, rules, emulate)
+
+
+def _from_flags(given: Algorithm, rules: RuleBook, emulate: str | None) -> Loaded:
+    profile = Profile(scheduler_name=given.scheduler_name or None)
+    if given.policy is not None:
+        return _from_policy(given, rules, emulate, Configuration(profiles=(profile,)))
+    provider = given.provider or DEFAULT_PROVIDER
+    _check_provider(provider)
+    affinity = _affinity(given, rules.registry(emulate or V1BETA1.rules))
+    return from_provider(provider, rules, emulate, structs.replace(profile, plugin_config=affinity))
+
+
+def _check_provider(name: str) -> None:
+    if name not in PROVIDERS:
+        text = f'couldn\'t create scheduler using provider "{name}": algorithm provider "{name}" is not registered'
+        raise InputError(f"{text}; use {' or '.join(PROVIDERS)}")
+
+
+def _affinity(given: Algorithm, registry: Registry) -> tuple[PluginConfig, ...]:
+    args = registry.args_type(_AFFINITY)
+    if given.hard_pod_affinity_weight is None or args is None:
+        return ()
+    return (PluginConfig(name=_AFFINITY, args=args(hard_pod_affinity_weight=given.hard_pod_affinity_weight)),)
+
+
+# -- policies -----------------------------------------------------------------------------------------------------------
+
+
+def _policy_over(loaded: Loaded, given: Algorithm, rules: RuleBook, emulate: str | None) -> Loaded:
+    """Return what a Policy runs with all else from a configuration."""
+    profiles = loaded.configuration.profiles
+    if len(profiles) != 1 or profiles[0].plugin_config or profiles[0].plugins != Plugins():
+        raise InputError("cannot set a Plugin config and Policy config")
+    found = _from_policy(given, rules, emulate, loaded.configuration)
+    return replace(found, addresses=loaded.addresses, unused=loaded.unused)
+
+
+def _from_policy(given: Algorithm, rules: RuleBook, emulate: str | None, base: Configuration) -> Loaded:
+    where = given.policy_where
+    try:
+        text = read_text(given.policy or b"", where, _POLICY_HINT)
+        if (text.kind, text.version) != (POLICY, "v1"):
+            told = not_registered(text.kind, text.version, {POLICY}, _POLICY_HINT)
+            raise InputError(f"invalid policy: {where}: {told}")
+    except ConfigError as error:
+        raise InputError(f"invalid policy: {where}: {_in_brackets(error)}") from None
+    try:
+        return from_policy(text, rules, emulate, base)
+    except ConfigError as error:
+        if not error.faults or all(fault.field.startswith("featureGates.") for fault in error.faults):
+            raise
+        raise InputError(f"couldn't create scheduler from policy: {where}: {_in_brackets(error)}") from None
+
+
+def _in_brackets(error: ConfigError) -> str:
+    """Return what is wrong as Go's aggregates say it: several in brackets."""
+    told = [str(fault) for fault in error.faults]
+    return told[0] if len(told) == 1 else f"[{', '.join(told)}]"

@@ -1,0 +1,77 @@
+"""Where kube-scheduler 1.19 to 1.21 serves health and metrics over plain HTTP, as a v1beta1 configuration says it.
+
+An address that is left out, or that is no address at all, is the default one; a host that is left out is every host, and a port
+that is left out the default one. What that comes to must be an IP address and a port.
+
+Source  kube-scheduler 1.21, apis/config/v1beta1/defaults.go; apimachinery, pkg/util/validation, IsValidSocketAddr
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
+from typing import Any, Final, NamedTuple
+
+from moorage.errors import Fault
+
+__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "Addresses", "join_host_port", "plain_addresses", "socket_faults", "split_host_port"]
+
+DEFAULT_HOST: Final = "0.0.0.0"  # noqa: S104 as upstream serves it
+DEFAULT_PORT: Final = 10251
+_MOST_PORT: Final = 65535
+
+
+class Addresses(NamedTuple):
+    """Host and port of health and of metrics; "" serves nothing."""
+
+    healthz: str = f"{DEFAULT_HOST}:{DEFAULT_PORT}"
+    metrics: str = f"{DEFAULT_HOST}:{DEFAULT_PORT}"
+
+
+def plain_addresses(document: Mapping[str, Any]) -> Addresses:
+    """Return what the fields of a v1beta1 document come to."""
+    return Addresses(_completed(document.get("healthzBindAddress")), _completed(document.get("metricsBindAddress")))
+
+
+def _completed(address: str | None) -> str:
+    if address is None:
+        return Addresses().healthz
+    parts = split_host_port(address)
+    if parts is not None:
+        host, port = parts
+        return join_host_port(host or DEFAULT_HOST, port)
+    return join_host_port(address, str(DEFAULT_PORT)) if _is_ip(address) else Addresses().healthz
+
+
+def socket_faults(addresses: Addresses) -> Iterator[Fault]:
+    """Yield what is wrong with addresses that were completed."""
+    for field, address in zip(("healthzBindAddress", "metricsBindAddress"), addresses, strict=True):
+        host, port = split_host_port(address) or ("", "")
+        if not port.isdecimal() or not 0 < int(port) <= _MOST_PORT:
+            yield Fault("Invalid value", field, "must be between 1 and 65535, inclusive", address)
+        if not _is_ip(host):
+            yield Fault("Invalid value", field, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)", address)
+
+
+def split_host_port(address: str) -> tuple[str, str] | None:
+    """Return host and port, either of which may be empty; None where there is no port, or the host needs brackets."""
+    host, colon, port = address.rpartition(":")
+    if not colon:
+        return None
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        return None if "[" in host or "]" in host else (host, port)
+    return None if any(one in host for one in ":[]") or any(one in port for one in "[]") else (host, port)
+
+
+def join_host_port(host: str, port: str) -> str:
+    """Return an address, the host in brackets where it needs them."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

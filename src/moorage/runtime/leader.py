@@ -63,7 +63,10 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """What a lease says. ``version`` is the resourceVersion it was read at, "" for one not read from the API server."""
+    """What a lease says. ``version`` is the resourceVersion it was read at, "" for one not read from the API server.
+
+    ``beside`` is what an object says that is held together with it.
+    """
 
     holder: str
     duration_s: int
@@ -71,6 +74,12 @@ class LeaseRecord:
     renewed: str
     transitions: int = 0
     version: str = ""
+    beside: str = ""
+
+    @property
+    def told(self) -> tuple[object, ...]:
+        """All but its version: that changes with labels and annotations, too, which renew nothing."""
+        return (self.holder, self.duration_s, self.acquired, self.renewed, self.transitions, self.beside)
 
 
 class LeaseLock(Protocol):
@@ -115,9 +124,9 @@ class Election:
 
     def seen(self, record: LeaseRecord | None, now: float) -> None:
         """Take note of what the API server holds. A lease that looks as before is not newer for having been read again."""
-        if record != self.record:
-            self.record = record
+        if record is None or self.record is None or record.told != self.record.told:
             self._seen_at = now
+        self.record = record
         if record is None or record.holder != self.identity:
             self._renewed_at = None
 

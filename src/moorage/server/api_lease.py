@@ -1,30 +1,42 @@
-"""The Lease that says which replica leads, on an API server."""
+"""An object that says which replica leads, on an API server; of those, the Lease."""
 
 from __future__ import annotations
 
 import json
 import uuid
+from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import Any
 
 from moorage.client.rest import Rest
 from moorage.errors import ClusterError
 from moorage.runtime.leader import LeaseRecord
 
-__all__ = ["ApiLease"]
+__all__ = ["ApiLease", "LockObject"]
 
 
-class ApiLease:
-    """Satisfies ``moorage.runtime.leader.LeaseLock``. Fields that others wrote on the lease stay."""
+class LockObject(ABC):
+    """Satisfies ``moorage.runtime.leader.LeaseLock``. Fields that others wrote on the object stay."""
 
-    def __init__(self, rest: Rest, namespace: str, name: str) -> None:
+    def __init__(self, rest: Rest, api_version: str, kind: str, plural: str, namespace: str, name: str) -> None:
         self._rest = rest
-        self._namespace, self._name = namespace, name
-        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self.api_version, self.kind, self.plural = api_version, kind, plural
+        self.namespace, self.name = namespace, name
+        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        self._path = f"{root}/namespaces/{namespace}/{plural}"
         self._held: dict[str, Any] = {}
+
+    @abstractmethod
+    def _filled(self, held: dict[str, Any], record: LeaseRecord) -> dict[str, Any]:
+        """Return the object with what a record says in it."""
+
+    @abstractmethod
+    def _record(self, held: dict[str, Any]) -> LeaseRecord:
+        """Return what the object says; its version is added. Raises ClusterError where it cannot be known."""
 
     async def read(self) -> LeaseRecord | None:
         try:
-            body = await self._rest.send("GET", f"{self._path}/{self._name}")
+            body = await self._rest.send("GET", f"{self._path}/{self.name}")
         except ClusterError as error:
             if error.status == 404:
                 return None
@@ -32,34 +44,26 @@ class ApiLease:
         return self._keep(body)
 
     async def create(self, record: LeaseRecord) -> LeaseRecord:
-        lease = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "metadata": {"name": self._name, "namespace": self._namespace},
-            "spec": _spec(record),
-        }
-        return self._keep(await self._rest.send("POST", self._path, json.dumps(lease).encode()))
+        metadata = {"name": self.name, "namespace": self.namespace}
+        fresh = self._filled({"apiVersion": self.api_version, "kind": self.kind, "metadata": metadata}, record)
+        return self._keep(await self._rest.send("POST", self._path, json.dumps(fresh).encode()))
 
     async def update(self, record: LeaseRecord) -> LeaseRecord:
-        held = self._held
-        lease = {
-            **held,
-            "metadata": {**held.get("metadata", {}), "resourceVersion": record.version},
-            "spec": {**held.get("spec", {}), **_spec(record)},
-        }
-        return self._keep(await self._rest.send("PUT", f"{self._path}/{self._name}", json.dumps(lease).encode()))
+        held = {**self._held, "metadata": {**self._held.get("metadata", {}), "resourceVersion": record.version}}
+        body = json.dumps(self._filled(held, record)).encode()
+        return self._keep(await self._rest.send("PUT", f"{self._path}/{self.name}", body))
 
     async def tell(self, text: str, wall: str, reporter: str) -> None:
-        """Write an event about the lease, for people to read.
+        """Write an event about the object, for people to read.
 
         Raises  ClusterError
         """
         metadata = self._held.get("metadata", {})
         regarding = {
-            "apiVersion": "coordination.k8s.io/v1",
-            "kind": "Lease",
-            "namespace": self._namespace,
-            "name": self._name,
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "namespace": self.namespace,
+            "name": self.name,
             "uid": str(metadata.get("uid") or ""),
             "resourceVersion": str(metadata.get("resourceVersion") or ""),
         }
@@ -67,7 +71,7 @@ class ApiLease:
         event = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": f"{self._name}.{uuid.uuid4().hex[:16]}", "namespace": self._namespace},
+            "metadata": {"name": f"{self.name}.{uuid.uuid4().hex[:16]}", "namespace": self.namespace},
             "involvedObject": regarding,
             "reason": "LeaderElection",
             "message": text,
@@ -78,23 +82,38 @@ class ApiLease:
             "lastTimestamp": moment,
             "count": 1,
         }
-        await self._rest.send("POST", f"/api/v1/namespaces/{self._namespace}/events", json.dumps(event).encode())
+        await self._rest.send("POST", f"/api/v1/namespaces/{self.namespace}/events", json.dumps(event).encode())
 
     def _keep(self, body: bytes) -> LeaseRecord:
-        """Remember the lease as the server holds it, and return what it says; nonsense in it counts as nothing said."""
+        """Remember the object as the server holds it, and return what it says."""
         try:
             held = json.loads(body)
-            spec, metadata = held.get("spec") or {}, held["metadata"]
+            version = str(held["metadata"].get("resourceVersion") or "")
+            record = self._record(held)
         except (ValueError, KeyError, AttributeError, TypeError):
-            raise ClusterError(f"lease {self._namespace}/{self._name}: the answer is no Lease") from None
+            told = f"{self.plural.removesuffix('s')} {self.namespace}/{self.name}: the answer is no {self.kind}"
+            raise ClusterError(told) from None
         self._held = held
+        return replace(record, version=version)
+
+
+class ApiLease(LockObject):
+    """The Lease; nonsense in it counts as nothing said."""
+
+    def __init__(self, rest: Rest, namespace: str, name: str) -> None:
+        super().__init__(rest, "coordination.k8s.io/v1", "Lease", "leases", namespace, name)
+
+    def _filled(self, held: dict[str, Any], record: LeaseRecord) -> dict[str, Any]:
+        return {**held, "spec": {**held.get("spec", {}), **_spec(record)}}
+
+    def _record(self, held: dict[str, Any]) -> LeaseRecord:
+        spec = held.get("spec") or {}
         return LeaseRecord(
             str(spec.get("holderIdentity") or ""),
             _number(spec.get("leaseDurationSeconds")),
             str(spec.get("acquireTime") or ""),
             str(spec.get("renewTime") or ""),
             _number(spec.get("leaseTransitions")),
-            str(metadata.get("resourceVersion") or ""),
         )
 
 
@@ -102,10 +121,15 @@ def _spec(record: LeaseRecord) -> dict[str, Any]:
     return {
         "holderIdentity": record.holder,
         "leaseDurationSeconds": record.duration_s,
-        "acquireTime": record.acquired,
-        "renewTime": record.renewed,
+        "acquireTime": _microsecond(record.acquired),
+        "renewTime": _microsecond(record.renewed),
         "leaseTransitions": record.transitions,
     }
+
+
+def _microsecond(moment: str) -> str | None:
+    """Return a moment as leases hold it, to the microsecond; annotations hold seconds."""
+    return moment.removesuffix("Z") + ".000000Z" if moment.endswith("Z") and "." not in moment else moment or None
 
 
 def _number(value: Any) -> int:

@@ -21,7 +21,7 @@ from moorage.runtime.loop import USUAL, Limits, Loop
 from moorage.runtime.observing import SILENT, UNMEASURED, Log, Measures
 from moorage.runtime.ports import Extenders, WallClock
 from moorage.server.api_cluster import ApiCluster
-from moorage.server.api_lease import ApiLease
+from moorage.server.api_locks import AnyLock, lock_on
 
 __all__ = ["LeaderSettings", "Live", "PartEndedError"]
 
@@ -31,11 +31,12 @@ _FLUSH_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class LeaderSettings:
-    """The lease that this scheduler and its other replicas stand for."""
+    """The lease that this scheduler and its other replicas stand for, or what ``lock`` names in its place."""
 
     namespace: str = "kube-system"
     name: str = "kube-scheduler"
     timing: Timing = field(default_factory=Timing)
+    lock: str = "leases"
 
 
 class PartEndedError(MoorageError):
@@ -153,13 +154,13 @@ class Live:
             return
         if self._wanted.is_set():  # who cannot list the cluster must not keep the lease from those who can
             await self.loop.synced.wait()
-        lock = ApiLease(self._rest, self._leader.namespace, self._leader.name)
+        lock = lock_on(self._rest, self._leader.lock, self._leader.namespace, self._leader.name, self._identity)
         name = f"{self._leader.namespace}/{self._leader.name}"
         await lead(
             self.election, lock, self._led(lock), clock=self._clock, wall=self._wall, rng=self._chance, log=self._log, name=name
         )
 
-    def _led(self, lock: ApiLease) -> Callable[[], Awaitable[None]]:
+    def _led(self, lock: AnyLock) -> Callable[[], Awaitable[None]]:
         """What to do once this replica leads: say so where people look, without waiting for that, and schedule."""
 
         async def act() -> None:
@@ -172,7 +173,7 @@ class Live:
 
         return act
 
-    async def _tell_of_leading(self, lock: ApiLease) -> None:
+    async def _tell_of_leading(self, lock: AnyLock) -> None:
         try:
             await lock.tell(f"{self._identity} became leader", self._wall(), self._reporter)
         except ClusterError as error:

@@ -21,6 +21,7 @@ from moorage.apiserver.access.authorizing import Authorizer
 from moorage.apiserver.access.guarding import Guard, User, holder_of
 from moorage.apiserver.access.impersonating import impersonated
 from moorage.apiserver.access.rules import Attributes
+from moorage.apiserver.http.cautions import warning_headers
 from moorage.apiserver.http.connections import HEADERS, Connection
 from moorage.apiserver.http.documents import check_method, document, health, is_document, is_health
 from moorage.apiserver.http.limits import Limits, Seats
@@ -333,8 +334,8 @@ def _response(asked: Request, response: Response) -> web.Response:
 
 def _headers(encoding: str, warnings: tuple[str, ...] = ()) -> CIMultiDict[str]:
     headers = CIMultiDict({"Content-Type": encoding})
-    for warning in warnings:
-        headers.add("Warning", f"299 - {msgspec.json.encode(warning).decode()}")
+    for warning in warning_headers(warnings):
+        headers.add("Warning", warning)
     return headers
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from moorage.apiserver.access.authority import make_authority
 from moorage.apiserver.access.guarding import Guard, User
-from moorage.apiserver.http import accepting
+from moorage.apiserver.http import accepting, connections
 from moorage.apiserver.http.accepting import MAX_RESERVE, MIN_RESERVE, connections_for
 from moorage.apiserver.http.limits import Limits
 from moorage.apiserver.http.opening import open_store
@@ -164,6 +164,20 @@ def test_a_server_that_ends_waits_for_no_handshake_and_leaves_nothing(tmp_path):
         with pytest.raises(OSError, match="Connect call failed"):
             await connected(port)
         assert not [task for task in asyncio.all_tasks() if "wait_for" not in repr(task) and task is not asyncio.current_task()]
+
+    run(test)
+
+
+@pytest.mark.slow
+def test_idle_connections_are_closed(monkeypatch):
+    monkeypatch.setattr(connections, "IDLE_S", 0.2)
+
+    async def test():
+        async with three_at_a_time() as port:
+            reader, writer = await connected(port, GET)
+            async with asyncio.timeout(10):
+                assert await reader.read() == b""
+            writer.close()
 
     run(test)
 

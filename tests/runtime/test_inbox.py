@@ -48,6 +48,20 @@ def test_a_list_of_more_than_a_turn_is_open_until_its_last_fact_was_taken():
     assert taken == [Done(ticket) for ticket in range(5)]
 
 
+def test_who_brings_facts_waits_while_the_inbox_is_full():
+    async def main():
+        inbox = Inbox(limit=2)
+        bringing = [asyncio.create_task(inbox.put(Done(ticket))) for ticket in range(4)]
+        await asyncio.sleep(0)
+        assert (len(inbox), [task.done() for task in bringing]) == (2, [True, True, False, False])
+        inbox.put_now(Done(9))
+        assert take(inbox) == [Done(0), Done(1), Done(9)]
+        await asyncio.gather(*bringing)
+        assert len(inbox) == 2
+
+    run_virtually(main())
+
+
 def test_a_later_list_opens_it_at_once_though_the_mark_of_the_one_before_still_waits():
     inbox = Inbox()
     pods = inbox.source("pods")

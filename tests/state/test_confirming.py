@@ -35,6 +35,7 @@ CASES = {  # what else the API server tells of the pod; is the row left alone?
     "an annotation": ({"metadata": {"annotations": {"a": "b"}}}, True),
     "it was nominated": ({"status": {"nominatedNodeName": "n1"}}, True),
     "a label": ({"metadata": {"labels": {"app": "other"}}}, False),
+    "it has started": ({"status": {"startTime": "2026-11-21T03:00:00Z"}}, False),
     "an owner": ({"metadata": {"ownerReferences": [{"kind": "ReplicaSet", "name": "r", "uid": "x"}]}}, False),
     "it is to go": ({"metadata": {"deletionTimestamp": "2026-11-21T03:00:00Z"}}, False),
     "other requests": ({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}, False),

@@ -19,6 +19,7 @@ from moorage.cycle.consulting import Consult
 from moorage.cycle.decision import Decision
 from moorage.cycle.extender_wire import ExtenderError, Whole, partial
 from moorage.cycle.extenders import Asking, Consultation, Extender, without_asking
+from moorage.cycle.failures import Failures
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
 from moorage.cycle.scope import EVERYWHERE, Scope
 from moorage.cycle.ties import draw
@@ -47,7 +48,8 @@ class Cycle:
     ``always_score``: score even where one node is feasible, for explanations and comparisons.
     ``nominated_first``: take the node a pod is nominated to, if it fits, without a look at the others, as kube-scheduler does.
     ``errors_end``: a node that a plugin cannot judge ends the attempt, as in kube-scheduler; else it counts as refused.
-    ``by_class``: keep verdicts and scores of pod classes (see ``classes``); decisions are the same without.
+    ``by_class``: keep verdicts and scores of pod classes (see ``classes``), and the failures of pods that fit nowhere (see
+    ``failures``); decisions are the same without.
     ``extenders``: who is asked beside the plugins, in order; only ``deciding`` asks them. ``whole`` says how an object looks in
     full, for them.
     """
@@ -62,21 +64,27 @@ class Cycle:
     whole: Whole = partial
     order: NodeOrder = field(default_factory=NodeOrder)
     _classes: dict[Profile, ClassCache] = field(default_factory=dict)
+    _failures: dict[Profile, Failures] = field(default_factory=dict)
 
     def decide(
         self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None, scope: Scope = EVERYWHERE
     ) -> Decision:
-        """Return where ``pod`` goes, or why nowhere. A broken plugin ends the attempt: ``Decision.error``."""
+        """Return where ``pod`` goes, or why nowhere. A broken plugin ends the attempt: ``Decision.error``.
+
+        ``nominated`` may be a ``MappingProxyType``, over a mapping that never changes: then failures are kept beside it.
+        """
         if not scope.count(snapshot.table):
             return Decision(pod)
         nominated = nominated or {}
         try:
-            quick = self._by_class(profile, pod, snapshot, nominated) if scope.rows is None else None
-            if quick is not None:
-                return quick
-            return without_asking(self._the_long_way(profile, pod, snapshot, nominated, Consultation(pod), scope))
+            known = self._known(profile, pod, snapshot, nominated, scope)
+            if known is not None:
+                return known
+            decision = without_asking(self._the_long_way(profile, pod, snapshot, nominated, Consultation(pod), scope))
         except PluginError as error:
             return Decision(pod, error=error)
+        self._keep(profile, decision, snapshot, nominated, scope)
+        return decision
 
     def deciding(
         self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None, scope: Scope = EVERYWHERE
@@ -86,6 +94,8 @@ class Cycle:
             return Decision(pod)
         nominated = nominated or {}
         consultation = Consultation.of(pod, self.extenders, self.whole)
+        if not consultation.extenders:
+            return self.decide(profile, pod, snapshot, nominated, scope)
         try:
             by_class = not consultation.decides and scope.rows is None
             quick = self._by_class(profile, pod, snapshot, nominated) if by_class else None
@@ -97,6 +107,23 @@ class Cycle:
         if not consultation.done_without:
             return decision
         return with_changes(decision, done_without=tuple(consultation.done_without))
+
+    def _known(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, scope: Scope) -> Decision | None:
+        """Decide by what is known of the pod's class; None if that takes the long way."""
+        if scope.rows is not None or not self.by_class:
+            return None
+        failures = self._failures.get(profile) if scope.post_filter else None
+        failed = failures.find(pod, snapshot, nominated) if failures is not None else None
+        return failed or self._by_class(profile, pod, snapshot, nominated)
+
+    def _keep(self, profile: Profile, decision: Decision, snapshot: Snapshot, nominated: Nominated, scope: Scope) -> None:
+        """Keep a failure for the next pod of its class, unless the next search depends on where this one ended."""
+        if decision.node is not None or not self.by_class or scope is not EVERYWHERE or self._percentage_for(profile):
+            return
+        failures = self._failures.get(profile)
+        if failures is None:
+            failures = self._failures[profile] = Failures(profile)
+        failures.keep(decision, snapshot, nominated)
 
     def _percentage_for(self, profile: Profile) -> int:
         """Return the share of nodes that a profile's searches may stop at; 0 for none."""

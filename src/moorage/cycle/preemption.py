@@ -19,7 +19,7 @@ import numpy.typing as npt
 from moorage.cycle.disruption import Budgets
 from moorage.cycle.importance import earliest_start
 from moorage.cycle.ranking import Ranking
-from moorage.cycle.reprieve import Victims, select_victims, select_victims_everywhere
+from moorage.cycle.reprieve import NOBODY_LESSER, Victims, select_victims, select_victims_everywhere
 from moorage.framework.points import Attempt
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status
@@ -119,14 +119,17 @@ def _tried(
     while start < len(rows):
         chunk: _Rows = rows[start : start + batch]
         start, batch = start + batch, 4 * batch
-        together = chunk if not attempt.contended else chunk[[row not in attempt.contended for row in chunk.tolist()]]
+        lesser = ranking.have_lesser(attempt.snapshot.table, chunk, attempt.pod.priority)
+        answers: dict[int, Victims | Status] = dict.fromkeys(chunk[~lesser].tolist(), NOBODY_LESSER)
+        together = chunk[lesser]
+        if attempt.contended:
+            together = together[[row not in attempt.contended for row in together.tolist()]]
         many = attempt.what_ifs(together) if len(together) else None
-        answers: dict[int, Victims | Status] = {}
         if many is not None:
             ranked = ranking.of(attempt.snapshot.table, together.tolist())
             with many as nodes:
                 found = select_victims_everywhere(attempt.pod, nodes, ranked, together, budgets)
-            answers = dict(zip(together.tolist(), found, strict=True))
+            answers |= zip(together.tolist(), found, strict=True)
         for row in chunk.tolist():
             yield row, answers[row] if row in answers else _on_one_node(attempt, row, budgets)
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from moorage.cycle.importance import by_importance
-from moorage.state.columns import IntArray
+from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
 __all__ = ["RankedPods", "Ranking"]
+
+
+#: Stands for the lowest priority on a row without pods.
+_NO_PODS: Final = 2**63 - 1
 
 
 class RankedPods(NamedTuple):
@@ -35,6 +40,14 @@ class Ranking:
         self._layout = 0
         self._position = 0
         self._kept: dict[int, RankedPods] = {}
+        #: The lowest priority of the pods on each row.
+        self._lowest: IntArray = np.zeros(0, dtype=np.int64)
+
+    def have_lesser(self, table: NodeTable, rows: npt.NDArray[np.intp], priority: int) -> BoolArray:
+        """Say of each row whether a pod of a lower priority is on it."""
+        self._follow(table)
+        lesser: BoolArray = self._lowest[rows] < priority
+        return lesser
 
     def of(self, table: NodeTable, rows: Iterable[int]) -> list[RankedPods]:
         """Return the ranked pods of each row."""
@@ -55,11 +68,17 @@ class Ranking:
         changed = changes.since(self._position) if table is self._table else None
         if changed is None or changes.layout != self._layout or resources != self._resources:
             self._kept.clear()
+            self._lowest = np.fromiter(map(_lowest, table.pods), dtype=np.int64, count=len(table))
         else:
-            for row in changed:
+            for row in dict.fromkeys(changed):
                 self._kept.pop(row, None)
+                self._lowest[row] = _lowest(table.pods[row])
         self._table, self._resources = table, resources
         self._layout, self._position = changes.layout, changes.position
+
+
+def _lowest(pods: Mapping[str, PodInfo]) -> int:
+    return min([pod.priority for pod in pods.values()], default=_NO_PODS)
 
 
 def _ranked(table: NodeTable, row: int, resources: tuple[str, ...]) -> RankedPods:

@@ -44,6 +44,9 @@ with ``scales_by_highest = True``. One whose Filter and Score read nothing of a 
 ``allowed_pods``) and what its pods come to in sum (``pod_count``, ``requested`` …) may say so with ``sums_only = True``:
 preemption then tries many nodes at once, and nodes that are filled alike are judged once.
 
+A PostFilter plugin that signs (see below) may say ``fails_alike = True``: where it finds nothing to do, its answer follows from
+its signature, the snapshot and the nominations. While these stay as they are, pods of one class then share that answer.
+
 Optional besides: ``wakes_on()`` yields the events after which a pod that the plugin turned down is worth another try
 (without it: any event); ``sign(pod)`` returns everything the plugin reads of a pod, so that pods with equal signatures
 share verdicts (without it, or when it returns None: every pod is asked about); ``signs_by``, next to it, names the kinds of
@@ -98,7 +101,7 @@ class Depends(Enum):
     ROW = "row"
     """That row's own facts, its pods among them: judging a changed row again is enough."""
     CLUSTER = "cluster"
-    """Anything in the snapshot: judged afresh for every pod."""
+    """Anything in the snapshot: judged again for every pod, unless a pod of its class just failed and nothing has changed."""
 
 
 @runtime_checkable

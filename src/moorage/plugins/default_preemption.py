@@ -27,7 +27,7 @@ from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Attempt, PostFilterResult
+from moorage.framework.points import Attempt, PostFilterResult, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdict_table import fit_error
 from moorage.framework.verdicts import Code, Hold, Status
@@ -78,6 +78,8 @@ class DefaultPreemption:
 
     name = "DefaultPreemption"
     Args = DefaultPreemptionArgs
+    fails_alike = True
+    signs_by = ()
 
     def __init__(self, args: DefaultPreemptionArgs | None = None) -> None:
         self._args = args or DefaultPreemptionArgs()
@@ -88,6 +90,14 @@ class DefaultPreemption:
     def attach(self, handle: Handle) -> None:
         self._gates = handle.gates
         self._handle = handle
+
+    def sign(self, pod: PodInfo) -> Signature:
+        return {
+            "spec.priority": pod.priority,
+            "spec.preemptionPolicy": pod.spec.preemption_policy,
+            "spec.schedulingGroup": pod.spec.scheduling_group,
+            "status.nominatedNodeName": pod.status.nominated_node_name,
+        }
 
     def pre_enqueue(self, pod: PodInfo) -> Hold | None:
         if self._handle is None or not self._gates["SchedulerAsyncPreemption"]:

@@ -75,6 +75,7 @@ class DynamicResources:
     rests_when_skipped = True
     signs_by = (DeviceClass,)
     scales_by_highest = True
+    fails_alike = True
 
     def __init__(self, args: DynamicResourcesArgs | None = None) -> None:
         self._args = args or DynamicResourcesArgs()

@@ -70,6 +70,7 @@ class InterPodAffinity:
 
     name = "InterPodAffinity"
     depends = Depends.CLUSTER
+    signs_by = ()
     Args = InterPodAffinityArgs
 
     def __init__(self, args: InterPodAffinityArgs | None = None) -> None:

@@ -48,7 +48,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.spread_constraint import SpreadConstraint, compile_spread_constraint
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["REASON", "REASON_LABEL", "PodTopologySpread", "PodTopologySpreadArgs"]
+__all__ = ["REASON", "REASON_LABEL", "PodTopologySpread", "PodTopologySpreadArgs", "signature"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 REASON = "node(s) didn't match pod topology spread constraints"
@@ -121,6 +121,7 @@ class PodTopologySpread:
 
     name = "PodTopologySpread"
     depends = Depends.CLUSTER
+    signs_by = ()
     Args = PodTopologySpreadArgs
 
     def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
@@ -241,16 +242,7 @@ class PodTopologySpread:
     def sign(self, pod: PodInfo) -> Signature:
         if not pod.spec.topology_spread_constraints and not self._defaults:
             return {}
-        affinity = pod.spec.affinity
-        return {
-            "metadata.namespace": pod.namespace,
-            "metadata.labels": tuple(sorted(pod.labels.items())),
-            "metadata.controller": controller_of(pod),
-            "spec.topologySpreadConstraints": self._own(pod),
-            "spec.nodeSelector": tuple(sorted(pod.spec.node_selector.items())),
-            "spec.affinity.nodeAffinity": affinity and affinity.node_affinity,
-            "spec.tolerations": pod.spec.tolerations,
-        }
+        return signature(pod, self._own(pod))
 
     def wakes_on(self) -> Iterator[Wake]:
         yield Wake(POD_CHANGED, when=self._pod_matters)
@@ -289,6 +281,20 @@ class PodTopologySpread:
         if old is None or new is None or was != is_now:
             return was or is_now
         return is_now and _counts_otherwise(pod, old, new, constraints)
+
+
+def signature(pod: PodInfo, constraints: tuple[SpreadConstraint, ...]) -> Signature:
+    """Return what is read of a pod with these constraints of its own, or with default ones."""
+    affinity = pod.spec.affinity
+    return {
+        "metadata.namespace": pod.namespace,
+        "metadata.labels": tuple(sorted(pod.labels.items())),
+        "metadata.controller": controller_of(pod),
+        "spec.topologySpreadConstraints": constraints,
+        "spec.nodeSelector": tuple(sorted(pod.spec.node_selector.items())),
+        "spec.affinity.nodeAffinity": affinity and affinity.node_affinity,
+        "spec.tolerations": pod.spec.tolerations,
+    }
 
 
 def _owners(snapshot: Snapshot) -> tuple[tuple[Log, int], ...]:

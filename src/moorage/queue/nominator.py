@@ -12,6 +12,7 @@ Source  kube-scheduler, backend/queue/nominator.go; scheduling_queue.go, nominat
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from moorage.api.core import Pod
 from moorage.api.meta import ObjectMeta
@@ -30,7 +31,7 @@ class Nominator:
         self._on: dict[str, dict[str, None]] = {}
         #: Names of pods that are not in the queue any more, but nominated until they are gone.
         self._leaving: dict[str, PodInfo] = {}
-        self._lists: dict[str, tuple[PodInfo, ...]] | None = None
+        self._lists: Mapping[str, tuple[PodInfo, ...]] | None = None
 
     def __len__(self) -> int:
         return len(self._node_of)
@@ -85,11 +86,14 @@ class Nominator:
 
     @property
     def lists(self) -> Mapping[str, tuple[PodInfo, ...]]:
-        """Node name → pods nominated to it, the most important first, the first nominated before others of its priority."""
+        """Node name → pods nominated to it, the most important first, the first nominated before others of its priority.
+
+        The mapping never changes: when a nomination does, there is another.
+        """
         if self._lists is None:
-            self._lists = {
-                node: tuple(sorted(map(self._shown, uids), key=lambda pod: -pod.priority)) for node, uids in self._on.items()
-            }
+            self._lists = MappingProxyType(
+                {node: tuple(sorted(map(self._shown, uids), key=lambda pod: -pod.priority)) for node, uids in self._on.items()}
+            )
         return self._lists
 
     def _shown(self, uid: str) -> PodInfo:

@@ -45,6 +45,12 @@ class Snapshot:
         self.unheard = Unheard()
 
     @property
+    def version(self) -> tuple[int, int, int]:
+        """Another value whenever something that rules may look up is another; the pods of groups that wait do not count."""
+        changes = self.table.changes
+        return changes.position, changes.layout, self._cluster.objects_changed
+
+    @property
     def nodes(self) -> NodeView:
         """All nodes, as columns."""
         return NodeView(self, slice(None))
@@ -124,6 +130,8 @@ class Cluster:
         self.namespaces: dict[str, Namespace] = {}
         #: Kinds of their own that plugins name; None where that is not known, and all may be asked for.
         self.custom_kinds: frozenset[str] | None = None
+        #: How often an object other than a node or a pod came, changed or went.
+        self.objects_changed = 0
         self._selected: dict[Selector, frozenset[str]] = {}
         self._objects: dict[type[Value], dict[str, Any]] = {}
         self._journals: dict[type[Value], Journal] = {}
@@ -180,10 +188,11 @@ class Cluster:
         return before
 
     def _confirm(self, pod: PodInfo, node: str) -> bool:
-        """Put the confirmed pod in the assumed one's place, if it is accounted just like it."""
+        """Put the confirmed pod in the assumed one's place, if it is accounted just like it and equal as a victim."""
         assumed = self._placed[pod.uid][0]
         row = self.table.row_of.get(node)
-        if row is None or not pod.takes_over(assumed):
+        alike = pod.priority == assumed.priority and pod.status.start_time == assumed.status.start_time
+        if row is None or not alike or not pod.takes_over(assumed):
             return False
         self._placed[pod.uid] = (pod, node)
         self.table.pods[row][pod.uid] = pod
@@ -284,7 +293,11 @@ class Cluster:
 
     def _namespaces_changed(self, name: str) -> None:
         self._selected.clear()
-        self.changes_of(Namespace).note(name)
+        self._note(Namespace, name)
+
+    def _note(self, kind: type[Value], key: str) -> None:
+        self.objects_changed += 1
+        self.changes_of(kind).note(key)
 
     def namespaces_selected(self, selector: Selector) -> frozenset[str]:
         """Return the names of the namespaces that the selector takes; remembered until a namespace changes."""
@@ -323,14 +336,14 @@ class Cluster:
         key = object_key(obj)
         old: Value | None = held.get(key)
         held[key] = obj
-        self.changes_of(type(obj)).note(key)
+        self._note(type(obj), key)
         self._refile(key, old, obj)
         return old
 
     def remove_object(self, obj: Value) -> Value | None:
         key = object_key(obj)
         removed: Value | None = self._objects.get(type(obj), {}).pop(key, None)
-        self.changes_of(type(obj)).note(key)
+        self._note(type(obj), key)
         self._refile(key, removed, None)
         return removed
 

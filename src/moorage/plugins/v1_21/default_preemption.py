@@ -26,6 +26,8 @@ __all__ = ["DefaultPreemption"]
 class DefaultPreemption(today.DefaultPreemption):
     """See the module's description."""
 
+    fails_alike = True
+
     def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult | Consult:
         if pod.spec.preemption_policy == "Never" or _victims_are_leaving(pod, attempt):
             return PostFilterResult(Code.UNSCHEDULABLE)

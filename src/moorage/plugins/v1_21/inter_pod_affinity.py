@@ -51,6 +51,8 @@ class InterPodAffinity:
 
     name = "InterPodAffinity"
     depends = Depends.CLUSTER
+    sign = today.InterPodAffinity.sign
+    signs_by = ()
     Args = InterPodAffinityArgs
 
     def __init__(self, args: InterPodAffinityArgs | None = None) -> None:

@@ -25,7 +25,7 @@ from msgspec import structs
 from moorage.api.selectors import SelectorError
 from moorage.errors import PluginError
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends
+from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins import pod_topology_spread as today
 from moorage.plugins.pod_topology_spread import REASON, REASON_LABEL, SYSTEM_DEFAULTS
@@ -109,6 +109,7 @@ class PodTopologySpread:
 
     name = "PodTopologySpread"
     depends = Depends.CLUSTER
+    signs_by = ()
     Args = PodTopologySpreadArgs
 
     def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
@@ -116,15 +117,16 @@ class PodTopologySpread:
         defaults = SYSTEM_DEFAULTS if args.defaulting_type == "System" else args.default_constraints
         self._defaults = tuple(compile_spread_constraint(constraint, {}) for constraint in defaults)
 
+    def _own(self, pod: PodInfo) -> tuple[SpreadConstraint, ...]:
+        try:
+            return tuple(compile_spread_constraint(constraint, {}) for constraint in pod.spec.topology_spread_constraints)
+        except SelectorError as error:
+            raise PluginError(self.name, f"cannot read the topology spread constraints of {pod.key}: {error}") from error
+
     def _constraints(self, pod: PodInfo, snapshot: Snapshot, required: bool) -> list[SpreadConstraint]:
         """Return the pod's own constraints of one kind, or if it has none of any kind, the default ones."""
-        own = pod.spec.topology_spread_constraints
-        if own:
-            try:
-                compiled = [compile_spread_constraint(constraint, {}) for constraint in own]
-            except SelectorError as error:
-                raise PluginError(self.name, f"cannot read the topology spread constraints of {pod.key}: {error}") from error
-            return [constraint for constraint in compiled if constraint.required is required]
+        if pod.spec.topology_spread_constraints:
+            return [constraint for constraint in self._own(pod) if constraint.required is required]
         wanted = [constraint for constraint in self._defaults if constraint.required is required]
         selector = sibling_selector(pod, snapshot) if wanted else None
         if selector is None or selector.is_empty:
@@ -184,6 +186,9 @@ class PodTopologySpread:
 
     def normalize(self, preference: _Preference, scores: IntArray) -> IntArray:
         return normalize_spread(scores)
+
+    def sign(self, pod: PodInfo) -> Signature:
+        return today.signature(pod, self._own(pod))
 
 
 def _rows_with(nodes: NodeView, keys: Iterable[str]) -> BoolArray:

@@ -58,6 +58,26 @@ def test_a_bind_that_was_lost_is_made_again_though_the_pod_has_changed_since():
     on_stage(main)
 
 
+def test_a_binding_by_another_that_was_read_and_then_lost_is_made_again():
+    """Only the answer to a read told of it, as the watch of pods was silent; to the next list nothing about the pod is new."""
+
+    async def main(stage):
+        stage.world.pod("p")
+        await asyncio.sleep(1)
+        for link in stage.links("pods"):
+            link.stalled = True
+        then = stage.api.store.version
+        stage.world.bind("p", "n2")
+        stage.world.node("n1")
+        await stage.until(lambda: stage.scheduler.queue.get(stage.pod("p")["metadata"]["uid"]) is None)
+        assert [one.code for one in stage.binds("p")] == [409]
+        await dies(stage, then, stage.api.store.version + 10)
+        stage.world.node("n1")
+        assert await stage.placed("p", within_s=25) == "n1"
+
+    on_stage(main)
+
+
 def test_a_pod_that_was_read_to_be_gone_and_is_there_again_is_bound():
     async def main(stage):
         stage.world.node("n1")

@@ -191,7 +191,7 @@ class Reflector(Generic[T]):
             if (new is None or _meta(new).uid != _meta(old).uid) and unread.get(key) != _meta(old).uid:
                 await self._gone(key, old)
         for key, obj in fresh.items():
-            await self._listed(key, obj, is_back=back, twice=back or refused)
+            await self._listed(key, obj, version, is_back=back, twice=back or refused)
         self._version = version
         self._must_list = self.unserved = False
         self.trouble = ""
@@ -300,10 +300,11 @@ class Reflector(Generic[T]):
 
     # -- facts -------------------------------------------------------------------------------------------------------------
 
-    async def _listed(self, key: str, obj: T, *, is_back: bool, twice: bool) -> None:
-        """Take in an object of a list. A list is the truth even where a later version was seen: the server lost that one.
+    async def _listed(self, key: str, obj: T, version: str, *, is_back: bool, twice: bool) -> None:
+        """Take in an object of a list, which is of this version.
 
-        Nobody else goes back in time, so that is told as if it were another object. Where versions may have been given out
+        A list is the truth even where a later version of the object was seen: the server lost that one. Facts about others
+        never go back in time, so this is delivered as if it were another object. Where versions may have been given out
         ``twice``, the same one may mean something else; in a list that goes back as a whole, a later one, too.
         """
         known = self._known.get(key)
@@ -311,7 +312,7 @@ class Reflector(Generic[T]):
             was, now = _meta(known).resource_version, _meta(obj).resource_version
             if known == obj if twice else was == now:
                 if self.resource.retold(obj):
-                    await self._sink.put(Seen(obj))
+                    await self._sink.put(Seen(obj, version))
                 return
             if is_back or was == now or is_older(now, was):
                 await self._sink.put(Gone(known))

@@ -78,7 +78,7 @@ class Believer(ABC):
             if isinstance(fact, Gone) or obj.status.phase in ENDED_PHASES:
                 self._pod_gone(obj)
             else:
-                self._pod_seen(self._readable(PodInfo(self._read(obj))))
+                self._pod_seen(self._readable(PodInfo(self._read(obj))), fact.as_of)
         elif isinstance(obj, Node):
             self._node(obj, gone=isinstance(fact, Gone))
         elif isinstance(obj, PodGroup) and self.cluster.groups is None:
@@ -114,7 +114,7 @@ class Believer(ABC):
         if old is not None or new is not None:
             self._tell(node_events(old, new, self.gates), old, new)
 
-    def _pod_seen(self, pod: PodInfo) -> None:
+    def _pod_seen(self, pod: PodInfo, as_of: str) -> None:
         holder = self._named.get(pod.key)
         if holder != pod.uid:
             if holder is not None:
@@ -123,7 +123,7 @@ class Believer(ABC):
         if pod.spec.node_name:
             self._placed(pod)
         elif pod.spec.scheduler_name in self.profiles:
-            self._pending(pod)
+            self._pending(pod, as_of)
 
     def _placed(self, pod: PodInfo) -> None:
         """A pod is on a node: ours confirmed, somebody else's, or one that changed where it is."""
@@ -142,9 +142,9 @@ class Believer(ABC):
         if pod.uid in self._held:
             self._end_held(self._held[pod.uid])
 
-    def _pending(self, pod: PodInfo) -> None:
+    def _pending(self, pod: PodInfo, as_of: str) -> None:
         placed = self.cluster.pod(pod.uid)
-        if placed is not None and self._lost_its_node(placed, pod):
+        if placed is not None and self._lost_its_node(placed, as_of or pod.pod.metadata.resource_version):
             self._uid_gone(pod.uid, placed)
         binding = self._bindings.get(pod.uid)
         if binding is not None:
@@ -164,10 +164,9 @@ class Believer(ABC):
             if self.gates["GangScheduling"]:
                 self.queue.event(UNSCHEDULED_POD_ADD, None, pod, self.now)
 
-    def _lost_its_node(self, placed: PodInfo, pod: PodInfo) -> bool:
-        """True if the API server has told of a binding, and then tells of a later pod without one: it lost it meanwhile."""
-        was, now = placed.pod.metadata.resource_version, pod.pod.metadata.resource_version
-        return not self.cluster.is_assumed(pod.uid) and is_older(was, now)
+    def _lost_its_node(self, placed: PodInfo, now: str) -> bool:
+        """True if the API server has told of a binding, and shows the pod without one at a later version: it lost it."""
+        return not self.cluster.is_assumed(placed.uid) and is_older(placed.pod.metadata.resource_version, now)
 
     def _pod_gone(self, pod: Pod) -> None:
         info = PodInfo(pod)

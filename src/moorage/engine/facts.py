@@ -22,9 +22,14 @@ NO_LONGER_WANTED = "the pod was deleted, preempted or placed meanwhile"
 
 
 class Seen(Struct, frozen=True):
-    """An object exists and looks like this: new or changed."""
+    """An object exists and looks like this: new or changed.
+
+    ``as_of`` is the version of a list that shows the object again as it was before. If a version between the two is known
+    (from reading the object, say), the API server has lost it.
+    """
 
     obj: Value
+    as_of: str = ""
 
 
 class Gone(Struct, frozen=True):

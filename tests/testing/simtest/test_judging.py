@@ -46,8 +46,8 @@ DELETE = Asked(0, ME, "DELETE", "/api/v1/namespaces/default/pods/low", 200, uid=
 LEASE = Asked(0, ME, "PUT", "/apis/x/leases/kube-scheduler", 200, holder=ME)
 
 
-def listed(version, *entries, kind="Pod"):
-    return Listed(0, ME, kind, version, {entry.uid: entry.version for entry in entries})
+def listed(version, *entries, kind="Pod", lags=False):
+    return Listed(0, ME, kind, version, {entry.uid: entry.version for entry in entries}, lags)
 
 
 def gone(entry):
@@ -141,6 +141,7 @@ GOOD = {
     ],
     "what a list does not show is gone": [*LISTS, told(FULL), listed(4, P), gone(FULL), tried("p", "")],
     "a list that lags behind": [*LISTS, told(FULL), listed(2, P), tried("p", "")],
+    "a later list that lags behind": [*LISTS, told(FULL), listed(9, P, lags=True), tried("p", "")],
     "a list of what was lost": [*LISTS, Lost(0, 8, [P.document], [N.document]), tried("p", "")],
     "a list of versions that are given out again": [
         *LISTS, told(FULL), Lost(0, 2, [P.document], [N.document]), (other := pod(3, "y")), listed(3, P, other), tried("p", ""),
@@ -180,6 +181,7 @@ GOOD = {
 
 BAD = {
     "S18": [*LISTS, tried("p", "")],
+    "S18, a first list that lags behind": [N, P, listed(2, P, lags=True), told(N), tried("p", "")],
     "S18, gone": [*LISTS, told(FULL), listed(4, P), tried("p", "")],
     "S18, an older version": [*LISTS, told(FULL), (more := pod(4, "x", nodeName="n")), listed(4, P, more), tried("p", "")],
     "S18, before there was a list": [N, P, listed(2, P), told(N), told(P), tried("p", ""), listed(2, N, kind="Node")],

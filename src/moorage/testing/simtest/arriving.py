@@ -24,11 +24,9 @@ class Arrivals:
         self._pages: dict[str, dict[str, int]] = {}
 
     def page(self, sent: Sent, body: bytes) -> None:
-        """Read an answer, if it is a page of a list that shows what there is now: one that lags behind may be refused."""
+        """Read an answer, if it is a page of a list."""
         query = sent.query
-        if sent.method != "GET" or not sent.path.endswith(f"/{sent.plural}"):
-            return
-        if query.get("limit") == "1" or query.get("resourceVersionMatch") == "Exact":
+        if sent.method != "GET" or not sent.path.endswith(f"/{sent.plural}") or query.get("limit") == "1":
             return
         found = self._pages.pop(sent.path, {}) if "continue" in query else {}
         page = json.loads(body)
@@ -36,7 +34,8 @@ class Arrivals:
         if page["metadata"].get("continue"):
             self._pages[sent.path] = found
         else:
-            self._add(page["kind"].removesuffix("List"), page["metadata"], found)
+            lags = query.get("resourceVersionMatch") == "Exact"  # the network wrote that into the request
+            self._add(page["kind"].removesuffix("List"), page["metadata"], found, lags=lags)
 
     async def lines(self, query: Mapping[str, str], lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """Pass on the lines of a watch, and read the list that it may begin with."""
@@ -64,9 +63,9 @@ class Arrivals:
             return True
         return str(event["type"]) == "ERROR"
 
-    def _add(self, kind: str, metadata: dict[str, Any], versions: dict[str, int]) -> None:
-        entry = Listed(self._recording.clock(), self._actor, kind, int(metadata["resourceVersion"]), versions)
-        self._recording.add(entry)
+    def _add(self, kind: str, metadata: dict[str, Any], versions: dict[str, int], *, lags: bool = False) -> None:
+        version = int(metadata["resourceVersion"])
+        self._recording.add(Listed(self._recording.clock(), self._actor, kind, version, versions, lags))
 
 
 def _version_of(obj: dict[str, Any]) -> tuple[str, int]:

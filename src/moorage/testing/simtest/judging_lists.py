@@ -23,6 +23,8 @@ class _Shown:
     #: Kinds and versions of all objects that it took in, by UID.
     known: dict[str, tuple[str, int]] = field(default_factory=dict)
     newest: int = 0
+    #: Kinds of which there was a list.
+    kinds: set[str] = field(default_factory=set)
     #: What it has not taken in: kinds and versions by UID, and the UIDs of what is gone.
     waits: dict[str, tuple[str, int]] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
@@ -51,7 +53,9 @@ class Lists:
 
     def listed(self, entry: Listed) -> None:
         shown = self._of(entry.actor)
-        if shown.in_doubt or entry.version < shown.newest:  # a list that goes back in time is not believed
+        lags = entry.lags and entry.kind in shown.kinds
+        shown.kinds.add(entry.kind)
+        if shown.in_doubt or lags or entry.version < shown.newest:  # a list that goes back in time is not believed
             return
         shown.newest = entry.version
         for uid, version in entry.versions.items():

@@ -66,13 +66,17 @@ class Asked:
 
 @dataclass(slots=True)
 class Listed:
-    """A list of a kind has reached a scheduler as a whole: the versions of all objects in it, by UID."""
+    """A list of a kind has reached a scheduler as a whole: the versions of all objects in it, by UID.
+
+    ``lags``: it shows how things were some time before it was asked for, so a scheduler that knew better does not believe it.
+    """
 
     at_s: float
     actor: str
     kind: str
     version: int
     versions: dict[str, int]
+    lags: bool = False
 
 
 @dataclass(slots=True)

@@ -24,6 +24,7 @@ from moorage.cli.building import build_scheduler
 from moorage.cli.filling import fill
 from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
+from moorage.cli.patience import told_if_slow
 from moorage.cli.reading import CONFIG_LIMIT, read_file
 from moorage.cli.taking_files import TakesFiles
 from moorage.cli.terminal import say
@@ -111,15 +112,18 @@ def up(**given: Any) -> int:
     run and end as their annotations say. Ends on Ctrl-C; with --data, the next start goes on where this one ended.
     """
     began = time.monotonic()
-    scheduler, extenders = (None, ExtenderClient(())) if given["no_scheduler"] else _scheduler(given)
+    with told_if_slow("loading the scheduler's configuration and plugins", _report):
+        scheduler, extenders = (None, ExtenderClient(())) if given["no_scheduler"] else _scheduler(given)
     home: Path = given["home"].expanduser()
     address = address_of(given["bind"], given["names"])
     authority = make_authority(home / "pki", address.names)
     gates = scheduler.gates if scheduler is not None else FeatureGates.parse(given["feature_gates"])
     controllers = chosen(all_controllers(given["job_s"], gates), [one for one in given["controllers"].split(",") if one])
-    store = open_store(given["data"], clock=_steady_clock(), gates=gates)
+    with told_if_slow(f"reading {given['data'] or 'nothing'}", _report):
+        store = open_store(given["data"], clock=_steady_clock(), gates=gates)
     try:
-        _fill(store, given)
+        with told_if_slow(f"taking in {', '.join(given['paths']) or 'the nodes'}", _report):
+            _fill(store, given)
         cluster = Embedded(
             store,
             authority,

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from moorage.apiserver.access.addresses import LOOPBACK, Address
 from moorage.apiserver.access.authority import SCHEDULER, Authority
@@ -27,9 +27,12 @@ from moorage.controllers.machinery.controller import Controller
 from moorage.controllers.machinery.kinds import NODES
 from moorage.controllers.manager import Manager
 from moorage.controllers.nodes.kubelets import is_down
+from moorage.engine.custom_kinds import NamedKinds
 from moorage.engine.machine import Scheduler
 from moorage.runtime.wall import Wall
 from moorage.server.live import Live
+from moorage.server.patience import report_delays
+from moorage.server.plugin_rights import grant_kinds
 
 __all__ = ["Embedded", "Ready"]
 
@@ -44,6 +47,18 @@ class Ready:
     port: int
     kubeconfig: Path
     nodes: int
+
+
+@dataclass(slots=True)
+class _Start:
+    """How far the scheduler is. ``live`` comes with its connection; ``synced`` is set at once where there is no scheduler."""
+
+    synced: asyncio.Event = field(default_factory=asyncio.Event)
+    live: Live | None = None
+
+    @property
+    def waits_for(self) -> list[str]:
+        return [] if self.live is None or self.synced.is_set() else self.live.waits_for
 
 
 @dataclass(slots=True)
@@ -73,19 +88,20 @@ class Embedded:
         manager = Manager(self.store, self.controllers, self.report)
         # Where our own controller for it is switched off, another does it over the API.
         self.store.empties_namespaces = False
+        self._admit_plugins()
         tls = self.authority.tls()
         async with serving(self.store, guard, self.address.listens, self.port, tls) as port:
             self.authority.write_kubeconfig(self.kubeconfig, port, host=self.address.dialled)
-            synced = asyncio.Event()
+            start = _Start()
             parts = [
                 asyncio.create_task(manager.run(), name="controllers"),
                 asyncio.create_task(self._forget(), name="events"),
             ]
             if self.scheduler is None:
-                synced.set()
+                start.synced.set()
             else:
-                parts.append(asyncio.create_task(self._schedule(self.scheduler, port, synced), name="scheduler"))
-            parts.append(asyncio.create_task(self._serve(manager, port, synced), name="ready"))
+                parts.append(asyncio.create_task(self._schedule(self.scheduler, port, start), name="scheduler"))
+            parts.append(asyncio.create_task(self._serve(manager, port, start), name="ready"))
             try:
                 await _first_to_fail(parts)
             finally:
@@ -99,16 +115,29 @@ class Embedded:
             await asyncio.sleep(_TIDY_S)
             forget_old_events(self.store)
 
-    async def _serve(self, manager: Manager, port: int, synced: asyncio.Event) -> None:
+    def _admit_plugins(self) -> None:
+        """Give the scheduler a right to the kinds that its plugins name, and report names that are no kinds."""
+        named = NamedKinds() if self.scheduler is None else self.scheduler.named_kinds
+        grant_kinds(self.store, named.kinds)
+        for name in named.unusable:
+            self.report(f"a plugin names {name}, which is no kind; write it as plural.version.group")
+
+    async def _serve(self, manager: Manager, port: int, start: _Start) -> None:
         """Tell when all nodes that are there at the start and not down have reported, and the scheduler has seen them."""
         manager.refresh()
-        while not all(_reports(node) or is_down(node) for node in manager.world.all(NODES)):
-            await asyncio.sleep(0.01)
-        await synced.wait()
+        delays = asyncio.create_task(report_delays(lambda: [*_silent(manager), *start.waits_for], self.report))
+        try:
+            while next(_silent_nodes(manager), None) is not None:
+                await asyncio.sleep(0.01)
+            await start.synced.wait()
+        finally:
+            delays.cancel()
+        for kind in start.live.unserved if start.live is not None else ():
+            self.report(f"{kind} is not served by this cluster; plugins see no objects of it")
         self.on_ready(Ready(port, self.kubeconfig, manager.world.count(NODES)))
         await asyncio.Event().wait()
 
-    async def _schedule(self, scheduler: Scheduler, port: int, synced: asyncio.Event) -> None:
+    async def _schedule(self, scheduler: Scheduler, port: int, start: _Start) -> None:
         identity = f"moorage-{uuid.uuid4()}"
         shown = self.authority.issue(SCHEDULER)
         credentials = Anonymous(Identity("", shown.certificate, shown.key))
@@ -118,7 +147,8 @@ class Embedded:
                 scheduler, rest, identity=identity, wall=Wall(), leader=None, chance=random.Random(identity),  # noqa: S311
                 report=lambda line: None, reporter=next(iter(scheduler.profiles)), extenders=extenders,
             )  # fmt: skip
-            telling = asyncio.create_task(_pass_on(live.loop.synced, synced))
+            start.live = live
+            telling = asyncio.create_task(_pass_on(live.loop.synced, start.synced))
             try:
                 await live.run()
             finally:
@@ -134,6 +164,22 @@ async def _first_to_fail(parts: Sequence[asyncio.Task[None]]) -> None:
 async def _pass_on(heard: asyncio.Event, told: asyncio.Event) -> None:
     await heard.wait()
     told.set()
+
+
+def _silent_nodes(manager: Manager) -> Iterator[str]:
+    """Yield the nodes that have not reported, but for those that are down."""
+    return (_name(node) for node in manager.world.all(NODES) if not (_reports(node) or is_down(node)))
+
+
+def _silent(manager: Manager) -> list[str]:
+    """Return how many nodes have not reported, and the first of them."""
+    names = list(_silent_nodes(manager))
+    shown = ", ".join([*names[:3], "…"] if len(names) > 3 else names)
+    return [f"{len(names)} of {manager.world.count(NODES)} nodes to be ready: {shown}"] if names else []
+
+
+def _name(node: dict[str, Any]) -> str:
+    return str(node["metadata"]["name"])
 
 
 def _reports(node: dict[str, object]) -> bool:

@@ -112,6 +112,20 @@ class Live:
         return [source.name for source in self.loop.inbox.sources if not source.synced]
 
     @property
+    def waits_for(self) -> list[str]:
+        """What it waits for before it schedules: lists, each with what was wrong with it last."""
+        pairs = zip(self.reflectors, self.loop.inbox.sources, strict=True)
+        left = [(source.name, one.trouble) for one, source in pairs if not source.synced]
+        failed = [f"the list of {name}, which failed ({trouble})" for name, trouble in left if trouble]
+        others = [name for name, trouble in left if not trouble]
+        return [*failed, *([f"the list{'s' if len(others) > 1 else ''} of {', '.join(others)}"] if others else [])]
+
+    @property
+    def unserved(self) -> list[str]:
+        """Kinds that the server does not serve."""
+        return [one.resource.kind for one in self.reflectors if one.unserved]
+
+    @property
     def leads(self) -> bool:
         return self._may_act(self._clock())
 

@@ -245,7 +245,7 @@ BODIES = {
     "protobuf of nothing": (b"k8s\x00", "application/vnd.kubernetes.protobuf", 400),
     "CBOR": (b"\xd9\xd9\xf7\xa0", "application/cbor", 415),
     "too much": (b" " * (3 * 2**20 + 1), "application/json", 413),
-    "too deep": (b"[" * 200 + b"]" * 200, "application/json", 400),
+    "too deep": (b'{"metadata":{"name":"x"},"y":' + b"[" * 100 + b"]" * 100 + b"}", "application/json", 400),
     "not an object": (b"[]", "application/json", 400),
     "nothing": (b"", "application/json", 400),
     "two objects": (b"{}{}", "application/json", 400),

@@ -1,6 +1,7 @@
 """Seats for requests and watches: bursts wait, one client cannot take them all, and who comes too late is told so."""
 
 import asyncio
+import json
 import random
 
 import aiohttp
@@ -9,7 +10,9 @@ import pytest
 from moorage.apiserver.access.guarding import Guard, User
 from moorage.apiserver.http.limits import Limits, Seats
 from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.http.sending import PIECE
 from moorage.apiserver.http.serving import serving
+from moorage.apiserver.vocabulary.kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 
 SMALL = Limits(reading=3, mutating=2, per_client=2, waiting=2, watches=3, watches_per_client=2, seat_s=0.05)
@@ -99,13 +102,30 @@ def test_watches_are_counted():
     assert seats.watches == 0
 
 
+def test_what_one_user_leaves_unread_is_bounded_but_one_answer_is_let_through():
+    seats = Seats(Limits(unread_per_client=10))
+    with seats.sending("a", 50, refusable=True):
+        for size in (1, 50):
+            with pytest.raises(ApiError) as caught, seats.sending("a", size, refusable=True):
+                pass
+            assert (caught.value.code, caught.value.retry_after_s) == (429, 1)
+        with (
+            seats.sending("a", 50, refusable=False),
+            seats.sending("b", 4, refusable=True),
+            seats.sending("b", 6, refusable=True),
+        ):
+            pass
+    with seats.sending("a", 5, refusable=True), seats.sending("a", 5, refusable=True):
+        pass
+
+
 # -- over the wire ------------------------------------------------------------------------------------------------------
 
 HOME = "/api/v1/namespaces/default/configmaps"
 
 
 async def ask(session, port, path, token="t", method="GET", body=None):
-    headers = {"Authorization": f"Bearer {token}"}
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     async with session.request(method, f"http://127.0.0.1:{port}{path}", data=body, headers=headers) as response:
         return response.status, response.headers.get("Retry-After"), await response.text()
 
@@ -129,6 +149,45 @@ def test_one_client_that_is_slow_does_not_keep_others_waiting():
             assert (await ask(session, port, "/healthz"))[0] == 200
             await asyncio.gather(*slow)
             assert (await ask(session, port, HOME))[0] == 200
+
+    asyncio.run(run())
+
+
+@pytest.mark.slow
+def test_answers_that_are_not_read_are_few_and_in_memory_once(monkeypatch):
+    """A list of 20 MB is written as it is read; more of them are refused, but never the answer to a change."""
+    written = []
+    write = aiohttp.web.StreamResponse.write
+
+    async def noted(response, data):
+        written.append(len(data))
+        await write(response, data)
+
+    monkeypatch.setattr(aiohttp.web.StreamResponse, "write", noted)
+
+    def config(i):
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c{i}"}, "data": {"x": "a" * 1_000_000}}
+
+    async def run():
+        store = open_store(seed=1)
+        for i in range(20):
+            store.create(find_kind("configmaps"), "default", config(i))
+        guard = Guard({"t": User("a", ("system:masters",)), "u": User("b", ("system:masters",))})
+        limits = Limits(unread_per_client=30 << 20)
+        async with serving(store, guard, limits=limits) as port, aiohttp.ClientSession() as session:
+            slow = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+            slow[1].write(f"GET {HOME} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer t\r\n\r\n".encode())
+            await asyncio.sleep(0.3)
+            assert sum(written) < 12_000_000
+            assert max(written) <= PIECE
+            assert (await ask(session, port, HOME))[:2] == (429, "1")
+            assert (await ask(session, port, HOME, "u"))[0] == 200
+            assert (await ask(session, port, HOME, method="POST", body=json.dumps(config(99))))[0] == 201
+            head = (await slow[0].readuntil(b"\r\n\r\n")).lower()
+            body = await slow[0].readexactly(int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0]))
+            assert body.count(config(0)["data"]["x"].encode()) == 20
+            assert (await ask(session, port, HOME))[0] == 200
+            slow[1].close()
 
     asyncio.run(run())
 

@@ -27,7 +27,8 @@ _RETRY_S: Final = 1
 class Limits:
     """What one server takes on at a time. ``waiting`` is how many requests may wait for a seat, ``seat_s`` how long.
 
-    ``client_s`` is how long a client may take for a handshake, a request's head, its body, or to read part of a watch;
+    ``unread_per_client`` is how many bytes of long answers one user may leave unread; one answer is let through whatever its
+    length. ``client_s`` is how long a client may take for a handshake, a request's head, its body, or to read part of a watch;
     ``answer_s`` is how long it may take to read an answer.
     """
 
@@ -35,6 +36,7 @@ class Limits:
     mutating: int = 200
     per_client: int = 64
     waiting: int = 2000
+    unread_per_client: int = 256 << 20
     watches: int = 4000
     watches_per_client: int = 1000
     connections: int = 12_000
@@ -57,6 +59,7 @@ class Seats:
         self._kinds: Counter[bool] = Counter()
         self._clients: Counter[str] = Counter()
         self._watching: Counter[str] = Counter()
+        self._unread: Counter[str] = Counter()
         self._waiting: deque[_Waiter] = deque()
 
     @property
@@ -104,6 +107,23 @@ class Seats:
             self._watching[client] -= 1
             if not self._watching[client]:
                 del self._watching[client]
+
+    @contextmanager
+    def sending(self, client: str, size: int, *, refusable: bool) -> Iterator[None]:
+        """Count a long answer while its client reads it.
+
+        Raises  ApiError 429 where the client leaves too much unread already, if the answer may be refused
+        """
+        unread = self._unread[client]
+        if refusable and unread and unread + size > self._limits.unread_per_client:
+            raise too_many("too many answers are unread, please try again later", _RETRY_S)
+        self._unread[client] += size
+        try:
+            yield
+        finally:
+            self._unread[client] -= size
+            if not self._unread[client]:
+                del self._unread[client]
 
     def _has_room(self, mutating: bool, client: str) -> bool:
         most = self._limits.mutating if mutating else self._limits.reading

@@ -28,6 +28,7 @@ from moorage.apiserver.http.limits import Limits, Seats
 from moorage.apiserver.http.metering import CONTENT_TYPE, Meter
 from moorage.apiserver.http.requests import Request, Response, serve
 from moorage.apiserver.http.routing import check_route
+from moorage.apiserver.http.sending import LONG, length, send, unwritten
 from moorage.apiserver.http.watching import Stream, is_watch, open_stream
 from moorage.apiserver.schema.bodies import MAX_BODY
 from moorage.apiserver.schema.forms import JSON, accepted, check_types, encoded_as
@@ -47,8 +48,6 @@ from moorage.apiserver.vocabulary.targets import ReviewTarget, Target, find_targ
 __all__ = ["Front"]
 
 MAX_PARAMETERS: Final = 1000
-#: What answer is long, in bytes.
-_LONG: Final = 64 << 10
 _READ_ONLY: Final = frozenset(["GET", "HEAD"])
 _METHODS: Final = _READ_ONLY | {"DELETE", "PATCH", "POST", "PUT"}
 _GO_ON: Final = ("/attach", "/exec", "/log", "/portforward", "/proxy")
@@ -89,11 +88,6 @@ class Front:
             asked: list[Attributes] = []
             response = await self._answer_or_refuse(request, asked)
             self._count(asked, response.status)
-            if not response.prepared:
-                headers = response.headers
-                for name, value in _ALWAYS:
-                    if name not in headers:
-                        headers[name] = value
             return await self._sent(request, response)
         finally:
             if isinstance(connection, Connection):
@@ -157,7 +151,13 @@ class Front:
             with self.seats.watching(user.name):
                 return await self._watch(request, user, target)
         async with self.seats.taken(user.name, mutating=request.method not in _READ_ONLY):
-            return await self._serve(await _read(request, user, self.limits.client_s), target)
+            read = await _read(request, user, self.limits.client_s)
+            response = await self._serve(read, target)
+            if (size := length(response)) <= LONG:
+                return response
+            # A long answer keeps its seat until it is read. The answer to a change is sent however much is unread.
+            with self.seats.sending(user.name, size, refusable=read.dry_run or read.method in _READ_ONLY):
+                return await self._sent(request, response)
 
     def _target(self, request: web.BaseRequest, user: User) -> Target | ReviewTarget:
         """Return what a path is about. What is not served is told only to those who could ask for anything."""
@@ -237,19 +237,24 @@ class Front:
 
     async def _sent(self, request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
         """Send a long answer, in so much time; short ones are left to aiohttp, as they never wait."""
+        if response.prepared:
+            return response
+        headers = response.headers
+        for name, value in _ALWAYS:
+            if name not in headers:
+                headers[name] = value
         if "Upgrade" in request.headers or request.method == "CONNECT":
             response.force_close()  # nothing is spoken here but HTTP/1.1, so what comes next would not be understood
-        if not isinstance(response, web.Response) or len(response.body or b"") <= _LONG:  # type: ignore[arg-type]
+        if not isinstance(response, web.Response) or request.method == "HEAD" or length(response) <= LONG:
             return response
+        head, body = unwritten(response), bytes(response.body)  # type: ignore[arg-type]
         try:
-            async with asyncio.timeout(self.limits.answer_s):
-                await response.prepare(request)
-                await response.write_eof()
+            await send(request, head, body, self.limits.answer_s)
         except TimeoutError:
             _hang_up(request)
         except ConnectionError:
             pass
-        return response
+        return head
 
 
 def _check_timeout(request: web.BaseRequest) -> None:

@@ -260,11 +260,11 @@ def test_no_permission_is_told_in_a_line_each(tmp_path, eager, says):
 # -- without a cluster --------------------------------------------------------------------------------------------------
 
 
-def run_here(*flags):
-    """Run the command in this process; return its status and what it said."""
+def run_here(*flags, secure=True):
+    """Run the command in this process, serving nothing over TLS; return its status and what it said."""
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-        status = _run(["run", "--secure-port=0", *map(str, flags)])
+        status = _run(["run", *(["--secure-port=0"] if secure else []), *map(str, flags)])
     return status, said.getvalue()
 
 
@@ -339,7 +339,7 @@ def test_it_is_written_letter_for_letter_as_kube_scheduler_writes_it(tmp_path):
 
 def test_what_is_run_is_logged_and_a_file_that_serves_twice_is_warned_of_once(tmp_path, monkeypatch):
     async def ends(process):
-        process.serving.socket.close()
+        process.serving.secure.socket.close()
         return 0
 
     monkeypatch.setattr("moorage.cli.run.run_process", ends)

@@ -23,11 +23,15 @@ from moorage.api import quantity
 from moorage.api.durations import format_duration, parse_duration
 from moorage.errors import MoorageError
 
-__all__ = ["Flag", "FlagCommand", "FlagError", "Given", "read_flags"]
+__all__ = ["ASKS_HELP", "SHOWN", "Flag", "FlagCommand", "FlagError", "Given", "read_flags"]
 
 
 class FlagError(click.ClickException):
-    """What is wrong with a command line, in pflag's words."""
+    """What is wrong with a command line, in pflag's words. ``unknown``: the name of a flag that there is not."""
+
+    def __init__(self, message: str, unknown: str = "") -> None:
+        super().__init__(message)
+        self.unknown = unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +41,8 @@ class Flag:
     ``kind``: ``str``, ``bool``, ``int``, ``float``, ``duration`` (kept in seconds), ``list`` (comma separated), ``pairs`` (a
     list that is shown without brackets), ``each`` (one value each time), ``map`` (``name=value,…``) or ``version``; ``level``,
     ``levels``, ``ip``, ``quantity``, ``numbers`` and ``pair of files`` are texts and lists that are looked at. ``files``: it
-    names one, for completion.
+    names one, for completion. ``sets``: the flag whose value this one sets, where it is another; of both, the last counts.
+    ``instead``: what to use in the place of a deprecated flag.
     """
 
     name: str
@@ -48,6 +53,13 @@ class Flag:
     short: str = ""
     metavar: str = ""
     files: bool = False
+    sets: str = ""
+    instead: str = ""
+
+    @property
+    def key(self) -> str:
+        """Where its value is kept."""
+        return self.sets or self.name
 
     def shown(self, value: Any) -> str:
         """Return a value as the flag would be written."""
@@ -76,7 +88,7 @@ class Given:
 
     def shown(self, flags: Sequence[Flag]) -> dict[str, str]:
         """Return every flag with its value, as text."""
-        return {flag.name: flag.shown(self.values[flag.name]) for flag in flags}
+        return {flag.name: flag.shown(self.values[flag.key]) for flag in flags}
 
 
 def read_flags(flags: Sequence[Flag], args: Sequence[str]) -> tuple[Given, list[str]]:
@@ -101,7 +113,7 @@ def read_flags(flags: Sequence[Flag], args: Sequence[str]) -> tuple[Given, list[
         flag, name, text = _split(word, by_name, by_letter)
         if text is None:
             text = _next_value(flag, name, left)
-        values[flag.name] = _value(flag, text, values[flag.name] if flag.name in changed else None)
+        values[flag.key] = _value(flag, text, values[flag.key] if flag.name in changed else None)
         changed.add(flag.name)
     return Given(values, frozenset(changed)), rest
 
@@ -114,7 +126,7 @@ def _split(word: str, by_name: Mapping[str, Flag], by_letter: Mapping[str, Flag]
             raise FlagError(f"bad flag syntax: {word}")
         flag = by_name.get(name.replace("_", "-"))
         if flag is None:
-            raise FlagError(f"unknown flag: --{name}")
+            raise FlagError(f"unknown flag: --{name}", unknown=name.replace("_", "-"))
         return flag, f"--{flag.name}", text if equals else None
     letter, text = word[1], word[2:].removeprefix("=")
     flag = by_letter.get(letter)
@@ -268,6 +280,11 @@ _READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
 _ALONE: Final = frozenset(["bool", "version"])
 
 
+ASKS_HELP: Final = Flag("help", "bool", False, "", "", short="h")
+#: Where a context keeps the flags that its help shows, where they are others than the command's.
+SHOWN: Final = "moorage.shown_flags"
+
+
 class FlagCommand(click.Command):
     """A click command whose flags are read by ``read_flags``. Its callback receives ``given``.
 
@@ -280,9 +297,13 @@ class FlagCommand(click.Command):
         shown = [_option(flag) for flag in self.flags]
         return [*shown, click.Option(["-h", "--help"], is_flag=True, help="Show this message and exit.")]
 
+    def read(self, ctx: click.Context, args: Sequence[str]) -> tuple[Given, list[str]]:
+        """Read a command line."""
+        del ctx
+        return read_flags([*self.flags, ASKS_HELP], args)
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        asks_help = Flag("help", "bool", False, "", "", short="h")
-        given, rest = read_flags([*self.flags, asks_help], args)
+        given, rest = self.read(ctx, args)
         if given["help"] and not ctx.resilient_parsing:
             click.echo(self.get_help(ctx))
             ctx.exit()
@@ -292,10 +313,10 @@ class FlagCommand(click.Command):
         return []
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        del ctx
-        for section in dict.fromkeys(flag.section for flag in self.flags):
+        flags: Sequence[Flag] = ctx.meta.get(SHOWN, self.flags)
+        for section in dict.fromkeys(flag.section for flag in flags):
             with formatter.section(f"{section} flags"):
-                formatter.write_dl([_help_line(flag) for flag in self.flags if flag.section == section])
+                formatter.write_dl([_help_line(flag) for flag in flags if flag.section == section])
 
 
 def _go_list(words: Sequence[str]) -> str:

@@ -223,6 +223,14 @@ _LOGS: Final = (
 _GLOBAL: Final = (Flag("version", "version", "false", "Global", "Print the version and exit; --version=raw says more."),)
 _OWN: Final = (
     Flag(
+        "emulate",
+        "str",
+        "",
+        "Moorage",
+        "Run as kube-scheduler of this release did: 1.19, 1.20 or 1.21, with its flags, which --help then shows.",
+        metavar="RELEASE",
+    ),
+    Flag(
         "plugins",
         "each",
         (),

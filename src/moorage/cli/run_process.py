@@ -22,13 +22,13 @@ from moorage import __version__
 from moorage.api.core import Node, Pod
 from moorage.cli.building import build_scheduler
 from moorage.cli.main import ERROR, OK
-from moorage.cli.pflag import Given
-from moorage.cli.run_flags import FLAGS
-from moorage.cli.run_serving import ServingRules
+from moorage.cli.pflag import Flag, Given
+from moorage.cli.run_serving import Serving, ServingRules, metric_filter
 from moorage.client.endpoint import Endpoint
 from moorage.client.extenders import ExtenderClient
 from moorage.client.reflector import Reflector
 from moorage.client.rest import BIND_S, Rest, user_agent
+from moorage.config.legacy_serving import join_host_port
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.extender_wire import shown
 from moorage.engine.machine import Scheduler
@@ -37,7 +37,7 @@ from moorage.runtime.wall import Wall
 from moorage.server.callers import Identifier
 from moorage.server.debugging import compare, dump
 from moorage.server.delegating import Delegate
-from moorage.server.endpoints import Served, make_app
+from moorage.server.endpoints import Served, make_app, make_plain_app
 from moorage.server.health import Check, Health, watchdog
 from moorage.server.klog import Klog
 from moorage.server.listening import serving
@@ -65,11 +65,12 @@ class Process:
     loaded: Loaded
     document: Mapping[str, Any]
     given: Given
+    flags: tuple[Flag, ...]
     leader: LeaderSettings | None
     endpoint: Endpoint
     extenders: ExtenderClient
     max_disks: int | None
-    serving: ServingRules | None
+    serving: Serving
     log: Klog
 
 
@@ -77,7 +78,7 @@ async def run_process(process: Process) -> int:
     """Schedule until a signal comes, or it cannot go on. Returns the exit status."""
     log, endpoint = process.log, process.endpoint
     log.info(0, "Starting Moorage", version=f"v{__version__}", emulating=process.loaded.release)
-    meter = Meter(time.monotonic, groups=process.loaded.gates["GenericWorkload"])
+    meter = Meter(time.monotonic, groups=process.loaded.gates["GenericWorkload"], release=process.loaded.release)
     scheduler = build_scheduler(
         process.loaded,
         process.given["seed"],
@@ -109,8 +110,7 @@ async def run_process(process: Process) -> int:
             delayed=process.loaded.configuration.delay_cache_until_active,
             extenders=await stack.enter_async_context(process.extenders),
         )  # fmt: skip
-        if process.serving is not None:
-            await _serve(stack, process, process.serving, live, meter, ending)
+        await _serve(stack, process, live, meter, ending)
         log.info(0, "Scheduling", profiles=list(scheduler.profiles), server=f"{scheme}://{host}", identity=identity)
         running = asyncio.ensure_future(live.run())
         ending.listen(running, lambda: _debug(live, scheduler, log))
@@ -139,9 +139,27 @@ async def _outcome(running: asyncio.Future[None], ending: _Ending, process: Proc
 # -- serving ------------------------------------------------------------------------------------------------------------
 
 
-async def _serve(
-    stack: AsyncExitStack, process: Process, rules: ServingRules, live: Live, meter: Meter, ending: _Ending
-) -> None:
+async def _serve(stack: AsyncExitStack, process: Process, live: Live, meter: Meter, ending: _Ending) -> None:
+    served = _served(process, live, meter, ending)
+    await _serve_plainly(stack, process, served)
+    if process.serving.secure is not None:
+        await _serve_securely(stack, process, process.serving.secure, served)
+
+
+async def _serve_plainly(stack: AsyncExitStack, process: Process, served: Served) -> None:
+    """Serve what 1.19 to 1.21 serve without TLS, where these releases are emulated."""
+    plain, log = process.serving.plain, process.log
+    profiles = ("/debug/pprof",) if served.profiling else ()
+    counted = ("/metrics", "/configz", *(("/metrics/resources",) if process.loaded.release != "1.19" else ()))
+    healthz = ("/healthz", *(counted if plain.together else ()), *profiles)
+    for opened, paths in ((plain.healthz, healthz), (plain.metrics, (*counted, *profiles))):
+        if opened is not None:
+            host = opened.getsockname()[0]
+            port = await stack.enter_async_context(serving(make_plain_app(served, log, paths), opened, None))
+            log.line(0, f"Serving insecurely on {join_host_port(host, str(port))}")
+
+
+async def _serve_securely(stack: AsyncExitStack, process: Process, rules: ServingRules, served: Served) -> None:
     log, clock = process.log, time.monotonic
     identifying = await _delegate(stack, rules.authentication)
     judging = await _delegate(stack, rules.authorization)
@@ -151,7 +169,6 @@ async def _serve(
     judge = Judge(judging, clock, rules.open_paths, rules.allowed_ttl_s, rules.refused_ttl_s)
     trust = Trust(rules.trust, identifying, identifier, rules.tls, log)
     await trust.start()
-    served = _served(process, rules, live, meter, ending)
     port = await stack.enter_async_context(serving(make_app(served, identifier, judge, log), rules.socket, rules.tls.context))
     log.line(0, f"Serving securely on {process.given['bind-address']}:{port}")
     keeping = asyncio.create_task(trust.run(), name="trust")
@@ -165,8 +182,8 @@ async def _delegate(stack: AsyncExitStack, endpoint: Endpoint | None) -> Delegat
     return Delegate(await stack.enter_async_context(rest))
 
 
-def _served(process: Process, rules: ServingRules, live: Live, meter: Meter, ending: _Ending) -> Served:
-    given, scheduler = process.given, live.loop.scheduler
+def _served(process: Process, live: Live, meter: Meter, ending: _Ending) -> Served:
+    given, scheduler, shown = process.given, live.loop.scheduler, metric_filter(process.given)
     lease = _COMPONENT if process.leader is not None else ""
     health = Health(_checks(live, lease, ending), process.log)
     families = [
@@ -174,16 +191,16 @@ def _served(process: Process, rules: ServingRules, live: Live, meter: Meter, end
         *engine_gauges(scheduler, live.loop.follower),
         *process_gauges(scheduler, live.loop, __version__, lease, lambda: live.leads),
     ]
-    counted, metrics = registry_of(families, rules.shown)
+    counted, metrics = registry_of(families, shown, process.loaded.release)
     started = datetime.now(UTC)
     return Served(
         health=health,
         metrics=metrics,
         counted=counted,
-        slis=Registry(health.families, rules.shown).with_others(),
+        slis=Registry(health.families, shown).with_others(),
         pod_metrics=lambda: _pod_metrics(live),
         configuration=lambda: with_hidden_passwords(process.document),
-        flags={**given.shown(FLAGS), "help": "false"},
+        flags={**given.shown(process.flags), "help": "false"},
         program=Program(f"moorage v{__version__}", process.loaded.release, platform.python_version(), started, _PATHS),
         set_verbosity=lambda level: setattr(process.log, "verbosity", level),
         profiling=process.loaded.configuration.enable_profiling,

@@ -10,7 +10,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from moorage.cli.pflag import Given
 from moorage.cli.reading import CONFIG_LIMIT, read_file
 from moorage.client.endpoint import Endpoint
 from moorage.client.kubeconfig import Surroundings, in_cluster
+from moorage.config.legacy_serving import Addresses, split_host_port
 from moorage.errors import InputError, MoorageError
 from moorage.server.callers import FrontProxies
 from moorage.server.certificates import ServingTls, TlsRules, given_or_made, named_pair
@@ -28,7 +29,7 @@ from moorage.server.metric_kinds import Filter
 from moorage.server.permissions import OpenPaths
 from moorage.server.trusting import TrustRules
 
-__all__ = ["ServingRules", "check_flags", "metric_filter", "serving_rules"]
+__all__ = ["PlainSockets", "Serving", "ServingRules", "check_flags", "metric_filter", "open_serving", "serving_rules"]
 
 _MOST_PORT: Final = 65535
 
@@ -46,11 +47,32 @@ class ServingRules:
     token_ttl_s: float
     allowed_ttl_s: float
     refused_ttl_s: float
-    shown: Filter = field(default_factory=Filter)
+
+
+@dataclass(frozen=True, slots=True)
+class PlainSockets:
+    """Where 1.19 to 1.21 serve without TLS. ``metrics`` is None where they are served with health, or not at all."""
+
+    healthz: socket.socket | None = None
+    metrics: socket.socket | None = None
+    together: bool = True
+
+    def close(self) -> None:
+        for one in (self.healthz, self.metrics):
+            if one is not None:
+                one.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """All that is served; ``secure`` is None where nothing is served over TLS."""
+
+    secure: ServingRules | None
+    plain: PlainSockets = PlainSockets()
 
 
 def check_flags(given: Given) -> None:
-    """Make sure that the flags about serving make sense by themselves.
+    """Make sure that the flags of today about serving make sense by themselves.
 
     Raises  InputError
     """
@@ -62,7 +84,43 @@ def check_flags(given: Given) -> None:
     for flag in ("username-headers", "uid-headers", "group-headers", "extra-headers-prefix", "allowed-names"):
         if any(not text.strip() for text in given[f"requestheader-{flag}"]):
             raise InputError(f'empty value in "requestheader-{flag}"')
+    release = given["show-hidden-metrics-for-version"]
+    if release and release != "1.35":
+        raise InputError(
+            f"metrics.showHiddenMetricsForVersion: Invalid value: \"{release}\": must be omitted or have the value '1.35'; "
+            "only the previous minor version is allowed"
+        )
     metric_filter(given)
+
+
+def open_serving(given: Given, kubeconfig: Callable[[str], Endpoint], addresses: Addresses | None) -> Serving:
+    """Return how to serve. Listens from now on, so that a port that is taken is reported at once.
+
+    Raises  InputError for files that cannot be used, and a port that is taken
+    """
+    plain = _plain_sockets(addresses) if addresses is not None else PlainSockets()
+    try:
+        return Serving(serving_rules(given, kubeconfig), plain)
+    except MoorageError:
+        plain.close()
+        raise
+
+
+def _plain_sockets(addresses: Addresses) -> PlainSockets:
+    healthz = _listen_at(addresses.healthz)
+    if addresses.metrics == addresses.healthz:
+        return PlainSockets(healthz)
+    try:
+        return PlainSockets(healthz, _listen_at(addresses.metrics), together=False)
+    except MoorageError:
+        if healthz is not None:
+            healthz.close()
+        raise
+
+
+def _listen_at(address: str) -> socket.socket | None:
+    parts = split_host_port(address) if address else None
+    return None if parts is None else listen(parts[0], int(parts[1]))
 
 
 def serving_rules(given: Given, kubeconfig: Callable[[str], Endpoint]) -> ServingRules | None:
@@ -89,7 +147,6 @@ def serving_rules(given: Given, kubeconfig: Callable[[str], Endpoint]) -> Servin
             given["authentication-token-webhook-cache-ttl"],
             given["authorization-webhook-cache-authorized-ttl"],
             given["authorization-webhook-cache-unauthorized-ttl"],
-            metric_filter(given),
         )
     except MoorageError:
         opened.close()
@@ -131,12 +188,6 @@ def metric_filter(given: Given) -> Filter:
 
     Raises  InputError for a list of labels that makes no sense
     """
-    release = given["show-hidden-metrics-for-version"]
-    if release and release != "1.35":
-        raise InputError(
-            f"metrics.showHiddenMetricsForVersion: Invalid value: \"{release}\": must be omitted or have the value '1.35'; "
-            "only the previous minor version is allowed"
-        )
     manifest = given["allow-metric-labels-manifest"]
     lists = {**(_manifest(manifest) if manifest else {}), **given["allow-metric-labels"]}
     allowed: dict[tuple[str, str], frozenset[str]] = {}

@@ -51,11 +51,10 @@ def as_written(loaded: Loaded) -> dict[str, Any]:
 
 
 def _served(loaded: Loaded) -> dict[str, Any]:
-    """Return where health and metrics are served over plain HTTP; such an address cannot say that they are not."""
+    """Return where health and metrics are served over plain HTTP. As upstream has it, "" is read as the default again."""
     if loaded.addresses is None:
         return {}
-    named = zip(("healthzBindAddress", "metricsBindAddress"), loaded.addresses, strict=True)
-    return {name: address for name, address in named if address}
+    return {"healthzBindAddress": loaded.addresses.healthz, "metricsBindAddress": loaded.addresses.metrics}
 
 
 def _whole(value: msgspec.Struct) -> dict[str, Any]:

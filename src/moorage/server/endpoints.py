@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -38,13 +38,15 @@ from moorage.server.pages import (
 )
 from moorage.server.permissions import Judge
 
-__all__ = ["Served", "make_app"]
+__all__ = ["Served", "make_app", "make_plain_app"]
 
 _MOST_BODY: Final = 4096
 #: Longer than whoever is asked about callers may take.
 _PATIENCE_S: Final = 30.0
 _PROBES: Final = ("healthz", "livez", "readyz")
 _TEXT: Final = "text/plain"
+#: Pages with others below them.
+_WITH_MORE: Final = ("/debug/pprof", "/healthz")
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -78,6 +80,28 @@ def make_app(served: Served, identifier: Identifier, judge: Judge, log: Log) -> 
         refused = await _admit(request, identifier, judge, log)
         return refused if refused is not None else await pages.answer(request)
 
+    return _app(answer, log)
+
+
+def make_plain_app(served: Served, log: Log, paths: Collection[str]) -> web.Application:
+    """Return an application for a port without TLS, which answers everybody who asks for one of these pages.
+
+    Nothing can be changed there. The pages below /debug/pprof are served as on the other port.
+    """
+    pages = _Pages(served)
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        path = request.path
+        if path not in paths and not path.startswith(tuple(f"{one}/" for one in _WITH_MORE if one in paths)):
+            return _plain("404 page not found\n", 404)
+        if request.method not in {"GET", "HEAD"}:
+            return _plain("405 method not allowed\n", 405)
+        return await pages.answer(request)
+
+    return _app(answer, log)
+
+
+def _app(answer: _Handler, log: Log) -> web.Application:
     app = web.Application(client_max_size=_MOST_BODY, middlewares=[_chain(log)])
     app.router.add_route("*", "/{path:.*}", answer)
     return app

@@ -58,12 +58,15 @@ def listen(address: str, port: int, *, share_port: bool = False) -> socket.socke
 async def serving(
     app: web.Application,
     opened: socket.socket,
-    tls: ssl.SSLContext,
+    tls: ssl.SSLContext | None,
     *,
     most: int = MOST_CONNECTIONS,
     patience_s: float = PATIENCE_S,
 ) -> AsyncIterator[int]:
-    """Serve while the context lasts; yields the port. Callers have ``patience_s`` for a handshake and for a request's head."""
+    """Serve while the context lasts, without ``tls`` over plain HTTP; yields the port.
+
+    Callers have ``patience_s`` for a handshake and for a request's head.
+    """
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=_FAREWELL_S)
     await runner.setup()
     assert runner.server is not None, "an application that was set up has a server"

@@ -18,13 +18,13 @@ from moorage.cycle.decision import Decision
 from moorage.engine.facts import Phase
 from moorage.engine.group_outcome import GroupReport
 from moorage.engine.machine import Scheduler
-from moorage.framework.features import GATES, STABLE
+from moorage.framework.features import GATES, STABLE, TODAY
 from moorage.framework.verdicts import Code
 from moorage.queue.queued import Place, QueuedPod
 from moorage.runtime.following import Follower
 from moorage.runtime.loop import Loop
 from moorage.server.metric_kinds import Counter, Family, Filter, Gauge, Histogram, Labels, Registry
-from moorage.server.metric_specs import SPECS
+from moorage.server.old_metric_specs import specs_of
 from moorage.server.probing import Probe
 
 __all__ = ["Meter", "engine_gauges", "process_gauges", "registry_of"]
@@ -36,45 +36,45 @@ _PLACES = {
 }  # fmt: skip
 
 
-def _counter(name: str) -> Counter:
-    return Counter(SPECS[name])
-
-
-def _histogram(name: str) -> Histogram:
-    return Histogram(SPECS[name])
-
-
 class Meter:
     """Satisfies ``moorage.runtime.observing.Measures``. ``clock`` gives seconds to measure plugins by.
 
-    ``groups`` says whether pod groups are scheduled, and so told of.
+    ``groups`` says whether pod groups are scheduled, and so counted; ``release`` whose metrics these are.
     """
 
-    def __init__(self, clock: Callable[[], float], *, groups: bool = False) -> None:
+    def __init__(self, clock: Callable[[], float], *, groups: bool = False, release: str = TODAY) -> None:
         self._groups = groups
-        self._attempts = _counter("scheduler_schedule_attempts_total")
-        self._errors = _counter("moorage_attempt_errors_total")
-        self._attempt_s = _histogram("scheduler_scheduling_attempt_duration_seconds")
-        self._algorithm_s = _histogram("scheduler_scheduling_algorithm_duration_seconds")
-        self._event_s = _histogram("scheduler_event_handling_duration_seconds")
-        self._victims = _histogram("scheduler_preemption_victims")
-        self._preemptions = _counter("scheduler_preemption_attempts_total")
-        self._sli_s = _histogram("scheduler_pod_scheduling_sli_duration_seconds")
-        self._tries = _histogram("scheduler_pod_scheduling_attempts")
-        self._flushed = _counter("scheduler_pod_scheduled_after_flush_total")
-        self._points = _histogram("scheduler_framework_extension_point_duration_seconds")
-        self._calls = _histogram("scheduler_plugin_execution_duration_seconds")
-        self._hint_s = _histogram("scheduler_queueing_hint_execution_duration_seconds")
-        self._permit_s = _histogram("scheduler_permit_wait_duration_seconds")
-        self._evaluations = _counter("scheduler_plugin_evaluation_total")
-        self._evicting_s = _histogram("scheduler_preemption_goroutines_duration_seconds")
-        self._evicting = _counter("scheduler_preemption_goroutines_execution_total")
-        self._group_attempts = _counter("scheduler_podgroup_schedule_attempts_total")
-        self._group_attempt_s = _histogram("scheduler_podgroup_scheduling_attempt_duration_seconds")
-        self._group_algorithm_s = _histogram("scheduler_podgroup_scheduling_algorithm_duration_seconds")
-        self._requests = _counter("rest_client_requests_total")
-        self._request_s = _histogram("rest_client_request_duration_seconds")
-        self._turn_s = _histogram("rest_client_rate_limiter_duration_seconds")
+        specs = specs_of(release)
+
+        def counter(name: str) -> Counter:
+            return Counter(specs[name])
+
+        def histogram(name: str) -> Histogram:
+            return Histogram(specs[name])
+
+        self._attempts = counter("scheduler_schedule_attempts_total")
+        self._errors = counter("moorage_attempt_errors_total")
+        self._attempt_s = histogram("scheduler_scheduling_attempt_duration_seconds")
+        self._algorithm_s = histogram("scheduler_scheduling_algorithm_duration_seconds")
+        self._event_s = histogram("scheduler_event_handling_duration_seconds")
+        self._victims = histogram("scheduler_preemption_victims")
+        self._preemptions = counter("scheduler_preemption_attempts_total")
+        self._sli_s = histogram("scheduler_pod_scheduling_sli_duration_seconds")
+        self._tries = histogram("scheduler_pod_scheduling_attempts")
+        self._flushed = counter("scheduler_pod_scheduled_after_flush_total")
+        self._points = histogram("scheduler_framework_extension_point_duration_seconds")
+        self._calls = histogram("scheduler_plugin_execution_duration_seconds")
+        self._hint_s = histogram("scheduler_queueing_hint_execution_duration_seconds")
+        self._permit_s = histogram("scheduler_permit_wait_duration_seconds")
+        self._evaluations = counter("scheduler_plugin_evaluation_total")
+        self._evicting_s = histogram("scheduler_preemption_goroutines_duration_seconds")
+        self._evicting = counter("scheduler_preemption_goroutines_execution_total")
+        self._group_attempts = counter("scheduler_podgroup_schedule_attempts_total")
+        self._group_attempt_s = histogram("scheduler_podgroup_scheduling_attempt_duration_seconds")
+        self._group_algorithm_s = histogram("scheduler_podgroup_scheduling_algorithm_duration_seconds")
+        self._requests = counter("rest_client_requests_total")
+        self._request_s = histogram("rest_client_request_duration_seconds")
+        self._turn_s = histogram("rest_client_rate_limiter_duration_seconds")
         self.probe = Probe(clock, self._points, self._calls, self._evaluations)
 
     @property
@@ -156,10 +156,11 @@ class Meter:
 
 def engine_gauges(scheduler: Scheduler, follower: Follower) -> list[Family]:
     """Return what can be asked of the engine at any time."""
+    specs = specs_of(release := scheduler.gates.release)
 
     def pending() -> Iterator[tuple[Labels, float]]:
         counts = scheduler.queue.counts()
-        return (((word,), float(counts[place])) for place, word in _PLACES.items())
+        return (((word,), float(counts[place])) for place, word in _PLACES.items() if release == TODAY or word != "gated")
 
     def cache() -> Iterable[tuple[Labels, float]]:
         cluster = scheduler.cluster
@@ -184,12 +185,12 @@ def engine_gauges(scheduler: Scheduler, follower: Follower) -> list[Family]:
         return [((label,), float(count)) for label, count in scheduler.queue.logged_labels().items()]
 
     return [
-        Gauge(SPECS["scheduler_pending_pods"], pending),
-        Gauge(SPECS["scheduler_cache_size"], cache),
-        Gauge(SPECS["scheduler_goroutines"], under_way),
-        Gauge(SPECS["scheduler_queue_incoming_pods_total"], incoming, counts=True),
-        Gauge(SPECS["scheduler_unschedulable_pods"], rejected),
-        Gauge(SPECS["scheduler_inflight_events"], logged),
+        Gauge(specs["scheduler_pending_pods"], pending),
+        Gauge(specs["scheduler_cache_size"], cache),
+        Gauge(specs["scheduler_goroutines"], under_way),
+        Gauge(specs["scheduler_queue_incoming_pods_total"], incoming, counts=True),
+        Gauge(specs["scheduler_unschedulable_pods"], rejected),
+        Gauge(specs["scheduler_inflight_events"], logged),
     ]
 
 
@@ -203,22 +204,24 @@ def process_gauges(scheduler: Scheduler, loop: Loop, version: str, lease: str, l
         gates = scheduler.gates
         return [((name, "" if gate.stage == STABLE else gate.stage), float(gates[name])) for name, gate in GATES.items()]
 
+    specs = specs_of(scheduler.gates.release)
+    major, _, minor = scheduler.gates.release.partition(".")
     python = platform.python_version()
     system = f"{platform.system().lower()}/{platform.machine().lower()}"
-    build = ("1", "36", f"moorage-v{version}", "", "", "", f"python{python}", sys.implementation.name, system)
+    build = (major, minor, f"moorage-v{version}", "", "", "", f"python{python}", sys.implementation.name, system)
     return [
-        Gauge(SPECS["leader_election_master_status"], master),
-        Gauge(SPECS["kubernetes_feature_enabled"], features),
-        Gauge(SPECS["kubernetes_build_info"], lambda: [(build, 1.0)]),
-        Gauge(SPECS["moorage_faults_total"], lambda: [((), float(loop.faults))], counts=True),
-        Gauge(SPECS["moorage_events_dropped_total"], lambda: [((), float(loop.dropped_events))], counts=True),
+        Gauge(specs["leader_election_master_status"], master),
+        Gauge(specs["kubernetes_feature_enabled"], features),
+        Gauge(specs["kubernetes_build_info"], lambda: [(build, 1.0)]),
+        Gauge(specs["moorage_faults_total"], lambda: [((), float(loop.faults))], counts=True),
+        Gauge(specs["moorage_events_dropped_total"], lambda: [((), float(loop.dropped_events))], counts=True),
     ]
 
 
-def registry_of(families: Iterable[Family], shown: Filter) -> tuple[Registry, CollectorRegistry]:
+def registry_of(families: Iterable[Family], shown: Filter, release: str = TODAY) -> tuple[Registry, CollectorRegistry]:
     """Return the registry of /metrics: these families, and what prometheus-client knows of process and collector."""
-    disabled = len(shown.disabled)
-    own = Registry([*families, Gauge(SPECS["disabled_metrics_total"], lambda: [((), float(disabled))], counts=True)], shown)
+    disabled, spec = len(shown.disabled), specs_of(release)["disabled_metrics_total"]
+    own = Registry([*families, Gauge(spec, lambda: [((), float(disabled))], counts=True)], shown)
     collectors = own.with_others()
     ProcessCollector(registry=collectors)
     GCCollector(registry=collectors)

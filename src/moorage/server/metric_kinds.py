@@ -32,13 +32,17 @@ def exponential(start: float, factor: float, count: int) -> tuple[float, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What a metric is called and means. ``stability``: ``ALPHA``, ``BETA`` or ``STABLE``; "" where Kubernetes gives none."""
+    """What a metric is called and means. ``stability``: ``ALPHA``, ``BETA`` or ``STABLE``; "" where Kubernetes gives none.
+
+    ``hidden`` metrics are counted and not shown: the release that is emulated did not have them.
+    """
 
     name: str
     help: str
     stability: str = "ALPHA"
     labels: Labels = ()
     buckets: tuple[float, ...] = ()
+    hidden: bool = False
 
     @property
     def text(self) -> str:
@@ -171,7 +175,7 @@ class Registry(Collector):
 
     def collect(self) -> Iterator[Metric]:
         for family in self._families:
-            if family.spec.name in self._shown.disabled:
+            if family.spec.hidden or family.spec.name in self._shown.disabled:
                 continue
             metric = family.collect(self._shown)
             if metric.samples:  # Go's client prints nothing of a metric that has no series yet

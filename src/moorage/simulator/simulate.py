@@ -11,6 +11,7 @@ from typing import Any
 from moorage.api.core import Pod
 from moorage.api.meta import Value
 from moorage.api.pod_groups import PodGroup
+from moorage.config.algorithm import Algorithm, load_algorithm
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.cycle.cycle import Cycle
 from moorage.engine.custom_kinds import named_kinds
@@ -95,12 +96,14 @@ class _Rules:
         return self.options.gates if release == TODAY and not given else FeatureGates.parse(given, release)
 
 
-def load_options(options: Options) -> Loaded:
-    """Return what the options say to schedule by.
+def load_options(options: Options, algorithm: Algorithm | None = None) -> Loaded:
+    """Return what the options say to schedule by; with ``algorithm``, as 1.19 to 1.21 took it beside a configuration.
 
     Raises  ConfigError, InputError
     """
     rules = _Rules(options)
+    if algorithm is not None:
+        return load_algorithm(algorithm, options.config, options.where, rules, options.emulate)
     if options.provider:
         if options.config is not None:
             raise InputError("an algorithm provider and a configuration do not go together; give one of them")

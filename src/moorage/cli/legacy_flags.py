@@ -1,0 +1,183 @@
+"""The flags of kube-scheduler 1.19, 1.20 and 1.21, for ``moorage run --emulate``.
+
+Those that 1.36 still has are the flags of today, with the default of their time; the others stand here. What ``--help`` says of
+a flag that is only accepted says so.
+
+Source  kube-scheduler 1.19, 1.20 and 1.21, cmd/kube-scheduler/app/options; apiserver/pkg/server/options; component-base/config,
+        logs and metrics; klog/v2
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from moorage.cli.pflag import Flag
+from moorage.cli.run_flags import FLAGS
+from moorage.config.legacy_serving import DEFAULT_HOST, DEFAULT_PORT
+from moorage.config.release_1_21 import LOCKS, PROVIDERS, RELEASES, default_lock
+
+__all__ = ["GONE", "IDLE", "NOT_WITH_CONFIG", "flags_of"]
+
+_ALONE: Final = "Not with --config."
+_COMPATIBLE: Final = "accepted for compatibility."
+
+_INSECURE: Final = (
+    Flag(
+        "address", "str", DEFAULT_HOST, "Insecure serving",
+        f"DEPRECATED: the IP address to serve --port on (0.0.0.0 or :: for all there are). {_ALONE}",
+        metavar="ADDRESS", instead="see --bind-address instead.",
+    ),
+    Flag(
+        "port", "int", DEFAULT_PORT, "Insecure serving",
+        "DEPRECATED: the port to serve health and metrics on over plain HTTP, to everybody; 0 serves nothing. "
+        "With --config only 0 counts.",
+        instead="see --secure-port instead.",
+    ),
+)  # fmt: skip
+_ALGORITHM: Final = (
+    Flag(
+        "algorithm-provider", "str", "", "Deprecated",
+        f"DEPRECATED: the plugins that profiles start from: {' or '.join(PROVIDERS)}.",
+        metavar="NAME", instead="configure plugins in the profiles of --config instead.",
+    ),
+    Flag(
+        "policy-config-file", "str", "", "Deprecated",
+        "DEPRECATED: a file with a Policy; used without --policy-configmap or with --use-legacy-policy-config. Goes with no "
+        "plugins of --config.",
+        metavar="FILE", files=True, instead="configure plugins in the profiles of --config instead.",
+    ),
+    Flag(
+        "policy-configmap", "str", "", "Deprecated",
+        "DEPRECATED: the ConfigMap whose key policy.cfg holds a Policy; it must be there at the start. Goes with no plugins of "
+        "--config.",
+        metavar="NAME", instead="configure plugins in the profiles of --config instead.",
+    ),
+    Flag(
+        "policy-configmap-namespace", "str", "kube-system", "Deprecated", "DEPRECATED: the namespace of that ConfigMap.",
+        metavar="NAME", instead="configure plugins in the profiles of --config instead.",
+    ),
+    Flag(
+        "use-legacy-policy-config", "bool", False, "Deprecated",
+        "DEPRECATED: use the Policy of the file, whatever ConfigMap is named.",
+        instead="configure plugins in the profiles of --config instead.",
+    ),
+)  # fmt: skip
+_DEPRECATED: Final = (
+    *_ALGORITHM,
+    Flag(
+        "hard-pod-affinity-symmetric-weight", "int", 1, "Deprecated",
+        f"DEPRECATED: what required pod affinity of placed pods counts in scores, 0-100. Not with a Policy. {_ALONE}",
+        instead="set hardPodAffinityWeight in InterPodAffinityArgs of --config instead.",
+    ),
+    Flag(
+        "lock-object-name", "str", "kube-scheduler", "Deprecated", f"DEPRECATED: the name of the lock. {_ALONE}",
+        sets="leader-elect-resource-name", instead="use --leader-elect-resource-name instead.",
+    ),
+    Flag(
+        "lock-object-namespace", "str", "kube-system", "Deprecated", f"DEPRECATED: the namespace of the lock. {_ALONE}",
+        sets="leader-elect-resource-namespace", instead="use --leader-elect-resource-namespace instead.",
+    ),
+    Flag(
+        "scheduler-name", "str", "default-scheduler", "Deprecated",
+        f"DEPRECATED: the schedulerName of the pods to schedule. {_ALONE}",
+        metavar="NAME", instead="name the profile in --config instead.",
+    ),
+)  # fmt: skip
+_LOGS: Final = (
+    Flag(
+        "experimental-logging-sanitization", "bool", False, "Logs", f"No secret is ever logged here; {_COMPATIBLE}"
+    ),
+    Flag("add-dir-header", "bool", False, "Global", f"Headers name files alone; {_COMPATIBLE}"),
+    Flag("alsologtostderr", "bool", False, "Global", f"The log goes to standard error in any case; {_COMPATIBLE}"),
+    Flag("log-backtrace-at", "str", ":0", "Global", f"No line prints a stack; {_COMPATIBLE}", metavar="FILE:N"),
+    Flag("log-dir", "str", "", "Global", f"The log goes to standard error alone; {_COMPATIBLE}", metavar="DIR"),
+    Flag("log-file", "str", "", "Global", f"The log goes to standard error alone; {_COMPATIBLE}", metavar="FILE"),
+    Flag("log-file-max-size", "level", 1800, "Global", f"The log goes to standard error alone; {_COMPATIBLE}", metavar="MIB"),
+    Flag("logtostderr", "bool", True, "Global", f"The log goes to standard error alone; {_COMPATIBLE}"),
+    Flag("one-output", "bool", False, "Global", f"Each line is written once in any case; {_COMPATIBLE}"),
+    Flag("skip-headers", "bool", False, "Global", f"Lines have headers in any case; {_COMPATIBLE}"),
+    Flag("skip-log-headers", "bool", False, "Global", f"The log goes to standard error alone; {_COMPATIBLE}"),
+    Flag("stderrthreshold", "str", "2", "Global", f"The log goes to standard error in any case; {_COMPATIBLE}"),
+)  # fmt: skip
+_OWN: Final = {flag.name: flag for flag in (*_INSECURE, *_DEPRECATED, *_LOGS)}
+_TODAY: Final = {flag.name: flag for flag in FLAGS}
+
+#: Section of ``--help`` → its flags.
+_SECTIONS: Final[Mapping[str, str]] = {
+    "Misc": "config master write-config-to",
+    "Secure serving": """
+        bind-address cert-dir http2-max-streams-per-connection permit-address-sharing permit-port-sharing secure-port
+        tls-cert-file tls-cipher-suites tls-min-version tls-private-key-file tls-sni-cert-key
+    """,
+    "Insecure serving": "address port",
+    "Authentication": """
+        authentication-kubeconfig authentication-skip-lookup authentication-token-webhook-cache-ttl
+        authentication-tolerate-lookup-failure client-ca-file requestheader-allowed-names requestheader-client-ca-file
+        requestheader-extra-headers-prefix requestheader-group-headers requestheader-username-headers
+    """,
+    "Authorization": """
+        authorization-always-allow-paths authorization-kubeconfig authorization-webhook-cache-authorized-ttl
+        authorization-webhook-cache-unauthorized-ttl
+    """,
+    "Deprecated": """
+        algorithm-provider contention-profiling hard-pod-affinity-symmetric-weight kube-api-burst kube-api-content-type
+        kube-api-qps kubeconfig lock-object-name lock-object-namespace policy-config-file policy-configmap
+        policy-configmap-namespace profiling scheduler-name use-legacy-policy-config
+    """,
+    "Leader election": """
+        leader-elect leader-elect-lease-duration leader-elect-renew-deadline leader-elect-resource-lock
+        leader-elect-resource-name leader-elect-resource-namespace leader-elect-retry-period
+    """,
+    "Feature gate": "feature-gates",
+    "Metrics": "allow-metric-labels disabled-metrics show-hidden-metrics-for-version",
+    "Logs": "experimental-logging-sanitization logging-format",
+    "Global": """
+        add-dir-header alsologtostderr log-backtrace-at log-dir log-file log-file-max-size log-flush-frequency logtostderr
+        one-output skip-headers skip-log-headers stderrthreshold v version vmodule
+    """,
+    "Moorage": " ".join(flag.name for flag in FLAGS if flag.section == "Moorage"),
+}
+#: Flags that came with a release after 1.19.
+_SINCE: Final = {
+    "experimental-logging-sanitization": "1.20", "one-output": "1.20",
+    "allow-metric-labels": "1.21", "disabled-metrics": "1.21", "permit-address-sharing": "1.21",
+}  # fmt: skip
+#: What is said otherwise than today.
+_HELP: Final = {
+    "config": "A KubeSchedulerConfiguration v1beta1; without it, flags say all.",
+    "leader-elect-resource-lock": f"The kind of object to hold: {', '.join(LOCKS)}. {_ALONE}",
+}
+
+#: Flags of these releases that 1.36 does not have, and those of them that do nothing here.
+GONE: Final = _OWN
+IDLE: Final = frozenset(flag.name for flag in _LOGS)
+#: Flags that do not count beside a configuration file. Of ``port``, 0 does.
+NOT_WITH_CONFIG: Final = frozenset([
+    "address", "contention-profiling", "hard-pod-affinity-symmetric-weight", "kube-api-burst", "kube-api-content-type",
+    "kube-api-qps", "kubeconfig", "lock-object-name", "lock-object-namespace", "port", "profiling", "scheduler-name",
+    *_SECTIONS["Leader election"].split(),
+])  # fmt: skip
+
+
+def flags_of(release: str) -> tuple[Flag, ...]:
+    """Return the flags of one of these releases, in the order of help."""
+    return tuple(
+        _flag(name, section, release)
+        for section, names in _SECTIONS.items()
+        for name in names.split()
+        if RELEASES.index(_SINCE.get(name, RELEASES[0])) <= RELEASES.index(release)
+    )
+
+
+def _flag(name: str, section: str, release: str) -> Flag:
+    flag = replace(_OWN.get(name) or _TODAY[name], section=section)
+    changed: dict[str, Any] = {"help": _HELP[name]} if name in _HELP else {}
+    if name == "leader-elect-resource-lock":
+        changed["default"] = default_lock(release)
+    elif name == "authorization-always-allow-paths" and release != "1.21":
+        changed["default"] = ("/healthz",)
+    elif section == "Leader election":
+        changed["help"] = f"{flag.help} {_ALONE}"
+    return replace(flag, **changed)

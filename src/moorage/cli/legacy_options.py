@@ -1,0 +1,226 @@
+"""What the flags of kube-scheduler 1.19 to 1.21 mean: what they refuse, warn of, and say beside a configuration.
+
+Source  kube-scheduler 1.21, cmd/kube-scheduler/app/options: options.go, deprecated.go, insecure_serving.go; component-base,
+        logs and metrics
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Final
+
+from moorage.cli.legacy_flags import IDLE, NOT_WITH_CONFIG
+from moorage.cli.pflag import Given
+from moorage.cli.reading import CONFIG_LIMIT, read_file
+from moorage.cli.run_flags import LEADER_FIELDS
+from moorage.cli.run_release import Era
+from moorage.config.algorithm import Algorithm
+from moorage.config.api_versions import V1BETA1
+from moorage.config.document import LeaderElection
+from moorage.config.legacy_serving import Addresses, join_host_port
+from moorage.config.reading import read_text
+from moorage.config.scheduler_document import POLICY
+from moorage.config.validation import leader_election_faults
+from moorage.errors import Fault, InputError, MoorageError
+
+__all__ = ["POLICY_KEY", "OldFlags", "policy_of", "policy_text"]
+
+#: Where a ConfigMap holds a Policy.
+POLICY_KEY: Final = "policy.cfg"
+_SYSTEM: Final = "kube-system"
+_MOST_PORT: Final = 65535
+_METRIC_LABEL: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*,[a-zA-Z_][a-zA-Z0-9_]*")
+_FORMATS: Final = ("json", "text")
+#: What only the text format takes, as klog spells it.
+_FOR_TEXT: Final = (*sorted((IDLE | {"vmodule"}) - {"experimental-logging-sanitization"}), "log-flush-frequency")
+
+
+@dataclass(frozen=True, slots=True)
+class OldFlags:
+    """The flags of one of these releases. The text of ``--config``, if it is given, is the era's."""
+
+    given: Given
+    era: Era
+
+    @property
+    def is_policy(self) -> bool:
+        """True where a Policy stands in the place of the configuration."""
+        return self.era.config is not None and is_policy(self.era.config)
+
+    @property
+    def has_config(self) -> bool:
+        """True where a file says what flags say otherwise; a Policy says nothing of that."""
+        return self.era.config is not None and not self.is_policy
+
+    # -- what is wrong with them -------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Refuse what kube-scheduler refuses before it reads anything, all of it at once.
+
+        Raises  InputError
+        """
+        wrong = list(self._faults())
+        if wrong:
+            raise InputError(wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]")
+
+    def _faults(self) -> Iterator[str]:
+        given = self.given
+        if given["kube-api-burst"] < 0:
+            yield str(Fault("Invalid value", "clientConnection.burst", "must be non-negative", given["kube-api-burst"]))
+        yield from map(str, leader_election_faults(self.leader_election, V1BETA1))
+        if not 0 <= given["secure-port"] <= _MOST_PORT:
+            yield f"--secure-port {given['secure-port']} must be between 0 and 65535, inclusive. 0 for turning off secure port"
+        if not 0 <= given["port"] <= _MOST_PORT:
+            yield f"--port {given['port']} must be between 0 and 65535, inclusive. 0 for turning off insecure (HTTP) port"
+        if not _is_ip(given["address"]):
+            yield f"--address {given['address']} is an invalid IP address"
+        if given["use-legacy-policy-config"] and not given["policy-config-file"]:
+            yield str(Fault("Required value", "policyConfigFile", "required when --use-legacy-policy-config is true"))
+        weight = given["hard-pod-affinity-symmetric-weight"]
+        if not 0 <= weight <= 100:
+            told = "not in valid range [0, 100]" if self.era.release == "1.21" else "not in valid range [0-100]"
+            yield str(Fault("Invalid value", "hardPodAffinitySymmetricWeight", told, weight))
+        yield from self._metric_faults()
+        yield from self._log_faults()
+
+    def _metric_faults(self) -> Iterator[str]:
+        before = f"1.{int(self.era.release.partition('.')[2]) - 1}"
+        if self.given["show-hidden-metrics-for-version"] not in {"", before}:
+            yield (
+                f"--show-hidden-metrics-for-version must be omitted or have the value '{before}'. "
+                "Only the previous minor version is allowed"
+            )
+        if any(not _METRIC_LABEL.fullmatch(key) for key in self.given["allow-metric-labels"]):
+            yield (
+                "--allow-metric-labels must has a list of kv pair with format `metricName:labelName=labelValue, labelValue,...`"
+            )
+
+    def _log_faults(self) -> Iterator[str]:
+        given = self.given
+        if given["logging-format"] != "text":
+            changed = [flag for flag in self.era.flags if flag.name in _FOR_TEXT and given[flag.key] != flag.default]
+            for flag in sorted(changed, key=lambda flag: _FOR_TEXT.index(flag.name)):
+                name = flag.name if flag.name == "log-flush-frequency" else flag.name.replace("-", "_")
+                yield f"non-default logging format doesn't honor flag: {name}"
+        if given["logging-format"] not in _FORMATS:
+            yield f"unsupported log format: {given['logging-format']}"
+
+    # -- what they warn of -------------------------------------------------------------------------------------------------
+
+    def warnings(self) -> Iterator[str]:
+        """Yield a line for each flag that is deprecated, and one for those that do not count."""
+        given = self.given
+        for flag in self.era.flags:
+            if flag.instead and flag.name in given.changed:
+                yield f"Flag --{flag.name} has been deprecated, {flag.instead}"
+        ignored = sorted(name for name in given.changed & NOT_WITH_CONFIG if name != "port" or given["port"])
+        if ignored and self.has_config:
+            yield f"Ignored, because --config is given: --{', --'.join(ignored)}; say it in {given['config']}"
+        idle = sorted(given.changed & IDLE)
+        if idle:
+            yield f"Without effect, as the log goes to standard error: --{', --'.join(idle)}"
+        beside = [name for name in ("algorithm-provider", "hard-pod-affinity-symmetric-weight") if name in given.changed]
+        if beside and (self.policy_file or self.config_map or self.is_policy):
+            yield f"Ignored, because a Policy is given: --{', --'.join(beside)}"
+
+    # -- the algorithm -----------------------------------------------------------------------------------------------------
+
+    @property
+    def policy_file(self) -> str:
+        """The file with the Policy that runs, "" for none."""
+        given = self.given
+        path: str = given["policy-config-file"]
+        return path if given["use-legacy-policy-config"] or not given["policy-configmap"] else ""
+
+    @property
+    def config_map(self) -> tuple[str, str] | None:
+        """Namespace and name of the ConfigMap with the Policy that runs; None for none."""
+        given = self.given
+        if given["use-legacy-policy-config"] or not given["policy-configmap"]:
+            return None
+        return given["policy-configmap-namespace"] or _SYSTEM, given["policy-configmap"]
+
+    def algorithm(self, read_config_map: Callable[[str, str], bytes]) -> Algorithm:
+        """Return what is to run. ``read_config_map(namespace, name)`` returns the Policy of a ConfigMap.
+
+        Raises  InputError for a Policy that cannot be read
+        """
+        given = self.given
+        policy, where = None, ""
+        if self.policy_file:
+            policy, where = policy_text(self.policy_file), self.policy_file
+        elif self.config_map is not None:
+            namespace, name = self.config_map
+            policy, where = read_config_map(namespace, name), f"configmap {namespace}/{name}"
+        elif self.is_policy:
+            policy, where = self.era.config, given["config"]
+        weight = given["hard-pod-affinity-symmetric-weight"]
+        return Algorithm(
+            given["algorithm-provider"],
+            policy,
+            where,
+            given["scheduler-name"],
+            weight if "hard-pod-affinity-symmetric-weight" in given.changed else None,
+        )
+
+    # -- serving and leading -----------------------------------------------------------------------------------------------
+
+    @property
+    def addresses(self) -> Addresses:
+        """Where health and metrics are served over plain HTTP without a file."""
+        port = self.given["port"]
+        address = join_host_port(self.given["address"], str(port)) if port else ""
+        return Addresses(address, address)
+
+    def addresses_beside(self, addresses: Addresses | None) -> Addresses | None:
+        """Return where they are served with a file: there, unless --port=0 turns it off, which no file can do."""
+        off = "port" in self.given.changed and not self.given["port"]
+        return Addresses("", "") if off else addresses
+
+    @property
+    def leader_election(self) -> LeaderElection:
+        return LeaderElection(**{field: self.given[flag] for flag, field in LEADER_FIELDS.items()})
+
+
+def is_policy(text: bytes) -> bool:
+    """Return True for a document that calls itself a Policy."""
+    try:
+        return read_text(text, "", "").kind == POLICY
+    except MoorageError:
+        return False
+
+
+def policy_text(path: str) -> bytes:
+    """Return the Policy of a file.
+
+    Raises  InputError
+    """
+    if not os.path.exists(path):
+        raise InputError(f"missing policy config file {path}")
+    try:
+        return read_file(path, CONFIG_LIMIT)
+    except InputError as error:
+        raise InputError(f"couldn't read policy config: {error}") from None
+
+
+def policy_of(data: object) -> bytes:
+    """Return the Policy that a ConfigMap's data hold.
+
+    Raises  InputError
+    """
+    found = data.get(POLICY_KEY) if isinstance(data, dict) else None
+    if not isinstance(found, str):
+        raise InputError(f'missing policy config map value at key "{POLICY_KEY}"')
+    return found.encode()
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,151 @@
+"""Which release of kube-scheduler ``moorage run`` is, and so which flags it takes.
+
+``--emulate`` says so. Without it, a Policy, an algorithm provider and a v1beta1 configuration are those of 1.21, and everything
+else is of today. Whoever chooses the release chooses its flags, their defaults and what they mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import click
+
+from moorage.cli.legacy_flags import GONE, flags_of
+from moorage.cli.pflag import ASKS_HELP, SHOWN, Flag, FlagCommand, FlagError, Given, read_flags
+from moorage.cli.reading import CONFIG_LIMIT, read_file
+from moorage.cli.run_flags import FLAGS
+from moorage.config.api_versions import V1BETA1
+from moorage.config.reading import KIND, read_text
+from moorage.config.release_1_21 import RELEASES
+from moorage.config.scheduler_document import EMULATED, POLICY
+from moorage.errors import MoorageError
+from moorage.framework.features import TODAY
+
+__all__ = ["Era", "ReleaseCommand"]
+
+_ERA: Final = "moorage.era"
+#: Flags that only a release before today's can mean.
+_ALGORITHM: Final = ("policy-config-file", "policy-configmap", "use-legacy-policy-config", "algorithm-provider")
+_EVERY: Final = (*FLAGS, *(flag for flag in GONE.values()))
+#: What a pod that waits for an event waits at most, in seconds: 1.19 to 1.21 have no flag for it.
+_OLD_DEFAULTS: Final = {"pod-max-in-unschedulable-pods-duration": 60.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """A release and its flags. ``chosen`` is what chose it, "" where nothing did.
+
+    ``config`` is the text of the configuration, if it was read to choose: standard input can be read once.
+    """
+
+    release: str = TODAY
+    chosen: str = ""
+    config: bytes | None = None
+
+    @property
+    def is_old(self) -> bool:
+        return self.release in RELEASES
+
+    @property
+    def asked(self) -> str | None:
+        """The release that --emulate names."""
+        return self.release if self.chosen == "--emulate" else None
+
+    @property
+    def flags(self) -> tuple[Flag, ...]:
+        return flags_of(self.release) if self.is_old else FLAGS
+
+    def with_text(self, path: str) -> Era:
+        """Return this with the text of the configuration file of that name, if there is one.
+
+        Raises  InputError where it cannot be read
+        """
+        return replace(self, config=read_file(path, CONFIG_LIMIT)) if path and self.config is None else self
+
+    def completed(self, given: Given) -> Given:
+        """Return what was given with the flags that only today has at what they are for this release."""
+        values: dict[str, Any] = {flag.name: flag.default for flag in FLAGS}
+        return Given({**values, **_OLD_DEFAULTS, **given.values}, given.changed) if self.is_old else given
+
+
+class ReleaseCommand(FlagCommand):
+    """A command that takes the flags of the release that it is to be. Its callback receives ``given`` and ``era``."""
+
+    flags = FLAGS
+
+    def read(self, ctx: click.Context, args: Sequence[str]) -> tuple[Given, list[str]]:
+        era = _asked(args) or (Era() if ctx.resilient_parsing else _chosen(args))
+        ctx.meta[SHOWN] = era.flags
+        try:
+            given, rest = read_flags([*era.flags, ASKS_HELP], args)
+        except FlagError as error:
+            raise _with_release(error, era) from None
+        ctx.meta[_ERA] = era
+        return era.completed(given), rest
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        rest = super().parse_args(ctx, args)
+        ctx.params["era"] = ctx.meta[_ERA]
+        return rest
+
+
+def _asked(args: Sequence[str]) -> Era | None:
+    """Return the release that --emulate names; the last one counts."""
+    found: str | None = None
+    for i, word in enumerate(args):
+        if word == "--":
+            break
+        if word == "--emulate" and i + 1 < len(args):
+            found = args[i + 1]
+        elif word.startswith("--emulate="):
+            found = word.partition("=")[2]
+    if found is None:
+        return None
+    if found not in EMULATED:
+        raise FlagError(f'invalid argument "{found}" for "--emulate" flag: use one of {", ".join(EMULATED)}')
+    return Era(found, "--emulate")
+
+
+def _chosen(args: Sequence[str]) -> Era:
+    """Return the release that flags or the configuration stand for. What is wrong with either is said later."""
+    given = _leniently(args)
+    if given is None or given["help"]:
+        return Era()
+    named = [name for name in _ALGORITHM if name in given.changed]
+    if named:
+        return Era(V1BETA1.rules, f"--{named[0]}")
+    try:
+        era = Era().with_text(given["config"])
+    except MoorageError:
+        return Era()
+    return replace(era, release=V1BETA1.rules, chosen=given["config"]) if era.config and _is_old(era.config) else era
+
+
+def _leniently(args: Sequence[str]) -> Given | None:
+    """Read flags of any release; None where that cannot be."""
+    try:
+        return read_flags([*_EVERY, ASKS_HELP], args)[0]
+    except FlagError:
+        return None
+
+
+def _is_old(text: bytes) -> bool:
+    try:
+        found = read_text(text, "", "")
+    except MoorageError:
+        return False
+    return (found.kind, found.version) in {(KIND, V1BETA1.name), (POLICY, "v1")}
+
+
+def _with_release(error: FlagError, era: Era) -> FlagError:
+    """Return what is wrong with a flag, and which release would take it."""
+    has = [release for release in RELEASES if any(flag.name == error.unknown for flag in flags_of(release))]
+    if any(flag.name == error.unknown for flag in FLAGS):
+        has.append(TODAY)
+    if not has:
+        return error
+    why = f", which {era.chosen} chose," if era.chosen else ""
+    hint = f"not a flag of {era.release}{why} but of {', '.join(has)}; choose the release with --emulate"
+    return FlagError(f"{error.message}: {hint}", error.unknown)

@@ -1,0 +1,61 @@
+"""The metrics of kube-scheduler 1.19 to 1.21, for dashboards of that time: today's under the names they had.
+
+What those releases did not count is not shown. Their summaries and histograms that were deprecated then are not kept.
+
+Source  kube-scheduler 1.19, 1.20 and 1.21, pkg/scheduler/metrics/metrics.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from moorage.framework.features import TODAY
+from moorage.server.metric_kinds import Spec
+from moorage.server.metric_specs import SPECS
+
+__all__ = ["specs_of"]
+
+#: Metric of today → what was different.
+_RENAMED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "scheduler_scheduling_attempt_duration_seconds": {
+        "name": "scheduler_e2e_scheduling_duration_seconds",
+        "help": "E2e scheduling latency in seconds (scheduling algorithm + binding)",
+    },
+    "scheduler_pod_scheduling_sli_duration_seconds": {
+        "name": "scheduler_pod_scheduling_duration_seconds",
+        "help": "E2e latency for a pod being scheduled which may include multiple scheduling attempts.",
+    },
+    "scheduler_goroutines": {"name": "scheduler_scheduler_goroutines", "labels": ("work",)},
+    "scheduler_cache_size": {"name": "scheduler_scheduler_cache_size"},
+    "scheduler_preemption_victims": {"buckets": tuple(float(bound) for bound in range(5, 55, 5))},
+    "scheduler_pending_pods": {
+        "help": "Number of pending pods, by the queue type. 'active' means number of pods in activeQ; 'backoff' means number "
+        "of pods in backoffQ; 'unschedulable' means number of pods in unschedulableQ.",
+    },
+}
+#: Metrics that had today's name, or one of these.
+_SAME: Final = frozenset(
+    f"scheduler_{name}"
+    for name in (
+        "framework_extension_point_duration_seconds", "permit_wait_duration_seconds", "plugin_execution_duration_seconds",
+        "pod_scheduling_attempts", "preemption_attempts_total", "queue_incoming_pods_total", "schedule_attempts_total",
+        "scheduling_algorithm_duration_seconds",
+    )
+)  # fmt: skip
+#: Metrics of later releases that do not begin with ``scheduler_``.
+_LATER: Final = frozenset(["disabled_metrics_total", "kubernetes_feature_enabled"])
+
+
+def specs_of(release: str) -> Mapping[str, Spec]:
+    """Return what each metric of today is under a release; those that it did not have are hidden."""
+    return SPECS if release == TODAY else {name: _of_before(spec) for name, spec in SPECS.items()}
+
+
+def _of_before(spec: Spec) -> Spec:
+    if spec.name in _RENAMED:
+        return replace(spec, stability="ALPHA", **_RENAMED[spec.name])
+    if spec.name in _SAME:
+        return replace(spec, stability="ALPHA")
+    return replace(spec, hidden=spec.name.startswith("scheduler_") or spec.name in _LATER)

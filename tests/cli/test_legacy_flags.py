@@ -1,0 +1,359 @@
+"""The flags of ``moorage run --emulate``: those of the release, with its defaults, refusals and warnings."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from moorage.cli.legacy_flags import GONE, NOT_WITH_CONFIG, flags_of
+from moorage.cli.pflag import FlagError, Given, read_flags
+from moorage.cli.run import run
+from moorage.cli.run_flags import FLAGS
+from moorage.cli.run_release import Era
+from tests.cli.test_run import run_here
+
+OWN = {"emulate", "max-pd-vols", "plugins", "seed"}
+
+#: From the sources of kube-scheduler 1.19.7: every flag, with its default. (The generated reference pages of these releases
+#: also list --azure-container-registry-config, which their generator links in and kube-scheduler does not.)
+UPSTREAM_1_19 = """
+add-dir-header=false address=0.0.0.0 algorithm-provider= alsologtostderr=false authentication-kubeconfig=
+authentication-skip-lookup=false authentication-token-webhook-cache-ttl=10s authentication-tolerate-lookup-failure=true
+authorization-always-allow-paths=[/healthz] authorization-kubeconfig= authorization-webhook-cache-authorized-ttl=10s
+authorization-webhook-cache-unauthorized-ttl=10s bind-address=0.0.0.0 cert-dir= client-ca-file= config=
+contention-profiling=true feature-gates= hard-pod-affinity-symmetric-weight=1 http2-max-streams-per-connection=0
+kube-api-burst=100 kube-api-content-type=application/vnd.kubernetes.protobuf kube-api-qps=50 kubeconfig= leader-elect=true
+leader-elect-lease-duration=15s leader-elect-renew-deadline=10s leader-elect-resource-lock=endpointsleases
+leader-elect-resource-name=kube-scheduler leader-elect-resource-namespace=kube-system leader-elect-retry-period=2s
+lock-object-name=kube-scheduler lock-object-namespace=kube-system log-backtrace-at=:0 log-dir= log-file=
+log-file-max-size=1800 log-flush-frequency=5s logging-format=text logtostderr=true master= permit-port-sharing=false
+policy-config-file= policy-configmap= policy-configmap-namespace=kube-system port=10251 profiling=true
+requestheader-allowed-names=[] requestheader-client-ca-file= requestheader-extra-headers-prefix=[x-remote-extra-]
+requestheader-group-headers=[x-remote-group] requestheader-username-headers=[x-remote-user] scheduler-name=default-scheduler
+secure-port=10259 show-hidden-metrics-for-version= skip-headers=false skip-log-headers=false stderrthreshold=2 tls-cert-file=
+tls-cipher-suites=[] tls-min-version= tls-private-key-file= tls-sni-cert-key=[] use-legacy-policy-config=false v=0
+version=false vmodule= write-config-to=
+"""
+#: What 1.20.15 and 1.21.9 added, or gave another default.
+ADDED_1_20 = "experimental-logging-sanitization=false leader-elect-resource-lock=leases one-output=false"
+ADDED_1_21 = """
+allow-metric-labels=[] authorization-always-allow-paths=[/healthz,/readyz,/livez] disabled-metrics=[]
+permit-address-sharing=false
+"""
+UPSTREAM = {
+    "1.19": UPSTREAM_1_19,
+    "1.20": f"{UPSTREAM_1_19} {ADDED_1_20}",
+    "1.21": f"{UPSTREAM_1_19} {ADDED_1_20} {ADDED_1_21}",
+}
+
+
+@pytest.mark.parametrize(("release", "text"), UPSTREAM.items(), ids=UPSTREAM)
+def test_the_flags_are_those_of_the_release(release, text):
+    flags = flags_of(release)
+    shown = read_flags(flags, [])[0].shown(flags)
+    assert {name: value for name, value in shown.items() if name not in OWN} == dict(
+        word.split("=", 1) for word in text.split()
+    )
+    assert shown.keys() >= OWN
+    assert len(flags) == len(shown)
+
+
+def is_taken(release, name):
+    """Return whether the command knows a flag, whatever it makes of its value."""
+    try:
+        run.make_context("run", ["--emulate", release, f"--{name}=1"])
+    except FlagError as error:
+        return error.unknown != name
+    return True
+
+
+@pytest.mark.parametrize("release", UPSTREAM)
+def test_the_command_takes_the_flags_of_the_release_and_no_others(release):
+    known = {word.partition("=")[0] for word in UPSTREAM[release].split()} | OWN
+    every = {flag.name for flag in FLAGS} | set(GONE)
+    assert {name for name in every if is_taken(release, name)} == known
+
+
+def test_deprecated_flags_say_what_to_use():
+    for release in UPSTREAM:
+        deprecated = {flag.name for flag in flags_of(release) if flag.help.startswith("DEPRECATED")}
+        assert {flag.name for flag in flags_of(release) if flag.instead} == deprecated
+        assert deprecated >= {"port", "policy-config-file", "lock-object-name", "scheduler-name"}
+
+
+def test_flags_that_do_not_count_beside_a_file_exist_and_say_so():
+    for flag in flags_of("1.21"):
+        assert ("Not with --config" in flag.help or "With --config" in flag.help) is (
+            flag.name in NOT_WITH_CONFIG and flag.name not in {"contention-profiling", "kube-api-content-type"}
+        ), flag.name
+
+
+# -- which release -------------------------------------------------------------------------------------------------------
+
+
+def test_help_shows_the_flags_of_the_release():
+    for release in UPSTREAM:
+        said = run_here("--help", "--emulate", release, secure=False)[1]
+        for flag in flags_of(release):
+            assert f"--{flag.name}" in said
+        assert "--emulated-version" not in said
+    assert "--policy-config-file" not in run_here("--help", secure=False)[1]
+
+
+def test_a_flag_that_only_today_has_is_at_its_default_for_the_release():
+    given = Era("1.20").completed(read_flags(flags_of("1.20"), [])[0])
+    assert {flag.name for flag in FLAGS} <= given.values.keys()
+    assert given["pod-max-in-unschedulable-pods-duration"] == 60
+    assert Era().completed(Given({}, frozenset())).values == {}
+
+
+# -- what is written -----------------------------------------------------------------------------------------------------
+
+V1BETA1 = "apiVersion: kubescheduler.config.k8s.io/v1beta1\nkind: KubeSchedulerConfiguration\n"
+LABELS = json.dumps({
+    "apiVersion": "v1", "kind": "Policy",
+    "predicates": [{"name": "ssd", "argument": {"labelsPresence": {"labels": ["disk"], "presence": True}}}],
+    "priorities": [{"name": "SelectorSpreadPriority", "weight": 2}],
+})  # fmt: skip
+EVERYWHERE = "0.0.0.0:10251"
+WRITTEN = {  # file, flags → what is written of it
+    "1.19": (None, ["--emulate=1.19"], {"resourceLock": "endpointsleases", "healthzBindAddress": EVERYWHERE}),
+    "1.21": (None, ["--emulate=1.21"], {"resourceLock": "leases", "metricsBindAddress": EVERYWHERE, "burst": 100}),
+    "flags": (
+        None,
+        ["--emulate=1.20", "--kube-api-qps=9", "--leader-elect-resource-lock=configmaps", "--port=80", "--address=::1",
+         "--profiling=false", "--scheduler-name=mine", "--hard-pod-affinity-symmetric-weight=7"],
+        {"qps": 9, "resourceLock": "configmaps", "healthzBindAddress": "[::1]:80", "enableProfiling": False,
+         "schedulerName": "mine", "hardPodAffinityWeight": 7},
+    ),
+    "the last name of the lock": (
+        None,
+        ["--emulate=1.20", "--leader-elect-resource-name=a", "--lock-object-name=b", "--lock-object-namespace=c",
+         "--leader-elect-resource-namespace=d"],
+        {"resourceName": "b", "resourceNamespace": "d"},
+    ),
+    "port 0": (None, ["--emulate=1.21", "--port=0"], {"healthzBindAddress": "", "metricsBindAddress": ""}),
+    "a provider": (None, ["--algorithm-provider=ClusterAutoscalerProvider"], {"score": "NodeResourcesMostAllocated"}),
+    "a file": (
+        f"{V1BETA1}leaderElection: {{resourceLock: endpoints}}\nhealthzBindAddress: 127.0.0.1:1\n",
+        [],
+        {"resourceLock": "endpoints", "healthzBindAddress": "127.0.0.1:1", "metricsBindAddress": EVERYWHERE},
+    ),
+    "a file, flags do not count": (
+        V1BETA1,
+        ["--kube-api-qps=9", "--lock-object-name=a", "--port=1", "--scheduler-name=a", "--leader-elect=false"],
+        {"qps": 50, "resourceName": "kube-scheduler", "healthzBindAddress": EVERYWHERE, "schedulerName": "default-scheduler",
+         "leaderElect": True},
+    ),
+    "a file, and nothing over plain HTTP": (V1BETA1, ["--port=0"], {"healthzBindAddress": "", "metricsBindAddress": ""}),
+    "a file and a provider": (
+        V1BETA1, ["--algorithm-provider=ClusterAutoscalerProvider"], {"score": "NodeResourcesMostAllocated"},
+    ),
+    "a Policy": (None, ["--policy-config-file={policy}"], {"filter": "NodeLabel", "score": "PodTopologySpread"}),
+    "a Policy of 1.19": (None, ["--policy-config-file={policy}", "--emulate=1.19"], {"score": "SelectorSpread"}),
+    "a Policy with a name": (
+        None, ["--policy-config-file={policy}", "--scheduler-name=mine"], {"filter": "NodeLabel", "schedulerName": "mine"},
+    ),
+    "a Policy whatever the ConfigMap": (
+        None, ["--policy-config-file={policy}", "--use-legacy-policy-config", "--policy-configmap=x"], {"filter": "NodeLabel"},
+    ),
+    "a Policy beside a file": (
+        f"{V1BETA1}profiles: [{{schedulerName: theirs}}]\npodMaxBackoffSeconds: 30\n", ["--policy-config-file={policy}"],
+        {"filter": "NodeLabel", "schedulerName": "theirs", "podMaxBackoffSeconds": 30},
+    ),
+    "a Policy in the place of a file": (
+        LABELS, ["--scheduler-name=mine", "--lock-object-name=a"],
+        {"filter": "NodeLabel", "schedulerName": "mine", "resourceName": "a"},
+    ),
+}  # fmt: skip
+
+
+def flat(written):
+    (profile,) = written["profiles"]
+    args = {name: value for one in profile["pluginConfig"] for name, value in one["args"].items() if name not in written}
+    names = {point: [one["name"] for one in found.get("enabled", ())] for point, found in profile["plugins"].items()}
+    return {**args, **names, **profile, **written["leaderElection"], **written["clientConnection"], **written, **names}
+
+
+@pytest.mark.parametrize(("file", "flags", "found"), WRITTEN.values(), ids=WRITTEN)
+def test_a_configuration_of_that_version_is_written_and_is_valid(tmp_path, moorage, file, flags, found):
+    (tmp_path / "policy.json").write_text(LABELS)
+    given = [flag.replace("{policy}", str(tmp_path / "policy.json")) for flag in flags]
+    if file is not None:
+        (tmp_path / "config.yaml").write_text(file)
+        given += ["--config", tmp_path / "config.yaml"]
+    out = tmp_path / "out.yaml"
+    status, said = run_here(*given, "--write-config-to", out)
+    assert status == 0, said
+    written = yaml.safe_load(out.read_text())
+    assert written["apiVersion"].endswith("/v1beta1")
+    is_as = flat(written)
+    for name, value in found.items():
+        assert value in is_as[name] if isinstance(is_as[name], list) else value == is_as[name], name
+    release = [f"--emulate={flag.partition('=')[2]}" for flag in flags if flag.startswith("--emulate")]
+    checked = moorage("config", "validate", out, *release)
+    assert (checked.status, checked.err) == (0, "")
+    again = tmp_path / "again.yaml"
+    assert (
+        run_here(*release, "--config", out, "--write-config-to", again, *(["--port=0"] if "--port=0" in flags else []))[0] == 0
+    )
+    assert again.read_text() == out.read_text()
+
+
+def test_what_a_file_cannot_say_is_reported(tmp_path):
+    (tmp_path / "policy.json").write_text(LABELS.replace("{", '{"alwaysCheckAllPredicates": true, ', 1))
+    out = tmp_path / "out.yaml"
+    said = run_here("--policy-config-file", tmp_path / "policy.json", "--port=0", "--write-config-to", out)[1]
+    assert "A configuration cannot say that nothing is served over plain HTTP: give --port=0 beside it" in said
+    assert "alwaysCheckAllPredicates can only be said in a Policy" in said
+
+
+def test_a_configuration_on_standard_input_is_read_once(tmp_path, moorage):
+    for release in ([], ["--emulate", "1.20"]):
+        ran = moorage("run", *release, "--config=-", "--write-config-to", tmp_path / "out.yaml", stdin=V1BETA1.encode())
+        assert ran.status == 0, ran.err
+        assert "v1beta1" in (tmp_path / "out.yaml").read_text()
+
+
+# -- warnings ------------------------------------------------------------------------------------------------------------
+
+WARNED = {  # file, flags → lines of the log
+    "deprecated flags": (
+        None,
+        ["--emulate=1.21", "--port=0", "--address=127.0.0.1", "--lock-object-name=a"],
+        ["Flag --port has been deprecated, see --secure-port instead.",
+         "Flag --address has been deprecated, see --bind-address instead.",
+         "Flag --lock-object-name has been deprecated, use --leader-elect-resource-name instead."],
+    ),
+    "flags beside a file": (
+        V1BETA1,
+        ["--leader-elect-resource-name=a", "--kubeconfig=b", "--port=80"],
+        ["Ignored, because --config is given: --kubeconfig, --leader-elect-resource-name, --port; say it in "],
+    ),
+    "flags beside a Policy": (
+        None,
+        ["--policy-config-file={policy}", "--algorithm-provider=Nope", "--hard-pod-affinity-symmetric-weight=3"],
+        ["Ignored, because a Policy is given: --algorithm-provider, --hard-pod-affinity-symmetric-weight"],
+    ),
+    "where to log": (
+        None,
+        ["--emulate=1.20", "--log-file=/var/log/x", "--logtostderr=false"],
+        ["Without effect, as the log goes to standard error: --log-file, --logtostderr"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "flags", "lines"), WARNED.values(), ids=WARNED)
+def test_what_is_warned_of(tmp_path, file, flags, lines):
+    (tmp_path / "policy.json").write_text(LABELS)
+    given = [flag.replace("{policy}", str(tmp_path / "policy.json")) for flag in flags]
+    if file is not None:
+        (tmp_path / "config.yaml").write_text(file)
+        given += ["--config", tmp_path / "config.yaml"]
+    said = run_here(*given, "--write-config-to", tmp_path / "out.yaml")[1]
+    warned = [line for line in said.splitlines() if line.startswith("W")]
+    for line in lines:
+        assert any(line in one for one in warned), said
+
+
+# -- refusals ------------------------------------------------------------------------------------------------------------
+
+NO_TEXT = "non-default logging format doesn't honor flag"
+REFUSED = {  # flags, file → what is said
+    "a release that is none": (["--emulate=1.18"], None, 'invalid argument "1.18" for "--emulate" flag: use one of 1.19'),
+    "another release's flag": (["--emulate=1.19", "--one-output"], None, "unknown flag: --one-output: not a flag of 1.19"),
+    "a flag of that time, today": (["--port=0"], None, "choose the release with --emulate"),
+    "a flag of today, then": (
+        ["--algorithm-provider=DefaultProvider", "--emulated-version=1.36"], None,
+        "unknown flag: --emulated-version: not a flag of 1.21, which --algorithm-provider chose, but of 1.36",
+    ),
+    "no Policy to use": (
+        ["--use-legacy-policy-config"], None,
+        "policyConfigFile: Required value: required when --use-legacy-policy-config is true",
+    ),
+    "no such Policy": (["--policy-config-file=/nowhere/p"], None, "missing policy config file /nowhere/p"),
+    "a folder for a Policy": (["--policy-config-file=/"], None, "couldn't read policy config: /: expected a file"),
+    "no Policy at all": (["--policy-config-file={}"], V1BETA1, "invalid policy: {}: kind: Unsupported value"),
+    "a Policy that cannot be": (
+        ["--policy-config-file={}"], "{apiVersion: v1, kind: Policy, predicates: [{name: Nope}]}",
+        "couldn't create scheduler from policy: {}: predicates[0].name: Not found: ",
+    ),
+    "a Policy and plugins": (
+        ["--policy-config-file={}", "--config={config}"], LABELS, "cannot set a Plugin config and Policy config",
+    ),
+    "a provider that is none": (
+        ["--algorithm-provider=Nope"], None,
+        'couldn\'t create scheduler using provider "Nope": algorithm provider "Nope" is not registered',
+    ),
+    "a weight": (
+        ["--emulate=1.21", "--hard-pod-affinity-symmetric-weight=101"], None,
+        "hardPodAffinitySymmetricWeight: Invalid value: 101: not in valid range [0, 100]",
+    ),
+    "a weight in 1.20": (
+        ["--emulate=1.20", "--hard-pod-affinity-symmetric-weight=-1"], None, "Invalid value: -1: not in valid range [0-100]",
+    ),
+    "a port": (
+        ["--emulate=1.21", "--port=65536"], None,
+        "--port 65536 must be between 0 and 65535, inclusive. 0 for turning off insecure (HTTP) port",
+    ),
+    "an address": (["--emulate=1.21", "--address=here"], None, "--address here is an invalid IP address"),
+    "a lock": (
+        ["--emulate=1.21", "--master=http://127.0.0.1:1", "--port=0", "--leader-elect-resource-lock=podsleases"], None,
+        "couldn't create resource lock: Invalid lock-type podsleases",
+    ),
+    "no lock": (
+        ["--emulate=1.21", "--leader-elect-resource-lock="], None,
+        'leaderElection.resourceLock: Invalid value: "": resourceLock is required',
+    ),
+    "a lease shorter than its renewal": (
+        ["--emulate=1.21", "--leader-elect-lease-duration=5s"], None, "LeaseDuration must be greater than RenewDeadline",
+    ),
+    "a burst": (
+        ["--emulate=1.21", "--kube-api-burst=-1"], None, "clientConnection.burst: Invalid value: -1: must be non-negative",
+    ),
+    "hidden metrics": (
+        ["--emulate=1.20", "--show-hidden-metrics-for-version=1.18"], None,
+        "--show-hidden-metrics-for-version must be omitted or have the value '1.19'. Only the previous minor version is",
+    ),
+    "labels of metrics": (
+        ["--emulate=1.21", "--allow-metric-labels=a=b"], None, "--allow-metric-labels must has a list of kv pair with format",
+    ),
+    "a log format": (["--emulate=1.21", "--logging-format=xml"], None, "unsupported log format: xml"),
+    "flags of the text format": (
+        ["--emulate=1.21", "--logging-format=json", "--skip-headers", "--vmodule=a=1", "--log-flush-frequency=1s"], None,
+        f"[{', '.join(f'{NO_TEXT}: {name}' for name in ('skip_headers', 'vmodule', 'log-flush-frequency'))}]",
+    ),
+    "a file of today": (["--emulate=1.21", "--config={}"], V1BETA1.replace("v1beta1", "v1"), 'registered for version "'),
+    "a file of then, today": (["--emulate=1.36", "--config={}"], V1BETA1, 'registered for version "'),
+    "an unknown gate": (["--emulate=1.21", "--feature-gates=GangScheduling=true"], None, "unrecognized feature gate: Gang"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("flags", "file", "text"), REFUSED.values(), ids=REFUSED)
+def test_what_is_refused_is_one_line_and_exit_1(tmp_path, flags, file, text):
+    path, config = tmp_path / "given", tmp_path / "config.yaml"
+    path.write_text(file or "")
+    config.write_text(f"{V1BETA1}profiles: [{{plugins: {{score: {{disabled: [{{name: '*'}}]}}}}}}]\n")
+    words = [flag.replace("{}", str(path)).replace("{config}", str(config)) for flag in flags]
+    status, said = run_here(*words)
+    (line,) = [line for line in said.splitlines() if not line.startswith("W")]
+    assert status == 1
+    assert text.replace("{}", str(path)) in line.replace('\\"', '"')
+
+
+def test_all_that_is_wrong_with_flags_is_reported_at_once():
+    flags = ["--port=-1", "--address=x", "--use-legacy-policy-config", "--hard-pod-affinity-symmetric-weight=101"]
+    status, said = run_here("--emulate=1.21", *flags, "--logging-format=xml")
+    assert status == 1
+    assert said.count("must be between 0 and 65535") == 1
+    for words in ("is an invalid IP address", "policyConfigFile", "hardPodAffinitySymmetricWeight", "unsupported log format"):
+        assert words in said
+
+
+def test_without_emulation_a_v1beta1_file_chooses_the_release(tmp_path):
+    (tmp_path / "config.yaml").write_text(V1BETA1)
+    status, said = run_here("--config", tmp_path / "config.yaml", "--emulated-version=1.36")
+    assert status == 1
+    assert f"not a flag of 1.21, which {tmp_path / 'config.yaml'} chose, but of 1.36" in said

@@ -173,12 +173,13 @@ def options_of(command):
 def commands():
     """Return the options of every command, by the words that name it."""
     from moorage.cli.config import config
+    from moorage.cli.legacy_flags import GONE
     from moorage.cli.run_flags import FLAGS
     from moorage.cli.simulate import simulate
     from moorage.cli.up import up
 
     of_config = {f"config {name}": options_of(command) for name, command in config.commands.items()}
-    of_run = {f"--{flag.name}" for flag in FLAGS} | {"--help"}
+    of_run = {f"--{name}" for name in (*(flag.name for flag in FLAGS), *GONE)} | {"--help"}
     return {"simulate": options_of(simulate), "up": options_of(up), "run": of_run, **of_config}
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import yaml
 
 from moorage.cli.legacy_flags import GONE, NOT_WITH_CONFIG, flags_of
+from moorage.cli.legacy_options import policy_of
 from moorage.cli.pflag import FlagError, Given, read_flags
 from moorage.cli.run import run
 from moorage.cli.run_flags import FLAGS
 from moorage.cli.run_release import Era
-from tests.cli.test_run import run_here
+from moorage.errors import InputError
+from tests.cli.test_run import PAGE, run_here
 
 OWN = {"emulate", "max-pd-vols", "plugins", "seed"}
 
@@ -88,6 +91,14 @@ def test_flags_that_do_not_count_beside_a_file_exist_and_say_so():
         assert ("Not with --config" in flag.help or "With --config" in flag.help) is (
             flag.name in NOT_WITH_CONFIG and flag.name not in {"contention-profiling", "kube-api-content-type"}
         ), flag.name
+
+
+def test_the_reference_page_has_every_flag_that_is_gone_today():
+    page = PAGE.read_text("utf-8")
+    for name, flag in GONE.items():
+        (row,) = re.findall(rf"^\| `--{name}(?: [^`]*)?` \|(.*)\|.*\|$", page, re.MULTILINE)
+        assert row.strip() == ("" if flag.default in ("", False) else f"`{flag.shown(flag.default)}`"), name
+        assert flag.help in page
 
 
 # -- which release -------------------------------------------------------------------------------------------------------
@@ -341,6 +352,12 @@ def test_what_is_refused_is_one_line_and_exit_1(tmp_path, flags, file, text):
     (line,) = [line for line in said.splitlines() if not line.startswith("W")]
     assert status == 1
     assert text.replace("{}", str(path)) in line.replace('\\"', '"')
+
+
+@pytest.mark.parametrize("data", [None, [], {}, {"policy.cfg": 7}, {"policy": "{}"}])
+def test_a_config_map_without_a_policy_is_refused(data):
+    with pytest.raises(InputError, match=r'^missing policy config map value at key "policy\.cfg"$'):
+        policy_of(data)
 
 
 def test_all_that_is_wrong_with_flags_is_reported_at_once():

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from moorage.api.core import Node
 from moorage.api.custom import CustomKind
 from moorage.client.reflector import Reflector
-from moorage.client.resources import WATCHED, Resource, custom_resource, resource_of
+from moorage.client.resources import WATCHED, Resource, custom_resource, resource_of, watched
 from moorage.engine.facts import Gone
-from moorage.errors import UNREACHABLE, ClusterError
+from moorage.errors import UNREACHABLE, ClusterError, InputError
+from moorage.framework.features import FeatureGates
 from moorage.testing.virtual_time import run_virtually
 
 NODES = Resource(Node, "v1", "nodes", namespaced=False)
@@ -815,6 +816,88 @@ def test_a_kind_that_is_not_served_is_an_empty_list():
             return empty, follower.lists
 
     assert run_virtually(main()) == ([[]], [[], ["a"]])
+
+
+class Versions(Server):
+    """Serves nodes at the paths of some versions alone."""
+
+    def __init__(self, *served):
+        super().__init__()
+        self.served, self.asked = set(served), []
+
+    def _find(self, path):
+        self.asked.append(path)
+        if path not in self.served:
+            raise ClusterError("the server could not find the requested resource", 404, "NotFound")
+
+    async def get(self, path, params):
+        self._find(path)
+        return await super().get("/api/v1/nodes", params)
+
+    @asynccontextmanager
+    async def watch(self, path, params, idle_s):
+        self._find(path)
+        async with super().watch(path, params, idle_s) as lines:
+            yield lines
+
+
+AGED = Resource(Node, "g/v3", "nodes", older=(Resource(Node, "g/v2", "nodes"), Resource(Node, "g/v1", "nodes")))
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_kind_is_read_as_the_server_has_it_and_as_a_newer_one_has_it_after_an_upgrade(streams):
+    async def main():
+        server = Versions("/apis/g/v1/nodes")
+        server.put("a")
+        async with following(server, AGED, streams=streams) as follower:
+            await asyncio.sleep(10)
+            first = agrees(server, follower), list(server.asked[:3])
+            server.served = {"/apis/g/v3/nodes"}
+            server.put("b")
+            server.send(b'{"type":"ERROR","object":{"code":410,"reason":"Gone"}}')
+            server.asked.clear()
+            await asyncio.sleep(30)
+            again = agrees(server, follower), list(server.asked[:2])
+            server.served = set()
+            server.send(b'{"type":"ERROR","object":{"code":410,"reason":"Gone"}}')
+            await asyncio.sleep(90)
+            return first, again, follower.reports
+
+    first, again, reports = run_virtually(main())
+    assert first == (True, [f"/apis/g/v{number}/nodes" for number in (3, 2, 1)])
+    assert again[0]
+    assert "/apis/g/v3/nodes" in again[1]
+    told = [line for line in reports if "served" in line]
+    assert told[0] == "nodes: g/v3 is not served; reading g/v1"
+    assert len(told) == 2, told
+    assert told[1].startswith("nodes: not served (the server could not find")
+
+
+def test_an_old_budget_with_an_empty_selector_selects_nothing():
+    (old,) = next(one for one in WATCHED if one.plural == "poddisruptionbudgets").older
+    assert old.path == "/apis/policy/v1beta1/poddisruptionbudgets"
+    assert old.read(b'{"spec": {"selector": {}, "minAvailable": 1}}').spec.selector is None
+    assert old.read(b'{"spec": {"selector": {"matchLabels": {"a": "b"}}}}').spec.selector.match_labels == {"a": "b"}
+    assert old.read(b"{}").spec.selector is None
+    with pytest.raises(InputError):
+        old.read(b"[]")
+
+
+OLD = {  # gates of 1.21 → what is watched beside what always is
+    "": {"csidrivers", "csistoragecapacities"},
+    "CSIStorageCapacity=false": set(),
+    "CSIStorageCapacity=false,PodAffinityNamespaceSelector=true": {"namespaces"},
+}
+
+
+@pytest.mark.parametrize(("gates", "more"), OLD.items(), ids=[*OLD])
+def test_rules_of_before_watch_what_their_role_lets_them_read(gates, more):
+    always = {
+        "nodes", "pods", "services", "replicationcontrollers", "replicasets", "statefulsets", "poddisruptionbudgets",
+        "persistentvolumes", "persistentvolumeclaims", "storageclasses", "csinodes",
+    }  # fmt: skip
+    assert {one.plural for one in watched(FeatureGates.parse(gates, "1.21"))} == always | more
+    assert len(watched(FeatureGates())) == len(WATCHED) - 1, "all but pod groups"
 
 
 STEPS = st.lists(

@@ -82,7 +82,7 @@ class _Listing(Generic[T]):
 class Reflector(Generic[T]):
     """Follows one resource and delivers facts. ``synced`` is set once all that exists was delivered.
 
-    A kind that is not served is delivered as an empty list.
+    A kind that is not served, nor was by older servers, is delivered as an empty list.
 
     ``streams``: lists are asked for as the beginning of a watch, until a server turns out not to offer that, or not to end one.
 
@@ -107,12 +107,16 @@ class Reflector(Generic[T]):
         self.trouble = ""
         self._wire, self._sink, self._clock, self._rng, self._report = wire, sink, clock, rng, report
         self._reader = Reader(resource, report, whole)
+        #: The kind as it is served today, and as servers may serve it that were not asked yet.
+        self._newest, self._untried = resource, resource.older
         self._whole = whole
         self._backoff, self._gone_by = Backoff(clock, rng), Backoff(clock, rng)
         self._away = Backoff(clock, rng, longest_s=_AWAY_S)
         self._known: dict[str, T] = {}
         self._version = ""
         self._must_list = True
+        #: True while the kind is read as an older server serves it.
+        self._older = False
         #: True while the server is known not to serve the kind.
         self.unserved = False
         self._refusing_since: float | None = None
@@ -144,13 +148,28 @@ class Reflector(Generic[T]):
     async def _recover(self, error: ClusterError) -> None:
         self.trouble = str(error) if self._must_list else self.trouble
         if error.status == 404 and self._must_list:
-            await self._wait_for_kind(error)
+            await self._look_elsewhere(error)
             return
         pause_s = self._backoff_for(error).pause(error.retry_after_s)
         self._must_list = self._must_list or error.is_expired or _YET_TO_COME in str(error)
         self._doubtful = self._doubtful or not error.status
         self._report(f"{self.resource.plural}: {error}; {'listing' if self._must_list else 'watching'} again in {pause_s:.1f}s")
         await asyncio.sleep(pause_s)
+
+    async def _look_elsewhere(self, error: ClusterError) -> None:
+        """Ask for the kind as other servers serve it; where all were asked, wait."""
+        if self._untried:
+            self._read_as(self._untried[0], self._untried[1:])
+            return
+        all_asked, self._older = not self._older, False
+        self._read_as(self._newest, self._newest.older)
+        if all_asked:
+            await self._wait_for_kind(error)
+
+    def _read_as(self, resource: Resource[T], untried: tuple[Resource[T], ...]) -> None:
+        if resource is not self.resource:
+            self.resource, self._reader = resource, Reader(resource, self._report, self._whole)
+        self._untried = untried
 
     async def _wait_for_kind(self, error: ClusterError) -> None:
         """A cluster that does not serve this kind has none of it. It may come with an upgrade. Report that once."""
@@ -193,6 +212,11 @@ class Reflector(Generic[T]):
         for key, obj in fresh.items():
             await self._listed(key, obj, version, is_back=back, twice=back or refused)
         self._version = version
+        if self.resource is not self._newest and not self._older:
+            self._report(
+                f"{self.resource.plural}: {self._newest.api_version} is not served; reading {self.resource.api_version}"
+            )
+        self._older = self.resource is not self._newest
         self._must_list = self.unserved = False
         self.trouble = ""
         self._sink.end()

@@ -6,10 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
+from msgspec import structs
+
 from moorage.api.core import Namespace, Node, Pod, ReplicationController, Service
 from moorage.api.custom import CustomKind, CustomObject, custom_type, read_custom
+from moorage.api.decode import decode
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
-from moorage.api.meta import Value
+from moorage.api.meta import LabelSelector, Value
 from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import (
     CSIDriver,
@@ -21,8 +24,9 @@ from moorage.api.storage import (
     VolumeAttachment,
 )
 from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
+from moorage.framework.features import TODAY, FeatureGates
 
-__all__ = ["WATCHED", "Resource", "custom_resource", "resource_of"]
+__all__ = ["WATCHED", "Resource", "custom_resource", "resource_of", "watched"]
 
 T = TypeVar("T", bound=Value)
 
@@ -34,7 +38,7 @@ class Resource(Generic[T]):
     ``fields`` narrows what is watched. ``retold`` says of which objects each list tells again, though they are as they were.
     ``gate`` is the feature gate that must be open for it to be watched: servers that have it closed do not serve the kind.
     ``read`` makes an object of its JSON, and raises InputError where it is none; without it, ``type`` is decoded. A kind that
-    is not served is asked for again after ``unserved_s``.
+    is not served is asked for again after ``unserved_s``, and before that as ``older`` servers serve it.
     """
 
     type: type[T]
@@ -46,6 +50,7 @@ class Resource(Generic[T]):
     gate: str = ""
     read: Callable[[bytes], T] | None = None
     unserved_s: float = 60.0
+    older: tuple[Resource[T], ...] = ()
 
     @property
     def kind(self) -> str:
@@ -75,6 +80,20 @@ _STORAGE, _DEVICES = "storage.k8s.io/v1", "resource.k8s.io/v1"
 #: client-go asks again after up to half a minute where a kind is not served.
 _YET_TO_COME_S: Final = 10.0
 
+
+def _read_old_budget(raw: bytes) -> PodDisruptionBudget:
+    """Read a budget of policy/v1beta1, whose empty selector selects nothing."""
+    found = decode(raw, PodDisruptionBudget, "PodDisruptionBudget")
+    if found.spec.selector != LabelSelector():
+        return found
+    return structs.replace(found, spec=structs.replace(found.spec, selector=None))
+
+
+#: As servers of 1.19 and 1.20 serve budgets.
+_OLD_BUDGETS: Final[Resource[Value]] = Resource(
+    PodDisruptionBudget, "policy/v1beta1", "poddisruptionbudgets", read=_read_old_budget
+)
+
 #: All that the engine and the built-in plugins look up. Pods that have ended hold nothing, so they are not watched.
 WATCHED: Final[tuple[Resource[Value], ...]] = (
     Resource(Node, "v1", "nodes", namespaced=False),
@@ -93,17 +112,45 @@ WATCHED: Final[tuple[Resource[Value], ...]] = (
     Resource(PersistentVolumeClaim, "v1", "persistentvolumeclaims"),
     Resource(ReplicaSet, "apps/v1", "replicasets"),
     Resource(StatefulSet, "apps/v1", "statefulsets"),
-    Resource(PodDisruptionBudget, "policy/v1", "poddisruptionbudgets"),
+    Resource(PodDisruptionBudget, "policy/v1", "poddisruptionbudgets", older=(_OLD_BUDGETS,)),
     Resource(StorageClass, _STORAGE, "storageclasses", namespaced=False),
     Resource(CSINode, _STORAGE, "csinodes", namespaced=False),
     Resource(CSIDriver, _STORAGE, "csidrivers", namespaced=False),
-    Resource(CSIStorageCapacity, _STORAGE, "csistoragecapacities"),
+    Resource(
+        CSIStorageCapacity,
+        _STORAGE,
+        "csistoragecapacities",
+        older=(Resource(CSIStorageCapacity, "storage.k8s.io/v1beta1", "csistoragecapacities"),),
+    ),
     Resource(VolumeAttachment, _STORAGE, "volumeattachments", namespaced=False),
-    Resource(ResourceClaim, _DEVICES, "resourceclaims"),
-    Resource(ResourceSlice, _DEVICES, "resourceslices", namespaced=False),
-    Resource(DeviceClass, _DEVICES, "deviceclasses", namespaced=False),
+    Resource(ResourceClaim, _DEVICES, "resourceclaims", gate="DynamicResourceAllocation"),
+    Resource(ResourceSlice, _DEVICES, "resourceslices", namespaced=False, gate="DynamicResourceAllocation"),
+    Resource(DeviceClass, _DEVICES, "deviceclasses", namespaced=False, gate="DynamicResourceAllocation"),
     Resource(PodGroup, "scheduling.k8s.io/v1alpha2", "podgroups", gate="GenericWorkload"),
 )
+
+
+#: What rules of 1.19 to 1.21 look up only with this gate open, or not at all: those releases had no right to read it.
+_NOT_IN_OLD: Final = {
+    CSIDriver: "CSIStorageCapacity",
+    CSIStorageCapacity: "CSIStorageCapacity",
+    Namespace: "PodAffinityNamespaceSelector",
+    VolumeAttachment: "",
+}
+
+
+def watched(gates: FeatureGates) -> tuple[Resource[Value], ...]:
+    """Return what a scheduler of a release watches with these gates."""
+    return tuple(resource for resource in WATCHED if _is_watched(resource, gates))
+
+
+def _is_watched(resource: Resource[Value], gates: FeatureGates) -> bool:
+    if resource.gate and not gates[resource.gate]:
+        return False
+    if gates.release == TODAY or resource.type not in _NOT_IN_OLD:
+        return True
+    gate = _NOT_IN_OLD[resource.type]
+    return bool(gate) and gates[gate]
 
 
 def custom_resource(kind: CustomKind) -> Resource[Value]:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from moorage.client.reflector import Reflector
-from moorage.client.resources import WATCHED, custom_resource
+from moorage.client.resources import custom_resource, watched
 from moorage.client.rest import Rest
 from moorage.client.whole import WholeObjects
 from moorage.engine.machine import Scheduler
@@ -99,8 +99,7 @@ class Live:
                 whole=whole,
                 streams=True,
             )
-            for resource in (*WATCHED, *map(custom_resource, named.kinds))
-            if not resource.gate or scheduler.gates[resource.gate]
+            for resource in (*watched(scheduler.gates), *map(custom_resource, named.kinds))
         ]
 
     def _may_act(self, now: float) -> bool:

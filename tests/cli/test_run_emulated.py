@@ -1,0 +1,178 @@
+"""``moorage run`` as 1.19 to 1.21 were started, on the embedded API server: policies, locks, and ports without TLS."""
+
+import asyncio
+import json
+import signal
+
+import pytest
+from aiohttp import ClientSession
+
+from moorage.server.api_locks import ANNOTATION
+from tests.cli.test_run import free_port, running, scheduler
+
+CORE, LEASES = "/api/v1/namespaces/kube-system", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
+LABELS = {
+    "apiVersion": "v1", "kind": "Policy",
+    "predicates": [{"name": "ssd", "argument": {"labelsPresence": {"labels": ["disk"], "presence": True}}}],
+    "priorities": [{"name": "LeastRequestedPriority", "weight": 1}],
+}  # fmt: skip
+SPREAD = {"apiVersion": "v1", "kind": "Policy", "priorities": [{"name": "SelectorSpreadPriority", "weight": 1}]}
+V1BETA1 = {"apiVersion": "kubescheduler.config.k8s.io/v1beta1", "kind": "KubeSchedulerConfiguration"}
+
+
+async def ask(port, path, method="GET"):
+    async with ClientSession() as session, session.request(method, f"http://127.0.0.1:{port}{path}", data="5") as answer:
+        return answer.status, await answer.text()
+
+
+async def is_closed(port):
+    try:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+    except ConnectionRefusedError:
+        return True
+    writer.close()
+    return False
+
+
+async def node(world, name, **labels):
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": labels},
+        "status": {"allocatable": amounts},
+    }
+    await world.rest.send("POST", "/api/v1/nodes", json.dumps({**body, "status": {"allocatable": amounts}}).encode())
+
+
+async def pod(world, name, scheduler_name="default-scheduler", **labels):
+    spec = {"containers": [{"name": "c", "image": "i"}], "schedulerName": scheduler_name}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
+    await world.rest.send("POST", "/api/v1/namespaces/default/pods", json.dumps(body).encode())
+
+
+async def where(world, name):
+    found = json.loads(await world.rest.get(f"/api/v1/namespaces/default/pods/{name}"))
+    return found["spec"].get("nodeName")
+
+
+async def annotated(world, plural, name):
+    found = json.loads(await world.rest.get(f"{CORE}/{plural}/{name}"))
+    return json.loads(found["metadata"]["annotations"][ANNOTATION])
+
+
+@pytest.mark.slow
+def test_a_policy_of_a_file_runs_as_1_21_was_started(tmp_path):
+    """One profile of another name, NodeLabel as a predicate, the lock named and of both kinds, one port without TLS."""
+    port = free_port()
+    (tmp_path / "policy.json").write_text(json.dumps(LABELS))
+    flags = [
+        f"--policy-config-file={tmp_path / 'policy.json'}", "--scheduler-name=theirs", "--secure-port=0", "-v=2",
+        f"--port={port}", "--address=127.0.0.1", "--leader-elect-resource-lock=configmapsleases", "--lock-object-name=mine",
+    ]  # fmt: skip
+
+    async def main():
+        async with running(tmp_path, *flags) as world:
+            await node(world, "plain")
+            await node(world, "ssd", disk="ssd")
+            await pod(world, "p", "theirs")
+            await pod(world, "other")
+            await world.until("Successfully bound pod to node")
+            paths = ("/healthz", "/metrics", "/metrics/resources", "/configz", "/readyz", "/flagz", "/debug/pprof/cmdline")
+            answers = {path: await ask(port, path) for path in paths}
+            answers["verbosity"] = await ask(port, "/debug/flags/v", "PUT")
+            answers["reset"] = await ask(port, "/metrics", "DELETE")
+            answers["check"] = await ask(port, "/healthz/leaderElection")
+            locks = await annotated(world, "configmaps", "mine"), json.loads(await world.rest.get(f"{LEASES}/mine"))
+            events = json.loads(await world.rest.get(f"{CORE}/events"))["items"]
+            placed = await where(world, "p"), await where(world, "other")
+            return answers, locks, events, placed, await world.end(), "".join(world.said)
+
+    answers, (annotation, lease), events, placed, status, said = asyncio.run(main())
+    assert placed == ("ssd", None)
+    assert answers["/healthz"] == answers["check"] == (200, "ok")
+    assert [answers[path][0] for path in ("/metrics", "/metrics/resources", "/configz", "/debug/pprof/cmdline")] == [200] * 4
+    assert [answers[what][0] for what in ("/readyz", "/flagz", "verbosity", "reset")] == [404, 404, 404, 405]
+    metrics = answers["/metrics"][1]
+    assert 'scheduler_e2e_scheduling_duration_seconds_count{profile="theirs",result="scheduled"} 1.0' in metrics
+    assert 'scheduler_scheduler_cache_size{type="nodes"} 2.0' in metrics
+    assert 'minor="21"' in metrics
+    for later in ("scheduling_attempt_duration", "sli_duration", "unschedulable_pods", "feature_enabled", 'queue="gated"'):
+        assert later not in metrics
+    shown = json.loads(answers["/configz"][1])["componentconfig"]
+    assert (shown["apiVersion"], shown["healthzBindAddress"]) == (V1BETA1["apiVersion"], f"127.0.0.1:{port}")
+    assert annotation["holderIdentity"] == lease["spec"]["holderIdentity"] != ""
+    about = {event["involvedObject"]["kind"]: event["source"]["component"] for event in events}
+    assert about == {"ConfigMap": "theirs", "Lease": "theirs"}
+    assert status == 0
+    assert "Flag --policy-config-file has been deprecated, configure plugins in the profiles of --config instead." in said
+    assert "Traceback" not in said
+
+
+@pytest.mark.slow
+def test_a_policy_of_a_config_map_beside_a_file_runs_as_1_19_was_started(tmp_path):
+    """SelectorSpread spreads, health and metrics have a port each, and the lock is what 1.19 stands for."""
+    healthz, metrics = free_port(), free_port()
+    config = {
+        **V1BETA1, "clientConnection": {"kubeconfig": str(tmp_path / "kubeconfig")},
+        "healthzBindAddress": f"127.0.0.1:{healthz}", "metricsBindAddress": f"127.0.0.1:{metrics}",
+    }  # fmt: skip
+    (tmp_path / "config.yaml").write_text(json.dumps(config))
+    flags = ["--emulate=1.19", f"--config={tmp_path / 'config.yaml'}", "--policy-configmap=policy", "--secure-port=0", "-v=2"]
+
+    async def main():
+        async with running(tmp_path, "--emulate=1.19", "--policy-configmap=missing", "--port=0", "--secure-port=0") as world:
+            none = (await world.until("couldn't get policy config map"))[0]
+            status = await world.process.wait()
+            data = {"policy.cfg": json.dumps(SPREAD)}
+            await world.create(f"{CORE}/configmaps", "ConfigMap", "policy", data=data)
+            for name in ("n1", "n2", "n3"):
+                await node(world, name)
+            await world.create("/api/v1/namespaces/default/services", "Service", "web", spec={
+                "selector": {"app": "web"}, "ports": [{"port": 80}],
+            })  # fmt: skip
+            async with scheduler(*flags, rest=world.rest) as other:
+                for i in range(3):
+                    await pod(other, f"web-{i}", app="web")
+                    await other.until("Successfully bound pod to node", i + 1)
+                places = {await where(other, f"web-{i}") for i in range(3)}
+                answers = [await ask(port, path) for port in (healthz, metrics) for path in ("/healthz", "/metrics")]
+                resources = await ask(metrics, "/metrics/resources")
+                lock = await annotated(other, "endpoints", "kube-scheduler")
+                lease = json.loads(await other.rest.get(f"{LEASES}/kube-scheduler"))
+                return none, status, places, answers, resources, lock, lease, await other.end(), other.said
+
+    none, status, places, answers, resources, lock, lease, ended, said = asyncio.run(main())
+    assert "couldn't get policy config map kube-system/missing: " in none
+    assert 'configmaps \\"missing\\" not found' in none
+    assert status == 1
+    assert places == {"n1", "n2", "n3"}
+    assert [code for code, _ in answers] == [200, 404, 404, 200]
+    assert resources[0] == 404, "1.19 had no such page"
+    assert lock["holderIdentity"] == lease["spec"]["holderIdentity"] != ""
+    assert ended == 0
+    assert sum("not served" in line for line in said) == 0
+
+
+@pytest.mark.slow
+def test_a_second_replica_waits_for_an_annotation_and_nothing_is_served_at_port_0(tmp_path):
+    lock = ["--leader-elect-resource-lock=endpoints", "--leader-elect-retry-period=300ms"]
+    flags = ["--emulate=1.20", "--port=0", "--secure-port=0", *lock, "-v=4"]
+
+    async def main():
+        async with running(tmp_path, *flags) as world:
+            await world.until("Successfully acquired lease")
+            first = await annotated(world, "endpoints", "kube-scheduler")
+            closed = await is_closed(10251)
+            kubeconfig = f"--kubeconfig={tmp_path / 'kubeconfig'}"
+            async with scheduler(kubeconfig, *flags, rest=world.rest) as standby:
+                await standby.until("Lease is held by and has not yet expired")
+                await world.end()
+                await standby.until("Successfully acquired lease")
+                second = await annotated(standby, "endpoints", "kube-scheduler")
+                return first, second, closed, await standby.end(signal.SIGINT)
+
+    first, second, closed, status = asyncio.run(main())
+    assert closed
+    assert first["holderIdentity"] != second["holderIdentity"]
+    assert (second["leaderTransitions"], status) == (first["leaderTransitions"] + 1, 0)

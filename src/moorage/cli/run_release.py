@@ -1,7 +1,7 @@
 """Which release of kube-scheduler ``moorage run`` is, and so which flags it takes.
 
 ``--emulate`` says so. Without it, a Policy, an algorithm provider and a v1beta1 configuration are those of 1.21, and everything
-else is of today. Whoever chooses the release chooses its flags, their defaults and what they mean.
+else is of today. The release decides which flags there are, what they default to and what they mean.
 """
 
 from __future__ import annotations

@@ -136,7 +136,10 @@ class ClusterError(MoorageError):
     ``status`` is the HTTP status, 0 if none came; ``reason`` the API's word for it (``Conflict``, ``Expired``), "" if it gave
     none, or ``UNREACHABLE`` where not even a connection was made. ``retry_after_s`` is what the server asked for.
     ``said`` is the server's own words as they came, if it had any, without ours about the request; the message is cut at 1 KiB.
+    ``sent`` is False where a write of several requests failed before the first that writes.
     """
+
+    sent = True
 
     def __init__(
         self, message: str, status: int = 0, reason: str = "", retry_after_s: float | None = None, said: str = ""
@@ -150,7 +153,7 @@ class ClusterError(MoorageError):
     @property
     def may_have_happened(self) -> bool:
         """True if the request may have been carried out all the same: no reply came, or one from a server in trouble."""
-        return self.status == 0 or self.status >= 500
+        return self.sent and (self.status == 0 or self.status >= 500)
 
     @property
     def is_expired(self) -> bool:

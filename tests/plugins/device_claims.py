@@ -104,6 +104,8 @@ def carry_out(cluster, effects):
             held = cluster.objects(ResourceClaim).get(effect.obj.key)
             if held is not None or not effect.or_gone:
                 cluster.set_object(effect.change(held))
+        if isinstance(effect, Write | Amend) and effect.settled is not None:
+            effect.settled()
 
 
 def allocate(plugin, cluster, pod, node):

@@ -7,7 +7,7 @@ import pytest
 
 from moorage.api.devices import ResourceClaim
 from moorage.errors import AttemptError
-from moorage.framework.effects import Amend, Call, Until
+from moorage.framework.effects import Amend, Until
 from moorage.plugins.devices.binding import FINALIZER, MAX_USERS
 from moorage.plugins.devices.shapes import Book
 from moorage.plugins.dynamic_resources import DynamicResources
@@ -47,7 +47,7 @@ def test_allocation_user_and_finalizer_are_written():
     cluster = with_devices(a_claim("c"), a_slice("a", ["d", "e"]))
     plugin = attached(cluster, now=1_700_000_000)
     effects = allocate(plugin, cluster, using("p", "c"), "a")
-    assert [type(effect) for effect in effects] == [Amend, Call]
+    assert [type(effect) for effect in effects] == [Amend]
     claim = cluster.objects(ResourceClaim)["default/c"]
     assert claim.metadata.finalizers == (FINALIZER,)
     assert [(user.resource, user.name, user.uid) for user in claim.status.reserved_for] == [("pods", "p", "default/p")]
@@ -82,7 +82,7 @@ def test_a_second_pod_only_joins_the_users():
     before = cluster.objects(ResourceClaim)["default/c"]
     assert why_not(cluster, using("q", "c"), plugin) == {"b": "resourceclaim not available on the node"}
     effects = allocate(plugin, cluster, using("q", "c"), "a")
-    assert [type(effect) for effect in effects] == [Amend, Call]
+    assert [type(effect) for effect in effects] == [Amend]
     after = cluster.objects(ResourceClaim)["default/c"]
     assert [user.name for user in after.status.reserved_for] == ["p", "q"]
     assert after.status.allocation == before.status.allocation

@@ -81,7 +81,7 @@ def test_both_kinds_of_claims_of_one_pod_are_held_until_each_is_written():
     pod = a_pod("p", resourceClaims=[TEMPLATE], status=status, containers=containers)
     wanted = plugin.pre_filter(pod, cluster.snapshot)
     plugin.reserve(wanted, pod, "a")
-    join, make, _, _ = plugin.pre_bind(wanted, pod, "a")
+    join, make, _ = plugin.pre_bind(wanted, pod, "a")
     joined, without = join.change(join.obj), ResourceClaimStatus()
     assert joined.status.allocation is not None
     versions = [replace(joined, status=without), joined, replace(make.obj, status=without), make.obj]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from moorage.api.devices import ResourceClaim, ResourceClaimStatus
-from moorage.framework.effects import Amend, Call
+from moorage.framework.effects import Amend
 from moorage.plugins.devices.binding import FINALIZER
 from moorage.plugins.devices.shapes import Book
 from tests.plugins.device_claims import (
@@ -65,21 +65,25 @@ def test_the_claim_for_extended_resources_is_gone():
     plugin = attached(cluster)
     brought(plugin, cluster, asking(1), 2)
     assert not cluster.objects(ResourceClaim)
-    assert not cluster.snapshot.index(Book).ledger.is_used((DRIVER, "a", "d"))
+    book = cluster.snapshot.index(Book)
+    book.follow()
+    assert not book.ledger.is_used((DRIVER, "a", "d"))
     assert "a" not in why_not(cluster, asking(1, "q"), plugin)
 
 
-def test_devices_stay_held_until_it_is_known_that_they_were_not_written():
+@pytest.mark.parametrize("written", [True, False])
+def test_devices_are_held_until_unreserve_and_then_by_the_claim_if_they_were_written(written):
     cluster = with_devices(a_claim("c"), a_claim("d"), a_slice("a", ["d"]), nodes=("a",))
     plugin, pod = attached(cluster), using("p", "c")
     wanted = plugin.pre_filter(pod, cluster.snapshot)
     plugin.reserve(wanted, pod, "a")
-    plugin.pre_bind(wanted, pod, "a")
-    undo = plugin.unreserve(wanted, pod, "a")
-    assert [type(effect) for effect in undo] == [Amend, Call]
-    assert why_not(cluster, using("q", "d"), plugin) == {"a": "cannot allocate all claims"}
-    carry_out(cluster, undo)
-    assert why_not(cluster, using("q", "d"), plugin) == {}
+    effects = plugin.pre_bind(wanted, pod, "a")
+    held = {"a": "cannot allocate all claims"}
+    assert why_not(cluster, using("q", "d"), plugin) == held
+    if written:
+        carry_out(cluster, effects)
+    assert [type(effect) for effect in plugin.unreserve(wanted, pod, "a")] == [Amend]
+    assert why_not(cluster, using("q", "d"), plugin) == (held if written else {})
 
 
 @pytest.mark.parametrize("name", ["gone", "replaced"])
@@ -90,7 +94,7 @@ def test_a_claim_that_is_gone_meanwhile_needs_nothing(name):
     plugin.reserve(wanted, pod, "a")
     plugin.pre_bind(wanted, pod, "a")
     cluster.remove_object(cluster.objects(ResourceClaim)["default/c"])
-    (undo, _) = plugin.unreserve(wanted, pod, "a")
+    (undo,) = plugin.unreserve(wanted, pod, "a")
     assert undo.or_gone
     assert undo.obj.metadata.uid == "uid-c"
 
@@ -166,18 +170,12 @@ def test_a_claim_made_anew_under_the_name_is_another():
     assert why_not(cluster, using("q", "c"), plugin) == {}
 
 
-def test_an_older_version_that_is_told_of_late_frees_nothing():
-    old = versioned(a_claim("c"), 9)
-    cluster = with_devices(old, a_claim("d"), a_slice("a", ["d"]), nodes=("a",))
-    plugin, pod = attached(cluster), using("p", "c")
-    wanted = plugin.pre_filter(pod, cluster.snapshot)
-    plugin.reserve(wanted, pod, "a")
-    amend, settle = plugin.pre_bind(wanted, pod, "a")
-    written = amend.change(versioned(old, 11))  # somebody else had changed it by then
-    settle.stand_in()
-    cluster.set_object(versioned(replace(old, metadata=replace(old.metadata, labels={"told": "late"})), 10))
-    assert why_not(cluster, using("q", "d"), plugin) == {"a": "cannot allocate all claims"}
-    cluster.set_object(versioned(written, 12))
-    assert why_not(cluster, using("q", "d"), plugin) == {"a": "cannot allocate all claims"}
-    cluster.set_object(versioned(old, 13))
-    assert why_not(cluster, using("q", "d"), plugin) == {}
+def test_a_claim_that_was_given_back_with_its_finalizer_is_free_for_the_next():
+    cluster = with_devices(a_claim("c"), a_claim("d"), a_slice("a", ["d"]), nodes=("a",))
+    plugin = attached(cluster)
+    bound_and_over(plugin, cluster, using("p", "c"))
+    held = cluster.objects(ResourceClaim)["default/c"]
+    assert held.metadata.finalizers == (FINALIZER,)
+    cluster.set_object(replace(held, status=ResourceClaimStatus()))
+    assert why_not(cluster, using("q", "c"), plugin) == {}
+    assert why_not(cluster, using("r", "d"), plugin) == {}

@@ -6,7 +6,9 @@ import random
 import pytest
 
 from moorage.testing.simtest.disks import Disks, using
-from moorage.testing.simtest.staging import on_stage
+from moorage.testing.simtest.gadgets import DEVICE_CLAIMS, Gadgets
+from moorage.testing.simtest.gadgets import using as holding
+from moorage.testing.simtest.staging import LOST, on_stage
 from tests.regressions.test_lost_writes import dies
 
 
@@ -63,5 +65,63 @@ def test_a_volume_whose_owner_was_lost_is_free_for_others():
         stage.world.pod("q", **using("c"))
         await stage.placed("q", within_s=30)
         assert owner(stage, "d") == "c"
+
+    on_stage(main)
+
+
+def with_gadgets(stage, devices=1):
+    gadgets = Gadgets(stage.api, random.Random(1))
+    stage.world.furnish(gadgets)
+    stage.world.node("n1")
+    gadgets.offer("n1", devices)
+    return gadgets
+
+
+def claim_of(stage, name):
+    return stage.api.do("GET", f"{DEVICE_CLAIMS}/{name}")
+
+
+def has_devices(stage, name):
+    return bool((claim_of(stage, name).get("status") or {}).get("allocation"))
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["for the same claim", "for another"])
+def test_devices_that_were_given_back_before_another_pod_asked_are_free(again):
+    """The claim keeps our finalizer, so that it looks like one that is about to be allocated."""
+
+    async def main(stage):
+        gadgets = with_gadgets(stage)
+        gadgets.claim(name="c")
+        await asyncio.sleep(5)
+        stage.world.pod("p", **holding("c"))
+        await stage.placed("p")
+        stage.world.delete_pod("p", grace=0)
+        await stage.until(lambda: not has_devices(stage, "c"))
+        assert claim_of(stage, "c")["metadata"]["finalizers"]
+        await asyncio.sleep(5)
+        stage.world.pod("q", **holding("c" if again else gadgets.claim()))
+        await stage.placed("q")
+
+    on_stage(main)
+
+
+@pytest.mark.parametrize("users", ["the pod", "others"])
+def test_devices_whose_allocation_was_lost_before_any_watch_told_of_it_are_free(users):
+    async def main(stage):
+        gadgets = with_gadgets(stage)
+        gadgets.claim(name="c")
+        gadgets.claim(name="d")
+        await asyncio.sleep(10)
+        for link in stage.links("resourceclaims"):
+            link.delay_s = 2.0
+        stage.spoil("POST binding", error=LOST)
+        then = stage.api.store.version
+        stage.world.pod("p", **holding("c"))
+        await stage.until(lambda: has_devices(stage, "c"))
+        stage.world.delete_pod("p", grace=0)
+        await dies(stage, then, stage.api.store.version + 10, down_s=0.0)
+        assert not has_devices(stage, "c")
+        stage.world.pod("q", **holding("c" if users == "the pod" else "d"))
+        await stage.placed("q", within_s=40)
 
     on_stage(main)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
+import pytest
 from msgspec.structs import replace
 
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from moorage.errors import ClusterError
 from moorage.testing.memory_cluster import MemoryCluster, Trouble
 from moorage.testing.virtual_time import run_virtually
 from tests.runtime.test_loop import node, placed, pod, running
@@ -92,3 +94,105 @@ def test_a_claim_that_others_change_meanwhile_keeps_what_they_wrote():
     claim = the_claim(cluster)
     assert (claim.metadata.labels, users(claim)) == ({"seen": "yes"}, ["p"])
     assert placed(cluster) == {"p": "n1"}
+
+
+# -- what a write came to --------------------------------------------------------------------------------------------------
+
+
+def two_claims(*, lag_s=0.01):
+    """A node with one device, and claims c and d on it, each with a pod that uses it: p and q."""
+    cluster = a_cluster("p", lag_s=lag_s)
+    held = the_claim(cluster)
+    cluster.put(replace(held, metadata=replace(held.metadata, name="d", uid="v")))
+    cluster.put(pod("q", resourceClaims=[{"name": "gpu", "resourceClaimName": "d"}]))
+    return cluster
+
+
+def given(cluster):
+    """Return the claims that have the device."""
+    return [name for name in "cd" if cluster.get(ResourceClaim, f"default/{name}").status.allocation is not None]
+
+
+@pytest.mark.parametrize("failures", [0, 5], ids=["read at once", "not to be read for a while"])
+def test_devices_of_a_claim_whose_reply_was_lost_are_not_given_to_another(failures):
+    """Nothing but the claim itself says whether it was allocated, and for minutes no watch tells of it."""
+
+    async def main():
+        cluster = two_claims(lag_s=600.0)
+        cluster.faults += [Trouble("amend", after=True, hold_s=0.1), Trouble("read", times=failures)]
+        async with running(cluster):
+            await asyncio.sleep(60)
+            return cluster
+
+    cluster = run_virtually(main())
+    assert given(cluster) == ["c"]
+    assert placed(cluster) == {"p": "n1", "q": ""}
+
+
+def test_devices_of_a_claim_that_was_not_written_are_free_once_it_was_read_back():
+    async def main():
+        cluster = two_claims()
+        cluster.faults.append(Trouble("amend", ClusterError("500", 500), times=2))
+        async with running(cluster):
+            await asyncio.sleep(5)
+            return given(cluster)
+
+    assert len(run_virtually(main())) == 1
+
+
+def test_a_claim_that_was_not_even_read_is_not_read_back():
+    unsent = ClusterError("connection refused")
+    unsent.sent = False
+
+    async def main():
+        cluster = a_cluster("p")
+        cluster.faults.append(Trouble("amend", unsent))
+        async with running(cluster):
+            await asyncio.sleep(5)
+            return cluster
+
+    cluster = run_virtually(main())
+    assert cluster.requests.get("read", 0) == 0
+    assert placed(cluster) == {"p": "n1"}
+
+
+def test_a_pod_shares_devices_before_any_watch_tells_that_they_were_allocated():
+    async def main():
+        cluster = a_cluster("p", lag_s=8.0)
+        async with running(cluster):
+            await asyncio.sleep(1)
+            cluster.lag_s = 0.01
+            cluster.put(pod("q", resourceClaims=[{"name": "gpu", "resourceClaimName": "c"}]))
+            await asyncio.sleep(9)
+            return placed(cluster)
+
+    assert run_virtually(main()) == {"p": "n1", "q": "n1"}
+
+
+def test_an_allocation_that_no_watch_tells_of_is_read_less_and_less_often():
+    async def main():
+        cluster = a_cluster("p")
+        async with running(cluster) as loop:
+            cluster.deaf = True
+            await asyncio.sleep(600)
+            return cluster, loop.scheduler
+
+    cluster, scheduler = run_virtually(main())
+    assert scheduler.is_unheard(the_claim(cluster))
+    assert cluster.requests["read"] == 3 + (600 - 70) // 60
+
+
+def test_an_allocation_that_was_lost_before_any_watch_told_of_it_is_made_again():
+    async def main():
+        cluster = a_cluster("p")
+        before = the_claim(cluster)
+        async with running(cluster) as loop:
+            cluster.deaf = True
+            await asyncio.sleep(1)
+            cluster._objects[ResourceClaim, "default/c"] = before
+            await asyncio.sleep(15)
+            return loop.scheduler.cluster.objects(ResourceClaim), loop.reports, before
+
+    known, reports, before = run_virtually(main())
+    assert known["default/c"] == before
+    assert reports == ["ResourceClaim default/c: the API server took a write and does not know of it any more"]

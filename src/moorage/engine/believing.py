@@ -12,9 +12,10 @@ from collections.abc import Iterable, Mapping
 from moorage.api.core import ENDED_PHASES, Namespace, Node, Pod
 from moorage.api.meta import Value, is_older
 from moorage.api.pod_groups import PodGroup
+from moorage.engine.answers import Answers
 from moorage.engine.binding import Binding
 from moorage.engine.custom_kinds import NamedKinds, named_kinds
-from moorage.engine.facts import Gone, Seen
+from moorage.engine.facts import Gone, Seen, WriteLost, Wrote
 from moorage.engine.pod_reading import pod_reader
 from moorage.framework.events import ClusterEvent
 from moorage.framework.features import FeatureGates
@@ -27,7 +28,7 @@ from moorage.queue import (
     node_events,
     object_events,
 )
-from moorage.state.cluster import Cluster, Snapshot
+from moorage.state.cluster import Cluster, Snapshot, object_key
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Believer"]
@@ -52,6 +53,7 @@ class Believer(ABC):
         #: ``namespace/name`` → UID of the pod that has the name now.
         self._named: dict[str, str] = {}
         self._read = pod_reader(gates)
+        self._answers = Answers()
 
     @property
     def snapshot(self) -> Snapshot:
@@ -84,9 +86,30 @@ class Believer(ABC):
         elif isinstance(obj, PodGroup) and self.cluster.groups is None:
             return  # nobody listens for them
         elif isinstance(fact, Gone):
+            self._answers.end(obj)
             self._tell(object_events(old := self._drop(obj), None), old, None)
-        else:
+        elif not self._answers.is_outdated(obj):
+            self._answers.end(obj)
             self._tell(object_events(old := self._keep(obj), obj), old, obj)
+
+    def _wrote(self, fact: Wrote) -> None:
+        """Take in what the API server answered to a write, and let the plugin know."""
+        obj = fact.obj
+        if obj is not None and self._answers.take(obj, self.cluster.objects(type(obj)).get(object_key(obj)), made=fact.made):
+            self.revision += 1
+            self.facts += 1
+            self._tell(object_events(old := self._keep(obj), obj), old, obj)
+        fact.settled()
+
+    def _write_lost(self, fact: WriteLost) -> None:
+        """Take back what was answered, unless a watch has told of the object since."""
+        if self._answers.is_open(fact.obj):
+            self._answers.end(fact.obj)
+            self._changed(Gone(fact.obj) if fact.found is None else Seen(fact.found))
+
+    def is_unheard(self, obj: Value) -> bool:
+        """Say of what the API server answered to a write whether no watch has told of it yet."""
+        return self._answers.is_open(obj)
 
     def _readable(self, pod: PodInfo) -> PodInfo:
         """Return the pod, having read what it takes of its node: a fact that makes no sense must not be half taken in."""

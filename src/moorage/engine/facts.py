@@ -7,6 +7,7 @@ What extenders are to be asked comes out through ``Scheduler.take_queries``, and
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 
 from msgspec import Struct
@@ -15,7 +16,9 @@ from moorage.api.meta import Value
 from moorage.framework.effects import Effect, Question
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["NO_LONGER_WANTED", "Answered", "Done", "Fact", "Gone", "News", "Phase", "Query", "Seen", "Work"]
+__all__ = [
+    "NO_LONGER_WANTED", "Answered", "Done", "Fact", "Gone", "News", "Phase", "Query", "Seen", "Work", "WriteLost", "Wrote",
+]  # fmt: skip
 
 #: The error of work that was given up because its pod was deleted, preempted or placed by another before it was done.
 NO_LONGER_WANTED = "the pod was deleted, preempted or placed meanwhile"
@@ -54,9 +57,27 @@ class Answered(Struct, frozen=True):
     error: str | None = None
 
 
+class Wrote(Struct, frozen=True):
+    """A write of ours was answered with ``obj``, or read back as ``obj`` (None if it is gone); ``settled`` is called then.
+
+    It counts until a watch tells of this version or a later one. ``made``: the write created the object.
+    """
+
+    obj: Value | None
+    settled: Callable[[], None]
+    made: bool = False
+
+
+class WriteLost(Struct, frozen=True):
+    """No watch told of the answer ``obj``, and the API server does not have it any more: it has ``found``, or nothing."""
+
+    obj: Value
+    found: Value | None
+
+
 #: What happens to objects, and to work that was asked for.
 News = Seen | Gone | Done
-Fact = News | Answered
+Fact = News | Answered | Wrote | WriteLost
 
 
 class Query(Struct, frozen=True):

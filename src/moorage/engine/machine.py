@@ -26,7 +26,7 @@ from moorage.engine.binding import (
     unreserve,
     what_went_wrong,
 )
-from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Fact, Gone, Phase, Query, Seen, Work
+from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Fact, Gone, Phase, Query, Seen, Work, WriteLost, Wrote
 from moorage.engine.group_outcome import GroupOutcome, QueuedGroup
 from moorage.engine.grouping import Grouping
 from moorage.engine.queueing import queue_profile, sort_key
@@ -129,8 +129,11 @@ class Scheduler(Grouping):
         self.now = now
         if isinstance(fact, Done):
             self._done(fact)
-            return
-        if self._asking.entity is not None or isinstance(fact, Answered):
+        elif isinstance(fact, Wrote):
+            self._wrote(fact)
+        elif isinstance(fact, WriteLost):
+            self._write_lost(fact)
+        elif self._asking.entity is not None or isinstance(fact, Answered):
             self._asking.take(fact)
         else:
             self._changed(fact)

@@ -74,22 +74,28 @@ class Write(Struct, frozen=True):
     """Write an object as it should become. ``subresource`` is empty for the main one.
 
     ``base`` is the object as it was when this was decided. Where it is given, only what differs is to be written, on condition
-    that nobody has changed the object since: values here hold but part of what the API server has, and the rest must stay.
-    ``what`` stands before the error if it fails.
+    that no other client has changed the object since: values here hold but part of what the API server has, and the rest must
+    stay. ``what`` stands before the error if it fails. ``settled``: see ``Amend``.
     """
 
     obj: Value
     subresource: str = ""
     base: Value | None = None
     what: str = ""
+    settled: Callable[[], None] | None = None
 
 
 class Amend(Struct, frozen=True):
     """Change an object as it is by the time of writing, so that what others did to it meanwhile is neither lost nor in the way.
 
     ``change`` gets the newest version of ``obj`` (that very one, by UID) and returns what to make of it; the same for nothing.
-    It does no I/O, may be asked again if somebody else was quicker, and may raise a MoorageError, which fails the whole. An
+    It does no I/O, may be asked again if another client was quicker, and may raise a MoorageError, which fails the whole. An
     object that is gone is an error, or nothing to be done if ``or_gone``. ``what`` stands before the error if it fails.
+
+    With ``settled``, the snapshot shows what the API server answered as soon as the answer is there, before any watch tells of
+    it, and ``settled`` is called then. After an error the object is read back first, and what was read counts, so that by the
+    time of Unreserve the snapshot says whether the write was done. An answer that no watch confirms is read back, too, and
+    where the API server has lost the write, the snapshot shows what is left.
     """
 
     obj: Value
@@ -97,6 +103,7 @@ class Amend(Struct, frozen=True):
     subresource: str = ""
     or_gone: bool = False
     what: str = ""
+    settled: Callable[[], None] | None = None
 
 
 class Delete(Struct, frozen=True):

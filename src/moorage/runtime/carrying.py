@@ -1,7 +1,7 @@
 """Doing what the engine asks for: binds, evictions, writes and plugins' own I/O, each piece of work in a task of its own.
 
 A bind whose reply is lost may have been done. So nothing is given up before the pod was read back: if it is on the node we
-wanted, the bind went well, whatever its reply said.
+wanted, the bind went well, whatever its reply said. In the same way devices are not given up before their claim was read back.
 
 Work may be broken off. Waiting ends then, and so does what a plugin awaits; but a request of ours that was sent cannot be
 unsent, and is waited for, lest it be carried out after what undoes it.
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from moorage.api.core import Pod, PodCondition
 from moorage.api.meta import Value
 from moorage.cycle.extender_wire import ExtenderError, check_bind_reply, shown
-from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, Phase, Query, Seen, Work
+from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, Phase, Query, Seen, Work, Wrote
 from moorage.errors import ClusterError, MoorageError
 from moorage.framework.effects import (
     Amend,
@@ -63,8 +63,8 @@ class Carrier:
 
     ``may_act`` is asked right before each bind. ``known`` returns an object as the engine knows it, for writes. ``wanted`` says
     whether work is still of use, by ticket; ``assumed``, whether the engine still waits to hear what became of a pod, by UID.
-    ``bound`` and ``evicted`` are told of each bind and eviction that the API server took. ``extenders`` are asked what the
-    engine wants to know of them.
+    ``bound``, ``evicted`` and ``wrote`` are called for each bind, eviction and write with ``settled`` that the API server took.
+    ``extenders`` answer what the engine wants to know of them.
     """
 
     def __init__(
@@ -81,11 +81,12 @@ class Carrier:
         assumed: Callable[[str], bool],
         bound: Callable[[PodInfo, str], None] = lambda pod, node: None,
         evicted: Callable[[PodInfo, PodInfo], None] = lambda victim, preemptor: None,
+        wrote: Callable[[Value], None] = lambda obj: None,
         extenders: Extenders | None = None,
     ) -> None:
         self._cluster, self._inbox, self._teller, self._clock, self._wall = cluster, inbox, teller, clock, wall
         self._may_act, self._known, self._wanted, self._assumed = may_act, known, wanted, assumed
-        self._bound, self._evicted, self._extenders = bound, evicted, extenders
+        self._bound, self._evicted, self._wrote, self._extenders = bound, evicted, wrote, extenders
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions: set[asyncio.Task[None]] = set()
         #: What is at work for plugins and may be cancelled, by ticket; and the tickets of which that was done.
@@ -195,10 +196,11 @@ class Carrier:
                 await self._bind(pod, node, lambda: self._bind_through(question))
             case Evict():
                 await self._evict(effect)
-            case Write(obj, subresource, base, _):
-                await self._cluster.write(base if base is not None else self._known(obj), obj, subresource)
-            case Amend():
-                await self._amend(effect)
+            case Write(obj, subresource, base):
+                base = base if base is not None else self._known(obj)
+                await self._written(effect, self._cluster.write(base, obj, subresource), made=base is None)
+            case Amend(obj, change, subresource):
+                await self._amend(effect, self._cluster.amend(obj, change, subresource))
             case Delete(obj):
                 await self._delete(obj)
             case Call(run):
@@ -320,12 +322,42 @@ class Carrier:
             return False
         return True
 
-    async def _amend(self, effect: Amend) -> None:
+    async def _amend(self, effect: Amend, writing: Awaitable[Value]) -> None:
         try:
-            await self._cluster.amend(effect.obj, effect.change, effect.subresource)
+            await self._written(effect, writing)
         except ClusterError as error:
             if error.status != 404 or not effect.or_gone:
                 raise
+
+    async def _written(self, effect: Write | Amend, writing: Awaitable[Value], *, made: bool = False) -> None:
+        """Await a write. With ``settled``, the engine learns what came of it, whatever the answer was."""
+        if effect.settled is None:
+            await writing
+            return
+        try:
+            found: Value | None = await writing
+        except MoorageError as error:
+            if not isinstance(error, ClusterError) or error.sent:
+                self._learn(await self._surely_read_object(effect.obj), effect.settled, made=made)
+            raise
+        self._learn(found, effect.settled, made=made)
+
+    def _learn(self, found: Value | None, settled: Callable[[], None], *, made: bool) -> None:
+        self._inbox.put_now(Wrote(found, settled, made))
+        if found is not None:
+            self._wrote(found)
+
+    async def _surely_read_object(self, obj: Value) -> Value | None:
+        """Read an object, however often it takes. Returns None if it is gone, or another has its name."""
+        pause_s, longest_s = _READ_BACK_S
+        while True:
+            try:
+                found = await self._cluster.read(obj)
+            except ClusterError as error:
+                await asyncio.sleep(max(pause_s, error.retry_after_s or 0.0))
+                pause_s = min(pause_s * 2, longest_s)
+            else:
+                return found
 
     async def _delete(self, obj: Value) -> None:
         try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.cycle.decision import NO_NODES, Decision
-from moorage.engine.facts import Answered, Done, Fact, Gone, Phase, Work
+from moorage.engine.facts import Answered, Done, Fact, Gone, Phase, Work, WriteLost, Wrote
 from moorage.engine.group_outcome import GroupReport
 from moorage.engine.machine import Scheduler
 from moorage.framework.events import Action, ClusterEvent, Resource
@@ -197,7 +197,7 @@ class Follower:
 
     def label_of(self, fact: Fact) -> str:
         """Say what a fact will be to the engine, before it is told; "" for what nobody counts. Writes the log's line, too."""
-        if isinstance(fact, Done | Answered) or (self._measures is None and not self._log.shows(3)):
+        if isinstance(fact, Done | Answered | Wrote | WriteLost) or (self._measures is None and not self._log.shows(3)):
             return ""
         gone = isinstance(fact, Gone)
         obj = fact.obj

@@ -81,12 +81,13 @@ class Loop:
         self._clock, self._unix, self._report, self._limits = clock, unix, report, limits
         self._teller = Teller(cluster, clock, wall, report)
         self._confirmer = Confirmer(
-            cluster, inbox, clock, assumed=self._is_unconfirmed, stays=self._stays, again=self._try_again, report=report
-        )
+            cluster, inbox, clock, assumed=self._is_unconfirmed, stays=self._stays, unheard=scheduler.is_unheard,
+            again=self._try_again, report=report,
+        )  # fmt: skip
         self._carrier = Carrier(
             cluster, inbox, self._teller, clock, wall,
             may_act=may_act, known=self._known, wanted=scheduler.is_wanted, assumed=scheduler.cluster.is_assumed,
-            bound=self._confirmer.bound, evicted=self._confirmer.evicted, extenders=extenders,
+            bound=self._confirmer.bound, evicted=self._confirmer.evicted, wrote=self._confirmer.wrote, extenders=extenders,
         )  # fmt: skip
         self._measures = measures
         self.follower = Follower(scheduler, log, measures)

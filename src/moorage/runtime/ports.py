@@ -82,14 +82,21 @@ class Cluster(Protocol):
     async def delete_pod(self, pod: Pod) -> None:
         """Delete with the pod's own grace period."""
 
-    async def write(self, old: Value | None, new: Value, subresource: str) -> None:
-        """Create ``new``, or change what differs between ``old`` and ``new`` if the object is still at ``old``'s version."""
+    async def write(self, old: Value | None, new: Value, subresource: str) -> Value:
+        """Create ``new``, or change what differs between ``old`` and ``new`` if the object is still at ``old``'s version.
 
-    async def amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> None:
+        Returns the object as the API server has it now.
+        """
+
+    async def amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> Value:
         """Change what is there now of ``obj``: ``change`` gets it and returns what it should be; again if it changed meanwhile.
 
+        Returns the object as the API server has it now.
         Raises  ClusterError with status 404 if that very object is gone; whatever ``change`` raises
         """
+
+    async def read(self, obj: Value) -> Value | None:
+        """Return an object as the API server has it now; None if it is gone: one of its name with another UID is another."""
 
     async def delete(self, obj: Value) -> None:
         """Delete an object; the one with its UID if it has one, else the one of its name."""

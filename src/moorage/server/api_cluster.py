@@ -92,54 +92,77 @@ class ApiCluster:
     async def delete_pod(self, pod: Pod) -> None:
         await self._delete(_PODS.path_of(pod.namespace, pod.name), pod.uid)
 
-    async def write(self, old: Value | None, new: Value, subresource: str) -> None:
+    async def write(self, old: Value | None, new: Value, subresource: str) -> Value:
         resource = resource_of(type(new))
         metadata = _metadata(new)
         if old is None:
             whole = {"apiVersion": resource.api_version, "kind": resource.kind, **_plain(new)}
             whole["metadata"] = {key: value for key, value in whole["metadata"].items() if key not in _GIVEN}
             body = await self._rest.send("POST", resource.path_in(metadata.namespace), msgspec.json.encode(whole))
+            made = json.loads(body)
             if subresource:  # what is new is stored without its status
-                made = json.loads(body)
                 path = resource.path_of(made["metadata"].get("namespace", ""), made["metadata"]["name"])
-                await self._put_parts(path, made, [(subresource, {subresource: whole[subresource]})])
-            return
+                made = await self._put_parts(path, made, [(subresource, {subresource: whole[subresource]})])
+            return _same_kind(new, made)
         parts = _parts(change_between(_plain(old), _plain(new)), subresource)
-        await self._put(resource, _metadata(old), parts)
+        return _same_kind(new, await self._put(resource, _metadata(old), parts))
 
-    async def _put(self, resource: Resource[Value], old: Any, parts: list[tuple[str, dict[str, Any]]]) -> None:
+    async def _put(self, resource: Resource[Value], old: Any, parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
         """Send the parts of a change, each on top of what the server made of the one before."""
         path = resource.path_of(old.namespace, old.name)
-        held = json.loads(await self._rest.send("GET", path))
+        held = await self._held(path)
         if (held["metadata"].get("uid"), held["metadata"].get("resourceVersion")) != (old.uid, old.resource_version):
-            raise ClusterError(f"{resource.plural} {old.name}: it was modified meanwhile", 409, "Conflict")
-        await self._put_parts(path, held, parts)
+            raise _unsent(ClusterError(f"{resource.plural} {old.name}: it was modified meanwhile", 409, "Conflict"))
+        return await self._put_parts(path, held, parts)
 
-    async def _put_parts(self, path: str, held: dict[str, Any], parts: list[tuple[str, dict[str, Any]]]) -> None:
+    async def _put_parts(self, path: str, held: dict[str, Any], parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
         for subresource, change in parts:
             target = f"{path}/{subresource}" if subresource else path
             held = json.loads(await self._rest.send("PUT", target, json.dumps(merged(held, change)).encode()))
+        return held
 
-    async def amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> None:
-        for _ in range(_CONFLICT_TRIES - 1):
+    async def _held(self, path: str) -> dict[str, Any]:
+        """Return what is there before a change is sent."""
+        try:
+            held: dict[str, Any] = json.loads(await self._rest.send("GET", path))
+        except ClusterError as error:
+            raise _unsent(error) from None
+        return held
+
+    async def amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> Value:
+        tries = 0
+        while True:
+            tries += 1
             try:
-                await self._amend(obj, change, subresource)
-                return
+                return await self._amend(obj, change, subresource)
             except ClusterError as error:
-                if error.status != 409:
+                error.sent = error.sent or tries > 1
+                if error.status != 409 or tries == _CONFLICT_TRIES:
                     raise
             await asyncio.sleep(_CONFLICT_PAUSE_S)
-        await self._amend(obj, change, subresource)
 
-    async def _amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> None:
+    async def _amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> Value:
         resource, metadata = resource_of(type(obj)), _metadata(obj)
         path = resource.path_of(metadata.namespace, metadata.name)
-        held = json.loads(await self._rest.send("GET", path))
+        held = await self._held(path)
         if metadata.uid and held["metadata"].get("uid") != metadata.uid:
-            raise ClusterError(f'{resource.plural} "{metadata.name}" not found: another has its name', 404, "NotFound")
+            text = f'{resource.plural} "{metadata.name}" not found: another has its name'
+            raise _unsent(ClusterError(text, 404, "NotFound"))
         now = _same_kind(obj, held)
         wanted = change_between(_plain(now), _plain(change(now)))
-        await self._put_parts(path, held, _parts(wanted, subresource))
+        return _same_kind(obj, await self._put_parts(path, held, _parts(wanted, subresource)))
+
+    async def read(self, obj: Value) -> Value | None:
+        metadata = _metadata(obj)
+        path = resource_of(type(obj)).path_of(metadata.namespace, metadata.name)
+        try:
+            held = json.loads(await self._rest.send("GET", path))
+        except ClusterError as error:
+            if error.status == 404:
+                return None
+            raise
+        is_another = metadata.uid and held["metadata"].get("uid") != metadata.uid
+        return None if is_another else _same_kind(obj, held)
 
     async def delete(self, obj: Value) -> None:
         metadata = _metadata(obj)
@@ -181,6 +204,12 @@ class ApiCluster:
             **({"related": _reference(note.related)} if note.related is not None else {}),
             **({"series": _series(event)} if event.count > 1 else {}),
         }
+
+
+def _unsent(error: ClusterError) -> ClusterError:
+    """Return the error, saying that nothing was written."""
+    error.sent = False
+    return error
 
 
 def _plain(obj: Value) -> dict[str, Any]:

@@ -361,6 +361,8 @@ class Simulation:
             self._tell(Gone(effect.obj))
         elif isinstance(effect, Call):
             effect.stand_in()
+        if isinstance(effect, Write | Amend) and effect.settled is not None:
+            effect.settled()
 
     def _amend(self, effect: Amend) -> None:
         metadata = getattr(effect.obj, "metadata")  # noqa: B009 (every kind that is amended has one; Value does not say so)

@@ -195,25 +195,33 @@ class MemoryCluster:
         grace_s = held.spec.termination_grace_period_seconds
         asyncio.get_running_loop().call_later(30 if grace_s is None else grace_s, self.remove, marked)
 
-    async def write(self, old: Value | None, new: Value, subresource: str) -> None:
-        await self._request("write", new, lambda: self._write(old, new))
+    async def write(self, old: Value | None, new: Value, subresource: str) -> Value:
+        written: list[Value] = []
+        await self._request("write", new, lambda: written.append(self._write(old, new)))
+        return written[0]
 
-    def _write(self, old: Value | None, new: Value) -> None:
+    def _write(self, old: Value | None, new: Value) -> Value:
         held: Any = self._objects.get(_key(new))
         if held is not None and (old is None or held.metadata.resource_version != getattr(old, "metadata").resource_version):  # noqa: B009
             raise ClusterError("the object has been modified", 409, "Conflict")
-        self.put(new, "write")
+        return self.put(new, "write")
 
-    async def amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> None:
-        await self._request("amend", obj, lambda: self._amend(obj, change))
+    async def amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> Value:
+        amended: list[Value] = []
+        await self._request("amend", obj, lambda: amended.append(self._amend(obj, change)))
+        return amended[0]
 
-    def _amend(self, obj: Value, change: Callable[[Any], Value]) -> None:
+    def _amend(self, obj: Value, change: Callable[[Any], Value]) -> Value:
         held = self._objects.get(_key(obj))
         if held is None or (_uid(obj) and _uid(held) != _uid(obj)):
             raise ClusterError(f"{type(obj).__name__} {_key(obj)[1]} not found", 404, "NotFound")
         changed = change(held)
-        if changed != held:
-            self.put(changed, "amend")
+        return self.put(changed, "amend") if changed != held else held
+
+    async def read(self, obj: Value) -> Value | None:
+        found: list[Value | None] = []
+        await self._request("read", obj, lambda: found.append(self._objects.get(_key(obj))))
+        return found[0] if found[0] is not None and _uid(obj) in {"", _uid(found[0])} else None
 
     async def delete(self, obj: Value) -> None:
         await self._request("delete", obj, lambda: self.remove(obj))

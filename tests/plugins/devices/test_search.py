@@ -346,19 +346,18 @@ def test_the_ledger_kept_step_by_step_says_what_one_begun_anew_says(steps):
             pending.pop(f"c{at}", None)
         elif act == "drop":
             cluster.remove_object(claim)
-            pending.pop(f"c{at}", None)  # nothing will be written for a claim that is gone
         elif act == "pend" and claim.metadata.name not in pending:
-            kept.pend(claim.metadata.uid, claim, "pod")
-            pending[f"c{at}"] = claim
+            kept.pend(claim.metadata.uid, claim.status.allocation, "pod")
+            pending[f"c{at}"] = claim.status.allocation
         elif act == "release":
-            kept.release(f"c{at}", "another pod")
-            kept.release(f"c{at}", "pod")
+            kept.settle(f"c{at}", "another pod")
+            kept.settle(f"c{at}", "pod")
             pending.pop(f"c{at}", None)
         kept.follow()
         anew = Ledger(cluster.snapshot)
         anew.follow()
-        for uid, claim in pending.items():
-            anew.pend(uid, claim, "pod")
+        for uid, allocation in pending.items():
+            anew.pend(uid, allocation, "pod")
         for n in range(4):
             device = (DRIVER, "a", f"d{n}")
             assert kept.is_used(device) == anew.is_used(device)

@@ -50,7 +50,8 @@ def test_promises_to_gangs_are_kept(seed):
     ("holding", "faults"),
     [
         ("volumes", ["last writes lost", "bind refused"]), ("volumes", ["holdings not written", "schedulers killed"]),
-        ("devices", ["bind refused", "holdings changed"]), ("devices", ["holdings not written", "schedulers killed"]),
+        ("devices", ["last writes lost", "bind refused"]), ("devices", ["bind refused", "holdings changed"]),
+        ("devices", ["holdings not written", "schedulers killed"]),
     ],
 )  # fmt: skip
 def test_promises_about_holdings_are_kept(holding, faults):
@@ -179,6 +180,7 @@ HOLDING_MUTANTS = {  # what is broken on purpose, what pods hold, under which fa
     "volumes wake nobody": (BoundVolumes, "wakes_on", seldom, "volumes", ["claims deleted"], "L2"),
     "devices are given twice": (Ledger, "is_held", lambda *_: False, "devices", [], "S16"),
     "nobody is kept in mind": (Binder, "_used", lambda self, claim, *_: claim, "devices", [], "S17"),
+    "devices that were given back stay held": (Ledger, "settle", lambda *_: None, "devices", ["holdings not written"], "S8"),
     "a lost write is waited for": (Carrier, "_write_again", no_second_time, "volumes", ["last writes lost"], "S8"),
 }
 

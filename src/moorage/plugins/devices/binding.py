@@ -20,13 +20,13 @@ from msgspec.structs import replace
 from moorage.api.core import ExtendedResourceClaimStatus, Pod
 from moorage.api.devices import ClaimConsumer, ResourceClaim, ResourceClaimStatus
 from moorage.errors import AttemptError
-from moorage.framework.effects import Amend, Call, Delete, Effect, Until, Write
+from moorage.framework.effects import Amend, Delete, Effect, Until, Write
 from moorage.plugins.devices.asks import Options
 from moorage.plugins.devices.claims import is_reserved_for
 from moorage.plugins.devices.extended import SPECIAL_NAME, Mapped, named
 from moorage.plugins.devices.readiness import BindingFailedError, has_conditions, is_ready
 from moorage.plugins.devices.results import allocations
-from moorage.plugins.devices.wanted import Wanted, Written
+from moorage.plugins.devices.wanted import Wanted
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
@@ -87,22 +87,20 @@ class Binder:
                 continue  # the node has the extended resources itself
             after = replace(_protected(claim), status=replace(claim.status, allocation=allocation))
             settled[claim.metadata.uid] = after
-            protection = frozenset(after.metadata.finalizers).difference(claim.metadata.finalizers)
-            wanted.book.ledger.pend(claim.metadata.uid, after, pod.uid, protection)
+            wanted.book.ledger.pend(claim.metadata.uid, allocation, pod.uid)
         self._reserved[pod.uid] = _Reserved(settled, kind.extended.mappings if kind.extended is not None else ())
 
     def unreserve(self, wanted: Wanted, pod: PodInfo) -> tuple[Effect, ...]:
         """Give up what was reserved. Does nothing the second time.
 
         Returns what takes back that which is, or may be, written: the pod is no user of its claims any more, and the claim for
-        its extended resources goes. A claim keeps its devices, for the next attempt or for others, as it does with
-        kube-scheduler. Until that is done they stay held: whether they were written shows only then.
+        its extended resources goes. A claim that was written keeps its devices, for the next attempt or for others, as it does
+        with kube-scheduler. Which claims were written is known by now: see ``_settled``.
         """
         self._reserved.pop(pod.uid, None)
         written = wanted.written
         for claim in wanted.to_allocate:
-            if claim.metadata.uid not in written.claims:
-                wanted.book.ledger.release(claim.metadata.uid, pod.uid)
+            wanted.book.ledger.settle(claim.metadata.uid, pod.uid)
         known = wanted.snapshot.objects(ResourceClaim)
         effects: list[Effect] = []
         special = wanted.special
@@ -113,8 +111,6 @@ class Binder:
                     effects.append(Amend(claim, partial(_without_user, pod.uid), "status", or_gone=True))
         if special is not None and (written.made is not None or special.metadata.name != SPECIAL_NAME):
             effects += dropped(special if written.made is None else _by_name(written.made))
-        if written.claims:
-            effects.append(_releasing(wanted, pod))
         return tuple(effects)
 
     # -- PreBind ----------------------------------------------------------------------------------------------------------
@@ -131,8 +127,8 @@ class Binder:
                 if settled is None:
                     continue
                 bound = wanted.written.made = self._created(settled, pod, unix_s)
-                wanted.book.ledger.rename(claim.metadata.uid, bound.key)
-                effects.append(Write(bound, "status", what=f"create claim for extended resources {bound.key}"))
+                what = f"create claim for extended resources {bound.key}"
+                effects.append(Write(bound, "status", what=what, settled=_settled(wanted, claim, pod)))
                 told = f"update pod {pod.key} ExtendedResourceClaimStatus"
                 effects.append(Amend(pod.pod, partial(_with_extended_claim, bound, reserved.mappings), "status", what=told))
             elif is_reserved_for(claim, pod):
@@ -141,15 +137,14 @@ class Binder:
                 latest = wanted.snapshot.objects(ResourceClaim).get(claim.key)
                 if latest is None or latest.metadata.uid != claim.metadata.uid:
                     raise self._failed(f"claim {claim.key} got deleted in the meantime")
-                change = partial(self._bound, wanted.written, settled, pod, unix_s)
+                change = partial(self._bound, settled, pod, unix_s)
                 bound = change(latest)
                 what = f"add {'allocation and ' if settled is not None else ''}reservation to claim {claim.key}"
-                effects.append(Amend(latest, change, "status", what=what))
-            wanted.written.claims.setdefault(claim.metadata.uid, claim.metadata.resource_version)
+                known = _settled(wanted, claim, pod) if settled is not None else None
+                effects.append(Amend(latest, change, "status", what=what, settled=known))
+            wanted.written.claims.add(claim.metadata.uid)
             keys.append(bound.key)
             waits = waits or has_conditions(bound)
-        if effects:
-            effects.append(_settling(wanted, pod))
         if waits and self._options.binding_conditions:
             effects.append(Until(self._all_ready(wanted, keys), self._timeout_s, "device binding timeout"))
         return tuple(effects)
@@ -159,11 +154,8 @@ class Binder:
         metadata = replace(settled.metadata, name=named(settled, pod), generate_name="")
         return self._used(replace(settled, metadata=metadata), pod, unix_s)
 
-    def _bound(
-        self, written: Written, settled: ResourceClaim | None, pod: PodInfo, unix_s: float, latest: ResourceClaim
-    ) -> ResourceClaim:
+    def _bound(self, settled: ResourceClaim | None, pod: PodInfo, unix_s: float, latest: ResourceClaim) -> ResourceClaim:
         """Return the newest version of a claim with what was settled for it, and with the pod as its user."""
-        written.claims[latest.metadata.uid] = latest.metadata.resource_version
         if latest.metadata.deletion_timestamp is not None:
             raise self._failed(f"claim {latest.key} got deleted in the meantime")
         if settled is not None:
@@ -216,31 +208,9 @@ def _protected(claim: ResourceClaim) -> ResourceClaim:
     return replace(claim, metadata=replace(claim.metadata, finalizers=(*claim.metadata.finalizers, FINALIZER)))
 
 
-def _settling(wanted: Wanted, pod: PodInfo) -> Call:
-    """Return what follows on writes: from now on the claims themselves tell what is held for them."""
-
-    def settle() -> None:
-        for uid, version in wanted.written.claims.items():
-            wanted.book.ledger.settle(uid, pod.uid, version)
-
-    return _call(settle, "devices that were written are told of")
-
-
-def _releasing(wanted: Wanted, pod: PodInfo) -> Call:
-    """Return what follows on a reservation taken back: devices are free that were not written, which is known by now."""
-
-    def release() -> None:
-        for uid in wanted.written.claims:
-            wanted.book.ledger.release(uid, pod.uid, written=False)
-
-    return _call(release, "devices that were not written are free")
-
-
-def _call(act: Callable[[], None], what: str) -> Call:
-    async def run() -> None:
-        act()
-
-    return Call(run, act, what)
+def _settled(wanted: Wanted, claim: ResourceClaim, pod: PodInfo) -> Callable[[], None]:
+    """Return what follows on a write, once its outcome is known: from now on the claim itself says what it holds."""
+    return partial(wanted.book.ledger.settle, claim.metadata.uid, pod.uid)
 
 
 def _without_user(uid: str, claim: ResourceClaim) -> ResourceClaim:

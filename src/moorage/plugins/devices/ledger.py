@@ -1,14 +1,15 @@
 """The ledger: which devices are held, by claims that are written down and by those that are about to be.
 
 It is kept current claim by claim, so that asking costs the same however many claims there are. A claim that a pod was given
-devices for is *pending* until the API server tells of it with its allocation; its devices are held from the first moment.
+devices for is *pending* until the outcome of the write is known, or the pod gives up; its devices are held from the first
+moment. After that the claim itself, as the snapshot has it, says which devices it holds.
 
 Source  kube-scheduler 1.36: plugins/dynamicresources/allocateddevices.go, dra_manager.go
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,24 +28,10 @@ EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 
 @dataclass(slots=True)
 class Pending:
-    """A claim as it is going to be, for the pod that caused it.
+    """An allocation that is going to be written, for the pod that caused it."""
 
-    ``written_on``: the version of the claim that it was written on; None until it is known to be written. ``protection``: what
-    is written to the claim before its devices, in a version of its own.
-    """
-
-    claim: ResourceClaim
+    allocation: AllocationResult
     pod_uid: str
-    key: str
-    protection: frozenset[str] = frozenset()
-    written_on: str | None = None
-
-    def is_past(self, claim: ResourceClaim) -> bool:
-        """Say of a claim without devices whether it had them since: it is newer than what they were written on."""
-        base, version = self.written_on, claim.metadata.resource_version
-        if base is None or (self.protection and self.protection.issubset(claim.metadata.finalizers)):
-            return False
-        return int(version) > int(base) if base.isdecimal() and version.isdecimal() else version != base or not version
 
 
 class Ledger:
@@ -56,7 +43,6 @@ class Ledger:
         self._position = -1
         self._allocations: dict[str, AllocationResult] = {}
         self._pending: dict[str, Pending] = {}
-        self._pending_at: dict[str, str] = {}
         self._held: dict[DeviceId, int] = {}
         self._shares: dict[DeviceId, int] = {}
         self._consumed: dict[DeviceId, dict[str, int]] = {}
@@ -97,7 +83,17 @@ class Ledger:
     def pending(self, claim_uid: str) -> AllocationResult | None:
         """Return the allocation that is about to be written for a claim."""
         found = self._pending.get(claim_uid)
-        return None if found is None else found.claim.status.allocation
+        return None if found is None else found.allocation
+
+    @property
+    def pending_claims(self) -> Collection[str]:
+        """The UIDs of claims whose allocation is about to be written."""
+        return self._pending.keys()
+
+    @property
+    def used(self) -> frozenset[DeviceId]:
+        """All devices of which any claim has something."""
+        return frozenset([*self._held, *self._shares, *self._consumed])
 
     # -- keeping up -------------------------------------------------------------------------------------------------------
 
@@ -116,17 +112,6 @@ class Ledger:
                 if claim.metadata.annotations.get(EXTENDED_CLAIM) == "true":
                     for owner in claim.metadata.owner_references:
                         self.release(special_claim_uid(owner.uid))
-            else:
-                self._come_to_nothing(key, claim)
-
-    def _come_to_nothing(self, key: str, claim: ResourceClaim | None) -> None:
-        """Give up what is pending for a claim that is gone, or that got its devices and lost them, all since the last time."""
-        pending = self._pending.get(self._pending_at.get(key, ""))
-        if pending is None:
-            return
-        is_another = claim is not None and pending.key == pending.claim.key and claim.metadata.uid != pending.claim.metadata.uid
-        if claim is None or is_another or pending.is_past(claim):
-            self.release(pending.claim.metadata.uid)
 
     def _account(self, key: str, allocation: AllocationResult | None) -> None:
         before = self._allocations.get(key)
@@ -139,47 +124,23 @@ class Ledger:
             self._count(allocation, 1)
             self._allocations[key] = allocation
 
-    def pend(self, claim_uid: str, claim: ResourceClaim, pod_uid: str, protection: frozenset[str] = frozenset()) -> None:
-        """Hold the devices of an allocation that is not written yet. ``protection``: finalizers that are written before it."""
+    def pend(self, claim_uid: str, allocation: AllocationResult, pod_uid: str) -> None:
+        """Hold the devices of an allocation that is not written yet."""
         self.release(claim_uid)
-        self._pending[claim_uid] = Pending(claim, pod_uid, claim.key, protection)
-        self._pending_at[claim.key] = claim_uid
-        if claim.status.allocation is not None:
-            self._count(claim.status.allocation, 1)
+        self._pending[claim_uid] = Pending(allocation, pod_uid)
+        self._count(allocation, 1)
 
-    def rename(self, claim_uid: str, key: str) -> None:
-        """Take note of the name under which a claim is made for which devices are held."""
+    def settle(self, claim_uid: str, pod_uid: str) -> None:
+        """Take note that the outcome of a write is known: the snapshot says what the claim holds."""
+        self.follow()
+        self.release(claim_uid, pod_uid)
+
+    def release(self, claim_uid: str, pod_uid: str | None = None) -> None:
+        """Give up a pending allocation: it is written, or will not be. With ``pod_uid``, only if it is that pod's."""
         pending = self._pending.get(claim_uid)
-        if pending is not None:
-            self._pending_at.pop(pending.key, None)
-            pending.key = key
-            self._pending_at[key] = claim_uid
-
-    def settle(self, claim_uid: str, pod_uid: str, written_on: str) -> None:
-        """Take note that a pending allocation is written, on this version of the claim: it shows soon, or has shown already."""
-        pending = self._pending.get(claim_uid)
-        if pending is None or pending.pod_uid != pod_uid:
-            return
-        pending.written_on = written_on
-        claim = self._snapshot.objects(ResourceClaim).get(pending.key)
-        if claim is not None and claim.status.allocation is None and pending.is_past(claim):
-            self.release(claim_uid)
-
-    def release(self, claim_uid: str, pod_uid: str | None = None, *, written: bool = True) -> None:
-        """Give up a pending allocation: it is written, or will not be. With ``pod_uid``, only if it is that pod's.
-
-        Not ``written``: only if it is not known to be written, for then it shows soon.
-        """
-        pending = self._pending.get(claim_uid)
-        if pending is None or (pod_uid is not None and pending.pod_uid != pod_uid):
-            return
-        if pending.written_on is not None and not written:
-            return
-        del self._pending[claim_uid]
-        if self._pending_at.get(pending.key) == claim_uid:
-            del self._pending_at[pending.key]
-        if pending.claim.status.allocation is not None:
-            self._count(pending.claim.status.allocation, -1)
+        if pending is not None and pod_uid in {None, pending.pod_uid}:
+            del self._pending[claim_uid]
+            self._count(pending.allocation, -1)
 
     def _count(self, allocation: AllocationResult, by: int) -> None:
         for result in allocation.devices.results:

@@ -44,9 +44,9 @@ class Kind(NamedTuple):
 
 @dataclass(slots=True)
 class Written:
-    """What PreBind asked to be written: UIDs of claims, with the version each is written on, and the claim that it made."""
+    """What PreBind asked to be written: UIDs of claims, and the claim that it made."""
 
-    claims: dict[str, str] = field(default_factory=dict)
+    claims: set[str] = field(default_factory=set)
     made: ResourceClaim | None = None
 
 

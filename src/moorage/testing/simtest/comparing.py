@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from moorage.api.devices import ResourceClaim
+from moorage.plugins.devices.shapes import Book
 from moorage.testing.simtest.member import Member, WatchedScheduler
+from moorage.testing.simtest.stock import Stock
 from moorage.testing.simtest.world import World
 
 __all__ = ["differences"]
@@ -15,7 +18,7 @@ def differences(member: Member, world: World) -> list[str]:
     scheduler = member.scheduler
     if scheduler is None or member.live is None:
         return [f"S8: {member.name} does not run"]
-    found = [*_nodes(scheduler, world), *_pods(scheduler, world)]
+    found = [*_nodes(scheduler, world), *_pods(scheduler, world), *_devices(scheduler, world)]
     if member.live.leads:
         found += [*_left_over(scheduler), *_nominations(scheduler, world), *_rescued(scheduler)]
     return [f"S8: {member.actor}: {text}" for text in found]
@@ -56,6 +59,27 @@ def _pods(scheduler: WatchedScheduler, world: World) -> Iterator[str]:
             yield f"node {name} holds {there}, and is believed to hold {held}"
 
 
+def _devices(scheduler: WatchedScheduler, world: World) -> Iterator[str]:
+    """Yield where the devices that claims have differ from those that the scheduler takes for allocated."""
+    if world.gadgets is None:
+        return
+    there = {claim["metadata"]["uid"]: claim for claim in world.gadgets.claims()}
+    known = {claim.metadata.uid: claim for claim in scheduler.snapshot.objects(ResourceClaim).values()}
+    for uid in sorted({*there, *known}):
+        is_version = known[uid].metadata.resource_version if uid in known else "unknown"
+        version = there[uid]["metadata"]["resourceVersion"] if uid in there else "gone"
+        if is_version != version:
+            yield f"claim {uid} is at version {version}, and is believed to be at {is_version}"
+    book = scheduler.snapshot.index(Book)
+    book.follow()
+    stock = Stock()
+    allocated = {device for claim in there.values() for device in stock.devices_of(claim)}
+    for device in sorted(allocated ^ book.ledger.used):
+        yield f"device {device[2]} is {'allocated' if device in allocated else 'free'}, and is believed not to be"
+    for uid in sorted(book.ledger.pending_claims):
+        yield f"claim {uid} is believed to be about to be allocated"
+
+
 def _left_over(scheduler: WatchedScheduler) -> Iterator[str]:
     if scheduler.cluster.assumed:
         yield f"still assumed: {sorted(scheduler.cluster.assumed)}"
@@ -65,6 +89,8 @@ def _left_over(scheduler: WatchedScheduler) -> Iterator[str]:
         yield f"{scheduler.queue.logged_events} events are kept for pods in flight"
     if scheduler._evicting:
         yield f"evictions under way: {sorted(eviction.uid for eviction in scheduler._evicting.values())}"
+    if scheduler._answers:
+        yield f"{len(scheduler._answers)} answers to writes that no watch has told of"
     if scheduler._by_ticket:
         yield f"work under way: {sorted(scheduler._by_ticket)}"
 
@@ -74,6 +100,9 @@ def _nominations(scheduler: WatchedScheduler, world: World) -> Iterator[str]:
     told = {pod["metadata"]["uid"]: pod["status"].get("nominatedNodeName", "") for pod in pods}
     kept = {pod.uid: node for node, those in scheduler.queue.nominated.items() for pod in those}
     for uid in sorted({*told, *kept}):
+        queued = scheduler.queue.get(uid)
+        if queued is not None and queued.gated and uid not in kept:
+            continue  # a scheduler that was started since keeps no room for a pod that it may not try yet
         if told.get(uid, "") != kept.get(uid, ""):
             yield f"pod {uid} is nominated to {told.get(uid) or 'no node'}, and room is kept on {kept.get(uid) or 'none'}"
 

@@ -62,12 +62,16 @@ class Gadgets:
         self._create(DEVICE_CLAIMS, "ResourceClaim", name, spec={"devices": {"requests": [{"name": "r", "exactly": exactly}]}})
         return name
 
+    def claims(self) -> list[Document]:
+        """Return all claims as the API has them."""
+        return self._api.items(DEVICE_CLAIMS)
+
     def any_use(self) -> Document:
         """Return what a pod's spec says of devices: mostly of a claim made for it, else of one that others have."""
         rng = self.rng
         if rng.random() < 0.35:
             return {}
-        there = [claim["metadata"]["name"] for claim in self._api.items(DEVICE_CLAIMS)]
+        there = [claim["metadata"]["name"] for claim in self.claims()]
         if there and rng.random() < 0.25:
             return using(rng.choice(there))
         return using(self.claim(rng.choice([1, 1, 1, 2])))
@@ -75,7 +79,7 @@ class Gadgets:
     def clear_away(self) -> None:
         """Delete some of the claims that no pod names."""
         used = {name for pod in self._api.items(_PODS) for name in _claims_of(pod)}
-        for claim in self._api.items(DEVICE_CLAIMS):
+        for claim in self.claims():
             if claim["metadata"]["name"] not in used and self.rng.random() < 0.5:
                 self._api.do("DELETE", f"{DEVICE_CLAIMS}/{claim['metadata']['name']}")
 
@@ -98,7 +102,7 @@ class Gadgets:
     def _due(self) -> Iterator[tuple[str, Document]]:
         """Yield what is to be written, and its path. One that was changed meanwhile is refused, and looked at again."""
         using_now = {pod["metadata"]["uid"] for pod in self._api.items(_PODS) if not _is_done(pod)}
-        for claim in self._api.items(DEVICE_CLAIMS):
+        for claim in self.claims():
             path, status = f"{DEVICE_CLAIMS}/{claim['metadata']['name']}", claim.get("status") or {}
             users = status.get("reservedFor") or []
             left = [user for user in users if user["uid"] in using_now]

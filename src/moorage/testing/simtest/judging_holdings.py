@@ -42,6 +42,8 @@ class Holdings:
         #: Pods, with their schedulers, for which a node was chosen; and those of them since when something was lost.
         self._on_their_way: set[tuple[str, str]] = set()
         self._in_doubt: set[tuple[str, str]] = set()
+        #: (scheduler, claim) → the version the scheduler had been told of, which the API server then lost.
+        self._told_in_vain: dict[tuple[str, str], int] = {}
 
     def told(self, actor: str) -> Stock:
         """Return what a scheduler has been told."""
@@ -51,6 +53,11 @@ class Holdings:
         """Take note that what was written last never was."""
         self.truth.replace(entry.held)
         self._in_doubt.update(self._on_their_way)
+        for actor, stock in self._told.items():
+            for key, claim in stock.held["ResourceClaim"].items():
+                left = self.truth.held["ResourceClaim"].get(key)
+                if left is not None and _version(left) < _version(claim):
+                    self._told_in_vain[actor, key] = _version(claim)
 
     def chose(self, actor: str, pod: Document, node: str, nodes: dict[str, Document]) -> None:
         """Take note of a choice: what the pod has on the node already was right then."""
@@ -83,11 +90,17 @@ class Holdings:
         mine = set(self.truth.devices_of(entry.document))
         for key, other in self.truth.held["ResourceClaim"].items():
             shared = mine.intersection(self.truth.devices_of(other)) if key != entry.key else ()
-            known = self.told(entry.actor).held["ResourceClaim"].get(key)
-            if known is not None and _version(known) > _version(other):
+            if self._is_told_in_vain(entry.actor, key, other):
                 continue  # the device was given back, which was told and then lost
             for _, _, device in sorted(shared):
                 self._say("S16", entry.at_s, f"{device} is given to {entry.key} and to {key}")
+
+    def _is_told_in_vain(self, actor: str, key: str, claim: Document) -> bool:
+        """Return True if a scheduler's latest news of a claim was lost, whatever others have written to the claim since."""
+        known = self.told(actor).held["ResourceClaim"].get(key)
+        if known is None:
+            return False
+        return _version(known) > _version(claim) or self._told_in_vain.get((actor, key)) == _version(known)
 
     def _check_devices(self, entry: Written, node: Document | None) -> None:
         """S17, for a pod that was just bound; what was lost meanwhile nobody knew of yet."""

@@ -16,7 +16,8 @@ from moorage.api.core import Pod
 from moorage.config.loading import load
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
-from moorage.engine.facts import Done, Fact, Gone, Phase, Work
+from moorage.engine.answers import Answers
+from moorage.engine.facts import Done, Fact, Gone, Phase, Seen, Work, WriteLost, Wrote
 from moorage.engine.machine import Scheduler
 from moorage.engine.profiles import build_profiles
 from moorage.framework.effects import Evict
@@ -26,6 +27,7 @@ from moorage.runtime.leader import LeadershipLostError
 from moorage.runtime.loop import USUAL, Limits
 from moorage.server.live import LeaderSettings, Live
 from moorage.simulator.simulate import registry_with
+from moorage.state.cluster import object_key
 from moorage.testing.simtest.recording import Recording, Told, Tried
 from moorage.testing.simtest.virtual_api import VirtualApi, VirtualRest, wall_time
 
@@ -45,9 +47,21 @@ class WatchedScheduler(Scheduler):
         self._known: dict[str, Pod] = {}
 
     def observe(self, fact: Fact, now: float) -> None:
-        if not isinstance(fact, Done):
+        if isinstance(fact, Wrote | WriteLost):
+            self._note_answer(fact)
+        elif not isinstance(fact, Done) and not (isinstance(fact, Seen) and self._answers.is_outdated(fact.obj)):
             self._note(fact)
         super().observe(fact, now)
+
+    def _note_answer(self, fact: Wrote | WriteLost) -> None:
+        """Take note of what a write came to, as far as it is news."""
+        if isinstance(fact, WriteLost):
+            if self.is_unheard(fact.obj):
+                self._note(Gone(fact.obj) if fact.found is None else Seen(fact.found))
+        elif fact.obj is not None:
+            known = self.cluster.objects(type(fact.obj)).get(object_key(fact.obj))
+            if Answers().take(fact.obj, known, made=fact.made):
+                self._note(Seen(fact.obj))
 
     def _note(self, fact: Any) -> None:
         obj: Any = fact.obj

@@ -17,7 +17,7 @@ from moorage.testing.simtest.disks import Disks
 from moorage.testing.simtest.gadgets import Gadgets
 from moorage.testing.simtest.judging import Terms, judge
 from moorage.testing.simtest.member import Member, WatchedScheduler, watched_scheduler
-from moorage.testing.simtest.nemesis import FAULTS, LOSSES, OF_HOLDINGS
+from moorage.testing.simtest.nemesis import FAULTS, OF_HOLDINGS
 from moorage.testing.simtest.recording import Recording, Weighed
 from moorage.testing.simtest.unruly import Mood, unruly
 from moorage.testing.simtest.virtual_api import VirtualApi, wall_time
@@ -202,7 +202,5 @@ def run(
     if faults is None:
         rng = random.Random(f"{seed}/faults")  # noqa: S311
         left_out = () if holding else OF_HOLDINGS
-        if "devices" in holding:
-            left_out = LOSSES  # see "What the proof under faults leaves out" in critiques.md
         faults = rng.sample(sorted(FAULTS.keys() - left_out), rng.randrange(3, 7))
     return run_virtually(_play(seed, list(faults), plugins, chaos_s, gangs=gangs, holding=list(holding), crowded=crowded))

@@ -2,10 +2,12 @@
 
 import asyncio
 import errno
+import gc
 import logging
 import resource
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from moorage.apiserver.access.authority import make_authority
 from moorage.apiserver.access.guarding import Guard, User
 from moorage.apiserver.http import accepting, connections
-from moorage.apiserver.http.accepting import MAX_RESERVE, MIN_RESERVE, connections_for
+from moorage.apiserver.http.accepting import MAX_RESERVE, MIN_RESERVE, TLS_BUFFER, connections_for
 from moorage.apiserver.http.limits import Limits
 from moorage.apiserver.http.opening import open_store
 from moorage.apiserver.http.serving import serving
@@ -125,6 +127,38 @@ def test_the_oldest_that_never_asked_makes_room_then_the_one_idle_for_longest(se
             assert [is_closed(one) for one in (idle, watch, other)] == [True, False, False]
             for _, writer in (idle, *silent, watch, other):
                 writer.close()
+
+    run(test)
+
+
+@pytest.mark.slow
+def test_those_that_never_asked_take_no_room_from_others(settled, monkeypatch):
+    monkeypatch.setattr(accepting, "MAX_STRANGERS", 1)
+
+    async def test():
+        async with three_at_a_time() as port:
+            idle = await connected(port, GET)
+            silent = [await connected(port) for _ in range(4)]
+            await asyncio.sleep(0.2)
+            assert await is_answered(port, 5)
+            assert not is_closed(idle)
+            assert sum(map(is_closed, silent)) >= 3
+            for _, writer in (idle, *silent):
+                writer.close()
+
+    run(test)
+
+
+@pytest.mark.slow
+def test_a_tls_connection_holds_a_small_buffer(tmp_path):
+    async def test():
+        authority = make_authority(tmp_path)
+        trusting = ssl.create_default_context(cadata=authority.certificate.decode())
+        async with three_at_a_time(authority.tls()) as port:
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting, server_hostname="localhost")
+            found = [one for one in gc.get_objects() if isinstance(one, SSLProtocol) and one._server_side]
+            assert [len(one._ssl_buffer) for one in found] == [TLS_BUFFER]
+            writer.close()
 
     run(test)
 

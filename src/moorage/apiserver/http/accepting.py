@@ -3,7 +3,8 @@
 A connection counts from the moment it is accepted, before any handshake. When there is no room, the connection that has asked
 for nothing for longest is closed, if that is a second or more: first one that never sent a request, then one that is idle
 between two requests. While every connection is younger than that or busy, accepting pauses, and clients wait in the kernel's
-queue. The server never runs out of file descriptors that way: the limit leaves a reserve of them for everything else.
+queue. The server never runs out of file descriptors that way: the limit leaves a reserve of them for everything else. Those
+that never sent a request have a limit of their own, as a handshake holds some 80 KiB of memory.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import logging
 import resource
 import socket
 import ssl
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +26,17 @@ from aiohttp import web
 from moorage.apiserver.http.connections import Connection
 from moorage.apiserver.http.tally import Tally
 
-__all__ = ["BACKLOG", "MAX_RESERVE", "MIN_RESERVE", "SETTLE_S", "Door", "Rules", "connections_for"]
+__all__ = [
+    "BACKLOG",
+    "MAX_RESERVE",
+    "MAX_STRANGERS",
+    "MIN_RESERVE",
+    "SETTLE_S",
+    "TLS_BUFFER",
+    "Door",
+    "Rules",
+    "connections_for",
+]
 
 #: How many clients wait in the kernel's queue.
 BACKLOG: Final = 1024
@@ -33,6 +45,8 @@ MIN_RESERVE: Final = 64
 MAX_RESERVE: Final = 512
 #: Connections that are accepted however few descriptors there are.
 _FEWEST: Final = 8
+#: How many connections may be open that never sent a request.
+MAX_STRANGERS: Final = 1000
 #: How long a connection may ask for nothing, in seconds, before it can be closed to make room for another.
 SETTLE_S: Final = 1.0
 #: How many connections are accepted in one turn of the loop: each may bring a handshake, which costs a millisecond.
@@ -40,6 +54,9 @@ _AT_ONCE: Final = 16
 #: Pauses in accepting, in seconds: until something can be closed, and after an error such as too few descriptors.
 _FULL_S: Final = 0.1
 _ERROR_S: Final = 1.0
+
+#: How much of a TLS connection is decrypted at a time, in bytes.
+TLS_BUFFER: Final = 32 << 10
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -63,6 +80,12 @@ class Rules:
     answer_s: float
     farewell_s: float
     tls: ssl.SSLContext | None = None
+
+
+class _Tls(SSLProtocol):
+    """TLS of one connection. asyncio holds a buffer of 256 KiB for each, idle or not, which is most of what one costs."""
+
+    max_size = TLS_BUFFER
 
 
 class Door:
@@ -127,8 +150,9 @@ class Door:
 
     def asks(self, connection: Connection) -> None:
         """Note that a connection has a request to be answered."""
-        self._strangers.pop(connection, None)
-        self._idle.pop(connection, None)
+        self._forget(connection)
+        if self._pause is not None:
+            self._end_pause()
 
     def rests(self, connection: Connection) -> None:
         """Note that a connection's request was answered."""
@@ -137,19 +161,24 @@ class Door:
 
     def leaves(self, connection: Connection) -> None:
         """Note that a connection is closed."""
-        self.asks(connection)
+        self._forget(connection)
         self._inside.discard(connection)
         self._left.set()
         if self._pause is not None:
             self._end_pause()
 
+    def _forget(self, connection: Connection) -> None:
+        self._strangers.pop(connection, None)
+        self._idle.pop(connection, None)
+
     # -- accepting ------------------------------------------------------------------------------------------------------
 
     def _accept(self, listening: socket.socket) -> None:
         """Accept the clients that wait. The loop calls this only while there is one."""
-        if len(self._inside) >= self._most:
+        room = min(self._most - len(self._inside), MAX_STRANGERS - len(self._strangers))
+        if room <= 0:
             self._make_room()
-        for _ in range(min(_AT_ONCE, self._most - len(self._inside))):
+        for _ in range(min(_AT_ONCE, room)):
             try:
                 accepted, peer = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
@@ -169,12 +198,22 @@ class Door:
         greeting.add_done_callback(partial(self._greeted, connection, accepted, peer))
 
     async def _greet(self, connection: Connection, accepted: socket.socket) -> None:
-        rules = self._rules
         made: Any = connection
-        limits = {} if rules.tls is None else {
-            "ssl_handshake_timeout": rules.patience_s, "ssl_shutdown_timeout": rules.farewell_s,
-        }  # fmt: skip
-        await self._loop.connect_accepted_socket(lambda: made, accepted, ssl=rules.tls, **limits)
+        rules = self._rules
+        if rules.tls is None:
+            await self._loop.connect_accepted_socket(lambda: made, accepted)
+            return
+        done = self._loop.create_future()
+        tls = _Tls(
+            self._loop, made, rules.tls, done, server_side=True,
+            ssl_handshake_timeout=rules.patience_s, ssl_shutdown_timeout=rules.farewell_s,  # type: ignore[arg-type]
+        )  # fmt: skip
+        transport, _ = await self._loop.connect_accepted_socket(lambda: tls, accepted)
+        try:
+            await done
+        except BaseException:
+            transport.abort()
+            raise
 
     def _greeted(self, connection: Connection, accepted: socket.socket, peer: str, greeting: asyncio.Task[None]) -> None:
         self._greetings.pop(connection, None)
@@ -190,16 +229,16 @@ class Door:
         """Pause until a connection is closed. Close the one that has asked for nothing for longest, if that is long enough."""
         self._pause_for(_FULL_S)
         ripe = self._loop.time() - SETTLE_S
-        for waiting in (self._strangers, self._idle):
+        for waiting in (self._strangers, self._idle if len(self._inside) >= self._most else {}):
             connection, since = next(iter(waiting.items()), (None, ripe))
             if connection is not None and since <= ripe:
-                self._tally.add("closed for want of room", f"{self._most} is the limit")
+                self._tally.add("closed for want of room", f"{len(self._inside)} were open")
                 self._drop(connection)
                 return
-        self._tally.add("accepting paused", f"{self._most} connections are open, which is the limit")
+        self._tally.add("accepting paused", f"{len(self._inside)} are open")
 
     def _drop(self, connection: Connection) -> None:
-        self.asks(connection)
+        self._forget(connection)
         greeting = self._greetings.get(connection)
         if greeting is not None:
             greeting.cancel()

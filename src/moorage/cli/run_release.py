@@ -23,11 +23,11 @@ from moorage.config.scheduler_document import EMULATED, POLICY
 from moorage.errors import MoorageError
 from moorage.framework.features import TODAY
 
-__all__ = ["Era", "ReleaseCommand"]
+__all__ = ["ALGORITHM", "Era", "ReleaseCommand", "era_of"]
 
 _ERA: Final = "moorage.era"
 #: Flags that only a release before today's can mean.
-_ALGORITHM: Final = ("policy-config-file", "policy-configmap", "use-legacy-policy-config", "algorithm-provider")
+ALGORITHM: Final = ("policy-config-file", "policy-configmap", "use-legacy-policy-config", "algorithm-provider")
 _EVERY: Final = (*FLAGS, *(flag for flag in GONE.values()))
 #: What a pod that waits for an event waits at most, in seconds: 1.19 to 1.21 have no flag for it.
 _OLD_DEFAULTS: Final = {"pod-max-in-unschedulable-pods-duration": 60.0}
@@ -113,14 +113,18 @@ def _chosen(args: Sequence[str]) -> Era:
     given = _leniently(args)
     if given is None or given["help"]:
         return Era()
-    named = [name for name in _ALGORITHM if name in given.changed]
+    return era_of(given["config"], [name for name in ALGORITHM if name in given.changed])
+
+
+def era_of(config: str, named: Sequence[str]) -> Era:
+    """Return the release that a configuration file stands for, and those flags of ``ALGORITHM`` that are given."""
     if named:
         return Era(V1BETA1.rules, f"--{named[0]}")
     try:
-        era = Era().with_text(given["config"])
+        era = Era().with_text(config)
     except MoorageError:
         return Era()
-    return replace(era, release=V1BETA1.rules, chosen=given["config"]) if era.config and _is_old(era.config) else era
+    return replace(era, release=V1BETA1.rules, chosen=config) if era.config and _is_old(era.config) else era
 
 
 def _leniently(args: Sequence[str]) -> Given | None:

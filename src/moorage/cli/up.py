@@ -20,31 +20,25 @@ from moorage.apiserver.access.authority import make_authority
 from moorage.apiserver.fields.managing import Manager
 from moorage.apiserver.http.opening import open_store
 from moorage.apiserver.storage.store import Store
-from moorage.cli.building import build_scheduler
+from moorage.cli.emulating import TakesFilesAndFlags, emulate_option, max_disks_option, old_flag_options
 from moorage.cli.filling import fill
+from moorage.cli.legacy_options import policy_of
 from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
 from moorage.cli.patience import told_if_slow
-from moorage.cli.reading import CONFIG_LIMIT, read_file
-from moorage.cli.taking_files import TakesFiles
 from moorage.cli.terminal import say
+from moorage.cli.up_scheduler import WantedScheduler
 from moorage.client.extenders import ExtenderClient
 from moorage.controllers.everything import all_controllers, chosen
-from moorage.controllers.machinery.kinds import NODES, STORAGE_CLASSES
+from moorage.controllers.machinery.kinds import CONFIG_MAPS, NODES, STORAGE_CLASSES
 from moorage.controllers.nodes.hollow_nodes import STANDARD_CLASS, NodeShape, make_nodes
 from moorage.controllers.nodes.kubelets import KUBELET
-from moorage.engine.machine import Scheduler
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
-from moorage.framework.registry import load
 from moorage.server.embedded import Embedded, Ready
-from moorage.simulator.simulate import Options, load_options
 from moorage.simulator.words import counted
 
 __all__ = ["up"]
-
-#: After so long, a pod that waits for an event is tried all the same; kube-scheduler's own default.
-_RETRIED_S = 300.0
 
 
 class _Duration(click.ParamType[float]):
@@ -61,7 +55,7 @@ class _Duration(click.ParamType[float]):
             self.fail(str(error), param, ctx)
 
 
-@click.command(cls=TakesFiles)
+@click.command(cls=TakesFilesAndFlags)
 @click.option("--nodes", type=click.IntRange(min=0), help="How many nodes to make [10, or none with -f or --data].")
 @click.option("--node-cpu", default="8", show_default=True, metavar="QUANTITY", help="CPUs of each of them.")
 @click.option("--node-memory", default="32Gi", show_default=True, metavar="QUANTITY", help="Memory of each of them.")
@@ -89,7 +83,12 @@ class _Duration(click.ParamType[float]):
     show_default=True, help="Where the cluster's certificates and its kubeconfig are kept.",
 )  # fmt: skip
 @click.option("--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="Where to write it [DIR/kubeconfig].")
-@click.option("--config", metavar="FILE", help="A KubeSchedulerConfiguration; without it, kube-scheduler's defaults.")
+@click.option(
+    "--config", metavar="FILE", help="A KubeSchedulerConfiguration or a Policy; without it, kube-scheduler's defaults."
+)
+@emulate_option
+@old_flag_options
+@max_disks_option
 @click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, of all parts of the cluster.")
 @click.option(
     "--plugins", multiple=True, metavar="MODULE:CLASS",
@@ -112,18 +111,22 @@ def up(**given: Any) -> int:
     run and end as their annotations say. Ends on Ctrl-C; with --data, the next start goes on where this one ended.
     """
     began = time.monotonic()
+    wanted = None if given["no_scheduler"] else WantedScheduler.read(given, _report)
     with told_if_slow("loading the scheduler's configuration and plugins", _report):
-        scheduler, extenders = (None, ExtenderClient(())) if given["no_scheduler"] else _scheduler(given)
+        built = None if wanted is None or wanted.needs_cluster else wanted.build()
     home: Path = given["home"].expanduser()
     address = address_of(given["bind"], given["names"])
     authority = make_authority(home / "pki", address.names)
-    gates = scheduler.gates if scheduler is not None else FeatureGates.parse(given["feature_gates"])
+    gates = FeatureGates.parse(given["feature_gates"]) if wanted is None else wanted.cluster_gates
     controllers = chosen(all_controllers(given["job_s"], gates), [one for one in given["controllers"].split(",") if one])
     with told_if_slow(f"reading {given['data'] or 'nothing'}", _report):
         store = open_store(given["data"], clock=_steady_clock(), gates=gates)
     try:
         with told_if_slow(f"taking in {', '.join(given['paths']) or 'the nodes'}", _report):
             _fill(store, given)
+        if wanted is not None and built is None:
+            built = wanted.build(lambda namespace, name: _policy(store, namespace, name))
+        scheduler, extenders = built or (None, ExtenderClient(()))
         cluster = Embedded(
             store,
             authority,
@@ -145,18 +148,15 @@ def up(**given: Any) -> int:
 # -- setting up ---------------------------------------------------------------------------------------------------------
 
 
-def _scheduler(given: dict[str, Any]) -> tuple[Scheduler, ExtenderClient]:
-    if given["plugins"]:
-        # A module that lies here is found, as with `python -m`, but never takes the place of an installed one.
-        sys.path.append(os.getcwd())
-    options = Options(
-        read_file(given["config"], CONFIG_LIMIT) if given["config"] else None,
-        given["config"] or "the default configuration",
-        feature_gates=given["feature_gates"],
-        plugins=tuple(load(name) for name in given["plugins"]),
-    )
-    loaded = load_options(options)
-    return build_scheduler(loaded, given["seed"], _RETRIED_S), ExtenderClient(loaded.configuration.extenders)
+def _policy(store: Store, namespace: str, name: str) -> bytes:
+    """Return the Policy of a ConfigMap.
+
+    Raises  InputError
+    """
+    found = store.find(CONFIG_MAPS, namespace, name)
+    if found is None:
+        raise InputError(f'couldn\'t get policy config map {namespace}/{name}: configmaps "{name}" not found')
+    return policy_of(found.document().get("data"))
 
 
 def _steady_clock() -> Any:

@@ -1,0 +1,106 @@
+"""The scheduler of ``moorage up``: that of today, or one as 1.19 to 1.21 were started."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moorage.cli.building import build_scheduler
+from moorage.cli.legacy_options import OldFlags
+from moorage.cli.pflag import Given
+from moorage.cli.run_release import ALGORITHM, Era, era_of
+from moorage.client.extenders import ExtenderClient
+from moorage.engine.machine import Scheduler
+from moorage.errors import InputError
+from moorage.framework.features import FeatureGates
+from moorage.framework.registry import load
+from moorage.simulator.simulate import Options, load_options
+
+__all__ = ["WantedScheduler"]
+
+#: After so long, a pod that waits for an event is tried all the same; kube-scheduler's own defaults.
+_RETRIED_S: Final = 300.0
+_RETRIED_OLD_S: Final = 60.0
+#: Options → the flags of kube-scheduler that they are.
+_FLAGS: Final = {
+    "algorithm_provider": "algorithm-provider",
+    "policy_config_file": "policy-config-file",
+    "policy_configmap": "policy-configmap",
+    "policy_configmap_namespace": "policy-configmap-namespace",
+    "use_legacy_policy_config": "use-legacy-policy-config",
+    "scheduler_name": "scheduler-name",
+    "hard_pod_affinity": "hard-pod-affinity-symmetric-weight",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WantedScheduler:
+    """What is to schedule a cluster that may not be there yet. ``old`` are the flags of a release before today's."""
+
+    given: Mapping[str, Any]
+    era: Era
+    old: OldFlags | None
+
+    @classmethod
+    def read(cls, given: Mapping[str, Any], report: Callable[[str], None]) -> WantedScheduler:
+        """Return what options ask for; ``report`` gets what is deprecated or does not count.
+
+        Raises  InputError
+        """
+        named = {flag: given[option] for option, flag in _FLAGS.items() if given[option] not in (None, "", False)}
+        config = given["config"] or ""
+        if given["emulate"] is not None:
+            era = Era(given["emulate"], "--emulate")
+        else:
+            era = era_of(config, [flag for flag in ALGORITHM if flag in named])
+        era = era.with_text(config)
+        if not era.is_old:
+            if named:
+                raise InputError(
+                    f"--{next(iter(named))}: not a flag of {era.release}; choose 1.19, 1.20 or 1.21 with --emulate"
+                )
+            return cls(given, era, None)
+        values = {**{flag.name: flag.default for flag in era.flags}, "config": config, **named}
+        old = OldFlags(era.completed(Given(values, frozenset(named))), era)
+        old.check()
+        for line in old.warnings():
+            report(line)
+        return cls(given, era, old)
+
+    @property
+    def needs_cluster(self) -> bool:
+        """True where its Policy is on the cluster."""
+        return self.old is not None and self.old.config_map is not None
+
+    @property
+    def cluster_gates(self) -> FeatureGates:
+        """The gates of all else in the cluster, which is of today; gates of another release are the scheduler's alone."""
+        return FeatureGates() if self.era.is_old else FeatureGates.parse(self.given["feature_gates"])
+
+    def build(self, read_config_map: Callable[[str, str], bytes] | None = None) -> tuple[Scheduler, ExtenderClient]:
+        """Return the scheduler, and a client for its extenders. ``read_config_map`` returns the Policy of a ConfigMap.
+
+        Raises  ConfigError, InputError
+        """
+        given = self.given
+        if given["plugins"]:
+            # A module that lies here is found, as with `python -m`, but never takes the place of an installed one.
+            sys.path.append(os.getcwd())
+        options = Options(
+            self.era.config if self.old is None or self.old.has_config else None,
+            given["config"] or "the default configuration",
+            emulate=self.era.asked,
+            feature_gates=given["feature_gates"],
+            plugins=tuple(load(name) for name in given["plugins"]),
+        )
+        loaded = load_options(options, None if self.old is None else self.old.algorithm(read_config_map or _no_cluster))
+        retried_s = _RETRIED_OLD_S if self.era.is_old else _RETRIED_S
+        scheduler = build_scheduler(loaded, given["seed"], retried_s, max_disks=given["max_disks"])
+        return scheduler, ExtenderClient(loaded.configuration.extenders)
+
+
+def _no_cluster(namespace: str, name: str) -> bytes:
+    raise InputError(f"couldn't get policy config map {namespace}/{name}: there is no cluster yet")

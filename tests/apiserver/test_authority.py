@@ -7,6 +7,8 @@ import stat
 
 import pytest
 from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from moorage.apiserver.access.authority import ADMIN, SCHEDULER, make_authority
 from moorage.apiserver.vocabulary.users import User
@@ -69,14 +71,89 @@ def test_a_kubeconfig_holds_a_certificate_and_the_authority(tmp_path):
     assert sorted(written["users"][0]["user"]) == ["client-certificate-data", "client-key-data"]
 
 
-def test_what_is_damaged_is_named(tmp_path):
-    make_authority(tmp_path)
-    (tmp_path / "server.crt").write_text("nonsense")
-    with pytest.raises(ConfigError, match="is damaged"):
+FILES = ["ca.key", "ca.crt", "sa.key", "server.key", "server.crt", "admin.token", "front-proxy-ca.crt"]
+
+
+def another_key(form=serialization.NoEncryption()):  # noqa: B008 - it never changes
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, form)
+
+
+DAMAGE = {
+    "empty": lambda whole: b"", "cut": lambda whole: whole[: len(whole) // 2], "nonsense": lambda whole: b"nonsense\n",
+    "zeroes": lambda whole: bytes(len(whole)), "no ASCII": lambda whole: "é".encode() * 100,
+    "another's key": lambda whole: another_key(), "a key with a password": lambda whole: another_key(PASSWORD),
+}  # fmt: skip
+PASSWORD = serialization.BestAvailableEncryption(b"geheim")
+#: What takes the place of a key or a token and is as good.
+AS_GOOD = {("sa.key", "another's key"), ("admin.token", "cut")}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pki")
+    make_authority(folder)
+    return contents(folder)
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+@pytest.mark.parametrize("name", FILES)
+def test_what_is_damaged_is_named(tmp_path, whole, name, how):
+    for one, content in whole.items():
+        (tmp_path / one).write_bytes(DAMAGE[how](content) if one == name else content)
+        (tmp_path / one).chmod(0o600)
+    if (name, how) in AS_GOOD:
         make_authority(tmp_path)
+        return
+    with pytest.raises(ConfigError, match=f"{name}: it is damaged .*; delete {tmp_path} to") as refusal:
+        make_authority(tmp_path)
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_folder_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="file"):
+    with pytest.raises(ConfigError, match="file: expected a folder, this is something else"):
         make_authority(tmp_path / "file")
+
+
+def test_a_server_certificate_of_another_authority_is_made_again(tmp_path, whole):
+    make_authority(tmp_path)
+    (tmp_path / "server.crt").write_bytes(whole["server.crt"])
+    (tmp_path / "server.key").write_bytes(whole["server.key"])
+    make_authority(tmp_path).tls()
+    assert contents(tmp_path)["server.crt"] != whole["server.crt"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_what_others_could_read_is_closed_to_them_and_said(tmp_path, name):
+    said = []
+    before = make_authority(tmp_path, tell=said.append)
+    (tmp_path / name).chmod(0o640)
+    assert make_authority(tmp_path, tell=said.append) == before
+    assert said == [f"{tmp_path}/{name}: others could read it (mode 0640); from now on only its owner can"]
+    assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+    tmp_path.chmod(0o777)
+    make_authority(tmp_path, tell=said.append)
+    assert said[1:] == [f"{tmp_path}: others could change it (mode 0777); from now on only its owner can"]
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_links_are_not_written_through(tmp_path, name):
+    (tmp_path / "target").write_text("precious")
+    folder = tmp_path / "pki"
+    folder.mkdir()
+    (folder / name).symlink_to(tmp_path / "nowhere")
+    with pytest.raises(ConfigError, match=f"{name}: expected a file, this is a symbolic link; name what it leads to"):
+        make_authority(folder)
+    assert not (tmp_path / "nowhere").exists()
+    (tmp_path / "other").symlink_to(folder)
+    with pytest.raises(ConfigError, match="other: expected a folder, this is a symbolic link"):
+        make_authority(tmp_path / "other")
+    (tmp_path / "kubeconfig").symlink_to(tmp_path / "target")
+    with pytest.raises(ConfigError, match="kubeconfig: expected a file, this is a symbolic link"):
+        make_authority(tmp_path / "good").write_kubeconfig(tmp_path / "kubeconfig", 1)
+    assert (tmp_path / "target").read_text() == "precious"
 
 
 def test_the_server_side_asks_for_tls_1_2(tmp_path):

@@ -190,7 +190,16 @@ UNUSABLE = {
     "a later format": (a_later_format, InputError, "its format is 2; this release reads 1"),
     "a kind that is not served": (a_kind_of_later, InputError, "holds boats.sea, which this release does not serve"),
     "an object that was changed": (a_changed_object, InputError, "namespaces /default is damaged"),
-    "a directory": (lambda path: path.mkdir(), ConfigError, "directory"),
+    "a directory": (lambda path: path.mkdir(), ConfigError, "expected a file, this is a directory"),
+    "a pipe": (os.mkfifo, ConfigError, "expected a file, this is a pipe"),
+    "a device": (lambda path: path.symlink_to("/dev/zero"), ConfigError, "this is a symbolic link"),
+    "a link": (lambda path: path.symlink_to("elsewhere"), ConfigError, "this is a symbolic link; name what it leads to"),
+    "a log that is a link": (
+        lambda path: path.with_name("data-wal").symlink_to("elsewhere"),
+        ConfigError,
+        "data-wal: expected a file, this is a",
+    ),
+    "a folder that is everyone's": (lambda path: path.parent.chmod(0o777), ConfigError, "everyone can put another file in"),
 }
 
 
@@ -199,6 +208,27 @@ def test_files_that_are_refused(tmp_path, make, error, text):
     make(tmp_path / "data")
     with pytest.raises(error, match=text):
         open_store(tmp_path / "data")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_file_that_others_could_read_is_closed_to_them_and_said(tmp_path):
+    path, said = tmp_path / "data", []
+    open_store(path, tell=said.append).close()
+    assert said == []
+    path.chmod(0o664)
+    open_store(path, tell=said.append).close()
+    assert said == [f"{path}: others could change it (mode 0664); from now on only its owner can"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    (tmp_path / "other").write_text("not a cluster")
+    (tmp_path / "other").chmod(0o644)
+    with pytest.raises(InputError, match="is damaged"):
+        open_store(tmp_path / "other", tell=said.append)
+    assert (tmp_path / "other").stat().st_mode & 0o777 == 0o644  # it is not ours to change
+    tmp_path.chmod(0o1777)
+    open_store(path, tell=said.append).close()
+    tmp_path.chmod(0o770)
+    open_store(path, tell=said.append).close()
+    assert said[1:] in ([], [f"{path}: members of the folder's group can put another file in its place"])
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):

@@ -6,13 +6,14 @@ import importlib.util
 import json
 import os
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from moorage.client.credentials import ExecCredentials, TokenFile, run_program
+from moorage.client.credentials import ExecCommand, ExecCredentials, TokenFile, run_program
 from moorage.client.endpoint import Identity, proxy_for
 from moorage.client.kubeconfig import Surroundings, in_cluster, read_kubeconfig
 from moorage.errors import InputError
@@ -108,7 +109,15 @@ REFUSED = {  # a configuration, what its refusal says
         }),
         "the key does not belong to it",
     ),
-    "a certificate that is a folder": (config(user={"client-certificate": "."}), "client-certificate .: Is a directory"),
+    "a certificate that is a folder": (
+        config(user={"client-certificate": "."}), "client-certificate .: expected a file, this is a directory",
+    ),
+    "a name and a password in the address": (
+        config({"server": "https://me:geheim@k"}, {"token": "t"}), r"server 'https://\*\*\*@k' holds a name or a password",
+    ),
+    "an address of two lines": (config({"server": "https://a\nb"}), "it holds a blank or a character that is not printed"),
+    "a field of another type": (config(user={"token": 1234567}), r"users\[0\].user.token: expected str, found int$"),
+    "an argument that is a list": (config(user={"exec": {**EXEC, "args": [[]]}}), r"exec.args\[0\]: expected int"),
     "two methods": (config(user={"token": "t", "exec": EXEC}), r"more than one authentication method is given \(token, exec\)"),
     "a password": (config(user={"username": "u", "password": "p"}), "username and password are no longer taken"),
     "exec and auth-provider": (config(user={"exec": EXEC, "auth-provider": {"name": "gcp"}}), "auth-provider was removed"),
@@ -124,8 +133,8 @@ REFUSED = {  # a configuration, what its refusal says
     "extras without a user": (config(user={"as-user-extra": {"a": ["b"]}}), "need a user to act as"),
     "a bad namespace": (config(context={"namespace": "Not_A_Label"}), "namespace 'Not_A_Label' is no name of a namespace"),
     "a token with a line break": (config(user={"token": "a\nb"}), "token is no bearer token"),
-    "a token file that is not there": (config(user={"tokenFile": "nowhere"}), "nowhere: no such file"),
-    "a huge file": (b"#" * (11 << 20), "longer than 10 MiB"),
+    "a token file that is not there": (config(user={"tokenFile": "nowhere"}), "nowhere: No such file"),
+    "a huge file": (b"#" * (5 << 20), "larger than 4194304 bytes"),
 }  # fmt: skip
 
 
@@ -367,7 +376,10 @@ def test_v1beta1_needs_no_mode(tmp_path):
 PROGRAMS = {
     "fails": ("import sys; sys.exit(3)", "failed with exit status 3"),
     "prints without end": ("while True: print('x' * 65536)", "printed more than 1048576 bytes"),
-}
+    "prints 100 MB and stays": (
+        "import os, time; [os.write(1, bytes(1 << 20)) for i in range(100)]; time.sleep(60)", "printed more than 1048576 bytes",
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.slow
@@ -377,11 +389,45 @@ def test_programs_that_misbehave(program, text):
         asyncio.run(run_program([sys.executable, "-c", program], os.environ))
 
 
+def runs(pid):
+    """Say whether a process still runs after a moment; one that has ended may wait for its parent to notice."""
+    status = Path("/proc", pid, "status")
+    for _ in range(50):
+        try:
+            if "\nState:\tZ" in status.read_text():
+                return False
+        except OSError:
+            return False
+        time.sleep(0.1)
+    return True
+
+
 @pytest.mark.slow
-def test_a_program_that_hangs_is_ended(monkeypatch):
-    monkeypatch.setattr("moorage.client.credentials._EXEC_S", 0.2)
+def test_a_program_that_hangs_is_ended_with_all_that_it_has_started(monkeypatch, tmp_path):
+    monkeypatch.setattr("moorage.client.credentials._EXEC_S", 0.5)
     with pytest.raises(InputError, match="did not end within"):
-        asyncio.run(run_program([sys.executable, "-c", "import time; time.sleep(60)"], os.environ))
+        asyncio.run(run_program(["sh", "-c", f"sleep 60 & echo $! > {tmp_path / 'pid'}; wait"], os.environ))
+    assert not runs((tmp_path / "pid").read_text().strip())
+
+
+def test_who_waits_for_a_program_that_fails_hears_of_it_at_once():
+    asked = []
+
+    async def run(args, env):
+        asked.append(args)
+        await asyncio.sleep(30)
+        raise InputError("no")
+
+    async def main():
+        credentials = ExecCredentials(ExecCommand("get-token"), {}, lambda: NOW, run)
+        first = await asyncio.gather(*(credentials.identity() for _ in range(20)), return_exceptions=True)
+        again = await asyncio.gather(credentials.identity(), return_exceptions=True)
+        return {str(error) for error in first + again}, asyncio.get_running_loop().time()
+
+    said, ended = run_virtually(main())
+    assert said == {"exec plugin get-token: no"}
+    assert len(asked) == 2
+    assert ended == pytest.approx(60, abs=1)
 
 
 @pytest.mark.slow

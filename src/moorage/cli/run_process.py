@@ -161,6 +161,7 @@ async def _serve_plainly(stack: AsyncExitStack, process: Process, served: Served
 
 async def _serve_securely(stack: AsyncExitStack, process: Process, rules: ServingRules, served: Served) -> None:
     log, clock = process.log, time.monotonic
+    stack.callback(rules.socket.close)
     identifying = await _delegate(stack, rules.authentication)
     judging = await _delegate(stack, rules.authorization)
     if judging is None:

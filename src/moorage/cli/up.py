@@ -35,6 +35,7 @@ from moorage.controllers.nodes.hollow_nodes import STANDARD_CLASS, NodeShape, ma
 from moorage.controllers.nodes.kubelets import KUBELET
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
+from moorage.private_files import expanded, home_folder
 from moorage.server.embedded import Embedded, Ready
 from moorage.simulator.words import counted
 
@@ -114,13 +115,14 @@ def up(**given: Any) -> int:
     wanted = None if given["no_scheduler"] else WantedScheduler.read(given, _report)
     with told_if_slow("loading the scheduler's configuration and plugins", _report):
         built = None if wanted is None or wanted.needs_cluster else wanted.build()
-    home: Path = given["home"].expanduser()
+    home = expanded(given["home"])
+    home_folder(home, _report)
     address = address_of(given["bind"], given["names"])
-    authority = make_authority(home / "pki", address.names)
+    authority = make_authority(home / "pki", address.names, _report)
     gates = FeatureGates.parse(given["feature_gates"]) if wanted is None else wanted.cluster_gates
     controllers = chosen(all_controllers(given["job_s"], gates), [one for one in given["controllers"].split(",") if one])
     with told_if_slow(f"reading {given['data'] or 'nothing'}", _report):
-        store = open_store(given["data"], clock=_steady_clock(), gates=gates)
+        store = open_store(given["data"], clock=_steady_clock(), gates=gates, tell=_report)
     try:
         with told_if_slow(f"taking in {', '.join(given['paths']) or 'the nodes'}", _report):
             _fill(store, given)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +20,7 @@ import msgspec
 from moorage.api.json_tree import UNREADABLE
 from moorage.client.endpoint import Identity
 from moorage.errors import InputError
+from moorage.files import read_bytes
 
 __all__ = ["ExecCommand", "ExecCredentials", "TokenFile", "run_program"]
 
@@ -45,11 +48,11 @@ class TokenFile:
 
     def _read(self) -> None:
         try:
-            token = self._path.read_text(encoding="ascii").strip()
-        except (OSError, UnicodeDecodeError) as error:
+            token = read_bytes(self._path).decode("ascii").strip()
+        except (InputError, UnicodeDecodeError) as error:
             if self._token:
                 return
-            raise InputError(f"token file {self._path}: {_words(error)}") from None
+            raise InputError(f"token file {self._path}: {error}") from None
         if not token and not self._token:
             raise InputError(f"token file {self._path}: it is empty")
         self._token = token or self._token
@@ -101,11 +104,19 @@ class ExecCredentials:
         self._identity: Identity | None = None
         self._expires: datetime | None = None
         self._lock = asyncio.Lock()
+        self._failures, self._failure = 0, ""
 
     async def identity(self) -> Identity:
+        failures = self._failures
         async with self._lock:
+            if self._failures != failures:
+                raise InputError(self._failure)  # the program failed while we waited for it to end
             if self._identity is None or (self._expires is not None and self._wall() >= self._expires):
-                self._identity, self._expires = await self._ask()
+                try:
+                    self._identity, self._expires = await self._ask()
+                except InputError as error:
+                    self._failures, self._failure = self._failures + 1, str(error)
+                    raise
             return self._identity
 
     def refused(self) -> None:
@@ -156,30 +167,64 @@ async def run_program(args: list[str], env: Mapping[str, str]) -> bytes:
     Raises  InputError
     """
     try:
-        process = await asyncio.create_subprocess_exec(
-            *args, env=dict(env), stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+        # In a group of its own: whatever it has started ends with it where it must be ended.
+        transport, output = await asyncio.get_running_loop().subprocess_exec(
+            _Output, *args, env=dict(env), stdin=asyncio.subprocess.DEVNULL, stderr=None, process_group=0
         )
     except (OSError, ValueError) as error:
         raise InputError(f"it cannot be run: {_words(error)}") from None
-    assert process.stdout is not None
     try:
         async with asyncio.timeout(_EXEC_S):
-            printed = b""
-            while chunk := await process.stdout.read(1 << 16):
-                printed += chunk
-                if len(printed) > _MOST_OUTPUT:
-                    raise InputError(f"it printed more than {_MOST_OUTPUT} bytes")
-            status = await process.wait()
+            await output.over
     except TimeoutError:
         raise InputError(f"it did not end within {_EXEC_S:g}s") from None
     finally:
-        if process.returncode is None:
-            process.kill()
-            async with asyncio.timeout(_KILL_S):
-                await process.wait()
-    if status != 0:
+        await _end(transport, output)
+    if len(output.printed) > _MOST_OUTPUT:
+        raise InputError(f"it printed more than {_MOST_OUTPUT} bytes")
+    if (status := transport.get_returncode()) != 0:
         raise InputError(f"it failed with exit status {status}")
-    return printed
+    return bytes(output.printed)
+
+
+class _Output(asyncio.SubprocessProtocol):
+    """What a program prints. ``over`` is done when it ended and said all, or said too much; ``exited`` once it ended."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.printed = bytearray()
+        self.over: asyncio.Future[None] = loop.create_future()
+        self.exited: asyncio.Future[None] = loop.create_future()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        del fd
+        if len(self.printed) <= _MOST_OUTPUT:
+            self.printed += data
+        if len(self.printed) > _MOST_OUTPUT:
+            _settle(self.over)
+
+    def process_exited(self) -> None:
+        _settle(self.exited)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc
+        _settle(self.over)
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+async def _end(transport: asyncio.SubprocessTransport, output: _Output) -> None:
+    """Kill a program that has not ended, with all that it has started, and let go of its output."""
+    if not output.exited.done() or not output.over.done() or len(output.printed) > _MOST_OUTPUT:
+        with suppress(ProcessLookupError):
+            os.killpg(transport.get_pid(), signal.SIGKILL)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_KILL_S):
+                await output.exited
+    transport.close()
 
 
 def _words(error: Exception) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
@@ -21,6 +20,7 @@ from moorage.client.endpoint import Endpoint, Identity, proxy_for, tls_context
 from moorage.config.document import Extender, ExtenderTLSConfig
 from moorage.cycle.extender_wire import ExtenderError, shown
 from moorage.errors import ConfigError, Fault, InputError
+from moorage.files import read_bytes
 from moorage.framework.effects import Question
 
 __all__ = ["ExtenderClient"]
@@ -154,7 +154,7 @@ class _TLSFiles:
         if data or not file:
             return data or None
         try:
-            return Path(file).read_bytes()
-        except OSError as error:
-            self._faults.append(Fault("Invalid value", f"{self._path}.{what}File", f"{error.strerror}", file))
+            return read_bytes(file)
+        except InputError as error:
+            self._faults.append(Fault("Invalid value", f"{self._path}.{what}File", str(error), file))
             return None

@@ -10,24 +10,32 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from moorage.api.documents import read_documents
 from moorage.api.names import check_dns1123_label
 from moorage.client.credentials import ExecCommand, ExecCredentials, TokenFile
 from moorage.client.endpoint import Anonymous, Credentials, Endpoint, Identity, proxy_for, tls_context
+from moorage.client.kubeconfig_fields import check_fields
 from moorage.errors import InputError
+from moorage.files import read_bytes, read_file
 
 __all__ = ["Kubeconfig", "Surroundings", "in_cluster", "read_kubeconfig"]
 
-_MOST = 10 << 20
+#: The most of a kubeconfig, in bytes; and how long one that comes from a pipe is waited for.
+_MOST = 4 << 20
+_PIPE_S = 30.0
 _EXEC_VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 _MOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_USERINFO = re.compile(r"//[^/?#]*@")
+#: What the name of a header may hold, in addition to letters and digits; anything else is escaped, as in client-go.
+_IN_HEADERS = "!#$&'*+^`|"
 _SECTIONS = {"clusters": "cluster", "users": "user", "contexts": "context"}
 
 
@@ -84,21 +92,27 @@ def read_kubeconfig(paths: Sequence[Path], *, must_exist: bool, warn: Callable[[
     merged = Kubeconfig(where)
     found = False
     for path in paths:
-        try:
-            text = path.read_bytes()
-        except FileNotFoundError:
+        if not _is_there(path):
             if must_exist:
-                raise InputError(f"{path}: no such file") from None
+                raise InputError(f"{path}: no such file")
             continue
-        except OSError as error:
-            raise InputError(f"{path}: {error.strerror}") from None
-        found = True
-        if path.stat().st_mode & 0o077:
+        text, found = read_file(path, _MOST, pipe_s=_PIPE_S), True
+        if path.is_file() and path.stat().st_mode & 0o077:
             warn(f"{path}: others can read this file, and what is in it lets them in; chmod 600 it")
         _merge(merged, path, text)
     if not found or not (merged.clusters or merged.contexts or merged.users):
         raise InputError(f"{where}: no configuration has been provided; the file is missing or empty")
     return merged
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError):
+        return True  # and reading it says what is wrong with it
+    return True
 
 
 def in_cluster(around: Surroundings, mount: Path = _MOUNT) -> Endpoint:
@@ -109,11 +123,8 @@ def in_cluster(around: Surroundings, mount: Path = _MOUNT) -> Endpoint:
     host, port = around.env.get("KUBERNETES_SERVICE_HOST", ""), around.env.get("KUBERNETES_SERVICE_PORT", "")
     if not host or not port:
         raise InputError("not in a cluster: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set; give --kubeconfig")
-    try:
-        ca = (mount / "ca.crt").read_bytes()
-        (mount / "token").read_bytes()
-    except OSError as error:
-        raise InputError(f"{error.filename}: {error.strerror}") from None
+    ca = read_file(mount / "ca.crt")
+    read_file(mount / "token")
     address = f"[{host}]" if ":" in host else host
     endpoint = Endpoint(f"https://{address}:{port}", TokenFile(mount / "token", around.clock), ca)
     tls_context(endpoint, Identity())
@@ -125,14 +136,12 @@ def in_cluster(around: Surroundings, mount: Path = _MOUNT) -> Endpoint:
 
 def _merge(merged: Kubeconfig, path: Path, text: bytes) -> None:
     where = str(path)
-    if len(text) > _MOST:
-        raise InputError(f"{where}: longer than {_MOST >> 20} MiB, which no kubeconfig is")
-    documents = list(read_documents(text, where))
-    if not documents:
+    document = next(read_documents(text, where), None)  # others are not looked at, as in client-go
+    if document is None:
         return
-    data = documents[0].data
+    data = document.data
     if not isinstance(data, dict):
-        raise InputError(f"{where}:{documents[0].line}: expected a kubeconfig, found {_called(data)}")
+        raise InputError(f"{where}:{document.line}: expected a kubeconfig, found {_called(data)}")
     if (kind := data.get("kind", "Config")) != "Config" or data.get("apiVersion", "v1") != "v1":
         raise InputError(f"{where}: kind: expected Config of v1, found {kind} of {data.get('apiVersion', 'v1')}")
     for section, inner in _SECTIONS.items():
@@ -156,6 +165,7 @@ def _merge_section(into: dict[str, _Entry], path: Path, section: str, inner: str
             raise InputError(f"{place}: the name {name!r} is used twice")
         if not isinstance(data, dict):
             raise InputError(f"{place}.{inner}: expected a mapping, found {_called(data)}")
+        check_fields(inner, data, f"{place}.{inner}")
         here.add(name)
         into.setdefault(name, _Entry(data, path.parent))
 
@@ -178,7 +188,7 @@ class _Builder:
         cluster = self._named("cluster", self._config.clusters)
         user = self._named("user", self._config.users)
         namespace = self._context.get("namespace") or "default"
-        if not isinstance(namespace, str) or check_dns1123_label(namespace):
+        if check_dns1123_label(namespace):
             self._faults.append(f"namespace {namespace!r} is no name of a namespace")
         server, proxy = self._server(cluster), self._proxy(cluster)
         ca = self._bytes(cluster, "certificate-authority")
@@ -188,7 +198,7 @@ class _Builder:
         headers, identity, made = self._impersonation(user), self._identity(user), self._credentials(user, cluster, server)
         self._stop(name)
         endpoint = Endpoint(
-            server, made or Anonymous(identity), ca, insecure, str(cluster.data.get("tls-server-name") or ""),
+            server, made or Anonymous(identity), ca, insecure, cluster.data.get("tls-server-name") or "",
             proxy or proxy_for(server, self._around.env), headers, namespace,
         )  # fmt: skip
         try:
@@ -216,17 +226,23 @@ class _Builder:
             if cluster.data or not self._faults:
                 self._faults.append("the cluster has no server defined")
             return ""
-        if not isinstance(server, str) or (problem := _url_problem(server, ("http", "https"))):
-            self._faults.append(f"server {server!r} is no address of an API server: {problem}")
+        if problem := _url_problem(server, ("http", "https")):
+            self._faults.append(f"server {_without_password(server)!r} is no address of an API server: {problem}")
             return ""
-        return server.rstrip("/")
+        if "@" in urlsplit(server).netloc:
+            # client-go sends them in the place of the user's token, and no API server takes them.
+            self._faults.append(
+                f"server {_without_password(server)!r} holds a name or a password; credentials go with the user"
+            )
+            return ""
+        return str(server).rstrip("/")
 
     def _proxy(self, cluster: _Entry) -> str:
-        proxy = cluster.data.get("proxy-url") or ""
-        if proxy and (not isinstance(proxy, str) or (problem := _url_problem(proxy, ("http", "https")))):
-            self._faults.append(f"proxy-url {proxy!r} cannot be used: {problem}")
+        proxy: str = cluster.data.get("proxy-url") or ""
+        if proxy and (problem := _url_problem(proxy, ("http", "https"))):
+            self._faults.append(f"proxy-url {_without_password(proxy)!r} cannot be used: {problem}")
             return ""
-        return proxy if isinstance(proxy, str) else ""
+        return proxy
 
     def _bytes(self, entry: _Entry, key: str) -> bytes | None:
         """Return PEM that is given in a file or in place, as base64."""
@@ -237,18 +253,15 @@ class _Builder:
         if not data and not path:
             return None
         try:
-            if path:
-                pem = (entry.folder / str(path)).read_bytes()
-            else:
-                pem = base64.b64decode("".join(str(data).split()), validate=True)
-        except OSError as error:
-            self._faults.append(f"{key} {path}: {error.strerror}")
+            pem = read_bytes(entry.folder / path) if path else _from_base64(data)
+        except InputError as error:
+            self._faults.append(f"{key} {path}: {error}")
             return None
         except (binascii.Error, ValueError):
             self._faults.append(f"{key}-data is not base64")
             return None
         if b"-----BEGIN " not in pem:
-            self._faults.append(f"{key}{'' if path else '-data'} holds no PEM")
+            self._faults.append(f"{key} {path} holds no PEM" if path else f"{key}-data holds no PEM")
             return None
         return pem
 
@@ -258,7 +271,7 @@ class _Builder:
             missing = "client-key" if key is None else "client-certificate"
             self._faults.append(f"a certificate and its key must come together; {missing} is missing")
         token = user.data.get("token") or ""
-        if not isinstance(token, str) or any(ord(one) < 33 for one in token):
+        if any(ord(one) < 33 for one in token):
             self._faults.append("token is no bearer token: it holds blanks or control characters")
             return Identity()
         return Identity(token, certificate, key)
@@ -275,9 +288,11 @@ class _Builder:
         if len(methods) > 1:
             self._faults.append(f"more than one authentication method is given ({', '.join(methods)}); at most one is allowed")
         elif methods == ["tokenFile"]:
-            path = user.folder / str(given["tokenFile"])
-            if not path.is_file():
-                self._faults.append(f"tokenFile {path}: no such file")
+            path = user.folder / given["tokenFile"]
+            try:
+                read_bytes(path)
+            except InputError as error:
+                self._faults.append(f"tokenFile {path}: {error}")
             return TokenFile(path, self._around.clock, self._identity_of(user))
         elif methods == ["exec"]:
             return self._exec(given["exec"], user, cluster, server)
@@ -290,10 +305,7 @@ class _Builder:
         self._faults = noted
         return identity
 
-    def _exec(self, given: Any, user: _Entry, cluster: _Entry, server: str) -> Credentials | None:
-        if not isinstance(given, dict):
-            self._faults.append(f"exec: expected a mapping, found {_called(given)}")
-            return None
+    def _exec(self, given: Mapping[str, Any], user: _Entry, cluster: _Entry, server: str) -> Credentials | None:
         version, mode = given.get("apiVersion") or "", given.get("interactiveMode") or ""
         if not self._around.may_exec:
             self._faults.append("exec is not allowed here: this configuration may not run programs")
@@ -308,16 +320,16 @@ class _Builder:
         if mode == "Always":
             self._faults.append("exec.interactiveMode Always needs a terminal, which a scheduler does not have")
         env = given.get("env") or []
-        if not all(isinstance(one, dict) and one.get("name") for one in env):
+        if not all(one.get("name") for one in env):
             self._faults.append("exec.env: every variable must have a name")
         if self._faults:
             return None
         command = ExecCommand(
-            str(given["command"]),
-            tuple(str(one) for one in given.get("args") or []),
-            tuple((str(one["name"]), str(one.get("value", ""))) for one in env),
+            given["command"],
+            tuple(str(one) for one in given.get("args") or ()),
+            tuple((one["name"], "" if one.get("value") is None else str(one["value"])) for one in env),
             version,
-            str(given.get("installHint") or ""),
+            given.get("installHint") or "",
             _told_about(cluster, server) if given.get("provideClusterInfo") else None,
             str(user.folder),
         )
@@ -331,11 +343,16 @@ class _Builder:
             if uid or groups or extra:
                 self._faults.append("as-uid, as-groups and as-user-extra need a user to act as: as")
             return ()
-        headers = [("Impersonate-User", str(name)), *(("Impersonate-Group", str(group)) for group in groups)]
+        headers = [("Impersonate-User", name), *(("Impersonate-Group", group) for group in groups)]
         if uid:
-            headers.append(("Impersonate-Uid", str(uid)))
-        headers += [(f"Impersonate-Extra-{key}", str(value)) for key, values in extra.items() for value in values]
+            headers.append(("Impersonate-Uid", uid))
+        for key, values in extra.items():
+            headers += [(f"Impersonate-Extra-{quote(key, safe=_IN_HEADERS)}", value) for value in values or ()]
         return tuple(headers)
+
+
+def _from_base64(text: str) -> bytes:
+    return base64.b64decode("".join(text.split()), validate=True)
 
 
 def _told_about(cluster: _Entry, server: str) -> dict[str, Any]:
@@ -352,8 +369,14 @@ def _told_about(cluster: _Entry, server: str) -> dict[str, Any]:
     return {"server": server, **told, **({"config": own} if own is not None else {})}
 
 
+def _without_password(url: str) -> str:
+    return _USERINFO.sub("//***@", url)
+
+
 def _url_problem(text: str, schemes: tuple[str, ...]) -> str:
     """Say why a text is no URL with one of these schemes; "" if it is."""
+    if " " in text or not text.isprintable():
+        return "it holds a blank or a character that is not printed"
     try:
         parts = urlsplit(text)
         port = parts.port

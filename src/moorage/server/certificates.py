@@ -24,6 +24,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from moorage.errors import InputError
+from moorage.files import read_file
+from moorage.private_files import put_file
 
 __all__ = ["NamedPair", "Pair", "ServingTls", "TlsRules", "authorities", "given_or_made", "named_pair", "self_signed"]
 
@@ -67,10 +69,11 @@ _CURVES: Final = {"23": "prime256v1", "24": "secp384r1", "25": "secp521r1", "29"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A certificate (with what vouches for it) and its key, in PEM."""
+    """A certificate (with what vouches for it) and its key, in PEM; ``where`` it was found, as messages name it."""
 
     certificate: bytes
     key: bytes = field(repr=False)
+    where: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,13 @@ class NamedPair:
     certificate: str
     key: str
     names: tuple[str, ...] = ()
+
+    def read(self) -> Pair:
+        """Return what the files hold now.
+
+        Raises  InputError
+        """
+        return Pair(read_file(self.certificate), read_file(self.key), f"{self.certificate}, {self.key}: ")
 
 
 def named_pair(text: str) -> NamedPair:
@@ -144,7 +154,7 @@ def _load(context: ssl.SSLContext, pair: Pair) -> None:
         context.load_cert_chain(path, password=b"")
     except (ssl.SSLError, OSError, ValueError) as error:
         reason = "the key does not belong to it" if "MISMATCH" in str(error) else str(error)
-        raise InputError(f"the serving certificate cannot be used: {reason}") from None
+        raise InputError(f"{pair.where}the serving certificate cannot be used: {reason}") from None
     finally:
         os.unlink(path)
 
@@ -164,13 +174,6 @@ def authorities(pem: bytes, where: str) -> tuple[x509.Certificate, ...]:
 # -- where the certificate comes from -----------------------------------------------------------------------------------
 
 
-def _read(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-
-
 def given_or_made(cert_file: str, key_file: str, cert_dir: str, address: str, now: datetime) -> tuple[Pair, NamedPair | None]:
     """Return what to serve with, and the files it came from: those named, those in ``cert_dir``, or none for one in memory.
 
@@ -181,19 +184,18 @@ def given_or_made(cert_file: str, key_file: str, cert_dir: str, address: str, no
     if cert_file or key_file:
         if not (cert_file and key_file):
             raise InputError("--tls-cert-file and --tls-private-key-file go together")
-        return Pair(_read(cert_file), _read(key_file)), NamedPair(cert_file, key_file)
+        files = NamedPair(cert_file, key_file)
+        return files.read(), files
     if not cert_dir:
         return self_signed(address, now), None
     files = NamedPair(str(Path(cert_dir, f"{_PAIR_NAME}.crt")), str(Path(cert_dir, f"{_PAIR_NAME}.key")))
     if Path(files.certificate).exists() and Path(files.key).exists():
-        return Pair(_read(files.certificate), _read(files.key)), files
+        return files.read(), files
     made = self_signed(address, now)
     try:
         Path(cert_dir).mkdir(parents=True, exist_ok=True)
-        Path(files.certificate).write_bytes(made.certificate)
-        descriptor = os.open(files.key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(made.key)
+        put_file(Path(files.certificate), made.certificate, 0o644)
+        put_file(Path(files.key), made.key)
     except OSError as error:
         raise InputError(f"{error.filename or cert_dir}: {error.strerror}") from None
     return made, files
@@ -256,7 +258,7 @@ class ServingTls:
         self._rules, self._files, self._named_files = rules, files, tuple(named)
         self._pair = pair
         self._bundle = ""
-        self._named_pairs = [Pair(_read(one.certificate), _read(one.key)) for one in named]
+        self._named_pairs = [one.read() for one in named]
         self.context = rules.context(pair)
         self._current, self._by_name = self._built(pair, self._named_pairs)
         self.context.sni_callback = self._choose
@@ -281,8 +283,8 @@ class ServingTls:
 
         Raises  InputError if they cannot be used; those from before stay
         """
-        pair = self._pair if self._files is None else Pair(_read(self._files.certificate), _read(self._files.key))
-        named = [Pair(_read(one.certificate), _read(one.key)) for one in self._named_files]
+        pair = self._pair if self._files is None else self._files.read()
+        named = [one.read() for one in self._named_files]
         if (pair, named) == (self._pair, self._named_pairs):
             return False
         self._current, self._by_name = self._built(pair, named)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from cryptography import x509
 
 from moorage.errors import ClusterError, InputError
+from moorage.files import read_file
 from moorage.runtime.observing import Log
 from moorage.server.callers import FrontProxies, Identifier
 from moorage.server.certificates import ServingTls, authorities
@@ -120,10 +120,7 @@ class Trust:
 
     def _bundle(self, file: str, published: str) -> tuple[tuple[x509.Certificate, ...], str]:
         if file:
-            try:
-                pem = Path(file).read_bytes()
-            except OSError as error:
-                raise InputError(f"{file}: {error.strerror}") from None
+            pem = read_file(file)
             return authorities(pem, file), pem.decode("utf-8", "replace")
         text = self._published.get(published, "")
         return (authorities(text.encode(), f"{published} of {_MAP}"), text) if text.strip() else ((), "")

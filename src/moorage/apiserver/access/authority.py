@@ -15,21 +15,22 @@ import base64
 import datetime
 import ipaddress
 import json
-import os
 import secrets
 import ssl
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from moorage.apiserver.vocabulary.users import User
 from moorage.errors import ConfigError
+from moorage.private_files import Tell, private_folder, put_file, read_private
 
 __all__ = ["ADMIN", "CONTROLLERS", "LOCAL_NAMES", "SCHEDULER", "Authority", "Credential", "make_authority"]
 
@@ -44,9 +45,12 @@ LOCAL_NAMES: Final = (
     "kubernetes.default.svc.cluster.local",
 )  # fmt: skip
 _YEARS: Final = datetime.timedelta(days=3650)
+#: A shorter token could be guessed.
+_TOKEN: Final = 16
 _SKEW: Final = datetime.timedelta(minutes=5)
 
 Names = Iterable[str]
+_Loaded = TypeVar("_Loaded")
 
 
 class Credential(NamedTuple):
@@ -60,19 +64,23 @@ class Credential(NamedTuple):
 class Authority:
     """The folder's authority, loaded. ``certificate`` is its own, in PEM, for those who have to trust it.
 
-    ``front_proxies`` is that of another, whom programs are told to trust where somebody speaks for others. Nobody has its key.
+    ``signing_key``, in PEM, signs the tokens of service accounts, and ``admin_token`` is a bearer token for ``ADMIN``.
+    ``front_proxies`` is the authority of proxies that may speak for others; its key is kept nowhere.
     """
 
     folder: Path
     certificate: bytes
-    front_proxies: bytes = b""
+    front_proxies: bytes
+    signing_key: bytes = field(repr=False)
+    admin_token: str = field(repr=False)
+    root: _Root = field(repr=False, compare=False)
 
     def issue(self, user: User, life: datetime.timedelta = datetime.timedelta(days=365)) -> Credential:
         """Return a new client certificate. The user's uid and extras have no place in it."""
         key = ec.generate_private_key(ec.SECP256R1())
         parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in user.groups]
         subject = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, user.name)])
-        made = _signed(self.folder, subject, key, life, ExtendedKeyUsageOID.CLIENT_AUTH, ())
+        made = _signed(self.root, subject, key, life, ExtendedKeyUsageOID.CLIENT_AUTH, ())
         return Credential(made, _private(key))
 
     def tls(self) -> ssl.SSLContext:
@@ -80,20 +88,10 @@ class Authority:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(self.folder / "server.crt", self.folder / "server.key")
-        context.load_verify_locations(self.folder / "ca.crt")
+        context.load_verify_locations(cadata=self.certificate.decode("ascii"))
         context.verify_mode = ssl.CERT_OPTIONAL
         context.set_alpn_protocols(["http/1.1"])
         return context
-
-    @property
-    def signing_key(self) -> bytes:
-        """What service accounts' tokens are signed with, in PEM."""
-        return (self.folder / "sa.key").read_bytes()
-
-    @property
-    def admin_token(self) -> str:
-        """A bearer token for ``ADMIN``, for clients that can do no more."""
-        return (self.folder / "admin.token").read_text(encoding="ascii").strip()
 
     def write_kubeconfig(
         self, path: Path, port: int, user: User = ADMIN, name: str = "moorage", host: str = "127.0.0.1"
@@ -112,44 +110,126 @@ class Authority:
             "contexts": [{"name": name, "context": {"cluster": name, "user": user.name}}],
             "users": [{"name": user.name, "user": shown}],
         }  # fmt: skip
-        write_private(path, json.dumps(config, indent=2).encode() + b"\n")
+        put_file(path, json.dumps(config, indent=2).encode() + b"\n")
 
 
-def make_authority(folder: Path, names: Sequence[str] = ()) -> Authority:
-    """Return the authority of a folder; what it lacks is made.
+def make_authority(folder: Path, names: Sequence[str] = (), tell: Tell = lambda line: None) -> Authority:
+    """Return the authority of a folder; what it lacks is made, and ``tell`` hears of what others could read there.
 
     ``names`` are names and addresses the server is reached by besides ``LOCAL_NAMES``; a server certificate that lacks one
     of them, or is about to end, is made anew.
 
-    Raises  ConfigError where the folder cannot be written, or what is in it is damaged
+    Raises  ConfigError where the folder cannot be written, or what is in it is damaged; InputError for what is no file
     """
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not (folder / "ca.key").exists() or not (folder / "ca.crt").exists():
-            _make_root(folder)
-        if not _serves(folder, [*LOCAL_NAMES, *names]):
-            _make_server(folder, [*LOCAL_NAMES, *names])
-        if not (folder / "sa.key").exists():
-            write_private(folder / "sa.key", _private(ec.generate_private_key(ec.SECP256R1())))
-        if not (folder / "admin.token").exists():
-            write_private(folder / "admin.token", secrets.token_urlsafe(32).encode() + b"\n")
-        if not (folder / "front-proxy-ca.crt").exists():
-            write_private(folder / "front-proxy-ca.crt", _root_certificate("moorage-front-proxy-ca")[0])
-        return Authority(folder, (folder / "ca.crt").read_bytes(), (folder / "front-proxy-ca.crt").read_bytes())
+        private_folder(folder, tell)
+        return _Folder(folder, tell).authority([*LOCAL_NAMES, *names])
     except OSError as error:
         raise ConfigError(f"{error.filename or folder}: {error.strerror}") from None
-    except ValueError as error:
-        raise ConfigError(
-            f"{folder}: a certificate or key in it is damaged ({error}); delete the folder to start anew"
-        ) from None
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, whatever was there before."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(content)
+class _Folder:
+    """The files of an authority."""
+
+    def __init__(self, path: Path, tell: Tell) -> None:
+        self._path, self._tell = path, tell
+
+    def authority(self, names: Sequence[str]) -> Authority:
+        """Return what the folder holds, after making what it lacks."""
+        if not self._has("ca.key", "ca.crt"):
+            key, made = _make_root("moorage-ca")
+            self._write("ca.key", _private(key))
+            self._write("ca.crt", made)
+        root = _Root(self._load("ca.crt", x509.load_pem_x509_certificate), self._load("ca.key", _signing_key))
+        self._check("ca.key", root.key.public_key() == root.certificate.public_key(), "it does not belong to ca.crt")
+        if not self._serves(root, names):
+            self._make_server(root, names)
+        if not self._has("sa.key"):
+            self._write("sa.key", _private(ec.generate_private_key(ec.SECP256R1())))
+        if not self._has("admin.token"):
+            self._write("admin.token", secrets.token_urlsafe(32).encode() + b"\n")
+        if not self._has("front-proxy-ca.crt"):
+            self._write("front-proxy-ca.crt", _make_root("moorage-front-proxy-ca")[1])
+        for name, load in (("sa.key", _signing_key), ("front-proxy-ca.crt", x509.load_pem_x509_certificate)):
+            self._load(name, load)
+        made_of = Authority(
+            self._path, self._read("ca.crt"), self._read("front-proxy-ca.crt"), self._read("sa.key"),
+            self._load("admin.token", _token), root,
+        )  # fmt: skip
+        self._load("server.key", _signing_key)
+        try:
+            made_of.tls()
+        except ssl.SSLError as error:
+            self._check("server.key", False, f"the server cannot use it: {error}")
+        return made_of
+
+    def _has(self, *names: str) -> bool:
+        return all((self._path / name).exists() for name in names)
+
+    def _read(self, name: str) -> bytes:
+        return read_private(self._path / name, self._tell)
+
+    def _write(self, name: str, content: bytes) -> None:
+        put_file(self._path / name, content)
+
+    def _load(self, name: str, load: Callable[[bytes], _Loaded]) -> _Loaded:
+        """Return what a file holds.
+
+        Raises  ConfigError where it is damaged
+        """
+        try:
+            return load(self._read(name))
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise self._damaged(name, str(error)) from None
+
+    def _check(self, name: str, holds: bool, why: str) -> None:
+        if not holds:
+            raise self._damaged(name, why)
+
+    def _damaged(self, name: str, why: str) -> ConfigError:
+        place = self._path / name
+        return ConfigError(f"{place}: it is damaged ({why}); delete {self._path} to have all certificates and keys made again")
+
+    def _make_server(self, root: _Root, names: Names) -> None:
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "moorage-apiserver")])
+        made = _signed(root, subject, key, datetime.timedelta(days=825), ExtendedKeyUsageOID.SERVER_AUTH, names)
+        self._write("server.key", _private(key))
+        self._write("server.crt", made)
+
+    def _serves(self, root: _Root, names: Names) -> bool:
+        """Return True where the server's certificate is there, of this authority, good for a month, and names all of these."""
+        if not self._has("server.crt", "server.key"):
+            return False
+        held = self._load("server.crt", x509.load_pem_x509_certificate)
+        soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=30)
+        try:
+            held.verify_directly_issued_by(root.certificate)
+            found = held.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+            return False
+        return held.not_valid_after_utc > soon and all(_alternative(name) in found for name in names)
+
+
+class _Root(NamedTuple):
+    """An authority's certificate and its key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+
+def _signing_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    key = serialization.load_pem_private_key(pem, None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise ValueError("it is a key of another kind")
+    return key
+
+
+def _token(content: bytes) -> str:
+    token = content.decode("ascii").strip()
+    if len(token) < _TOKEN or any(ord(one) < 33 for one in token):
+        raise ValueError(f"a token has at least {_TOKEN} characters, and no blanks among them")
+    return token
 
 
 def _base64(content: bytes) -> str:
@@ -183,15 +263,8 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )  # fmt: skip
 
 
-def _make_root(folder: Path) -> None:
-    made, key = _root_certificate("moorage-ca")
-    write_private(folder / "ca.key", _private(key))
-    write_private(folder / "ca.crt", made)
-    (folder / "server.crt").unlink(missing_ok=True)  # the last authority's
-
-
-def _root_certificate(called: str) -> tuple[bytes, ec.EllipticCurvePrivateKey]:
-    """Return the certificate of a new authority, in PEM, and its key."""
+def _make_root(called: str) -> tuple[ec.EllipticCurvePrivateKey, bytes]:
+    """Return the key of a new authority, and its certificate in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, called)])
     made = (
@@ -201,32 +274,24 @@ def _root_certificate(called: str) -> tuple[bytes, ec.EllipticCurvePrivateKey]:
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
-    return made.public_bytes(serialization.Encoding.PEM), key
-
-
-def _root(folder: Path) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError("ca.key is of another kind")
-    return x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes()), key
+    return key, made.public_bytes(serialization.Encoding.PEM)
 
 
 def _signed(
-    folder: Path, subject: x509.Name, key: ec.EllipticCurvePrivateKey, life: datetime.timedelta,
+    root: _Root, subject: x509.Name, key: ec.EllipticCurvePrivateKey, life: datetime.timedelta,
     purpose: x509.ObjectIdentifier, names: Names,
 ) -> bytes:  # fmt: skip
-    """Return a certificate of the folder's authority, in PEM."""
-    root, root_key = _root(folder)
+    """Return a certificate of an authority, in PEM."""
     builder = (
-        _builder(subject, root.subject, key, life)
+        _builder(subject, root.certificate.subject, key, life)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([purpose]), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(root_key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(root.key.public_key()), critical=False)
     )
     if alternatives := [_alternative(name) for name in names]:
         builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
-    return builder.sign(root_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    return builder.sign(root.key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
 
 def _alternative(name: str) -> x509.GeneralName:
@@ -234,21 +299,3 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
-
-
-def _make_server(folder: Path, names: Names) -> None:
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "moorage-apiserver")])
-    made = _signed(folder, subject, key, datetime.timedelta(days=825), ExtendedKeyUsageOID.SERVER_AUTH, names)
-    write_private(folder / "server.key", _private(key))
-    write_private(folder / "server.crt", made)
-
-
-def _serves(folder: Path, names: Names) -> bool:
-    """Return True where the server's certificate is there, good for a month, and names all of these."""
-    if not (folder / "server.crt").exists() or not (folder / "server.key").exists():
-        return False
-    held = x509.load_pem_x509_certificate((folder / "server.crt").read_bytes())
-    soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=30)
-    found = held.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return held.not_valid_after_utc > soon and all(_alternative(name) in found for name in names)

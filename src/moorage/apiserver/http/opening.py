@@ -14,6 +14,7 @@ from moorage.apiserver.storage.events import mirror_events
 from moorage.apiserver.storage.journal import Journal
 from moorage.apiserver.storage.store import Store
 from moorage.framework.features import FeatureGates
+from moorage.private_files import Tell
 
 __all__ = ["open_store"]
 
@@ -23,7 +24,7 @@ _LEAP: Final = 1_000_000
 
 def open_store(
     path: Path | None = None, *, clock: Callable[[], float] = time.time, seed: int | None = None,
-    gates: FeatureGates | None = None,
+    gates: FeatureGates | None = None, tell: Tell = lambda line: None,
 ) -> Store:  # fmt: skip
     """Return a store with what every cluster has, and what the file holds. ``store.close()`` ends it.
 
@@ -31,7 +32,8 @@ def open_store(
     server answers no earlier. Watches and lists of before are told 410, as history is not kept.
 
     ``seed`` makes the uids and generated names of a run the same each time; without one they are drawn at random. ``gates``
-    decide what is served besides what always is, and which fields are kept.
+    decide what is served in addition to what always is, and which fields are kept. ``tell`` hears of it where others could
+    read the file, which is then closed to them.
 
     Raises  ConfigError where the file cannot be opened or another process has it, InputError where it is damaged
     """
@@ -40,7 +42,7 @@ def open_store(
         found_cluster(store)
         mirror_events(store)
         return store
-    journal = Journal(path)
+    journal = Journal(path, tell)
     try:
         version = journal.version
         store = Store(clock, random.Random(_seed(seed, version)), secrets.token_bytes(32), gates=gates)  # noqa: S311

@@ -23,6 +23,7 @@ from moorage.apiserver.http.limits import Limits
 from moorage.apiserver.http.server import Front
 from moorage.apiserver.storage.store import Store
 from moorage.errors import ConfigError
+from moorage.private_files import put_file
 
 __all__ = ["serving", "write_kubeconfig"]
 
@@ -95,8 +96,4 @@ def write_kubeconfig(path: Path, port: int, token: str, authority: bytes = b"", 
         "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
         "users": [{"name": name, "user": {"token": token}}],
     }  # fmt: skip
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        os.fchmod(file.fileno(), 0o600)
-        json.dump(config, file, indent=2)
-        file.write("\n")
+    put_file(path, json.dumps(config, indent=2).encode() + b"\n")

@@ -28,6 +28,7 @@ from moorage.apiserver.vocabulary.kinds import KINDS, Kind
 from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ConfigError, InputError, MoorageError
+from moorage.private_files import Tell, check_data, close_data
 
 __all__ = ["FORMAT", "Journal"]
 
@@ -63,12 +64,14 @@ class Entry(NamedTuple):
 class Journal:
     """A file that one process at a time has open. Made by one thread; ``append`` and ``settle`` are for one event loop.
 
+    ``tell`` hears of it where others could read the file, which is then closed to them.
+
     Raises  ConfigError where the file cannot be opened or another process has it, InputError where it is damaged or not ours
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tell: Tell = lambda line: None) -> None:
         self._path = path
-        self._lock = _locked(path)
+        self._lock = _locked(path, tell)
         try:
             self._connection = _open(path)
         except BaseException:
@@ -233,13 +236,16 @@ def _damaged(path: Path, error: Exception) -> InputError:
     )
 
 
-def _locked(path: Path) -> int:
+def _locked(path: Path, tell: Tell) -> int:
     """Return a descriptor that holds the file's lock, after making the file for its owner only.
 
     SQLite's own lock would be lost as soon as anything in this process closes the file; this one is not.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        check_data(path, tell)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except ConfigError as error:
+        raise ConfigError(f"--data: {error}") from None
     except OSError as error:
         raise ConfigError(f"--data: {path}: {error.strerror}") from None
     try:
@@ -247,7 +253,19 @@ def _locked(path: Path) -> int:
     except OSError:
         os.close(descriptor)
         raise ConfigError(f"--data: {path}: another process has it open; end that one, or name another file") from None
+    try:
+        if _is_ours(descriptor):
+            close_data(path, descriptor, tell)
+    except (ConfigError, OSError) as error:
+        os.close(descriptor)
+        raise ConfigError(f"--data: {error}") from None
     return descriptor
+
+
+def _is_ours(descriptor: int) -> bool:
+    """Return True for a new file, and for one with our mark in SQLite's header; any other is not ours to change."""
+    header = os.pread(descriptor, 100, 0)
+    return not header or (header.startswith(b"SQLite format 3\0") and header[68:72] == APPLICATION.to_bytes(4))
 
 
 def _open(path: Path) -> sqlite3.Connection:

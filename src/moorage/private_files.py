@@ -1,0 +1,196 @@
+"""Secrets on disk: written for their owner's eyes alone, and never where a link leads.
+
+A file is written beside its place and then takes that place, so a reader sees the old or the new content as a whole. What is
+found to be readable by others is closed to them, and ``tell`` hears of it; what belongs to another user is refused.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import secrets
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from moorage.errors import ConfigError, InputError
+from moorage.files import SMALL, content_of, kind_of
+
+__all__ = ["Tell", "check_data", "close_data", "expanded", "home_folder", "private_folder", "put_file", "read_private"]
+
+Tell = Callable[[str], None]
+
+_OTHERS: Final = 0o077
+_WRITERS: Final = 0o022
+
+
+def expanded(path: Path) -> Path:
+    """Return a path with the home directory in the place of ``~``.
+
+    Raises  ConfigError where there is none
+    """
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise ConfigError(f"{path}: no home directory of such a user is known") from None
+
+
+# -- folders ------------------------------------------------------------------------------------------------------------
+
+
+def private_folder(path: Path, tell: Tell) -> None:
+    """Make sure that a folder is there and that only its owner, who we are, can use it.
+
+    Raises  ConfigError where it is a link, something else or another user's; OSError where it cannot be made
+    """
+    _check_place(path, stat.S_ISDIR, "a folder")
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+        _close_to_others(path, descriptor, _OTHERS, tell)
+
+
+def home_folder(path: Path, tell: Tell) -> None:
+    """Make sure that a folder is there and that no one else can put files into it. Others may look: a user may have named it.
+
+    Raises  as ``private_folder``
+    """
+    _check_place(path, stat.S_ISDIR, "a folder")
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+        found = os.fstat(descriptor)
+        if _writers(found) and not found.st_mode & stat.S_ISVTX:
+            _close_to_others(path, descriptor, _WRITERS, tell)
+
+
+def _writers(found: os.stat_result) -> int:
+    """Return the permissions to write that others have; a group that has one member, its user, is no other."""
+    writers = found.st_mode & _WRITERS
+    return writers & ~stat.S_IWGRP if writers & stat.S_IWGRP and _is_ours_alone(found.st_gid) else writers
+
+
+def _is_ours_alone(group: int) -> bool:
+    try:
+        held, name = grp.getgrgid(group), pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return False
+    return held.gr_name == name and set(held.gr_mem) <= {name}
+
+
+# -- files --------------------------------------------------------------------------------------------------------------
+
+
+def read_private(path: Path, tell: Tell, limit: int = SMALL) -> bytes:
+    """Return what a secret file holds, after making sure that only its owner can read it.
+
+    Raises  ConfigError, InputError; OSError where it cannot be opened
+    """
+    with _opened(path, os.O_RDONLY | os.O_NONBLOCK, follow=True) as descriptor:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            _close_to_others(path, descriptor, _OTHERS, tell)
+        try:
+            return content_of(descriptor, limit)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+
+
+def put_file(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Put a file, which only its owner can read by default, in the place of what is there, at once and as a whole.
+
+    Raises  ConfigError where something else than a file is there, a link among them; OSError where it cannot be written
+    """
+    _check_place(path, stat.S_ISREG, "a file")
+    fresh = f".{path.name[:100]}.{secrets.token_hex(8)}"
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode, dir_fd=folder)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(descriptor)
+            os.rename(fresh, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(fresh, dir_fd=folder)
+            raise
+    except OSError as error:
+        error.filename = str(path)
+        raise
+    finally:
+        os.close(folder)
+
+
+def check_data(path: Path, tell: Tell) -> None:
+    """Make sure that a data file, and what SQLite keeps beside it, are files, and that not everyone can put another there.
+
+    Raises  ConfigError, OSError
+    """
+    folder = path.parent.stat()
+    if not folder.st_mode & stat.S_ISVTX:
+        if folder.st_mode & stat.S_IWOTH:
+            raise ConfigError(f"{path}: everyone can put another file in its place; use a folder that only you can write to")
+        if _writers(folder):
+            tell(f"{path}: members of the folder's group can put another file in its place")
+    for one in (path, *_beside(path)):
+        _check_place(one, stat.S_ISREG, "a file")
+
+
+def close_data(path: Path, descriptor: int, tell: Tell) -> None:
+    """Make sure that no one else can read an open data file, now that it is known to be one, or what SQLite keeps beside it.
+
+    The file itself is not opened once more: closing it would end the locks that SQLite holds.
+
+    Raises  ConfigError, OSError
+    """
+    _close_to_others(path, descriptor, _OTHERS, tell)
+    for one in _beside(path):
+        with suppress(FileNotFoundError), _opened(one, os.O_RDONLY | os.O_NONBLOCK) as held:
+            _close_to_others(one, held, _OTHERS, tell)
+
+
+def _beside(path: Path) -> list[Path]:
+    return [path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm", "-journal")]
+
+
+def _check_place(path: Path, fits: Callable[[int], bool], wanted: str) -> None:
+    """Make sure that nothing is at a path, or what is wanted there; links are not followed."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    except ValueError:
+        raise ConfigError(f"{path}: this is not the name of a file") from None
+    if not fits(found.st_mode):
+        hint = "; name what it leads to" if stat.S_ISLNK(found.st_mode) else ""
+        raise ConfigError(f"{path}: expected {wanted}, this is {kind_of(found)}{hint}")
+
+
+@contextmanager
+def _opened(path: Path, flags: int, *, follow: bool = False) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _close_to_others(path: Path, descriptor: int, rights: int, tell: Tell) -> None:
+    """Take rights from everyone but the owner.
+
+    Raises  ConfigError where the owner is neither we nor root, or the rights cannot be taken
+    """
+    found = os.fstat(descriptor)
+    if found.st_uid not in {os.geteuid(), 0}:
+        raise ConfigError(f"{path}: it belongs to another user ({found.st_uid}); use a file or a folder of your own")
+    mode = stat.S_IMODE(found.st_mode)
+    if not mode & rights:
+        return
+    could = "change" if mode & _WRITERS else "read"
+    try:
+        os.fchmod(descriptor, mode & ~rights)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise ConfigError(f"{path}: others can {could} it, and this cannot be changed: {why}") from None
+    tell(f"{path}: others could {could} it (mode {mode:04o}); from now on only its owner can")

@@ -113,6 +113,11 @@ def test_help_shows_the_flags_of_the_release():
     assert "--policy-config-file" not in run_here("--help", secure=False)[1]
 
 
+def test_the_version_is_that_of_the_release():
+    for release in UPSTREAM:
+        assert f"(kube-scheduler {release})" in run_here("--emulate", release, "--version")[1]
+
+
 def test_a_flag_that_only_today_has_is_at_its_default_for_the_release():
     given = Era("1.20").completed(read_flags(flags_of("1.20"), [])[0])
     assert {flag.name for flag in FLAGS} <= given.values.keys()
@@ -293,6 +298,12 @@ REFUSED = {  # flags, file → what is said
     ),
     "a Policy and plugins": (
         ["--policy-config-file={}", "--config={config}"], LABELS, "cannot set a Plugin config and Policy config",
+    ),
+    "two Policies": (
+        ["--policy-config-file={}", "--config={}"], LABELS, "{}: a Policy in the place of a configuration goes with no other",
+    ),
+    "the gates of then, today": (
+        ["--emulated-version=1.21"], None, "--emulated-version: 1.21 cannot be emulated; use 1.36, or --emulate 1.21",
     ),
     "a provider that is none": (
         ["--algorithm-provider=Nope"], None,

@@ -154,25 +154,66 @@ def test_a_policy_of_a_config_map_beside_a_file_runs_as_1_19_was_started(tmp_pat
     assert sum("not served" in line for line in said) == 0
 
 
+READ = ["get", "list", "watch"]
+
+
+def rule(verbs, group, *resources, **more):
+    return {"verbs": verbs, "apiGroups": [group], "resources": list(resources), **more}
+
+
+#: The roles system:kube-scheduler and system:volume-scheduler as 1.20 had them.
+ROLE = [
+    rule(["create", "patch", "update"], "", "events"), rule(["create", "patch", "update"], "events.k8s.io", "events"),
+    rule(["create"], "coordination.k8s.io", "leases"), rule(["create"], "", "endpoints", "pods/binding"),
+    rule(["get", "update"], "coordination.k8s.io", "leases", resourceNames=["kube-scheduler"]),
+    rule(["get", "update"], "", "endpoints", resourceNames=["kube-scheduler"]),
+    rule(READ, "", "nodes", "services", "replicationcontrollers"), rule([*READ, "delete"], "", "pods"),
+    rule(["patch", "update"], "", "pods/status"), rule(READ, "apps", "replicasets", "statefulsets"),
+    rule(READ, "policy", "poddisruptionbudgets"), rule(READ, "storage.k8s.io", "csinodes", "storageclasses"),
+    rule([*READ, "patch", "update"], "", "persistentvolumes", "persistentvolumeclaims"),
+]  # fmt: skip
+
+
+async def with_role(world, folder):
+    """Return a kubeconfig of an account that has the role of that time and nothing else."""
+    root = "/apis/rbac.authorization.k8s.io/v1"
+    await world.create(f"{root}/clusterroles", "ClusterRole", "then", "rbac.authorization.k8s.io/v1", rules=ROLE)
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "then"}
+    subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "reader"}
+    await world.create(
+        f"{root}/clusterrolebindings", "ClusterRoleBinding", "then", "rbac.authorization.k8s.io/v1",
+        roleRef=reference, subjects=[subject],
+    )  # fmt: skip
+    theirs = folder / "theirs"
+    theirs.write_text((folder / "kubeconfig").read_text().replace("admin-token", "reader-token"))
+    theirs.chmod(0o600)
+    return f"--kubeconfig={theirs}"
+
+
 @pytest.mark.slow
-def test_a_second_replica_waits_for_an_annotation_and_nothing_is_served_at_port_0(tmp_path):
-    lock = ["--leader-elect-resource-lock=endpoints", "--leader-elect-retry-period=300ms"]
+def test_the_role_of_that_time_will_do_and_a_second_replica_waits_for_the_annotation(tmp_path):
+    """Nothing is asked for that the role did not grant, and nothing listens at the port that is turned off."""
+    lock = ["--leader-elect-resource-lock=endpointsleases", "--leader-elect-retry-period=300ms"]
     flags = ["--emulate=1.20", "--port=0", "--secure-port=0", *lock, "-v=4"]
 
     async def main():
-        async with running(tmp_path, *flags) as world:
-            await world.until("Successfully acquired lease")
-            first = await annotated(world, "endpoints", "kube-scheduler")
-            closed = await is_closed(10251)
-            kubeconfig = f"--kubeconfig={tmp_path / 'kubeconfig'}"
-            async with scheduler(kubeconfig, *flags, rest=world.rest) as standby:
-                await standby.until("Lease is held by and has not yet expired")
-                await world.end()
-                await standby.until("Successfully acquired lease")
-                second = await annotated(standby, "endpoints", "kube-scheduler")
-                return first, second, closed, await standby.end(signal.SIGINT)
+        async with running(tmp_path, "--version") as world:
+            kubeconfig = await with_role(world, tmp_path)
+            async with scheduler(kubeconfig, *flags, rest=world.rest) as leader:
+                await node(leader, "n1")
+                await pod(leader, "p")
+                await leader.until("Successfully bound pod to node")
+                first = await annotated(leader, "endpoints", "kube-scheduler")
+                closed = await is_closed(10251)
+                async with scheduler(kubeconfig, *flags, rest=world.rest) as standby:
+                    await standby.until("Lease is held by and has not yet expired")
+                    await leader.end()
+                    await standby.until("Successfully acquired lease")
+                    second = await annotated(standby, "endpoints", "kube-scheduler")
+                    return first, second, closed, await standby.end(signal.SIGINT), "".join([*leader.said, *standby.said])
 
-    first, second, closed, status = asyncio.run(main())
+    first, second, closed, status, said = asyncio.run(main())
     assert closed
     assert first["holderIdentity"] != second["holderIdentity"]
     assert (second["leaderTransitions"], status) == (first["leaderTransitions"] + 1, 0)
+    assert "forbidden" not in said

@@ -84,6 +84,8 @@ class OldFlags:
         if not 0 <= weight <= 100:
             told = "not in valid range [0, 100]" if self.era.release == "1.21" else "not in valid range [0-100]"
             yield str(Fault("Invalid value", "hardPodAffinitySymmetricWeight", told, weight))
+        if self.is_policy and (self.policy_file or self.config_map):
+            yield f"{given['config']}: a Policy in the place of a configuration goes with no other"
         yield from self._metric_faults()
         yield from self._log_faults()
 

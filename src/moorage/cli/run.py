@@ -34,7 +34,6 @@ from moorage.config.release_1_21 import LOCKS
 from moorage.config.scheduler_document import Loaded
 from moorage.config.written import as_written
 from moorage.errors import ClusterError, InputError, MoorageError
-from moorage.framework.features import TODAY
 from moorage.runtime.leader import JITTER, Timing
 from moorage.server.klog import Klog, hear_others
 from moorage.server.live import LeaderSettings
@@ -52,7 +51,7 @@ def run(given: Given, era: Era) -> int:
     or when something is wrong. A second signal ends it at once.
     """
     if given["version"] != "false":
-        _print_version(given["version"])
+        _print_version(given["version"], era.release)
         return OK
     log = Klog()
     try:
@@ -127,11 +126,11 @@ def _lost(loaded: Loaded) -> Iterable[str]:
         yield "alwaysCheckAllPredicates can only be said in a Policy"
 
 
-def _print_version(asked: str) -> None:
+def _print_version(asked: str, release: str) -> None:
     if asked == "raw":
-        click.echo(f"moorage {__version__}, for Kubernetes {TODAY}, Python {platform.python_version()}, {sys.platform}")
+        click.echo(f"moorage {__version__}, for Kubernetes {release}, Python {platform.python_version()}, {sys.platform}")
     else:
-        click.echo(f"Moorage v{__version__} (kube-scheduler {TODAY})")
+        click.echo(f"Moorage v{__version__} (kube-scheduler {release})")
 
 
 def _check_log_flags(given: Given) -> None:

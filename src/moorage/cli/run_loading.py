@@ -15,7 +15,8 @@ from moorage.cli.pflag import Given
 from moorage.cli.run_flags import LEADER_FIELDS
 from moorage.cli.run_release import Era
 from moorage.config.document import Configuration
-from moorage.config.scheduler_document import EMULATED, Loaded
+from moorage.config.release_1_21 import RELEASES
+from moorage.config.scheduler_document import Loaded
 from moorage.config.validation import leader_election_faults
 from moorage.errors import ConfigError, Fault, InputError
 from moorage.framework.features import TODAY
@@ -56,9 +57,9 @@ def _options(given: Given, config: bytes | None, emulate: str | None, gates: str
 
 def _loaded_as_today(given: Given, era: Era) -> Loaded:
     """Return what the file says, or flags that say the same; leader election by flags in any case."""
-    emulate = _emulated(given["emulated-version"]) or era.asked
+    _check_emulated(given["emulated-version"])
     gates = ",".join(part.removeprefix("kube:") for part in given["feature-gates"])
-    options = _options(given, era.config, emulate, gates)
+    options = _options(given, era.config, era.asked, gates)
     loaded = _in_one_line(options.where, lambda: load_options(options))
     configuration = loaded.configuration if given["config"] else _with_connection(loaded.configuration, given)
     changed = {field: given[flag] for flag, field in LEADER_FIELDS.items() if flag in given.changed}
@@ -115,15 +116,13 @@ def _with_connection(configuration: Configuration, given: Given) -> Configuratio
     return structs.replace(configuration, client_connection=connection, **profiling)
 
 
-def _emulated(asked: list[str]) -> str | None:
-    """Return the release that --emulated-version names; None for today's.
+def _check_emulated(asked: Iterable[str]) -> None:
+    """Refuse what --emulated-version cannot be here: any release but today's, whose gates it would emulate.
 
-    Raises  InputError for a release, or a component, that is not known
+    Raises  InputError
     """
-    release: str | None = None
     for one in asked:
         component, equals, version = one.rpartition("=")
-        if (equals and component != "kube") or version not in EMULATED:
-            raise InputError(f"--emulated-version: {one} cannot be emulated; use one of {', '.join(EMULATED)}")
-        release = version
-    return None if release == TODAY else release
+        if (equals and component != "kube") or version != TODAY:
+            hint = f", or --emulate {version}" if version in RELEASES else ""
+            raise InputError(f"--emulated-version: {one} cannot be emulated; use {TODAY}{hint}")

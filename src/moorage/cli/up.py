@@ -112,8 +112,8 @@ def up(**given: Any) -> int:
     run and end as their annotations say. Ends on Ctrl-C; with --data, the next start goes on where this one ended.
     """
     began = time.monotonic()
-    wanted = None if given["no_scheduler"] else WantedScheduler.read(given, _report)
     with told_if_slow("loading the scheduler's configuration and plugins", _report):
+        wanted = None if given["no_scheduler"] else WantedScheduler.read(given, _report)
         built = None if wanted is None or wanted.needs_cluster else wanted.build()
     home = expanded(given["home"])
     home_folder(home, _report)
@@ -121,7 +121,7 @@ def up(**given: Any) -> int:
     authority = make_authority(home / "pki", address.names, _report)
     gates = FeatureGates.parse(given["feature_gates"]) if wanted is None else wanted.cluster_gates
     controllers = chosen(all_controllers(given["job_s"], gates), [one for one in given["controllers"].split(",") if one])
-    with told_if_slow(f"reading {given['data'] or 'nothing'}", _report):
+    with told_if_slow(f"reading {given['data']}" if given["data"] else "founding the cluster", _report):
         store = open_store(given["data"], clock=_steady_clock(), gates=gates, tell=_report)
     try:
         with told_if_slow(f"taking in {', '.join(given['paths']) or 'the nodes'}", _report):

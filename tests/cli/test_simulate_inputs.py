@@ -209,7 +209,7 @@ def test_the_whole_openb_trace_in_arrival_order(process):
     assert [pod["arrivedSeconds"] for pod in pods] == sorted(pod["arrivedSeconds"] for pod in pods)
 
     full = json.loads(process("simulate", "--trace", "openb", *files, "--stay", "-o", "json", timeout=200).out)
-    assert full["summary"]["pods"] == {"placed": 8109, "pending": 43, "preempted": 0, "finished": 0}
+    assert full["summary"]["pods"] == {"placed": 8109, "pending": 43, "preempted": 0, "finished": 0, "deleted": 0}
     for node in full["nodes"]:
         assert all(amount <= node["allocatable"][name] for name, amount in node["requested"].items()), node["name"]
     for pod in full["pods"]:

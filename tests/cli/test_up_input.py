@@ -10,7 +10,7 @@ from moorage.apiserver.access.addresses import Address
 from moorage.apiserver.http.opening import open_store
 from moorage.apiserver.vocabulary.kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.cli.filling import fill
+from moorage.cli.filling import fill, lost_pods
 from moorage.cli.up import _tell, up
 from moorage.controllers.manager import Manager
 from moorage.controllers.upkeep.quotas import ResourceQuotas
@@ -230,3 +230,15 @@ def test_quotas_refuse_nothing_that_files_bring(store, tmp_path):
         store.create(
             find_kind("pods"), "shop", {"metadata": {"name": "e"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
         )
+
+
+def test_pods_on_nodes_that_are_not_there_are_named(store, tmp_path):
+    put(store, tmp_path, DUMP.replace("metadata: {name: n1, uid: un1}", "metadata: {name: n2}"))
+    assert list(lost_pods(store)) == ["1 pod on 1 node that is not there (n1): pod garbage collection deletes it in 40s"]
+    put(store, tmp_path, "{apiVersion: v1, kind: Node, metadata: {name: n1}}")
+    assert not list(lost_pods(store))
+
+
+def test_pods_that_have_ended_are_nobodys_loss(store, tmp_path):
+    put(store, tmp_path, DUMP.replace("{name: n1, uid: un1}", "{name: n2}").replace("Running", "Succeeded"))
+    assert not list(lost_pods(store))

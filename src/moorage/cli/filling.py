@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Final
 
 import msgspec
 
+from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.kinds import KINDS, Kind, find_kind
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.controllers.machinery.documents import phase_of
+from moorage.controllers.machinery.kinds import NODES, PODS
+from moorage.controllers.upkeep.pod_collector import QUARANTINE_S
 from moorage.errors import InputError
 from moorage.simulator.files import open_sources
 from moorage.simulator.objects import Found, find_objects
-from moorage.simulator.words import counted
+from moorage.simulator.words import counted, some
 
-__all__ = ["fill"]
+__all__ = ["fill", "lost_pods"]
 
 _BY_VERSION: Final = {(kind.api_version, kind.kind): kind for kind in KINDS if "create" in kind.verbs}
 #: What is stored first, because others cannot be without it or are admitted by it; the rest has no order.
@@ -57,6 +61,20 @@ def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: 
     if strays:
         remarks.append(f"{counted(strays, 'object')} with owners that are not in the input: kept, and belonging to nobody")
     return remarks
+
+
+def lost_pods(store: Store) -> Iterator[str]:
+    """Yield a remark on pods that have not ended and are on nodes that are not there."""
+    there = {record.name for record in store.all(NODES)}
+    pods = [record.document() for record in store.all(PODS)]
+    lost = [pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName") and phase_of(pod) not in ENDED_PHASES]
+    lost = [name for name in lost if name not in there]
+    if lost:
+        nodes = sorted(set(lost))
+        yield (
+            f"{counted(len(lost), 'pod')} on {counted(len(nodes), 'node')} that {'is' if len(nodes) == 1 else 'are'} not there"
+            f" ({some(nodes)}): pod garbage collection deletes {'it' if len(lost) == 1 else 'them'} in {QUARANTINE_S:.0f}s"
+        )
 
 
 def _let_go_of_owners(store: Store, documents: Iterable[Document]) -> int:

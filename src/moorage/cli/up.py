@@ -21,7 +21,7 @@ from moorage.apiserver.fields.managing import Manager
 from moorage.apiserver.http.opening import open_store
 from moorage.apiserver.storage.store import Store
 from moorage.cli.emulating import TakesFilesAndFlags, emulate_option, max_disks_option, old_flag_options
-from moorage.cli.filling import fill
+from moorage.cli.filling import fill, lost_pods
 from moorage.cli.legacy_options import policy_of
 from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
@@ -180,6 +180,8 @@ def _fill(store: Store, given: dict[str, Any]) -> None:
     for node in make_nodes(count, shape):
         if store.find(NODES, "", node["metadata"]["name"]) is None:
             store.create(NODES, "", node, manager=Manager(KUBELET, version=NODES.api_version))
+    for remark in lost_pods(store):
+        _report(remark)
 
 
 # -- running ------------------------------------------------------------------------------------------------------------

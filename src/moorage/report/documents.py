@@ -22,6 +22,7 @@ from moorage.report.scores import ScoreLog
 __all__ = ["API_VERSION", "as_data", "as_json", "as_yaml"]
 
 API_VERSION = "moorage.dev/v1"
+_STATES = ("Placed", "Pending", "Preempted", "Finished", "Deleted")
 
 
 def as_data(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def as_data(run: Run, events: EventLog | None = None, scores: ScoreLog | None = 
         "release": run.release,
         "seed": run.seed,
         "summary": {
-            "pods": {state.lower(): len(run.in_state(state)) for state in ("Placed", "Pending", "Preempted", "Finished")},
+            "pods": {state.lower(): len(run.in_state(state)) for state in _STATES},
             "nodes": len(run.nodes),
             "attempts": run.attempts,
             "endedSeconds": round(run.ended_s, 3),

@@ -18,7 +18,7 @@ __all__ = ["InputNote", "NodeOutcome", "PodOutcome", "Run"]
 
 @dataclass(frozen=True, slots=True)
 class PodOutcome:
-    """One pod. ``state`` is Placed, Pending, Finished or Preempted; ``message`` says why it is pending."""
+    """One pod. ``state`` is Placed, Pending, Finished, Preempted or Deleted; ``message`` says why it is pending."""
 
     namespace: str
     name: str
@@ -79,6 +79,11 @@ class Run:
     def in_state(self, *states: str) -> tuple[PodOutcome, ...]:
         """Return the pods in one of these states."""
         return tuple(pod for pod in self.pods if pod.state in states)
+
+    @property
+    def lost(self) -> tuple[PodOutcome, ...]:
+        """The pods that were deleted with their node."""
+        return tuple(pod for pod in self.in_state("Deleted") if pod.node)
 
     def peaks(self) -> dict[str, int]:
         """Resource → the most of it that pods held at one time. Where one leaves as another comes, the first has left."""

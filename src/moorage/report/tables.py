@@ -30,6 +30,8 @@ def render(run: Run, *, wide: bool = False) -> str:
     preempted = run.in_state("Preempted")
     if preempted:
         parts.append("\n".join(["Preempted:", _preempted(preempted)]))
+    if run.lost:
+        parts.append("\n".join(["Deleted with their node:", _lost(run.lost, wide=wide)]))
     if run.groups:
         parts.append(group_table(run.groups, wide=wide))
     parts += claim_tables(run.volumes, run.devices, wide=wide)
@@ -45,6 +47,7 @@ def render(run: Run, *, wide: bool = False) -> str:
 def _headline(run: Run) -> str:
     counts = {state: len(run.in_state(state)) for state in ("Placed", "Finished", "Pending", "Preempted")}
     said = [f"{count} {state.lower()}" for state, count in counts.items() if count] or ["no pods to place"]
+    said += [f"{len(run.lost)} deleted with their node"] if run.lost else []
     nodes = f"{len(run.nodes)} node{'s' if len(run.nodes) != 1 else ''}"
     return f"{', '.join(said)} on {nodes} (kube-scheduler {run.release} semantics, seed {run.seed})"
 
@@ -125,6 +128,13 @@ def _why(pods: Iterable[PodOutcome], *, wide: bool) -> Iterator[str]:
 def _preempted(pods: Iterable[PodOutcome]) -> str:
     rows = [[p.namespace, p.name, p.node, p.preempted_by, p.replaced_by or "-"] for p in pods]
     return columns(["NAMESPACE", "NAME", "NODE", "BY", "REPLACED BY"], rows)
+
+
+def _lost(pods: tuple[PodOutcome, ...], *, wide: bool) -> str:
+    if not wide and len(pods) > EVERY_POD:
+        return _by_workload(pods)
+    rows = [[p.namespace, p.name, p.node, p.replaced_by or "-"] for p in pods]
+    return columns(["NAMESPACE", "NAME", "NODE", "REPLACED BY"], rows)
 
 
 def _utilisation(run: Run) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+from moorage.api.core import Pod
 from moorage.api.meta import ObjectMeta, Value
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.admitting import admit
 from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.lost_pods import lose_pods
 from moorage.simulator.references import find_missing
 from moorage.simulator.simulate import Options, simulate
 from moorage.simulator.simulation import Attempt
@@ -23,16 +25,20 @@ def simulate_cluster(
 ) -> tuple[ClusterInput, Run]:
     """Place every pending pod of a cluster, those that its workloads lack included.
 
+    Pods on nodes that are not in the input are gone with them, unless the input has no node at all.
     Returns the cluster with all its pods, and what came of it.
     Raises  ConfigError, InputError
     """
-    cluster = admit(expand(given))
+    kept, lost = lose_pods(given)
+    cluster = admit(expand(kept))
+    lost = lost.with_replacements(kept, cluster)
     run = simulate(
         objects_of(cluster),
         options,
         on_attempt=on_attempt,
-        notes=input_notes(cluster),
-        workloads=workload_names(cluster),
+        notes=[*input_notes(cluster), *lost.notes()],
+        workloads=workload_names(cluster, lost.pods),
+        gone=lost.records(),
     )
     return cluster, run
 
@@ -65,8 +71,11 @@ def input_notes(cluster: ClusterInput) -> list[InputNote]:
     return notes
 
 
-def workload_names(cluster: ClusterInput) -> dict[str, str]:
-    """Return, by UID of a pod, the workload that people would name: the Deployment rather than its ReplicaSet."""
+def workload_names(cluster: ClusterInput, more: Iterable[Pod] = ()) -> dict[str, str]:
+    """Return, by UID of a pod, the workload that people would name: the Deployment rather than its ReplicaSet.
+
+    ``more``: pods that are not in the cluster any more.
+    """
     above: dict[tuple[str, str, str], str] = {}
     for kind, owned in (("ReplicaSet", cluster.replica_sets), ("Job", cluster.jobs)):
         for one in owned:
@@ -74,7 +83,7 @@ def workload_names(cluster: ClusterInput) -> dict[str, str]:
             if title:
                 above[kind, one.metadata.namespace, one.metadata.name] = title
     names: dict[str, str] = {}
-    for pod in cluster.pods:
+    for pod in (*more, *cluster.pods):
         direct = _controller(pod.metadata)
         if direct:
             kind, _, name = direct.partition("/")

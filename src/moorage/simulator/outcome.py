@@ -19,17 +19,22 @@ __all__ = ["collect"]
 
 
 def collect(
-    simulation: Simulation, release: str, *, notes: Iterable[InputNote] = (), workloads: Mapping[str, str] | None = None
+    simulation: Simulation,
+    release: str,
+    *,
+    notes: Iterable[InputNote] = (),
+    workloads: Mapping[str, str] | None = None,
+    gone: Iterable[PodRecord] = (),
 ) -> Run:
     """Return what the run came to.
 
     ``workloads`` maps a pod's UID to what people call its workload (``Deployment/web``); without an entry, a pod's
-    controlling owner is named.
+    controlling owner is named. ``gone``: pods that went before the run began.
     """
     names = workloads or {}
     records = {**simulation.records}
     victims = {uid: record for uid, record in simulation.victims.items() if uid not in records}
-    pods = [_pod(record, names, simulation) for record in (*records.values(), *victims.values())]
+    pods = [_pod(record, names, simulation) for record in (*gone, *records.values(), *victims.values())]
     table = simulation.scheduler.cluster.table
     new = {uid for uid, record in records.items() if record.state == State.PLACED}
     return Run(

@@ -28,7 +28,7 @@ from moorage.report.outcome import InputNote, Run
 from moorage.report.scores import ScoreLog, scoring_of
 from moorage.simulator.group_outcomes import closed_gate_notes
 from moorage.simulator.outcome import collect
-from moorage.simulator.simulation import Attempt, Simulation, wants_a_node
+from moorage.simulator.simulation import Attempt, PodRecord, Simulation, wants_a_node
 from moorage.simulator.words import counted, some
 
 __all__ = ["Options", "kinds_named", "load_options", "prepare", "registry_with", "simulate"]
@@ -198,10 +198,12 @@ def simulate(
     on_attempt: Callable[[Attempt], None] | None = None,
     notes: Iterable[InputNote] = (),
     workloads: Mapping[str, str] | None = None,
+    gone: Iterable[PodRecord] = (),
 ) -> Run:
     """Place every pending pod among ``objects`` and return what came of it.
 
-    Objects are taken as they are: apply ``moorage.api.defaults`` first where they come from a user's hand.
+    Objects are taken as they are: apply ``moorage.api.defaults`` first where they come from a user's hand. ``gone``: pods
+    that went before, for the report.
 
     Raises  ConfigError, InputError
     """
@@ -211,7 +213,8 @@ def simulate(
     simulation.run()
     left = _left_alone(known, simulation.scheduler.profiles)
     aside = closed_gate_notes(simulation, sum(isinstance(obj, PodGroup) for obj in known))
-    return collect(simulation, simulation.scheduler.gates.release, notes=[*notes, *missing, *left, *aside], workloads=workloads)
+    release, every = simulation.scheduler.gates.release, [*notes, *missing, *left, *aside]
+    return collect(simulation, release, notes=every, workloads=workloads, gone=gone)
 
 
 def _left_alone(objects: Iterable[Value], profiles: Collection[str]) -> Iterator[InputNote]:

@@ -11,7 +11,6 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from hashlib import blake2b
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -39,6 +38,8 @@ from moorage.framework.effects import (
 )
 from moorage.simulator.claim_controller import ClaimController
 from moorage.simulator.device_driver import DeviceDrivers
+from moorage.simulator.pod_collector import PodCollector
+from moorage.simulator.replacing import REPLACING, REPLACING_ELSEWHERE, replacement
 from moorage.simulator.storage_controller import StorageController
 from moorage.state.pod_info import PodInfo
 
@@ -46,10 +47,6 @@ __all__ = ["Attempt", "PodRecord", "Simulation", "State", "wants_a_node"]
 
 #: A pod that failed so often, with nothing in the cluster having changed meanwhile, is not waited for.
 PATIENCE = 10
-#: Controllers that make a new pod when one of theirs is taken away.
-_REPLACING = {"ReplicaSet", "ReplicationController", "StatefulSet", "Job", "DaemonSet"}
-#: Controllers whose new pod has the old one's name.
-_SAME_NAME = {"StatefulSet"}
 
 
 class State:
@@ -69,7 +66,7 @@ def wants_a_node(pod: Pod) -> bool:
 
 @dataclass(slots=True)
 class PodRecord:
-    """What became of one pod that was to be placed. Times are seconds of simulated time.
+    """What became of one pod that was to be placed, or was taken away. Times are seconds of simulated time.
 
     ``message`` says why the last attempt came to nothing; it is empty if it did not, or there was none. The decision itself is
     not kept: what it holds is as large as the cluster.
@@ -126,6 +123,7 @@ class Simulation:
     durations: dict[str, float] = field(default_factory=dict)
     now: float = 0.0
     records: dict[str, PodRecord] = field(default_factory=dict)
+    #: Pods that were preempted or deleted with their node, those among ``records`` included.
     victims: dict[str, PodRecord] = field(default_factory=dict)
     #: Pods that found a place only in a last retry: some plugin's hint missed the event that helped them.
     overslept: list[str] = field(default_factory=list)
@@ -146,6 +144,7 @@ class Simulation:
         self.storage = StorageController(self.scheduler.snapshot, self._tell)
         self.devices = DeviceDrivers(self.scheduler.snapshot, self._tell)
         self._claims = ClaimController(self.scheduler.snapshot, self._pods, self._tell)
+        self._collector = PodCollector(self._pods, self._lose)
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
@@ -188,6 +187,7 @@ class Simulation:
         while True:
             while self._events and self._events[0][0] <= self.now:
                 self._tell(heapq.heappop(self._events)[2])
+            self._collector.act(self.now)
             self.storage.act()
             self._claims.act()
             self._look_at_parked()
@@ -199,7 +199,7 @@ class Simulation:
                 self._note(decision)
                 self._do_work()
                 yield decision
-                quiet = decision.node is None and not self._events and not self.scheduler.is_telling
+                quiet = decision.node is None and self._planned() is None and not self.scheduler.is_telling
                 if quiet and self._is_settled():
                     return
             elif not self._ask_extenders() and not self._do_work() and not self._advance():
@@ -262,12 +262,17 @@ class Simulation:
     def _advance(self) -> bool:
         """Jump to the next moment at which something can happen; False if there is none."""
         due = self.scheduler.next_deadline()
-        planned = self._events[0][0] if self._events else None
+        planned = self._planned()
         parked = min((one.deadline_s for one in self._parked), default=None)
         if planned is None and parked is None and (due is None or self._is_settled() or self._only_repeats()):
             return False
         self.now = max(self.now, min(t for t in (due, planned, parked) if t is not None))
         return True
+
+    def _planned(self) -> float | None:
+        """Return when something happens next whatever the scheduler does; None if nothing does."""
+        collected = self._collector.due()
+        return min([*([] if collected is None else [collected]), *(event[0] for event in self._events[:1])], default=None)
 
     # -- doing what the engine asks -----------------------------------------------------------------------------------
 
@@ -277,6 +282,7 @@ class Simulation:
             self.storage.note(fact)
             self.devices.note(fact)
             self._claims.note(fact)
+            self._collector.note(fact, self.now)
             return
         if isinstance(fact, Seen):
             self._seen(fact.obj)
@@ -286,6 +292,7 @@ class Simulation:
             self._ended(fact.obj.metadata.uid)
         self.scheduler.observe(fact, self.now)
         self._claims.note(fact)
+        self._collector.note(fact, self.now)
 
     def _seen(self, pod: Pod) -> None:
         """Keep books of a pod that is new or changed. One that has another's name takes its place."""
@@ -437,6 +444,14 @@ class Simulation:
         self._tell(Seen(marked))
         self.at(self.now + (30 if grace is None else grace), Gone(marked))
 
+    def _lose(self, pod: Pod) -> None:
+        """Delete a pod whose node is gone. One that was being deleted has been replaced, or is a victim, which will be."""
+        if pod.metadata.deletion_timestamp is None:
+            record = self.records.get(pod.metadata.uid) or PodRecord(pod, 0.0, node=pod.spec.node_name)
+            record.state = State.DELETED
+            self.victims[pod.metadata.uid] = record
+        self._tell(Gone(pod))
+
     def _ended(self, uid: str) -> None:
         record = self.records.get(uid) or self.victims.get(uid)
         if record is None:
@@ -446,25 +461,15 @@ class Simulation:
             record.state = State.FINISHED
         elif record.state == State.PENDING:
             record.state = State.DELETED
-        elif record.state == State.PREEMPTED:
+        elif uid in self.victims:
             self._replace(record)
 
     def _replace(self, record: PodRecord) -> None:
         """Do what a victim's controller would: make a new pod in its place."""
-        owner = next((o for o in record.pod.metadata.owner_references if o.controller and o.kind in _REPLACING), None)
-        if owner is None:
-            return
-        old = record.pod
-        uid = blake2b(f"{old.metadata.uid}/replacement".encode(), digest_size=16).hexdigest()
-        name = old.name if owner.kind in _SAME_NAME else f"{old.name.rpartition('-')[0] or old.name}-{_suffix(uid)}"
-        fresh = replace(
-            old,
-            metadata=replace(old.metadata, name=name, uid=uid, deletion_timestamp=None),
-            spec=replace(old.spec, node_name=""),
-            status=type(old.status)(),
-        )
-        record.replaced = name
-        self.at(self.now, Seen(fresh))
+        fresh = replacement(record.pod, REPLACING if record.state == State.PREEMPTED else REPLACING_ELSEWHERE)
+        if fresh is not None:
+            record.replaced = fresh.name
+            self.at(self.now, Seen(fresh))
 
     def _note_revoked(self) -> None:
         for decision in self.scheduler.take_revoked():
@@ -486,12 +491,6 @@ class Simulation:
         self._tried[decision.pod.uid] = _Tried(self.scheduler.revision, facts, times)
         if self.on_attempt is not None:
             self.on_attempt(Attempt(self.now, record.attempts, decision))
-
-
-def _suffix(uid: str) -> str:
-    """Five characters as Kubernetes would make them, from the hexadecimal digits of ``uid``."""
-    alphabet = "bcdfghjklmnpqrstvwxz2456789"
-    return "".join(alphabet[int(uid[i : i + 2], 16) % len(alphabet)] for i in range(0, 10, 2))
 
 
 def _timestamp(seconds: float) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from decimal import Decimal
 from typing import Any, Final
 
 from moorage.cel.declarations import Cost
@@ -98,16 +99,13 @@ def _double_text(value: float) -> str:
         return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
     if value == 0:
         return "-0" if math.copysign(1.0, value) < 0 else "0"
-    mantissa, _, exponent = f"{value:.17e}".partition("e")
-    for digits in range(17):
-        if float(f"{value:.{digits}e}") == value:
-            mantissa, _, exponent = f"{value:.{digits}e}".partition("e")
-            break
-    power = int(exponent)
+    shortest = Decimal(repr(value)).normalize()
+    digits, power = shortest.as_tuple().digits, shortest.adjusted()
     if -4 <= power < 6:
-        places = max(0, len(mantissa.lstrip("-").replace(".", "")) - 1 - power)
-        return f"{value:.{places}f}"
-    return f"{mantissa}e{'-' if power < 0 else '+'}{abs(power):02d}"
+        return f"{value:.{max(0, len(digits) - 1 - power)}f}"
+    mantissa = "".join(map(str, digits))
+    sign, point = "-" if value < 0 else "", "." if len(digits) > 1 else ""
+    return f"{sign}{mantissa[0]}{point}{mantissa[1:]}e{'-' if power < 0 else '+'}{abs(power):02d}"
 
 
 _LIST: Final = Type("list")

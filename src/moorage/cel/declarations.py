@@ -17,14 +17,20 @@ from moorage.cel.quantities import Quantity
 from moorage.cel.semver import Semver
 from moorage.cel.values import Map, Optional, TypeValue, UInt, Value
 
-__all__ = ["Cost", "Function", "Functions", "Overload", "accepts", "functions_of"]
+__all__ = ["Cost", "Function", "Functions", "Metered", "Overload", "accepts", "functions_of"]
 
 #: What a call costs, given its operands and its result.
 Cost = Callable[[list[Value], Value], int]
 
 
+class Metered(NamedTuple):
+    """A function that is handed the frame before its operands, because its work may exceed its cost, or comes before it."""
+
+    run: Callable[..., Value]
+
+
 class Overload(NamedTuple):
-    """``run`` is None for operators, which the planner knows itself. ``cost`` None: 1."""
+    """``run`` is None for operators, which the planner knows itself. ``cost`` None: 1. ``metered``: see ``Metered``."""
 
     name: str
     args: tuple[Type, ...]
@@ -32,6 +38,7 @@ class Overload(NamedTuple):
     member: bool
     run: Callable[..., Value] | None = None
     cost: Cost | None = None
+    metered: bool = False
 
 
 @dataclass(slots=True)
@@ -61,7 +68,9 @@ def _overload(name: str, signature: str, run: Any, cost: Cost | None) -> Overloa
     given, _, result = signature.partition("->")
     target, dot, rest = given.partition(" .")
     texts = [*([target] if dot else []), *_split(rest if dot else given)]
-    return Overload(f"{name}: {signature}", tuple(map(typed, texts)), typed(result), bool(dot), run, cost)
+    metered = isinstance(run, Metered)
+    run = run.run if isinstance(run, Metered) else run
+    return Overload(f"{name}: {signature}", tuple(map(typed, texts)), typed(result), bool(dot), run, cost, metered)
 
 
 def _split(text: str) -> list[str]:

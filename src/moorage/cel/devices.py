@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from moorage.api.quantity import QuantityError
 from moorage.cel.faults import CompileError, EvalError
 from moorage.cel.kinds import ANY, BOOL, DYN, QUANTITY, STRING, Type, map_of
-from moorage.cel.program import Program, compile_expression
+from moorage.cel.program import COST_LIMIT, Program, compile_expression
 from moorage.cel.quantities import Quantity
 from moorage.cel.semver import SemverError, parse_semver
 from moorage.cel.values import EMPTY_MAP, Map, Value, type_name
@@ -54,10 +54,21 @@ class Selector:
 
         Raises  EvalError, CostLimitError; the text is kube-scheduler's
         """
-        value = self._program.evaluate(variables)
-        if not isinstance(value, bool):
-            raise EvalError(f"CEL result of type {type_name(value)} could not be converted to bool: {_why_no_bool(value)}")
-        return value
+        taken, _ = self.judge(variables, COST_LIMIT)
+        if isinstance(taken, EvalError):
+            raise taken
+        return taken
+
+    def judge(self, variables: Mapping[str, Value], limit: int) -> tuple[bool | EvalError, int]:
+        """Say whether the selector takes a device, or why there is no answer; and how much of the limit that took.
+
+        Raises  CostLimitError
+        """
+        value, cost = self._program.attempt(variables, limit)
+        if not isinstance(value, bool | EvalError):
+            text = f"CEL result of type {type_name(value)} could not be converted to bool: {_why_no_bool(value)}"
+            value = EvalError(text)
+        return value, cost
 
 
 def _why_no_bool(value: Value) -> str:

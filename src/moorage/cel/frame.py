@@ -12,7 +12,11 @@ __all__ = ["Failed", "Frame", "Lazy", "Run"]
 
 
 class Frame:
-    """``vars``: name → value, ``Lazy`` or ``Failed``. ``cost`` may not go beyond ``limit``."""
+    """``vars``: name → value, ``Lazy`` or ``Failed``. ``cost`` may not go beyond ``limit``.
+
+    The cost is what kube-scheduler counts. Some of its functions cost little and take long: what they take beyond their cost
+    comes off the limit (``strain``), so that the limit bounds the time as well.
+    """
 
     __slots__ = ("cost", "limit", "vars")
 
@@ -30,6 +34,28 @@ class Frame:
         if self.cost > self.limit:
             raise CostLimitError
 
+    @property
+    def left(self) -> int:
+        """What may still be spent."""
+        return self.limit - self.cost
+
+    def expect(self, cost: int) -> None:
+        """Make sure that a step which is about to be taken can be paid for; it is still to be accounted for.
+
+        Raises  CostLimitError
+        """
+        if self.cost + cost > self.limit:
+            raise CostLimitError
+
+    def strain(self, work: int) -> None:
+        """Account for work that is not part of the cost.
+
+        Raises  CostLimitError when that was too much
+        """
+        self.limit -= work
+        if self.cost > self.limit:
+            raise CostLimitError
+
     def look_up(self, name: str) -> Value:
         """Return the value of a variable.
 
@@ -39,7 +65,7 @@ class Frame:
         if isinstance(value, Lazy):
             value = value.resolve(self)
         if isinstance(value, Failed):
-            raise value.error
+            raise value.error.with_traceback(None)  # it is raised often, and each time would make its traceback longer
         return value
 
 

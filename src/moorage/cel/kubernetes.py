@@ -10,8 +10,10 @@ import math
 from typing import Any, Final
 
 from moorage.api.quantity import QuantityError
-from moorage.cel.declarations import Cost
+from moorage.cel.declarations import Cost, Metered
+from moorage.cel.effort import strain_operator, strain_search
 from moorage.cel.faults import EvalError
+from moorage.cel.frame import Frame
 from moorage.cel.quantities import Quantity
 from moorage.cel.semver import Semver, SemverError, parse_semver
 from moorage.cel.values import NONE, Map, Optional, UInt, Value, equal, show
@@ -64,9 +66,11 @@ def _number(value: int) -> int:
     return value - 2**64 if value >= 2**63 else value
 
 
-def _includes(within: Value, wanted: Value) -> bool:
+def _includes(frame: Frame, within: Value, wanted: Value) -> bool:
     if not isinstance(within, tuple | list):
+        strain_operator(frame, "_==_", within, wanted)
         return _is_equal(within, wanted)
+    strain_search(frame, [wanted], within)
     for at, value in enumerate(within):
         if at >= MAX_INCLUDED:
             raise EvalError(f"'includes' function cannot be applied to lists longer than {MAX_INCLUDED} values")
@@ -134,7 +138,7 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     *(("isGreaterThan", f"{t} . {t} -> bool", lambda a, b: a.compare(b) > 0, None) for t in ("quantity", "semver")),
     *(("isLessThan", f"{t} . {t} -> bool", lambda a, b: a.compare(b) < 0, None) for t in ("quantity", "semver")),
     *(("compareTo", f"{t} . {t} -> int", lambda a, b: a.compare(b), None) for t in ("quantity", "semver")),
-    ("includes", "dyn . dyn -> bool", _includes, None),
+    ("includes", "dyn . dyn -> bool", Metered(_includes), None),
     ("optional.of", "V -> optional<V>", Optional, None),
     ("optional.ofNonZeroValue", "V -> optional<V>", _of_non_zero, None),
     ("optional.none", "-> optional<V>", lambda: NONE, None),

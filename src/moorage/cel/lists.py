@@ -10,10 +10,12 @@ from functools import cmp_to_key
 from itertools import pairwise
 from typing import Any, Final
 
-from moorage.cel.declarations import Cost
+from moorage.cel.declarations import Cost, Metered
+from moorage.cel.effort import strain_search
 from moorage.cel.faults import EvalError
+from moorage.cel.frame import Frame
 from moorage.cel.operators import BINARY, contains
-from moorage.cel.values import Map, UInt, Value, bounded, compare, equal, no_such_overload
+from moorage.cel.values import Map, UInt, Value, compare, equal, no_such_overload
 
 __all__ = ["FUNCTIONS"]
 
@@ -62,11 +64,13 @@ def _is_equal(one: Value, other: Value) -> bool:
         return False
 
 
-def _index_of(values: list[Value], wanted: Value) -> int:
+def _index_of(frame: Frame, values: list[Value], wanted: Value) -> int:
+    strain_search(frame, [wanted], values)
     return _position(values, wanted, range(len(values)))
 
 
-def _last_index_of(values: list[Value], wanted: Value) -> int:
+def _last_index_of(frame: Frame, values: list[Value], wanted: Value) -> int:
+    strain_search(frame, [wanted], values)
     return _position(values, wanted, range(len(values) - 1, -1, -1))
 
 
@@ -80,25 +84,28 @@ def _slice(values: list[Value], start: int, end: int) -> list[Value]:
     return list(values[start:end])
 
 
-def _flatten(values: list[Value], depth: int = 1) -> list[Value]:
+def _flatten(frame: Frame, values: list[Value], depth: int = 1) -> list[Value]:
     if depth < 0:
         raise EvalError("level must be non-negative")
     found: list[Value] = []
     for value in values:
         if isinstance(value, tuple | list) and depth > 0:
-            found += _flatten(list(value), depth - 1)
+            frame.expect(len(found) + len(value))
+            found += _flatten(frame, list(value), depth - 1)
         else:
             found.append(value)
-        bounded(len(found))
+        frame.expect(len(found))
     return found
 
 
-def _range(count: int) -> list[Value]:
-    bounded(count)
+def _range(frame: Frame, count: int) -> list[Value]:
+    frame.expect(count)
     return list(range(count))
 
 
-def _distinct(values: list[Value]) -> list[Value]:
+def _distinct(frame: Frame, values: list[Value]) -> list[Value]:
+    frame.expect(len(values) ** 2)
+    strain_search(frame, values, values)
     found: list[Value] = []
     for value in values:
         if not contains(value, found):
@@ -106,13 +113,14 @@ def _distinct(values: list[Value]) -> list[Value]:
     return found
 
 
-def _sorted(values: list[Value]) -> list[Value]:
-    return _sorted_by(values, values)
+def _sorted(frame: Frame, values: list[Value]) -> list[Value]:
+    return _sorted_by(frame, values, values)
 
 
-def _sorted_by(values: list[Value], keys: list[Value]) -> list[Value]:
+def _sorted_by(frame: Frame, values: list[Value], keys: list[Value]) -> list[Value]:
     if not values:
         return values
+    frame.expect(len(values) ** 2)
     if len({type(key) for key in keys}) > 1:
         raise EvalError("list elements must have the same type")
 
@@ -122,16 +130,27 @@ def _sorted_by(values: list[Value], keys: list[Value]) -> list[Value]:
     return [values[at] for at in sorted(range(len(keys)), key=cmp_to_key(by_key))]
 
 
-def _sets_contains(values: list[Value], wanted: list[Value]) -> bool:
+def _sets_contains(frame: Frame, values: list[Value], wanted: list[Value]) -> bool:
+    _expect_crossing(frame, values, wanted)
     return all(contains(value, values) for value in wanted)
 
 
-def _sets_equivalent(one: list[Value], other: list[Value]) -> bool:
-    return _sets_contains(one, other) and _sets_contains(other, one)
+def _sets_equivalent(frame: Frame, one: list[Value], other: list[Value]) -> bool:
+    return _sets_contains(frame, one, other) and _sets_contains(frame, other, one)
 
 
-def _sets_intersects(one: list[Value], other: list[Value]) -> bool:
+def _sets_intersects(frame: Frame, one: list[Value], other: list[Value]) -> bool:
+    _expect_crossing(frame, one, other)
     return any(contains(value, other) for value in one)
+
+
+def _expect_crossing(frame: Frame, one: list[Value], other: list[Value]) -> None:
+    """Make sure that all pairs can be compared.
+
+    Raises  CostLimitError
+    """
+    frame.expect(len(one) * len(other))
+    strain_search(frame, one, other)
 
 
 def _inserted(into: Map, key: Value, value: Value) -> Map:
@@ -153,19 +172,25 @@ def _reversed(values: list[Value]) -> list[Value]:
 # -- costs ----------------------------------------------------------------------------------------------------------------
 
 
+#: No expression may cost more, so that nothing has to be counted beyond.
+_MOST: Final = 1_000_000
+
+
 def _walked(args: list[Value], result: Value) -> int:
+    """One for each number and a tenth for each character, however deep in lists and maps."""
     del result
-    return sum(_traversal(value) for value in args[0])
-
-
-def _traversal(value: Value) -> int:
-    if isinstance(value, str | bytes):
-        return int(len(value) * 0.1)
-    if isinstance(value, tuple | list):
-        return sum(map(_traversal, value))
-    if isinstance(value, Map):
-        return sum(_traversal(key) + _traversal(held) for key, held in value.items())
-    return 1
+    total, waiting = 0, list(args[0])
+    while waiting and total <= _MOST:
+        value = waiting.pop()
+        if isinstance(value, str | bytes):
+            total += int(len(value) * 0.1)
+        elif isinstance(value, tuple | list):
+            waiting += value
+        elif isinstance(value, Map):
+            waiting += [part for entry in value.items() for part in entry]
+        else:
+            total += 1
+    return total
 
 
 def _output(args: list[Value], result: Value) -> int:
@@ -178,6 +203,10 @@ def _crossed(args: list[Value], result: Value) -> int:
     return 1 + len(args[0]) * len(args[1])
 
 
+def _crossed_twice(args: list[Value], result: Value) -> int:
+    return 2 * _crossed(args, result) - 1
+
+
 def _pairwise(args: list[Value], result: Value) -> int:
     return 11 + len(result) + len(args[0]) ** 2
 
@@ -187,19 +216,19 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     *(("sum", f"list<{t}> . -> {t}", _summed(_ZERO[t]), _walked) for t in _ZERO),
     *(("max", f"list<{t}> . -> {t}", _best("max", -1), _walked) for t in _COMPARABLE),
     *(("min", f"list<{t}> . -> {t}", _best("min", 1), _walked) for t in _COMPARABLE),
-    ("indexOf", "list<A> . A -> int", _index_of, _walked),
-    ("lastIndexOf", "list<A> . A -> int", _last_index_of, _walked),
+    ("indexOf", "list<A> . A -> int", Metered(_index_of), _walked),
+    ("lastIndexOf", "list<A> . A -> int", Metered(_last_index_of), _walked),
     ("slice", "list<T> . int, int -> list<T>", _slice, _output),
-    ("flatten", "list<list<T>> . -> list<T>", _flatten, _output),
-    ("flatten", "list<dyn> . int -> list<dyn>", _flatten, _output),
-    ("lists.range", "int -> list<int>", _range, _output),
+    ("flatten", "list<list<T>> . -> list<T>", Metered(_flatten), _output),
+    ("flatten", "list<dyn> . int -> list<dyn>", Metered(_flatten), _output),
+    ("lists.range", "int -> list<int>", Metered(_range), _output),
     ("reverse", "list<T> . -> list<T>", _reversed, _output),
-    ("distinct", "list<T> . -> list<T>", _distinct, _pairwise),
-    *(("sort", f"list<{t}> . -> list<{t}>", _sorted, _pairwise) for t in _COMPARABLE),
-    *(("@sortByAssociatedKeys", f"list<T> . list<{t}> -> list<T>", _sorted_by, _pairwise) for t in _COMPARABLE),
-    ("sets.contains", "list<T>, list<T> -> bool", _sets_contains, _crossed),
-    ("sets.equivalent", "list<T>, list<T> -> bool", _sets_equivalent, lambda args, result: 2 * _crossed(args, result) - 1),
-    ("sets.intersects", "list<T>, list<T> -> bool", _sets_intersects, _crossed),
+    ("distinct", "list<T> . -> list<T>", Metered(_distinct), _pairwise),
+    *(("sort", f"list<{t}> . -> list<{t}>", Metered(_sorted), _pairwise) for t in _COMPARABLE),
+    *(("@sortByAssociatedKeys", f"list<T> . list<{t}> -> list<T>", Metered(_sorted_by), _pairwise) for t in _COMPARABLE),
+    ("sets.contains", "list<T>, list<T> -> bool", Metered(_sets_contains), _crossed),
+    ("sets.equivalent", "list<T>, list<T> -> bool", Metered(_sets_equivalent), _crossed_twice),
+    ("sets.intersects", "list<T>, list<T> -> bool", Metered(_sets_intersects), _crossed),
     ("cel.@mapInsert", "map<K, V>, K, V -> map<K, V>", _inserted, None),
     ("cel.@mapInsert", "map<K, V>, map<K, V> -> map<K, V>", _merged, None),
 ]

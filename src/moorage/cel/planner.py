@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 from moorage.cel.attributes import Qualifier, attribute
 from moorage.cel.conversions import CONVERSIONS, TYPE_NAMES
 from moorage.cel.declarations import Functions, Overload, accepts
+from moorage.cel.effort import strain_of_failure, strain_operator
 from moorage.cel.faults import EvalError, SourceError
 from moorage.cel.frame import Failed, Frame, Lazy, Run
 from moorage.cel.operators import BINARY, negate, negate_bool
@@ -338,6 +339,8 @@ def _operator(name: str, left: Run, right: Run) -> Run:
 
     def run(frame: Frame) -> Value:
         one, other = left(frame), right(frame)
+        if isinstance(other, list | tuple | Map):
+            strain_operator(frame, name, one, other)
         found = apply(one, other)
         frame.spend(_operator_cost(name, one, other))
         return found
@@ -369,7 +372,11 @@ def _dispatch(name: str, overloads: list[Overload], operands: list[Run]) -> Run:
         for overload in overloads:
             if all(map(accepts, overload.args, args)):
                 assert overload.run is not None
-                found = overload.run(*args)
+                try:
+                    found = overload.run(frame, *args) if overload.metered else overload.run(*args)
+                except EvalError:
+                    frame.strain(strain_of_failure(args))
+                    raise
                 frame.spend(1 if overload.cost is None else overload.cost(args, found))
                 return found
         raise EvalError(f"no such overload: {name}({', '.join(map(type_name, args))})")

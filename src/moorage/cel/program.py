@@ -10,7 +10,7 @@ from moorage.cel import conversions, kubernetes, lists, strings
 from moorage.cel.checker import Fields, check
 from moorage.cel.conversions import TYPE_NAMES
 from moorage.cel.declarations import Function, functions_of
-from moorage.cel.faults import CompileError, SourceError, located
+from moorage.cel.faults import CompileError, EvalError, SourceError, located
 from moorage.cel.frame import Frame, Run
 from moorage.cel.kinds import DYN, Type, type_of
 from moorage.cel.operators import signatures
@@ -22,6 +22,9 @@ __all__ = ["COST_LIMIT", "Program", "compile_expression"]
 
 #: What evaluating a selector may cost, in CEL's units (CELSelectorExpressionMaxCost).
 COST_LIMIT: Final = 1_000_000
+
+#: How many faults of an expression an error lists, as in cel-go.
+MOST_FAULTS: Final = 100
 
 _PARAMETERS: Final = {"list": (DYN,), "map": (DYN, DYN), "optional_type": (DYN,)}
 
@@ -53,6 +56,18 @@ class Program:
         """
         return self.measure(variables, cost_limit)[0]
 
+    def attempt(self, variables: Mapping[str, Value], limit: int) -> tuple[Value | EvalError, int]:
+        """Return the value, or why there is none, and how much of the limit finding out took.
+
+        Raises  CostLimitError
+        """
+        frame = Frame(variables, limit)
+        try:
+            value = self._run(frame)
+        except EvalError as error:
+            value = error
+        return value, limit - frame.left
+
     def measure(self, variables: Mapping[str, Value], cost_limit: int = COST_LIMIT) -> tuple[Value, int]:
         """Return the value and what finding it cost."""
         frame = Frame(variables, cost_limit)
@@ -62,7 +77,7 @@ class Program:
 def compile_expression(source: str, variables: Mapping[str, Type], fields: Fields | None = None) -> Program:
     """Compile an expression over variables of the given types; ``fields`` are those of their struct types.
 
-    Raises  CompileError with every fault found, as cel-go prints them
+    Raises  CompileError with the faults found, as cel-go prints them
     """
     try:
         tree = parse(source)
@@ -71,7 +86,10 @@ def compile_expression(source: str, variables: Mapping[str, Type], fields: Field
     functions = standard_functions()
     kind, problems = check(tree, {**_type_names(), **variables}, functions, fields or {})
     if problems:
-        shown = [located(source, p.at, p.text) for p in sorted(problems, key=lambda problem: problem.at)]
+        told = sorted(problems[:MOST_FAULTS], key=lambda problem: problem.at)
+        shown = [located(source, p.at, p.text) for p in told]
+        if len(problems) > MOST_FAULTS:
+            shown.append(f"{len(problems) - MOST_FAULTS} more errors were truncated")
         raise CompileError("compilation failed: " + "\n".join(shown))
     try:
         return Program(source, kind, plan(tree, functions))

@@ -50,23 +50,32 @@ class Regex:
     """A compiled pattern."""
 
     def __init__(self, node: Node) -> None:
-        #: steps that the last search took
+        #: steps that the last search took, and how many it may take
         self.steps = 0
+        self._most = MAX_STEPS
         self._program: list[_Step] = []
         self._emit(node)
         self._add(_Step(_MATCH))
 
-    def find(self, text: str) -> tuple[int, int] | None:
+    @property
+    def size(self) -> int:
+        """How many steps the pattern stands for."""
+        return len(self._program)
+
+    def find(self, text: str, most: int = MAX_STEPS) -> tuple[int, int] | None:
         """Return where the leftmost match begins and ends, None if there is none; of several the one Perl prefers.
 
-        Raises  CostLimitError if that takes too many steps
+        Raises  CostLimitError if that takes more than ``most`` steps
         """
-        self.steps = 0
+        self.steps, self._most = 0, most
         return self._find(text, 0)
 
-    def find_all(self, text: str, limit: int) -> list[str]:
-        """Return the texts of matches that do not overlap, at most ``limit`` of them (below zero: all)."""
-        self.steps = 0
+    def find_all(self, text: str, limit: int, most: int = MAX_STEPS) -> list[str]:
+        """Return the texts of matches that do not overlap, at most ``limit`` of them (below zero: all).
+
+        Raises  CostLimitError if that takes more than ``most`` steps
+        """
+        self.steps, self._most = 0, most
         found: list[str] = []
         at, last_end = 0, -1
         while limit < 0 or len(found) < limit:
@@ -91,7 +100,7 @@ class Regex:
             elif not threads:
                 break
             self.steps += len(seen) + 1
-            if self.steps > MAX_STEPS:
+            if self.steps > self._most:
                 raise CostLimitError
             char = text[at] if at < len(text) else ""
             following: list[tuple[int, int]] = []
@@ -129,7 +138,7 @@ class Regex:
 
     def _add(self, step: _Step) -> int:
         if len(self._program) >= MAX_PROGRAM:
-            raise RegexError("expression too large")
+            raise RegexError("expression too large", effort=MAX_PROGRAM)
         self._program.append(step)
         return len(self._program) - 1
 

@@ -18,10 +18,11 @@ MAX_DEPTH: Final = 100
 
 
 class RegexError(ValueError):
-    """A pattern that RE2 would not take."""
+    """A pattern that RE2 would not take. ``effort``: how many steps were made before that turned out."""
 
-    def __init__(self, what: str, where: str = "") -> None:
+    def __init__(self, what: str, where: str = "", effort: int = 0) -> None:
         super().__init__(f"error parsing regexp: {what}" + (f": `{where}`" if where else ""))
+        self.effort = effort
 
 
 class Characters(NamedTuple):

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from moorage.cel.declarations import Cost
+from moorage.cel.declarations import Cost, Metered
 from moorage.cel.faults import EvalError
+from moorage.cel.frame import Frame
 from moorage.cel.regex import Regex, RegexError, compile_regex
 from moorage.cel.values import Value, bounded, show
 
@@ -21,33 +22,33 @@ __all__ = ["FUNCTIONS", "REGEX_FUNCTIONS"]
 REGEX_FUNCTIONS: Final = {"matches": 1, "find": 1, "findAll": 1}
 #: What a step of the regular expression engine counts where a pattern makes far more of them than its length lets expect.
 _STEPS_PER_COST: Final = 5
+#: How large a machine a character of a pattern usually stands for; and how much more than that is made for one unit.
+_USUAL_SIZE: Final = 4
+_BUILT_PER_UNIT: Final = 2
 
 
-def _compiled(pattern: str) -> Regex:
-    try:
-        return compile_regex(pattern)
-    except RegexError as error:
-        raise EvalError(str(error)) from None
-
-
-def _matches(text: str, pattern: str) -> bool:
-    return _compiled(pattern).find(text) is not None
-
-
-def _find(text: str, pattern: str) -> str:
+def _compiled(frame: Frame, pattern: str, prefix: str = "") -> Regex:
+    """Return the compiled pattern; one that stands for a machine far larger than itself takes long to make."""
     try:
         regex = compile_regex(pattern)
     except RegexError as error:
-        raise EvalError(f"Illegal regex: {error}") from None
-    found = regex.find(text)
+        frame.strain(error.effort // _BUILT_PER_UNIT)
+        raise EvalError(f"{prefix}{error}") from None
+    frame.strain(max(0, regex.size - _USUAL_SIZE * len(pattern)) // _BUILT_PER_UNIT)
+    return regex
+
+
+def _matches(frame: Frame, text: str, pattern: str) -> bool:
+    return _compiled(frame, pattern).find(text, frame.left * _STEPS_PER_COST) is not None
+
+
+def _find(frame: Frame, text: str, pattern: str) -> str:
+    found = _compiled(frame, pattern, "Illegal regex: ").find(text, frame.left * _STEPS_PER_COST)
     return "" if found is None else text[found[0] : found[1]]
 
 
-def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    try:
-        return compile_regex(pattern).find_all(text, limit)
-    except RegexError as error:
-        raise EvalError(f"Illegal regex: {error}") from None
+def _find_all(frame: Frame, text: str, pattern: str, limit: int = -1) -> list[str]:
+    return _compiled(frame, pattern, "Illegal regex: ").find_all(text, limit, frame.left * _STEPS_PER_COST)
 
 
 def _out_of_range(index: int) -> EvalError:
@@ -179,11 +180,11 @@ FUNCTIONS: Final[list[tuple[str, str, Any, Cost | None]]] = [
     ("contains", "string . string -> bool", lambda text, part: part in text, _contains_cost),
     ("startsWith", "string . string -> bool", str.startswith, _scan),
     ("endsWith", "string . string -> bool", str.endswith, _scan),
-    ("matches", "string, string -> bool", _matches, _regex_cost),
-    ("matches", "string . string -> bool", _matches, _regex_cost),
-    ("find", "string . string -> string", _find, _regex_cost),
-    ("findAll", "string . string -> list<string>", _find_all, _regex_cost),
-    ("findAll", "string . string, int -> list<string>", _find_all, _regex_cost),
+    ("matches", "string, string -> bool", Metered(_matches), _regex_cost),
+    ("matches", "string . string -> bool", Metered(_matches), _regex_cost),
+    ("find", "string . string -> string", Metered(_find), _regex_cost),
+    ("findAll", "string . string -> list<string>", Metered(_find_all), _regex_cost),
+    ("findAll", "string . string, int -> list<string>", Metered(_find_all), _regex_cost),
     ("charAt", "string . int -> string", _char_at, None),
     ("indexOf", "string . string -> int", _index_of, _per_element),
     ("indexOf", "string . string, int -> int", _index_of, _per_element),

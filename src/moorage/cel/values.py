@@ -193,7 +193,7 @@ def show(value: Value) -> str:
         return "true" if value else "false"
     if value is None:
         return "null"
-    return str(value)
+    return type_name(value) if isinstance(value, tuple | list | Map) else str(value)
 
 
 def size_of(value: Value) -> int | None:

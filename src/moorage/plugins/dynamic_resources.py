@@ -32,6 +32,7 @@ from moorage.plugins.devices.asks import Options
 from moorage.plugins.devices.binding import Binder, dropped, without_devices
 from moorage.plugins.devices.claims import claims_of, class_faults, is_reserved_for
 from moorage.plugins.devices.extended import SPECIAL_NAME, claim_from_before, is_backed, special_claim
+from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.readiness import BindingFailedError, is_late, is_ready
 from moorage.plugins.devices.shapes import Book
 from moorage.plugins.devices.wanted import Kind, Wanted
@@ -150,7 +151,8 @@ class DynamicResources:
         everything = (*claims, special) if special is not None else tuple(claims)
         reach = dict(self._reach(everything))
         useless = frozenset(index for index, claim in enumerate(everything) if self._is_useless(claim))
-        return Wanted(pod, snapshot, book, self._options, everything, has_special, reach, useless, scalars)
+        meter = Meter(book.selectors)
+        return Wanted(pod, snapshot, book, self._options, everything, has_special, reach, useless, scalars, meter=meter)
 
     def _unusable(self, claims: list[ResourceClaim], book: Book, snapshot: Snapshot) -> Hold | None:
         """Return why the pod has to wait for one of its claims."""
@@ -224,11 +226,13 @@ class DynamicResources:
         refused: dict[tuple[str, bool], list[int]] = {}
         keys = [claim.key for claim in wanted.to_allocate]
         found = np.flatnonzero(kind.rows & open_rows)
-        every, catalog, ledger = nodes.table.nodes, wanted.book.catalog, wanted.book.ledger
+        every = nodes.table.nodes
         for at, row in zip(found.tolist(), nodes.row_numbers[found].tolist(), strict=True):
             node = every[row]
-            answer, effort = kind.shape.answer(node, catalog, ledger, min(self._budget, budget))
+            answer, effort = wanted.answer(kind, node, min(self._budget, budget))
             budget -= effort
+            if answer.error is not None and answer.overspent:
+                raise AttemptError(self.name, f'running "{self.name}" filter plugin: {answer.error.told(keys)}')
             if answer.found is not None:
                 continue
             if answer.out_of_budget:

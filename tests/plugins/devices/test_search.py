@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from moorage.plugins.devices.asks import AskError, Options, read_claim
 from moorage.plugins.devices.ledger import Ledger
+from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.search import BudgetError, FlawedPoolsError, Search
 from moorage.plugins.devices.shapes import Book
 from moorage.testing.builders import a_cluster, a_node
@@ -51,7 +52,7 @@ def search(slices, claims, held=(), budget=100_000, options=None, cluster=None):
     book.follow()
     pools = book.catalog.pools_of(snapshot.table.nodes[0], options.partitions)
     asks = [read_claim(claim.spec, snapshot.objects(DeviceClass), options) for claim in claims]
-    return Search(asks, pools, book.ledger, options, budget)
+    return Search(asks, pools, book.ledger, options, budget, Meter())
 
 
 def names(found):

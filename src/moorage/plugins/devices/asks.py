@@ -23,9 +23,10 @@ from moorage.api.devices import (
     ResourceClaimSpec,
 )
 from moorage.api.meta import Quantity
+from moorage.plugins.devices.meter import CostlyError, Meter
 from moorage.plugins.devices.offers import Offer, SelectorError
 
-__all__ = ["MAX_RESULTS", "Ask", "AskError", "ClaimAsk", "Options", "Request", "read_claim"]
+__all__ = ["MAX_RESULTS", "Ask", "AskError", "ClaimAsk", "Options", "OverspentError", "Request", "read_claim"]
 
 #: How many devices a claim may be given (AllocationResultsMaxSize).
 MAX_RESULTS = 32
@@ -44,6 +45,10 @@ class AskError(Exception):
     def told(self, keys: Sequence[str]) -> str:
         """Return the text, given the claims' keys."""
         return self.text if self.claim is None else f"claim {keys[self.claim]}{self.text}"
+
+
+class OverspentError(AskError):
+    """The selectors of a claim cost more than an attempt may spend: it ends here, whatever other nodes might give."""
 
 
 class Options(NamedTuple):
@@ -88,27 +93,32 @@ class Ask(NamedTuple):
     def full_name(self) -> str:
         return f"{self.parent}/{self.name}" if self.parent else self.name
 
-    def takes(self, offer: Offer, claim: int, options: Options) -> bool:
+    def takes(self, offer: Offer, claim: int, options: Options, meter: Meter) -> bool:
         """Say whether class and request select a device.
 
-        Raises  AskError for a selector that has no answer
+        Raises  AskError for a selector that has no answer; OverspentError for one that costs more than the attempt has left
         """
         if not options.binding_conditions and offer.device.binding_conditions:
             return False
         lists, shares = options.lists, options.knows_shares
+        class_name = self.device_class.name if self.device_class is not None else ""
         for at, expression in enumerate(self.class_selectors):
             try:
-                if not offer.matches(expression, lists, shares):
+                if not offer.matches(expression, lists, shares, meter):
                     return False
             except SelectorError as error:
-                name = self.device_class.name if self.device_class is not None else ""
-                raise AskError(f"class {name}: selector #{at}: {error}") from None
+                raise AskError(f"class {class_name}: selector #{at}: {error}") from None
+            except CostlyError as error:
+                text = f", request {self.full_name}: class {class_name}: selector #{at}: {error}"
+                raise OverspentError(text, claim) from None
         for at, expression in enumerate(self.selectors):
             try:
-                if not offer.matches(expression, lists, shares):
+                if not offer.matches(expression, lists, shares, meter):
                     return False
             except SelectorError as error:
                 raise AskError(f": selector #{at}: {error}", claim) from None
+            except CostlyError as error:
+                raise OverspentError(f", request {self.full_name}: selector #{at}: {error}", claim) from None
         return True
 
     def tolerates(self, offer: Offer) -> bool:

@@ -80,7 +80,7 @@ class Catalog:
         if before is not None and before.source is source:
             return
         self._version += 1
-        after = None if source is None else SliceOffers(source)
+        after = None if source is None else SliceOffers(source, before)
         for held in (before, after):
             if held is not None:
                 self._touch(held)

@@ -1,6 +1,6 @@
 """What slices offer: devices, each with what is worked out of it once.
 
-A device remembers what selectors answered about it. The answers go when its slice is replaced, for then it is another object.
+A device remembers what selectors answered about it. Where its slice is replaced, the answers stay if the device is as it was.
 
 Source  kube-scheduler 1.36: dynamic-resource-allocation/structured/internal/incubating; cel/compile.go
 """
@@ -15,6 +15,7 @@ from moorage.api.core import Node, NodeSelector
 from moorage.api.devices import Device, DeviceAttribute, ResourceSlice
 from moorage.api.node_selectors import NodeSelectorMatcher, compile_node_selector
 from moorage.api.quantity import parse
+from moorage.plugins.devices.meter import CostlyError, Meter
 
 if TYPE_CHECKING:
     from moorage.plugins.devices.selecting import Variables
@@ -38,13 +39,15 @@ class SelectionError(Exception):
 class Offer:
     """One device of a slice."""
 
-    def __init__(self, device: Device, source: ResourceSlice) -> None:
+    def __init__(self, device: Device, source: ResourceSlice, before: Offer | None = None) -> None:
+        """``before``: what was known of the device until now."""
         self.device = device
         self.source = source
         self.id: DeviceId = (source.spec.driver, source.spec.pool.name, device.name)
         self.shared = bool(device.allow_multiple_allocations)
-        self._answers: dict[tuple[str, bool, bool], bool | SelectorError] = {}
-        self._variables: dict[tuple[bool, bool], Variables] = {}
+        same = before if before is not None and before.id[0] == self.id[0] and before.device == device else None
+        self._answers: dict[tuple[str, bool, bool], bool | str | None] = {} if same is None else same._answers
+        self._variables: dict[tuple[bool, bool], Variables] = {} if same is None else same._variables
 
     def __repr__(self) -> str:
         return f"Offer({'/'.join(self.id)})"
@@ -59,28 +62,41 @@ class Offer:
                 in_set[name] = in_set.get(name, 0) + parse(counter.value)
         return taken
 
-    def matches(self, expression: str, lists: bool, shares: bool) -> bool:
+    def matches(self, expression: str, lists: bool, shares: bool, meter: Meter) -> bool:
         """Say whether a selector takes the device.
 
         ``lists``   attributes may be lists of values; ``shares``: the selector is told if the device may be given several times
 
-        Raises  SelectorError
+        Raises  SelectorError; CostlyError if finding out costs more than the attempt has left
         """
-        known = self._answers.get((expression, lists, shares))
+        key = expression, lists, shares
+        known = self._answers[key] if key in self._answers else self._ask(key, meter)
         if known is None:
-            known = self._answers[expression, lists, shares] = self._ask(expression, lists, shares)
-        if isinstance(known, SelectorError):
-            raise known
+            raise CostlyError(always=True)
+        if isinstance(known, str):
+            raise SelectorError(known)
         return known
 
-    def _ask(self, expression: str, lists: bool, shares: bool) -> bool | SelectorError:
+    def _ask(self, key: tuple[str, bool, bool], meter: Meter) -> bool | str | None:
+        """Find out and remember what a selector says; a text where it has no answer, None if that is too much for any attempt.
+
+        Raises  CostlyError if it is too much for this one
+        """
         from moorage.plugins.devices import selecting  # CEL takes long to import, and most clusters have no devices
 
+        expression, lists, shares = key
         variables = self._variables.get((lists, shares))
         if variables is None:
             variables = self._variables[lists, shares] = selecting.variables_of(self.device, self.id[0], lists, shares)
-        answer = selecting.takes(expression, lists, variables)
-        return SelectorError(answer) if isinstance(answer, str) else answer
+        answer: bool | str | None
+        try:
+            answer = selecting.takes(expression, lists, variables, meter)
+        except CostlyError as error:
+            if not error.always:
+                raise
+            answer = None
+        self._answers[key] = answer
+        return answer
 
     def attribute(self, name: str) -> DeviceAttribute | None:
         """Return the attribute of a fully qualified name; one without a domain of its own belongs to the driver."""
@@ -94,7 +110,8 @@ class Offer:
 class SliceOffers:
     """A slice and its devices. ``node`` is the one node it is for, empty if it is for others or several."""
 
-    def __init__(self, source: ResourceSlice) -> None:
+    def __init__(self, source: ResourceSlice, before: SliceOffers | None = None) -> None:
+        """``before``: the slice that this one replaces."""
         spec = source.spec
         self.source = source
         self.name = source.metadata.name
@@ -102,7 +119,8 @@ class SliceOffers:
         self.node = spec.node_name or ""
         self.has_counters = bool(spec.shared_counters)
         self.per_device = bool(spec.per_device_node_selection)
-        self.offers = tuple(Offer(device, source) for device in spec.devices)
+        known = {} if before is None else {offer.device.name: offer for offer in before.offers}
+        self.offers: tuple[Offer, ...] = tuple(Offer(device, source, known.get(device.name)) for device in spec.devices)
 
     @property
     def generation(self) -> int:

@@ -23,6 +23,7 @@ from moorage.plugins.devices.capacity import Amount, consumed_by, fits
 from moorage.plugins.devices.constraints import Constraint, make_constraint
 from moorage.plugins.devices.counters import Counters
 from moorage.plugins.devices.ledger import Ledger
+from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.offers import DeviceId, Offer
 from moorage.plugins.devices.pools import Candidate, NodePools
 
@@ -85,9 +86,11 @@ _Step: TypeAlias = "Generator[_Step, _Outcome, _Outcome]"
 
 
 class Search:
-    """One search, for one pod on one node. ``budget`` is how many devices may be looked at."""
+    """One search, for one pod on one node. ``budget`` is how many devices may be looked at, ``meter`` pays for selectors."""
 
-    def __init__(self, claims: Sequence[ClaimAsk], pools: NodePools, ledger: Ledger, options: Options, budget: int) -> None:
+    def __init__(
+        self, claims: Sequence[ClaimAsk], pools: NodePools, ledger: Ledger, options: Options, budget: int, meter: Meter
+    ) -> None:
         self.looked_at = 0
         self._passed_over = 0
         self._budget = budget
@@ -95,6 +98,7 @@ class Search:
         self._pools = pools
         self._ledger = ledger
         self._options = options
+        self._meter = meter
         self._wanted: dict[tuple[int, int, int], _Wanted] = {}
         self._constraints: list[list[Constraint]] = []
         self._devices: list[list[Choice]] = [[] for _ in claims]
@@ -182,7 +186,7 @@ class Search:
 
     def _is_selected(self, ask: Ask, claim: int, offer: Offer) -> bool:
         self._look()
-        return ask.takes(offer, claim, self._options) and offer.id not in self._pools.excluded
+        return ask.takes(offer, claim, self._options, self._meter) and offer.id not in self._pools.excluded
 
     def _look(self) -> None:
         self.looked_at += 1

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from moorage.api.devices import Device, DeviceAttribute
-from moorage.cel import CelError, DeviceFacts, Version, compile_selector, device_variables
+from moorage.cel import CelError, CostLimitError, DeviceFacts, Selector, Version, compile_selector, device_variables
 from moorage.cel.faults import CompileError
 from moorage.cel.values import Value
+from moorage.plugins.devices.meter import CostlyError, Meter
 
 __all__ = ["Variables", "takes", "variables_of"]
 
@@ -15,18 +16,38 @@ __all__ = ["Variables", "takes", "variables_of"]
 Variables = Mapping[str, Value] | CelError
 
 
-def takes(expression: str, lists: bool, variables: Variables) -> bool | str:
-    """Say whether a selector takes the device with these variables; a text, kube-scheduler's, where it has no answer."""
+def takes(expression: str, lists: bool, variables: Variables, meter: Meter) -> bool | str:
+    """Say whether a selector takes the device with these variables; a text, kube-scheduler's, where it has no answer.
+
+    Raises  CostlyError if finding out costs more than the attempt has left
+    """
+    selector = _compiled(expression, lists, meter)
+    if isinstance(selector, str):
+        return selector
+    if isinstance(variables, CelError):
+        return f"CEL runtime error: {variables}"
     try:
-        selector = compile_selector(expression, lists)
-    except CompileError as error:
-        return f"CEL compile error: {error}"
-    try:
-        if isinstance(variables, CelError):
-            raise variables
-        return selector.matches(variables)
-    except CelError as error:
-        return f"CEL runtime error: {error}"
+        taken, cost = selector.judge(variables, meter.limit)
+    except CostLimitError:
+        raise CostlyError(always=meter.is_full) from None
+    meter.pay_evaluation(cost)
+    return f"CEL runtime error: {taken}" if isinstance(taken, CelError) else taken
+
+
+def _compiled(expression: str, lists: bool, meter: Meter) -> Selector | str:
+    """Return the compiled selector, or why there is none.
+
+    Raises  CostlyError
+    """
+    selector = meter.selectors.get(expression, lists)
+    if selector is None:
+        meter.pay_compilation(len(expression))
+        try:
+            selector = compile_selector(expression, lists)
+        except CompileError as error:
+            selector = f"CEL compile error: {error}"
+        meter.selectors.keep(expression, lists, selector)
+    return selector
 
 
 def variables_of(device: Device, driver: str, lists: bool, shares: bool) -> Variables:

@@ -17,9 +17,10 @@ import msgspec
 
 from moorage.api.core import Node
 from moorage.api.devices import DeviceClass, ResourceClaimSpec
-from moorage.plugins.devices.asks import AskError, ClaimAsk, Options, read_claim
+from moorage.plugins.devices.asks import AskError, ClaimAsk, Options, OverspentError, read_claim
 from moorage.plugins.devices.catalog import Catalog
 from moorage.plugins.devices.ledger import Ledger
+from moorage.plugins.devices.meter import Meter, Selectors
 from moorage.plugins.devices.pools import NodePools
 from moorage.plugins.devices.search import BudgetError, FlawedPoolsError, Found, Search
 from moorage.state.cluster import Snapshot
@@ -34,12 +35,19 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a node gives: devices, or a reason why not, or an error that ends the attempt."""
+    """What a node gives: devices, or a reason why not, or an error that ends the attempt.
+
+    ``overspent``: the error is that selectors cost too much, which ends it at once.
+    """
 
     found: Found | None = None
     reason: str = ""
     error: AskError | None = None
     out_of_budget: bool = False
+
+    @property
+    def overspent(self) -> bool:
+        return isinstance(self.error, OverspentError)
 
 
 @dataclass(slots=True)
@@ -66,16 +74,20 @@ class Shape:
     #: Nodes whose answers are known to hold, as of these versions of catalog and ledger.
     _sure: set[str] = field(default_factory=set)
     _as_of: tuple[int, int] = (-1, -1)
+    #: The answer where selectors cost too much, as of this version of the catalog: it is every node's.
+    _overspent: tuple[int, Answer] | None = None
 
-    def answer(self, node: Node, catalog: Catalog, ledger: Ledger, budget: int) -> tuple[Answer, int]:
-        """Return a node's answer, and how many devices were looked at for it now."""
+    def answer(self, node: Node, catalog: Catalog, ledger: Ledger, budget: int, meter: Meter) -> tuple[Answer, int]:
+        """Return a node's answer, and how many devices were looked at for it now. ``meter`` pays for selectors."""
+        if self._overspent is not None and self._overspent[0] == catalog.version:
+            return self._overspent[1], 0
         if self._as_of != (catalog.version, ledger.tick):
             self._doubt(catalog, ledger)
         name = node.metadata.name
         kept = self._kept.get(name)
         if kept is not None and name in self._sure and kept.node is node and kept.is_enough(budget):
             return kept.answer, 0
-        return self._look(kept, node, catalog, ledger, budget)
+        return self._look(kept, node, catalog, ledger, budget, meter)
 
     def _doubt(self, catalog: Catalog, ledger: Ledger) -> None:
         """Forget which answers hold: those of nodes where a device changed hands, or all if there are other slices."""
@@ -87,14 +99,20 @@ class Shape:
                 self._sure.difference_update(catalog.nodes_of(pool))
         self._as_of = (catalog.version, ledger.tick)
 
-    def _look(self, kept: _Kept | None, node: Node, catalog: Catalog, ledger: Ledger, budget: int) -> tuple[Answer, int]:
+    def _look(
+        self, kept: _Kept | None, node: Node, catalog: Catalog, ledger: Ledger, budget: int, meter: Meter
+    ) -> tuple[Answer, int]:
         pools = catalog.pools_of(node, self.options.partitions)
         self._sure.add(node.name)
         if kept is not None and kept.pools is pools and ledger.last_change(pools.ids) <= kept.tick and kept.is_enough(budget):
             kept.node = node
             return kept.answer, 0
-        search = Search(self.asks, pools, ledger, self.options, budget)
+        search = Search(self.asks, pools, ledger, self.options, budget, meter)
         answer = _outcome(search)
+        if answer.overspent:
+            self._sure.discard(node.name)
+            self._overspent = (catalog.version, answer)
+            return answer, search.looked_at
         self._kept[node.name] = _Kept(node, pools, ledger.tick, answer, budget)
         return answer, search.looked_at
 
@@ -156,6 +174,7 @@ class Book:
         self.catalog = Catalog(snapshot)
         self.ledger = Ledger(snapshot)
         self.shapes = Shapes()
+        self.selectors = Selectors()
 
     def follow(self) -> None:
         """Take in what has changed since the last time."""

@@ -18,6 +18,8 @@ import numpy.typing as npt
 
 from moorage.api.core import Node
 from moorage.api.devices import DeviceClass
+from moorage.errors import AttemptError
+from moorage.plugins.devices.meter import CostlyError, Meter
 from moorage.plugins.devices.offers import Offer, SelectionError, SelectorError, SliceOffers, reaches
 from moorage.plugins.devices.shapes import Book
 from moorage.state.columns import IntArray
@@ -36,9 +38,13 @@ class Stock(NamedTuple):
 
 
 def stock_of(device_class: DeviceClass, nodes: NodeView, *, lists: bool) -> Stock:
-    """Count the devices of a class; ``lists``: attributes may be lists of values."""
+    """Count the devices of a class; ``lists``: attributes may be lists of values.
+
+    Raises  AttemptError if the selectors of the class cost more than an attempt may spend
+    """
     book = nodes.snapshot.index(Book)
     book.follow()
+    meter = Meter(book.selectors)
     table = nodes.table
     counts = np.zeros((2, len(nodes)), dtype=np.int64)
     for at, row in enumerate(nodes.row_numbers.tolist()):
@@ -48,10 +54,12 @@ def stock_of(device_class: DeviceClass, nodes: NodeView, *, lists: bool) -> Stoc
                 offer
                 for held in book.catalog.slices_near(node)
                 for offer in _for_node(held, node)
-                if _is_of(offer, device_class, lists)
+                if _is_of(offer, device_class, lists, meter)
             ]
         except (SelectionError, SelectorError):
             continue
+        except CostlyError as error:
+            raise AttemptError("", f"class {device_class.name}: counting its devices on nodes: {error}") from None
         counts[:, at] = len(found), sum(book.ledger.is_held(offer.id, shares=False) for offer in found)
     return Stock(counts[0], counts[1])
 
@@ -62,9 +70,10 @@ def _for_node(held: SliceOffers, node: Node) -> Iterable[Offer]:
     return held.offers if held.is_for(node) else ()
 
 
-def _is_of(offer: Offer, device_class: DeviceClass, lists: bool) -> bool:
+def _is_of(offer: Offer, device_class: DeviceClass, lists: bool, meter: Meter) -> bool:
     # kube-scheduler does not tell selectors here which devices may be given several times.
-    return all(offer.matches(s.cel.expression, lists, shares=False) for s in device_class.spec.selectors if s.cel is not None)
+    expressions = (selector.cel.expression for selector in device_class.spec.selectors if selector.cel is not None)
+    return all(offer.matches(expression, lists, shares=False, meter=meter) for expression in expressions)
 
 
 class StockedView(NodeView):

@@ -16,6 +16,7 @@ from moorage.api.devices import DeviceClaim, DeviceClass, ResourceClaim, Resourc
 from moorage.api.node_selectors import NodeSelectorMatcher
 from moorage.plugins.devices.asks import Options
 from moorage.plugins.devices.extended import ExtendedRequests, is_backed, requests_for
+from moorage.plugins.devices.meter import Meter
 from moorage.plugins.devices.search import Found
 from moorage.plugins.devices.shapes import Answer, Book, Shape
 from moorage.plugins.extended_resources import device_class_for
@@ -68,6 +69,7 @@ class Wanted:
     useless: frozenset[int] = frozenset()
     scalars: Mapping[str, int] = field(default_factory=dict)
     written: Written = field(default_factory=Written)
+    meter: Meter = field(default_factory=Meter)
 
     @property
     def special(self) -> ResourceClaim | None:
@@ -148,7 +150,7 @@ class Wanted:
         """Return what a node gives for the claims, and how many devices were looked at for that."""
         if kind.shape is None:
             return Answer(Found((), ())), 0
-        return kind.shape.answer(node, self.book.catalog, self.book.ledger, budget)
+        return kind.shape.answer(node, self.book.catalog, self.book.ledger, budget, self.meter)
 
     # -- Score --------------------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,181 @@
+"""What selectors of devices may cost an attempt, what is said where they cost more, and what is remembered of it."""
+
+from __future__ import annotations
+
+from time import process_time
+
+import pytest
+
+from moorage.cel import Selector
+from moorage.errors import AttemptError
+from moorage.plugins.devices.meter import ATTEMPT_COST, FREE_CHARACTERS, FREE_COST
+from moorage.plugins.devices.stock import stock_of
+from moorage.testing.asking import refusals
+from moorage.testing.builders import a_cluster, a_node
+from tests.engine.driving import Driven, node
+from tests.plugins.device_claims import DRIVER, a_claim, a_class, a_slice, attached, exactly, using
+
+NUMBERS = "[" + ",".join(map(str, range(100))) + "]"
+ENDLESS = f"{NUMBERS}.all(a, {NUMBERS}.all(b, {NUMBERS}.all(c, a + b + c >= 0)))"
+#: Costs some 6,000 for each device.
+DEAR = f"lists.range(1000).all(a, a >= 0) && device.attributes['{DRIVER}'].n >= 0"
+TEXT = (
+    "CEL runtime error: operation cancelled: actual cost limit exceeded: the selectors of a pod may cost 20000 in one attempt"
+)
+
+
+def devices(*names, n=0):
+    return [{"name": name, "attributes": {"n": {"int": n + at}}} for at, name in enumerate(names)]
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """What was evaluated: the cost that each evaluation was allowed."""
+    limits = []
+    judge = Selector.judge
+    monkeypatch.setattr(Selector, "judge", lambda self, variables, limit: limits.append(limit) or judge(self, variables, limit))
+    return limits
+
+
+def a_world(*claims, device_class=None, nodes=("a", "b"), held=("d0", "d1")):
+    cluster = a_cluster(map(a_node, nodes))
+    cluster.set_object(device_class or a_class())
+    for name in nodes:
+        cluster.set_object(a_slice(name, devices(*held)))
+    for claim in claims:
+        cluster.set_object(claim)
+    return cluster
+
+
+def ask(cluster, plugin, *claims):
+    """Return why each node is refused, or the error that ends the attempt."""
+    try:
+        found = refusals(plugin, using("p", *claims), cluster.snapshot)
+    except AttemptError as error:
+        return str(error)
+    return {name: status.message for name, status in found.items()}
+
+
+SAYS = {  # where the selector stands
+    "in a request": (exactly("r0", cel=ENDLESS), "", "request r0: selector #0: "),
+    "in an alternative": (
+        {"name": "r0", "firstAvailable": [{"name": "big", **exactly(cel=ENDLESS)["exactly"]}]},
+        "",
+        "request r0/big: selector #0: ",
+    ),
+    "in a class": (exactly("r0"), ENDLESS, "request r0: class gpu: selector #0: "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("request_", "of_class", "where"), SAYS.values(), ids=SAYS)
+def test_the_error_names_claim_request_and_selector(request_, of_class, where):
+    cluster = a_world(a_claim("c", request_), device_class=a_class("gpu", of_class))
+    told = ask(cluster, attached(cluster), "c")
+    assert told.startswith(f'running "DynamicResources" filter plugin: claim default/c, {where}{TEXT}')
+
+
+def test_a_selector_that_costs_too_much_is_not_evaluated_again(judged):
+    expression = f"{NUMBERS[:20]}0].all(a, lists.range(3000).all(b, a + b >= 0))"
+    assert len(expression) < FREE_CHARACTERS
+    cluster = a_world(a_claim("c", exactly(cel=expression)), a_claim("same", exactly(cel=expression)))
+    plugin = attached(cluster)
+    assert len({ask(cluster, plugin, "c") for _ in range(3)}) == 1
+    assert "claim default/same," in ask(cluster, plugin, "same")
+    assert judged == [FREE_COST + ATTEMPT_COST]
+    cluster.set_object(a_slice("a", devices("d0", "d1", "d2")))
+    assert TEXT in ask(cluster, plugin, "c")
+    assert len(judged) == 1  # the device is as it was
+    cluster.set_object(a_slice("a", devices("d0", "d1", n=7)))
+    assert TEXT in ask(cluster, plugin, "c")
+    assert len(judged) == 2
+
+
+def test_what_one_attempt_had_too_little_left_for_may_be_evaluated_in_another(judged):
+    """Reading the expression leaves less than the evaluation costs. Once it is read, there is enough."""
+    expression = f"lists.range(3100).all(a, a >= 0) || device.driver == '{'x' * 3000}'"
+    cluster = a_world(a_claim("c", exactly(cel=expression)), nodes=["a"], held=["d0"])
+    plugin = attached(cluster)
+    assert [TEXT in ask(cluster, plugin, "c") for _ in range(2)] == [True, True]
+    assert len(judged) == 1
+    cluster.set_object(a_slice("b", []))
+    assert ask(cluster, plugin, "c") == {}
+
+
+CHANGES = {
+    "the claim": lambda cluster: cluster.set_object(a_claim("c", exactly(cel="true"))),
+    "the class": lambda cluster: cluster.set_object(a_class("gpu", "true")),
+    "the slices": lambda cluster: [cluster.set_object(a_slice(name, devices("d0"))) for name in ("a", "b")],
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_it_is_tried_again_once_something_changed(change):
+    """Four devices are too many for this selector, two are not."""
+    of_class = DEAR if change == "the class" else ""
+    claim = a_claim("c", exactly(count=2, cel="" if of_class else DEAR, allocationMode="All"))
+    cluster = a_world(claim, device_class=a_class("gpu", of_class))
+    plugin = attached(cluster)
+    assert [TEXT in ask(cluster, plugin, "c") for _ in range(2)] == [True, True]
+    CHANGES[change](cluster)
+    assert ask(cluster, plugin, "c") == {}
+
+
+def test_all_claims_of_a_pod_have_one_account():
+    cluster = a_world(*(a_claim(f"c{at}", exactly(cel=f"{DEAR} && {at} == {at}")) for at in range(2)), nodes=["a"])
+    assert ask(cluster, attached(cluster), "c0") == {}
+    assert ask(cluster, attached(cluster), "c1") == {}
+    fresh = a_world(*(a_claim(f"c{at}", exactly(cel=f"{DEAR} && {at} == {at}")) for at in range(4)), nodes=["a"])
+    assert TEXT in ask(fresh, attached(fresh), "c0", "c1", "c2", "c3")
+
+
+def test_ordinary_selectors_are_free_whatever_the_number_of_devices(judged):
+    expression = f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].n == 7"
+    cluster = a_world(a_claim("c", exactly(cel=expression)), nodes=[f"n{at}" for at in range(30)], held=["x", "y"])
+    assert set(ask(cluster, attached(cluster), "c").values()) == {"cannot allocate all claims"}
+    assert judged == [FREE_COST + ATTEMPT_COST] * 60
+
+
+def test_a_device_that_is_told_again_is_not_asked_again(judged):
+    cluster = a_world(a_claim("c", exactly(cel=f"device.attributes['{DRIVER}'].n > 7")))
+    plugin = attached(cluster)
+    ask(cluster, plugin, "c")
+    cluster.set_object(a_slice("a", devices("d0", "d1"), generation=2))
+    ask(cluster, plugin, "c")
+    assert len(judged) == 4
+    cluster.set_object(a_slice("a", devices("d0", "d1", n=1), generation=3))
+    ask(cluster, plugin, "c")
+    assert len(judged) == 6
+
+
+def test_long_expressions_are_paid_for():
+    """Twice ten thousand characters, the most that an API server takes, may be read in an attempt, and not thrice."""
+    long = [f"true || device.driver == '{str(at) * 9990}'" for at in range(3)]
+    assert all(FREE_CHARACTERS < len(expression) < 10_240 for expression in long)
+    requests = [exactly(f"r{at}", cel=expression) for at, expression in enumerate(long)]
+    cluster = a_world(a_claim("two", *requests[:2]), a_claim("three", *requests), held=["d0", "d1", "d2"])
+    plugin = attached(cluster)
+    assert ask(cluster, plugin, "two") == {}
+    assert ask(cluster, plugin, "three") == {}  # two of them are known
+    fresh = attached(cluster_of_three := a_world(a_claim("three", *requests), held=["d0", "d1", "d2"]))
+    assert "request r2: selector #0: " in ask(cluster_of_three, fresh, "three")
+
+
+def test_counting_the_devices_of_a_class_ends_with_an_error_too():
+    cluster = a_world(device_class=a_class("gpu", ENDLESS))
+    with pytest.raises(AttemptError, match="class gpu: counting its devices on nodes: CEL runtime error: operation cancelled"):
+        stock_of(a_class("gpu", ENDLESS), cluster.snapshot.nodes, lists=False)
+
+
+def test_an_attempt_with_such_a_selector_is_short_and_others_are_placed():
+    run = Driven()
+    run.see(*(node(f"n{at}") for at in range(50)), a_class())
+    run.see(*(a_slice(f"n{at}", devices("d0", "d1", n=at)) for at in range(50)))
+    run.see(a_claim("c", exactly(cel=ENDLESS)), using("asks", "c").pod)
+    took = []
+    for _ in range(4):
+        begun = process_time()
+        assert run.step(seconds=20) == ("asks", None)
+        took.append(process_time() - begun)
+    assert max(took[1:]) < 0.1
+    run.see(using("plain").pod)
+    assert ("plain", None) not in run.steps()

@@ -24,6 +24,7 @@ _INVISIBLE: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
 _BEYOND_ASCII: Final = re.compile(r"[^ -~]+")
+_PLAIN: Final = bytes(range(0x20, 0x7F)) + b"\n\t"
 _BEYOND_LINES: Final = re.compile(r"[^ -~\n\t]+")
 
 
@@ -39,7 +40,7 @@ def one_line(text: str) -> str:
 
 def some_lines(text: str) -> str:
     """Return the text with its line feeds and tabs, and everything else escaped that ``one_line`` escapes."""
-    return _escaped(text, _BEYOND_LINES, _as_python)
+    return text if _is_plain(text) else _escaped(text, _BEYOND_LINES, _as_python)
 
 
 def clip(text: str, most: int = MOST_BYTES) -> str:
@@ -53,7 +54,12 @@ def clip(text: str, most: int = MOST_BYTES) -> str:
 
 def escape_json(document: str) -> str:
     """Return a JSON document that says the same and steers no terminal: within strings, ``\\u`` stands for the rest."""
-    return _escaped(document, _BEYOND_LINES, _as_json)
+    return document if _is_plain(document) else _escaped(document, _BEYOND_LINES, _as_json)
+
+
+def _is_plain(text: str) -> bool:
+    """Return True for lines of printable ASCII, as most documents are; it takes a fifth of the time of a search."""
+    return text.isascii() and not text.encode().translate(None, _PLAIN)
 
 
 def _escaped(text: str, suspects: re.Pattern[str], spell: Callable[[str], str]) -> str:

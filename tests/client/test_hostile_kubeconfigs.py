@@ -94,7 +94,7 @@ def endpoint_of(folder, text):
 
 
 @pytest.mark.slow
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(CONFIGS)
 def test_an_endpoint_or_an_error_in_one_line(folder, config):
     try:

@@ -26,6 +26,7 @@ from moorage.controllers.machinery.steps import Later
 from moorage.controllers.machinery.work_queue import WorkQueue
 from moorage.controllers.machinery.world import World
 from moorage.controllers.upkeep.namespaces import Namespaces
+from moorage.printable import clip
 
 __all__ = ["Manager"]
 
@@ -129,7 +130,7 @@ class Manager:
             return
         self._told[item] = what
         number, key = item
-        self._report(f"{self._controllers[number].name}: {key.strip('/')}: {why}; will be tried again")
+        self._report(f"{self._controllers[number].name}: {key.strip('/')}: {clip(why)}; will be tried again")
 
     def next_time(self) -> float | None:
         """Return when the next thing is due, on the store's clock; None if only a change can bring more work."""

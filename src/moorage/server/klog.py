@@ -5,7 +5,7 @@
 
 How much is said is a level (``-v``); ``--vmodule`` sets it for single files. Plugins that use Python's ``logging`` write here
 too, in the same form: ``hear_others``. A line steers no terminal and starts no other line, whatever stands in it; an error
-takes at most 1 KiB, but for what is wrong with a configuration.
+takes at most 1 KiB, but for what is wrong with a configuration, and a warning 2 KiB.
 
 Source  klog/v2, internal/buffer/buffer.go and internal/serialize/keyvalues.go; component-base/logs/json/json.go
 """
@@ -32,6 +32,8 @@ __all__ = ["FORMATS", "Klog", "hear_others", "read_vmodule"]
 
 FORMATS: Final = ("json", "text")
 _MOST_LEVEL: Final = 2**31 - 1
+#: A sentence of ours, with one text from a server or a plugin in it, in bytes.
+_SENTENCE: Final = 2 * MOST_BYTES
 #: Of a traceback that a plugin logs: frames of each exception, and lines in all.
 _FRAMES: Final = 16
 _LINES: Final = 64
@@ -85,10 +87,10 @@ class Klog:
             self._write("I", message, facts, caller, level)
 
     def warning(self, message: str, **facts: object) -> None:
-        self._write("W", message, facts, sys._getframe(1), 0, plain=not facts)
+        self._write("W", _cut(message, _SENTENCE), facts, sys._getframe(1), 0, plain=not facts)
 
     def error(self, error: object, message: str, **facts: object) -> None:
-        said = {} if error is None else {"err": _bounded(error)}
+        said = {} if error is None else {"err": error}
         self._write("E", message, {**said, **facts}, sys._getframe(1), None)
 
     def line(self, level: int, text: str) -> None:
@@ -105,6 +107,8 @@ class Klog:
     def _write(
         self, kind: str, message: str, facts: Mapping[str, object], caller: FrameType, level: int | None, *, plain: bool = False
     ) -> None:
+        if "err" in facts:
+            facts = {**facts, "err": _bounded(facts["err"])}
         self.put(kind, message, facts, caller.f_code.co_filename, caller.f_lineno, level, plain=plain)
 
     def put(
@@ -209,7 +213,11 @@ def _as_json(now: float, message: str, facts: Mapping[str, object], path: str, n
 def _bounded(error: object) -> str:
     """Return an error's text. What a server or a plugin says is cut; a configuration's faults are all shown."""
     text = str(error)
-    return text if len(text) <= MOST_BYTES or isinstance(error, (ConfigError, InputError)) else clip(text)
+    return text if isinstance(error, (ConfigError, InputError)) else _cut(text)
+
+
+def _cut(text: str, most: int = MOST_BYTES) -> str:
+    return text if len(text) <= most else clip(text, most)
 
 
 def _plain(value: object) -> object:
@@ -237,8 +245,7 @@ class _Relay(logging.Handler):
             message = record.getMessage()
         except Exception as error:  # a plugin's format and arguments may not fit together
             message = f"{record.msg!r} could not be put into words: {error}"
-        if len(message) > MOST_BYTES:
-            message = clip(message)
+        message = _cut(message)
         facts: dict[str, object] = {"logger": clip(record.name)}
         if record.exc_info and record.exc_info[1] is not None:
             facts["err"] = _traceback(record.exc_info[1])

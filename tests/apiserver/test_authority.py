@@ -86,7 +86,7 @@ DAMAGE = {
 }  # fmt: skip
 PASSWORD = serialization.BestAvailableEncryption(b"geheim")
 #: What takes the place of a key or a token and is as good.
-AS_GOOD = {("sa.key", "another's key"), ("admin.token", "cut")}
+AS_GOOD = {("sa.key", "another's key"), ("server.key", "another's key"), ("admin.token", "cut")}
 
 
 @pytest.fixture(scope="module")

@@ -88,7 +88,7 @@ class Authority:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(self.folder / "server.crt", self.folder / "server.key")
-        context.load_verify_locations(cadata=self.certificate.decode("ascii"))
+        context.load_verify_locations(cadata=self.root.certificate.public_bytes(serialization.Encoding.PEM).decode())
         context.verify_mode = ssl.CERT_OPTIONAL
         context.set_alpn_protocols(["http/1.1"])
         return context
@@ -141,7 +141,8 @@ class _Folder:
             self._write("ca.key", _private(key))
             self._write("ca.crt", made)
         root = _Root(self._load("ca.crt", x509.load_pem_x509_certificate), self._load("ca.key", _signing_key))
-        self._check("ca.key", root.key.public_key() == root.certificate.public_key(), "it does not belong to ca.crt")
+        if root.key.public_key() != root.certificate.public_key():
+            raise self._damaged("ca.key", "it does not belong to ca.crt")
         if not self._serves(root, names):
             self._make_server(root, names)
         if not self._has("sa.key"):
@@ -152,16 +153,15 @@ class _Folder:
             self._write("front-proxy-ca.crt", _make_root("moorage-front-proxy-ca")[1])
         for name, load in (("sa.key", _signing_key), ("front-proxy-ca.crt", x509.load_pem_x509_certificate)):
             self._load(name, load)
-        made_of = Authority(
+        authority = Authority(
             self._path, self._read("ca.crt"), self._read("front-proxy-ca.crt"), self._read("sa.key"),
             self._load("admin.token", _token), root,
         )  # fmt: skip
-        self._load("server.key", _signing_key)
         try:
-            made_of.tls()
+            authority.tls()
         except ssl.SSLError as error:
-            self._check("server.key", False, f"the server cannot use it: {error}")
-        return made_of
+            raise self._damaged("server.crt", f"the server cannot use it: {error}") from None
+        return authority
 
     def _has(self, *names: str) -> bool:
         return all((self._path / name).exists() for name in names)
@@ -182,10 +182,6 @@ class _Folder:
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise self._damaged(name, str(error)) from None
 
-    def _check(self, name: str, holds: bool, why: str) -> None:
-        if not holds:
-            raise self._damaged(name, why)
-
     def _damaged(self, name: str, why: str) -> ConfigError:
         place = self._path / name
         return ConfigError(f"{place}: it is damaged ({why}); delete {self._path} to have all certificates and keys made again")
@@ -198,17 +194,18 @@ class _Folder:
         self._write("server.crt", made)
 
     def _serves(self, root: _Root, names: Names) -> bool:
-        """Return True where the server's certificate is there, of this authority, good for a month, and names all of these."""
+        """Return True where there is a server certificate of this authority with its key, good for a month, for these names."""
         if not self._has("server.crt", "server.key"):
             return False
-        held = self._load("server.crt", x509.load_pem_x509_certificate)
+        held, key = self._load("server.crt", x509.load_pem_x509_certificate), self._load("server.key", _signing_key)
         soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=30)
         try:
             held.verify_directly_issued_by(root.certificate)
             found = held.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
             return False
-        return held.not_valid_after_utc > soon and all(_alternative(name) in found for name in names)
+        good = held.not_valid_after_utc > soon and held.public_key() == key.public_key()
+        return good and all(_alternative(name) in found for name in names)
 
 
 class _Root(NamedTuple):

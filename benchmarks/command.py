@@ -19,6 +19,7 @@ from benchmarks.live import measure as measure_live
 from benchmarks.program import help_text, library_import, reading, whole_run
 from benchmarks.running import run as run_one
 from benchmarks.single import first_of_class, preemption_attempt
+from benchmarks.watches import measure_watches
 from benchmarks.workloads import WORKLOADS, Sizes
 from benchmarks.writes import measure_writes
 
@@ -155,6 +156,18 @@ def writes(folder: Path | None, count: int, writers: tuple[int, ...], rounds: in
         ratio = kept.per_s / memory.per_s
         shown = f"{many:8} {memory.per_s:10.0f} {kept.per_s:10.0f} {ratio:6.2f} {memory.per_cpu_s:13.0f} {kept.per_cpu_s:11.0f}"
         click.echo(shown)
+
+
+@main.command()
+@click.option("--resource", default="pods", type=click.Choice(["configmaps", "pods"]), help="What the server is full of.")
+@click.option("--count", default=50_000, help="How many of them.")
+@click.option("--size", default=1_000_000, help="Of a config map, in bytes.")
+@click.option("--watches", default=1_000, help="How many watches are opened.")
+@click.option("--listed", is_flag=True, help="Ask for lists instead; 64 at a time are served to one user.")
+@click.option("--plain", is_flag=True, help="Without TLS.")
+def watches(resource: str, count: int, size: int, watches: int, listed: bool, plain: bool) -> None:
+    """Measure the memory that the API server takes for watches and lists that are not read."""
+    click.echo(json.dumps(measure_watches(resource, count, size, watches, plain=plain, listed=listed)))
 
 
 @main.command()

@@ -462,18 +462,6 @@ def test_a_watch_sees_objects_come_into_its_selection_and_leave_it(store):
     assert seen[-1].record.version == store.version == int(seen[-1].record.document()["metadata"]["resourceVersion"])
 
 
-def test_a_watch_that_nobody_reads_is_cut_off(store):
-    store.create(CONFIG, "default", config())
-    woken = []
-    watch = store.watch(CONFIG, ALL, str(store.version), lambda: woken.append(1))
-    watch._backlog = 3
-    for i in range(5):
-        store.change(CONFIG, "default", "web", lambda held, i=i: held.update(data={"i": str(i)}))
-    assert watch.closed
-    assert len(watch.take()) == 3
-    assert len(woken) == 4
-
-
 NAMES = st.sampled_from(["a", "b", "a-b", "c"])
 STEPS = st.lists(st.tuples(st.sampled_from(["create", "update", "delete"]), NAMES, st.sampled_from(["x", "y"])), max_size=30)
 

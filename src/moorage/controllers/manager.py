@@ -13,9 +13,9 @@ from typing import Final
 
 import msgspec
 
-from moorage.apiserver.storage.history import Watch
 from moorage.apiserver.storage.selecting import ALL
 from moorage.apiserver.storage.store import Store
+from moorage.apiserver.storage.watches import Watch
 from moorage.apiserver.vocabulary.kinds import KINDS, Kind
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.statuses import ApiError

@@ -13,6 +13,7 @@ import aiohttp
 
 from moorage.apiserver.access.authorizing import Authorizer
 from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.http.lines import Lines
 from moorage.apiserver.http.requests import serve
 from moorage.apiserver.http.routing import check_route
 from moorage.apiserver.http.watching import open_stream
@@ -84,10 +85,10 @@ class StoreWire:
     @asynccontextmanager
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[Document]]:
         stream = open_stream(
-            self._store, self._request("GET", path, {**query, "watch": "true"}), find_target(path, self._store.offers)
+            self._store, self._request("GET", path, {**query, "watch": "true"}), find_target(path, self._store.offers), Lines()
         )
         try:
-            yield _events(stream)
+            yield _events(b"".join(parts) async for parts in stream)
         finally:
             stream.close()
 

@@ -22,7 +22,7 @@ from moorage.apiserver.vocabulary.statuses import ApiError, forbidden, not_found
 from moorage.apiserver.vocabulary.targets import Target
 from moorage.apiserver.vocabulary.users import MASTERS, User
 
-__all__ = ["GUARDED", "check_escalation"]
+__all__ = ["GUARDED", "MOST_COMPARISONS", "check_escalation"]
 
 #: The kinds whose objects give rights.
 GUARDED: Final = frozenset([ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS])
@@ -30,7 +30,7 @@ _EVERYTHING: Final = (
     PolicyRule(verbs=("*",), api_groups=("*",), resources=("*",)), PolicyRule(verbs=("*",), paths=("*",)),
 )  # fmt: skip
 #: How much work the comparison of one write may be: some 100 ms, for which the server does nothing else.
-_MOST_COMPARISONS: Final = 400_000
+MOST_COMPARISONS: Final = 400_000
 #: Fields of metadata that the garbage collector changes, or that the server keeps about the change itself.
 _NOT_RIGHTS: Final = frozenset(["finalizers", "managedFields", "ownerReferences", "resourceVersion", "selfLink"])
 
@@ -85,7 +85,7 @@ def _check_binding(authorizer: Authorizer, user: User, target: Target, new: Role
 
 def _confirm(authorizer: Authorizer, user: User, target: Target, name: str, wanted: tuple[PolicyRule, ...]) -> None:
     held = authorizer.rules_for(user, target.namespace or "")
-    if comparisons(held, wanted) > _MOST_COMPARISONS:
+    if comparisons(held, wanted) > MOST_COMPARISONS:
         if not missing(held, _EVERYTHING):
             return
         why = "the rules have too many combinations of values to check that the user holds all of them; use several roles"

@@ -27,9 +27,9 @@ _RETRY_S: Final = 1
 class Limits:
     """What one server takes on at a time. ``waiting`` is how many requests may wait for a seat, ``seat_s`` how long.
 
-    ``unread_per_client`` is how many bytes of long answers one user may leave unread; one answer is let through whatever its
-    length. ``client_s`` is how long a client may take for a handshake, a request's head, its body, or to read part of a watch;
-    ``answer_s`` is how long it may take to read an answer.
+    ``unread_per_client`` is how many bytes of long answers one user may leave unread, lists apart, which are made as they are
+    read; one answer is let through whatever its length. ``client_s`` is how long a client may take for a handshake, a request's
+    head, its body, or to read part of a watch; ``answer_s`` is how long it may take to read an answer.
     """
 
     reading: int = 400

@@ -7,7 +7,8 @@ Source  apiserver, pkg/endpoints/handlers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -18,6 +19,7 @@ from moorage.apiserver.access.guarding import Guard
 from moorage.apiserver.access.reviews import answer
 from moorage.apiserver.http import writing
 from moorage.apiserver.http.listing import check_list
+from moorage.apiserver.http.lists import metadata_list, object_list, table_list
 from moorage.apiserver.http.streaming import STREAMS, check_stream
 from moorage.apiserver.schema.bodies import OBJECT_TYPES, Form, check_name, check_namespace, fitted, read_body
 from moorage.apiserver.schema.forms import META as _META
@@ -143,7 +145,7 @@ def _write(store: Store, authorizer: Authorizer, request: Request, target: Targe
     confirm = confirmation(authorizer, request.user, request.method, target)
     written = _WRITERS[request.method](store, request, target, confirm)
     shown = _shown(store, request, target.kind, written.record, 201 if written.is_new else 200)
-    return Response(shown.code, shown.body, written.warnings)
+    return replace(shown, warnings=written.warnings)
 
 
 #: Kinds whose objects are shown as they were when they are deleted; of others a client is told that it was done.
@@ -161,7 +163,7 @@ def _delete(store: Store, request: Request, target: Target) -> Response:
     deleted = store.delete(kind, target.namespace or "", target.name, _usual(store, kind, options))
     if not deleted.gone or kind.kind in _SHOWN_WHEN_GONE:
         shown = _shown(store, request, kind, deleted.record, 200)
-        return Response(shown.code, shown.body, warnings)
+        return replace(shown, warnings=warnings)
     uid = deleted.record.document()["metadata"]["uid"]
     return Response(200, msgspec.json.encode(success(kind.group, kind.resource, target.name, uid)), warnings)
 
@@ -241,11 +243,10 @@ def _many(store: Store, request: Request, kind: Kind, page: Page) -> Response:
     if form == "PartialObjectMetadata":
         raise not_acceptable_form(form, f"a list (*{kind.go}List)")
     if form == "PartialObjectMetadataList":
-        return Response(200, _list_body("PartialObjectMetadata", _META, page, map(metadata_of, page.records)))
+        return Response(200, metadata_list(_META, _list_metadata(page), page.records))
     if form == "Table":
-        shown = table(kind, [record.document() for record in page.records], store.clock(), _included(request))
-        return _encoded({**shown, "metadata": _list_metadata(page)})
-    return Response(200, _objects(kind, page))
+        return Response(200, table_list(kind, _list_metadata(page), page.records, store.clock(), _included(request)))
+    return Response(200, object_list(kind, _list_metadata(page), page.records))
 
 
 def _page(store: Store, request: Request, target: Target) -> Page:
@@ -274,23 +275,6 @@ def _list_metadata(page: Page) -> Document:
         if page.remaining is not None:
             metadata["remainingItemCount"] = page.remaining
     return metadata
-
-
-def _objects(kind: Kind, page: Page) -> bytes:
-    head = f'"kind":"{kind.kind}"'.encode(), f'"apiVersion":"{kind.api_version}"'.encode()
-    starts = tuple(b"{" + b",".join(order) + b"," for order in (head, head[::-1]))
-    return _list_body(kind.kind, kind.api_version, page, (_headless(record.body, starts) for record in page.records))
-
-
-def _headless(body: bytes, starts: tuple[bytes, ...]) -> bytes:
-    """Return an object as lists hold it: what kind it is stands at the list's own head."""
-    return b"{" + body[len(starts[0]) :] if body.startswith(starts) else body
-
-
-def _list_body(kind: str, version: str, page: Page, bodies: Iterable[bytes]) -> bytes:
-    """Return a list as JSON, made of its objects' bytes as they are kept."""
-    head = {"kind": f"{kind}List", "apiVersion": version, "metadata": _list_metadata(page)}
-    return b"".join([msgspec.json.encode(head)[:-1], b',"items":[', b",".join(bodies), b"]}"])
 
 
 def _delete_all(store: Store, request: Request, target: Target) -> Response:

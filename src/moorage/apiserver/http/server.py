@@ -11,9 +11,8 @@ import asyncio
 import logging
 from typing import Any, Final
 
-import msgspec
 from aiohttp import HttpVersion10, HttpVersion11, web
-from multidict import CIMultiDict, istr
+from multidict import istr
 
 from moorage.api.durations import DurationError, parse_duration
 from moorage.apiserver.access.asking import attributes_at, attributes_of
@@ -21,22 +20,22 @@ from moorage.apiserver.access.authorizing import Authorizer
 from moorage.apiserver.access.guarding import Guard, User, holder_of
 from moorage.apiserver.access.impersonating import impersonated
 from moorage.apiserver.access.rules import Attributes
-from moorage.apiserver.http.cautions import warning_headers
+from moorage.apiserver.http.answering import Answer, answer_of, refusal
 from moorage.apiserver.http.connections import HEADERS, Connection
 from moorage.apiserver.http.documents import check_method, document, health, is_document, is_health
 from moorage.apiserver.http.limits import Limits, Seats
+from moorage.apiserver.http.lines import Lines
 from moorage.apiserver.http.metering import CONTENT_TYPE, Meter
 from moorage.apiserver.http.requests import Request, Response, serve
 from moorage.apiserver.http.routing import check_route
-from moorage.apiserver.http.sending import LONG, length, send, unwritten
+from moorage.apiserver.http.sending import LONG, close_after, cut, hang_up, narrow, send, write
 from moorage.apiserver.http.watching import Stream, is_watch, open_stream
 from moorage.apiserver.schema.bodies import MAX_BODY
-from moorage.apiserver.schema.forms import JSON, accepted, check_types, encoded_as
+from moorage.apiserver.schema.forms import check_types
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.kinds import MEASURED
 from moorage.apiserver.vocabulary.statuses import (
     ApiError,
-    PlainError,
     bad_request,
     internal,
     no_such_page,
@@ -68,6 +67,7 @@ class Front:
         self.seats = Seats(limits)
         self.meter = Meter()
         self._streams: set[Stream] = set()
+        self._lines = Lines()
 
     def make_request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
         """Return a request of what the HTTP library read, with our limit for bodies."""
@@ -88,7 +88,7 @@ class Front:
             asked: list[Attributes] = []
             response = await self._answer_or_refuse(request, asked)
             self._count(asked, response.status)
-            return await self._sent(request, response)
+            return await self._completed(request, response)
         finally:
             if isinstance(connection, Connection):
                 connection.ended()
@@ -104,20 +104,20 @@ class Front:
         try:
             return await self._answer(request, asked)
         except ApiError as error:
-            return _refusal(error, accept)
+            return refusal(error, accept)
         except web.HTTPRequestEntityTooLarge:
-            return _refusal(too_large(MAX_BODY), accept)
+            return refusal(too_large(MAX_BODY), accept)
         except TimeoutError:
-            return _refusal(ApiError(408, "Timeout", "the request's body did not arrive in time"), accept)
+            return refusal(ApiError(408, "Timeout", "the request's body did not arrive in time"), accept)
         except RecursionError:
-            return _refusal(bad_request("the object is nested too deeply"), accept)
+            return refusal(bad_request("the object is nested too deeply"), accept)
         except web.HTTPException as error:
-            return _refusal(ApiError(error.status, "", error.reason), accept)
+            return refusal(ApiError(error.status, "", error.reason), accept)
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:  # a bug of ours must not take the connection's other requests with it
             _LOG.exception("%s %r", request.method, request.path)
-            return _refusal(internal(type(error).__name__), accept)
+            return refusal(internal(type(error).__name__), accept)
 
     async def _answer(self, request: web.BaseRequest, about: list[Attributes]) -> web.StreamResponse:
         """Answer a request. What it is about is added to ``about`` once that is known."""
@@ -151,13 +151,13 @@ class Front:
             with self.seats.watching(user.name):
                 return await self._watch(request, user, target)
         async with self.seats.taken(user.name, mutating=request.method not in _READ_ONLY):
-            read = await _read(request, user, self.limits.client_s)
-            response = await self._serve(read, target)
-            if (size := length(response)) <= LONG:
-                return response
-            # A long answer keeps its seat until it is read. The answer to a change is sent however much is unread.
-            with self.seats.sending(user.name, size, refusable=read.dry_run or read.method in _READ_ONLY):
-                return await self._sent(request, response)
+            asked = await _read(request, user, self.limits.client_s)
+            answer = answer_of(asked, await self._serve(asked, target))
+            if answer.held <= LONG:
+                return await self._sent(request, answer)
+            # The answer to a change is sent however much is unread.
+            with self.seats.sending(user.name, answer.held, refusable=asked.dry_run or asked.method in _READ_ONLY):
+                return await self._sent(request, answer)
 
     def _target(self, request: web.BaseRequest, user: User) -> Target | ReviewTarget:
         """Return what a path is about. What is not served is told only to those who could ask for anything."""
@@ -184,18 +184,22 @@ class Front:
             return web.Response(status=304, headers=headers)
         return web.Response(body=page.body, headers=headers)
 
-    async def _serve(self, asked: Request, target: Target | ReviewTarget) -> web.Response:
-        """Answer a request that ends; one that may change something, once the change is kept."""
+    async def _serve(self, asked: Request, target: Target | ReviewTarget) -> Response:
+        """Carry out a request that ends; one that may change something is done once the change is kept."""
         if asked.method in _READ_ONLY:
-            return _response(asked, serve(self.store, self.guard, self.authorizer, asked, target))
+            return serve(self.store, self.guard, self.authorizer, asked, target)
         if self.store.keeper is not None:
             await self.store.keeper.check()
         if isinstance(target, Target):
             self._check_making(asked, target)
         try:
-            return _response(asked, serve(self.store, self.guard, self.authorizer, asked, target))
+            return serve(self.store, self.guard, self.authorizer, asked, target)
         finally:
             await self.store.settle()
+
+    async def _sent(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+        """Return a short answer. Send a long one: it keeps its seat until it is read."""
+        return await send(request, answer.code, answer.headers, answer.parts, self.limits.answer_s)
 
     def _check_making(self, asked: Request, target: Target) -> None:
         """Check that a user who replaces or applies what is not there may create it.
@@ -211,8 +215,8 @@ class Front:
     async def _watch(self, request: web.BaseRequest, user: User, target: Target | ReviewTarget) -> web.StreamResponse:
         asked = await _read(request, user, self.limits.client_s)
         if not is_watch(asked, target):
-            return _response(asked, serve(self.store, self.guard, self.authorizer, asked, target))
-        stream = open_stream(self.store, asked, target)
+            return await self._sent(request, answer_of(asked, await self._serve(asked, target)))
+        stream = open_stream(self.store, asked, target, self._lines)
         headers = {"Content-Type": stream.media_type, **HEADERS}
         response = web.StreamResponse(headers=headers)
         if request.version >= HttpVersion11:
@@ -220,14 +224,16 @@ class Front:
         self._streams.add(stream)
         if isinstance(request.protocol, Connection):
             request.protocol.when_lost = stream.end
+        narrow(request)
         try:
             async with asyncio.timeout(self.limits.client_s):
-                await response.prepare(request)
-            async for lines in stream:
-                async with asyncio.timeout(self.limits.client_s):
-                    await response.write(lines)
+                writer = await response.prepare(request)
+            async for parts in stream:
+                for piece in cut(parts):
+                    async with asyncio.timeout(self.limits.client_s):
+                        await write(response, writer, piece)
         except TimeoutError:
-            _hang_up(request)  # a client that stopped reading; it lists again when it is back
+            hang_up(request)  # a client that stopped reading; it lists again when it is back
         except ConnectionError:
             pass  # a client that went away
         finally:
@@ -235,26 +241,19 @@ class Front:
             self._streams.discard(stream)
         return response
 
-    async def _sent(self, request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
-        """Send a long answer, in so much time; short ones are left to aiohttp, as they never wait."""
+    async def _completed(self, request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
+        """Give a response what all have, and send it if it is long; what is short is left to aiohttp, as it never waits."""
         if response.prepared:
             return response
         headers = response.headers
         for name, value in _ALWAYS:
             if name not in headers:
                 headers[name] = value
-        if "Upgrade" in request.headers or request.method == "CONNECT":
-            response.force_close()  # nothing is spoken here but HTTP/1.1, so what comes next would not be understood
-        if not isinstance(response, web.Response) or request.method == "HEAD" or length(response) <= LONG:
+        close_after(request, response)
+        body = response.body if isinstance(response, web.Response) else None
+        if not isinstance(body, bytes) or len(body) <= LONG:
             return response
-        head, body = unwritten(response), bytes(response.body)  # type: ignore[arg-type]
-        try:
-            await send(request, head, body, self.limits.answer_s)
-        except TimeoutError:
-            _hang_up(request)
-        except ConnectionError:
-            pass
-        return head
+        return await send(request, response.status, headers, [body], self.limits.answer_s)
 
 
 def _check_timeout(request: web.BaseRequest) -> None:
@@ -269,11 +268,6 @@ def _check_timeout(request: web.BaseRequest) -> None:
         parse_duration(asked)
     except DurationError as error:
         raise bad_request(f"invalid timeout specified in the request URL - {error}") from None
-
-
-def _hang_up(request: web.BaseRequest) -> None:
-    if request.transport is not None:
-        request.transport.abort()
 
 
 def _holder(request: web.BaseRequest) -> User | None:
@@ -326,38 +320,3 @@ async def _let_come(request: web.BaseRequest) -> None:
         raise ApiError(417, "", "nothing can be expected but 100-continue")
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     request.writer.output_size = 0  # the answer proper is yet to begin
-
-
-def _response(asked: Request, response: Response) -> web.Response:
-    if not response.body:
-        return web.Response(status=response.code, headers={"Content-Type": "text/plain"})
-    encoding = accepted(asked.accept).encoding
-    body = msgspec.json.format(response.body, indent=2) if asked.flag("pretty") and encoding == JSON else response.body
-    body = _ended(encoding, encoded_as(encoding, body))
-    return web.Response(status=response.code, body=body, headers=_headers(encoding, response.warnings))
-
-
-def _headers(encoding: str, warnings: tuple[str, ...] = ()) -> CIMultiDict[str]:
-    headers = CIMultiDict({"Content-Type": encoding})
-    for warning in warning_headers(warnings):
-        headers.add("Warning", warning)
-    return headers
-
-
-def _refusal(error: ApiError, accept: str) -> web.Response:
-    if isinstance(error, PlainError):
-        return web.Response(status=error.code, text=error.message)
-    try:
-        encoding = accepted(accept).encoding
-    except ApiError:
-        encoding = JSON  # whoever can read nothing is told so all the same
-    headers = _headers(encoding, error.warnings)
-    if error.retry_after_s:
-        headers["Retry-After"] = str(error.retry_after_s)
-    body = _ended(encoding, encoded_as(encoding, msgspec.json.encode(error.status())))
-    return web.Response(status=error.code, body=body, headers=headers)
-
-
-def _ended(encoding: str, body: bytes) -> bytes:
-    """Return an answer with the end of line that JSON has there."""
-    return body + b"\n" if encoding == JSON else body

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Final
 
 import msgspec
 
+from moorage.apiserver.http.lines import Lines, event_line
 from moorage.apiserver.http.listing import asks_list, check_list, sends_initial
 from moorage.apiserver.http.requests import Request, chosen_by
-from moorage.apiserver.schema.forms import JSON, META, accepted, metadata_of
-from moorage.apiserver.schema.protobuf_writing import write_event
-from moorage.apiserver.storage.history import Seen, Watch
+from moorage.apiserver.http.sending import PIECE
+from moorage.apiserver.schema.forms import JSON, META, accepted
 from moorage.apiserver.storage.store import Store
+from moorage.apiserver.storage.watches import Seen, Watch
 from moorage.apiserver.tables.tables import included, table
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.statuses import ApiError, not_allowed
@@ -46,10 +47,15 @@ def is_watch(request: Request, target: Target | ReviewTarget) -> bool:
 
 
 class Stream:
-    """What a client is told, as it comes due, in the encoding that it takes. Iterate over it once, then close it."""
+    """What a client is shown, as it comes due, in the encoding that it takes. Iterate over it once, then close it.
 
-    def __init__(self, store: Store, target: Target, request: Request) -> None:
+    It comes in pieces of whole events, each piece as the parts that it is made of, to be gone through once. The next one is
+    made when the last one was taken: a client that does not read holds up its own watch, which costs no more than that piece.
+    """
+
+    def __init__(self, store: Store, target: Target, request: Request, lines: Lines) -> None:
         self._store = store
+        self._lines = lines
         self._kind = target.kind
         self._form, self._encoding = accepted(request.accept, streams=True)
         self._include = included(request.query.get("includeObject", ""))
@@ -86,36 +92,41 @@ class Stream:
             self._watch.closed = True
         self._changed.set()
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def __aiter__(self) -> AsyncIterator[Iterator[bytes]]:
         if self._watch is None:
             if self._refusal is not None:
-                yield self._line("ERROR", msgspec.json.encode(self._refusal.status()))
+                yield iter([self._line("ERROR", msgspec.json.encode(self._refusal.status()))])
             return
         ends = asyncio.get_running_loop().time() + self._lasts_s
         marks_end = self._initial
-        while True:
+        while not self._watch.closed:
             self._changed.clear()
-            lines = b"".join(self._shown(seen) for seen in self._watch.take())
-            if marks_end and self._bookmarks:
-                lines += self._bookmark({_INITIAL_END: "true"})
-            marks_end = False
-            if lines:
+            seen = self._watch.take(PIECE)
+            mark = b""
+            if marks_end and self._watch.idle:
+                mark, marks_end = self._mark({_INITIAL_END: "true"}), False
+            if seen or mark:
                 await self._kept()
-                yield lines
+                yield self._shown(seen, mark)
             left_s = ends - asyncio.get_running_loop().time()
-            if self._watch.closed or left_s <= 0:
-                if self._bookmarks and not self._watch.closed:
-                    yield self._bookmark({})
-                return
-            try:
-                async with asyncio.timeout(min(left_s, BOOKMARK_S)):
-                    await self._changed.wait()
-            except TimeoutError:
-                # A change that came at the same moment goes first: a bookmark says that nothing older is to come.
-                if self._bookmarks and left_s > BOOKMARK_S and not self._changed.is_set():
-                    line = self._bookmark({})
+            if left_s <= 0 or await self._is_due(left_s):
+                if mark := self._mark({}):
                     await self._kept()
-                    yield line
+                    yield iter([mark])
+                if left_s <= 0:
+                    return
+
+    async def _is_due(self, left_s: float) -> bool:
+        """Wait for more to show; return True if nothing came for so long that a bookmark is due."""
+        if self._watch is None or not self._watch.idle:
+            await asyncio.sleep(0)  # a long list lets others have their turn
+            return False
+        try:
+            async with asyncio.timeout(min(left_s, BOOKMARK_S)):
+                await self._changed.wait()
+        except TimeoutError:
+            return left_s > BOOKMARK_S
+        return False
 
     async def _kept(self) -> None:
         """Wait until all changes so far are kept, however long the disk is full."""
@@ -125,16 +136,36 @@ class Stream:
             except ApiError:
                 await asyncio.sleep(_UNKEPT_S)
 
-    def _shown(self, seen: Seen) -> bytes:
-        if self._form.startswith("Partial"):
-            return self._line(seen.type, metadata_of(seen.record))
-        if self._form != "Table":
-            return self._line(seen.type, seen.record.body)
-        document = seen.record.document()
-        shown = table(self._kind, [document], self._store.clock(), self._include, heading=not self._headed)
+    def _shown(self, events: Iterable[Seen], mark: bytes) -> Iterator[bytes]:
+        for seen in events:
+            if self._form == "Table":
+                yield self._row(seen)
+            else:
+                yield from self._lines.of(seen, self._form, self._encoding)
+        if mark:
+            yield mark
+
+    def _row(self, seen: Seen) -> bytes:
+        """Return an event with a row of a table. The first one has its heading."""
+        now, heading = self._store.clock(), not self._headed
         self._headed = True
-        shown["metadata"] = {"resourceVersion": document["metadata"]["resourceVersion"]}
-        return self._line(seen.type, msgspec.json.encode(shown))
+
+        def make() -> bytes:
+            document = seen.record.document()
+            shown = table(self._kind, [document], now, self._include, heading=heading)
+            shown["metadata"] = {"resourceVersion": document["metadata"]["resourceVersion"]}
+            return self._line(seen.type, msgspec.json.encode(shown))
+
+        if seen.listed and len(seen.held.body) <= PIECE:
+            return make()
+        # It tells how old the object is, in seconds.
+        return self._lines.kept((seen.version, seen.type, f"{self._include} {heading} {int(now)}", self._encoding), make)
+
+    def _mark(self, annotations: dict[str, str]) -> bytes:
+        """Return a bookmark for a client that wants them, if it was shown everything up to now."""
+        if not self._bookmarks or self._watch is None or self._watch.closed or not self._watch.idle:
+            return b""
+        return self._bookmark(annotations)
 
     def _bookmark(self, annotations: dict[str, str]) -> bytes:
         metadata: Document = {
@@ -152,13 +183,11 @@ class Stream:
         return self._line("BOOKMARK", msgspec.json.encode(mark))
 
     def _line(self, kind: str, body: bytes) -> bytes:
-        if self._encoding == JSON:
-            return b"".join([b'{"type":"', kind.encode(), b'","object":', body, b"}\n"])
-        return write_event(kind, msgspec.json.decode(body))
+        return event_line(kind, body, self._encoding)
 
 
-def open_stream(store: Store, request: Request, target: Target | ReviewTarget) -> Stream:
-    """Return the stream that a request asks for.
+def open_stream(store: Store, request: Request, target: Target | ReviewTarget, lines: Lines) -> Stream:
+    """Return the stream that a request asks for. ``lines`` is what streams share.
 
     Raises  ApiError 400 or 504 for a version that makes no sense or is yet to come, 422 for parameters that do not go together
     """
@@ -167,4 +196,4 @@ def open_stream(store: Store, request: Request, target: Target | ReviewTarget) -
     if "watch" not in target.kind.verbs:
         raise not_allowed()
     check_list(request, is_watch=True)
-    return Stream(store, target, request)
+    return Stream(store, target, request, lines)

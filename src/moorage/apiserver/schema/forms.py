@@ -11,7 +11,7 @@ Source  apimachinery, pkg/apis/meta/v1/types.go; apiserver, pkg/endpoints/handle
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -19,11 +19,14 @@ import msgspec
 import yaml
 
 from moorage.apiserver.schema.protobuf import PROTOBUF
-from moorage.apiserver.schema.protobuf_writing import write_protobuf
+from moorage.apiserver.schema.protobuf_writing import write_list, write_protobuf
 from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.statuses import not_acceptable, not_acceptable_at_all
 
-__all__ = ["JSON", "META", "Accepted", "accepted", "check_types", "encoded_as", "form_of", "metadata_of"]
+__all__ = [
+    "JSON", "META", "YAML", "Accepted", "accepted", "as_yaml", "check_types", "encoded_as", "form_of", "listed_as_protobuf",
+    "metadata_of",
+]  # fmt: skip
 
 #: The version of the group that forms belong to.
 META: Final = "meta.k8s.io/v1"
@@ -134,14 +137,30 @@ def encoded_as(encoding: str, body: bytes) -> bytes:
         return body
     document = msgspec.json.decode(body)
     if encoding == YAML:
-        text: str = yaml.dump(
-            document, Dumper=_DUMPER, sort_keys=True, allow_unicode=True, default_flow_style=False, width=_UNFOLDED
-        )
-        return text.encode()
+        return as_yaml(document)
     try:
         return write_protobuf(document)
     except LookupError:
         raise not_acceptable(_SERVED[:2]) from None
+
+
+def listed_as_protobuf(head: Mapping[str, Any], items: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield a list as protobuf, given its items as JSON. It begins with its length, so empty parts come while it is encoded.
+
+    Raises  ApiError 406, at the first part, for what has no such form
+    """
+    try:
+        yield from write_list(head, map(msgspec.json.decode, items))
+    except LookupError:
+        raise not_acceptable(_SERVED[:2]) from None
+
+
+def as_yaml(document: Any) -> bytes:
+    """Return data as YAML, as kube-apiserver writes it: sorted by name, and each text on its line."""
+    text: str = yaml.dump(
+        document, Dumper=_DUMPER, sort_keys=True, allow_unicode=True, default_flow_style=False, width=_UNFOLDED
+    )
+    return text.encode()
 
 
 #: Texts stay on their lines, however long.

@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import datetime
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -21,9 +21,10 @@ from moorage.api.durations import parse_duration
 from moorage.apiserver.schema.protobuf import Flag, message_of, messages
 from moorage.apiserver.schema.protobuf_wire import delimited, number, text, varint
 
-__all__ = ["write_event", "write_protobuf"]
+__all__ = ["write_event", "write_list", "write_protobuf"]
 
 _MAGIC: Final = b"k8s\x00"
+_END: Final = text(3, "") + text(4, "")
 
 
 def write_protobuf(document: Mapping[str, Any]) -> bytes:
@@ -31,27 +32,48 @@ def write_protobuf(document: Mapping[str, Any]) -> bytes:
 
     Raises  LookupError for what has no such form
     """
-    api_version, kind = document.get("apiVersion") or "v1", document["kind"]
-    group, _, version = api_version.rpartition("/")
-    message = f"meta.{kind}" if f"meta.{kind}" in messages() else message_of(group, version, kind)
+    message, kind = _named(document)
     if message in messages():
         body = _message(message, document)
     elif kind.endswith("List") and message.removesuffix("List") in messages():
-        body = _list(message.removesuffix("List"), document)
+        return b"".join(write_list(document, document.get("items") or ()))
     else:
         raise LookupError(message)
-    return _MAGIC + delimited(1, text(1, api_version) + text(2, kind)) + delimited(2, body) + text(3, "") + text(4, "")
+    return _start(document) + delimited(2, body) + _END
+
+
+def write_list(head: Mapping[str, Any], items: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:
+    """Yield a list as ``write_protobuf`` writes it; empty parts first, while items are encoded: it begins with its length.
+
+    Raises  LookupError for what has no such form
+    """
+    item = _named(head)[0].removesuffix("List")
+    if item not in messages():
+        raise LookupError(item)
+    parts = [delimited(1, _message("meta.ListMeta", head.get("metadata") or {}))]
+    for one in items:
+        parts.append(delimited(2, _message(item, one)))
+        yield b""
+    yield _start(head) + varint(2 << 3 | 2) + varint(sum(map(len, parts)))
+    yield from parts
+    yield _END
+
+
+def _named(document: Mapping[str, Any]) -> tuple[str, str]:
+    """Return which message a document is, and its kind."""
+    group, _, version = (document.get("apiVersion") or "v1").rpartition("/")
+    kind = document["kind"]
+    return f"meta.{kind}" if f"meta.{kind}" in messages() else message_of(group, version, kind), kind
+
+
+def _start(document: Mapping[str, Any]) -> bytes:
+    return _MAGIC + delimited(1, text(1, document.get("apiVersion") or "v1") + text(2, document["kind"]))
 
 
 def write_event(kind: str, document: Mapping[str, Any]) -> bytes:
     """Return a watch's event: its length, what happened, and the object as in ``write_protobuf``."""
     event = text(1, kind) + delimited(2, delimited(1, write_protobuf(document)))
     return struct.pack(">I", len(event)) + event
-
-
-def _list(item: str, document: Mapping[str, Any]) -> bytes:
-    metadata = delimited(1, _message("meta.ListMeta", document.get("metadata") or {}))
-    return metadata + b"".join([delimited(2, _message(item, one)) for one in document.get("items") or ()])
 
 
 def _message(message: str, document: Mapping[str, Any]) -> bytes:

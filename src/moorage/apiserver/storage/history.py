@@ -1,26 +1,28 @@
-"""What happened, in order, for a while: each kind's last events, and the watches that follow them.
+"""What happened to the objects of one kind, in order, for a while.
 
-History is a ring. ``floor`` is the newest version that it no longer holds: a watch from there on, or a list as of a version
-from there on, is exact, since every event carries the version before it; anything older is gone (410). A watch that does
-not read keeps a bounded number of events waiting and is then cut off, as the API server does; the client lists again.
+History keeps the last changes, as many and as large as it may. ``floor`` is the newest version that it no longer holds: a watch
+from there on, or a list as of a version from there on, is exact, since every change carries the object before it; anything
+older is gone (410). Watches read history at their own pace and keep no changes of their own, so a watch that is not read
+costs nothing; when history no longer reaches back to where it stands, it ends, as the API server ends slow watches.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from operator import attrgetter
+from typing import Final, NamedTuple, Protocol
 
-from moorage.apiserver.storage.selecting import Selection
 from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.statuses import expired
 
-__all__ = ["CAPACITY", "Change", "History", "Seen", "Watch"]
+__all__ = ["CAPACITY", "MOST_BYTES", "Change", "Follower", "History"]
 
-#: Events kept of each kind.
+#: Changes kept of each kind.
 CAPACITY: Final = 16_384
-#: Events that may wait for a reader.
-BACKLOG: Final = 16_384
+#: How large the objects may be, in bytes, that are kept for nothing but history, of each kind.
+MOST_BYTES: Final = 64 << 20
+_VERSION: Final = attrgetter("version")
 
 
 class Change(NamedTuple):
@@ -31,102 +33,73 @@ class Change(NamedTuple):
     after: Record
     gone: bool = False
 
-
-class Seen(NamedTuple):
-    """A change as a watch sees it: ADDED, MODIFIED or DELETED."""
-
-    type: str
-    record: Record
+    @property
+    def size(self) -> int:
+        """How many bytes are kept only because the change is."""
+        return (len(self.before.body) if self.before is not None else 0) + (len(self.after.body) if self.gone else 0)
 
 
-class Watch:
-    """The changes of one kind within a selection, and after a version. ``wake`` is called when there is something to take, or
-    no more to come.
-    """
+class Follower(Protocol):
+    """Who is to know of changes, until it is closed."""
 
-    def __init__(self, chosen: Selection, wake: Callable[[], None], backlog: int = BACKLOG, *, after: int = 0) -> None:
-        self.chosen = chosen
-        self._after = after
-        self.closed = False
-        self._wake = wake
-        self._waiting: deque[Seen] = deque()
-        self._backlog = backlog
+    closed: bool
 
-    def offer(self, change: Change) -> None:
-        """Take a change in; one too many ends the watch."""
-        seen = self._translate(change) if change.version > self._after else None
-        if seen is None or self.closed:
-            return
-        if len(self._waiting) >= self._backlog:
-            self.closed = True
-        else:
-            self._waiting.append(seen)
-        self._wake()
-
-    def start_with(self, seen: list[Seen]) -> None:
-        """Put what a watch begins with before what it waits for; it may be more than the backlog."""
-        self._waiting.extend(seen)
-        self._backlog += len(seen)
-
-    def take(self) -> list[Seen]:
-        """Return what happened since it was last asked."""
-        taken = list(self._waiting)
-        self._waiting.clear()
-        return taken
-
-    def _translate(self, change: Change) -> Seen | None:
-        before, after, gone = change.before, change.after, change.gone
-        was = before is not None and self.chosen.matches(before)
-        if gone:
-            return Seen("DELETED", after) if was else None
-        if self.chosen.matches(after):
-            return Seen("MODIFIED" if was else "ADDED", after)
-        # It left the selection: what watches see go is the object as they knew it.
-        return Seen("DELETED", before.as_of(change.version)) if was and before is not None else None
+    def offer(self, change: Change) -> None: ...
 
 
 class History:
-    """The last events of one kind, and who is watching."""
+    """The last changes of one kind, and who follows them."""
 
-    def __init__(self, floor: int, capacity: int = CAPACITY) -> None:
+    def __init__(self, floor: int, capacity: int = CAPACITY, most_bytes: int = MOST_BYTES) -> None:
         self.floor = floor
-        self.watches: list[Watch] = []
-        self._changes: deque[Change] = deque()
+        self.followers: list[Follower] = []
+        self._changes: list[Change] = []
         self._capacity = capacity
+        self._most_bytes = most_bytes
+        self._bytes = 0
 
     def add(self, change: Change) -> None:
+        """Note a change, and offer it to all followers."""
         self._changes.append(change)
-        if len(self._changes) > self._capacity:
-            self.floor = self._changes.popleft().version
-        for watch in self.watches:
-            watch.offer(change)
-        if any(watch.closed for watch in self.watches):
-            self.watches = [watch for watch in self.watches if not watch.closed]
+        self._bytes += change.size
+        self._trim()
+        for follower in self.followers:
+            follower.offer(change)
+        if any(follower.closed for follower in self.followers):
+            self.followers = [follower for follower in self.followers if not follower.closed]
 
-    def since(self, version: int) -> Iterator[Change]:
-        """Return the changes after a version, oldest first.
+    def _trim(self) -> None:
+        dropped = max(len(self._changes) - self._capacity, 0)
+        self._bytes -= sum(change.size for change in self._changes[:dropped])
+        while self._bytes > self._most_bytes:
+            self._bytes -= self._changes[dropped].size
+            dropped += 1
+        if dropped:
+            self.floor = self._changes[dropped - 1].version
+            del self._changes[:dropped]
 
-        Raises  ApiError 410 where history does not reach back so far
+    def check(self, version: int) -> None:
+        """Check that history reaches back to a version.
+
+        Raises  ApiError 410
         """
         if version < self.floor:
             raise expired(f"too old resource version: {version} ({self.floor})")
-        return reversed(list(self._newer(version)))
+
+    def since(self, version: int) -> Iterator[Change]:
+        """Yield the changes after a version that is not forgotten, oldest first."""
+        for i in range(bisect_right(self._changes, version, key=_VERSION), len(self._changes)):
+            yield self._changes[i]
 
     def state_at(self, version: int, now: Mapping[str, Record]) -> dict[str, Record] | None:
         """Return all objects as they were at a version, given those of now; None where that is forgotten."""
         if version < self.floor:
             return None
         state = dict(now)
-        for change in self._newer(version):
+        for i in range(len(self._changes) - 1, bisect_right(self._changes, version, key=_VERSION) - 1, -1):
+            change = self._changes[i]
             if change.before is None:
                 state.pop(change.after.key, None)
             else:
                 state[change.before.key] = change.before
         return state
-
-    def _newer(self, version: int) -> Iterator[Change]:
-        """Yield the changes after a version, newest first."""
-        for change in reversed(self._changes):
-            if change.version <= version:
-                return
-            yield change

@@ -57,9 +57,10 @@ class Selection:
     def matches(self, record: Record) -> bool:
         if self.namespace is not None and record.namespace != self.namespace:
             return False
-        if not self.labels.is_empty and not self.labels.matches(record.labels):
-            return False
-        return all(term.matches(record) for term in self.fields)
+        for term in self.fields:  # not by all(), which takes twice as long: each change is held against every watch
+            if not term.matches(record):
+                return False
+        return self.labels is EVERYTHING or self.labels.matches(record.labels)
 
 
 ALL: Final = Selection()

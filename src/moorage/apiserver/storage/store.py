@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import datetime
 import random
-from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
@@ -28,7 +27,7 @@ from moorage.apiserver.admission.service_addresses import drop_unneeded, give_ad
 from moorage.apiserver.fields.managing import Manager, same_but_times, track, unwritten
 from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage import charging, history, paging
-from moorage.apiserver.storage.history import Change, History, Seen, Watch
+from moorage.apiserver.storage.history import Change
 from moorage.apiserver.storage.leaving import (
     NO_OPTIONS,
     DeleteOptions,
@@ -39,6 +38,8 @@ from moorage.apiserver.storage.leaving import (
     settle_dependents,
 )  # fmt: skip
 from moorage.apiserver.storage.selecting import ALL, Selection
+from moorage.apiserver.storage.shelves import Shelf, between, matching
+from moorage.apiserver.storage.watches import Watch
 from moorage.apiserver.vocabulary.kinds import ALL_GATES, KINDS, Kind, served
 from moorage.apiserver.vocabulary.records import Confirm, Document, Record, key_of
 from moorage.apiserver.vocabulary.statuses import (
@@ -94,15 +95,6 @@ class Keeper(Protocol):
     def close(self) -> None: ...
 
 
-class _Shelf:
-    """The objects of one kind, and their keys in order."""
-
-    def __init__(self, capacity: int, floor: int = 0) -> None:
-        self.records: dict[str, Record] = {}
-        self.keys: list[str] = []
-        self.history = History(floor, capacity)
-
-
 def timestamp(epoch_s: float) -> str:
     """Return a time as objects carry it: whole seconds, UTC."""
     return _second(int(epoch_s))
@@ -139,7 +131,7 @@ class Store:
         self._draw = draw
         self._signing_key = signing_key
         self._capacity = capacity
-        self._shelves = {kind: _Shelf(capacity) for kind in KINDS}
+        self._shelves = {kind: Shelf(capacity) for kind in KINDS}
         self._inhabitants: Counter[str] = Counter()
         self._followers: list[Callable[[Kind, Change], None]] = []
         self.keeper: Keeper | None = None
@@ -159,7 +151,7 @@ class Store:
 
     def restore(self, objects: Iterable[tuple[Kind, Record]], version: int) -> None:
         """Replace everything by objects from elsewhere. History begins at ``version``; older watches and lists get 410."""
-        self._shelves = {kind: _Shelf(self._capacity, version) for kind in KINDS}
+        self._shelves = {kind: Shelf(self._capacity, version) for kind in KINDS}
         self._inhabitants.clear()
         for kind, record in objects:
             self._shelves[kind].records[record.key] = record
@@ -209,7 +201,7 @@ class Store:
 
     def all(self, kind: Kind, chosen: Selection = ALL) -> Iterator[Record]:
         """Yield the objects of a kind in the order of their keys."""
-        return self._matching(self._shelves[kind].records, self._shelves[kind].keys, chosen, "")
+        return matching(self._shelves[kind].records, self._shelves[kind].keys, chosen)
 
     def count(self, kind: Kind) -> int:
         return len(self._shelves[kind].records)
@@ -245,8 +237,7 @@ class Store:
         self, kind: Kind, chosen: Selection, limit: int, place: paging.Place, records: Mapping[str, Record], keys: list[str]
     ) -> Page:
         found: list[Record] = []
-        rest = self._matching(records, keys, chosen, place.after)
-        for record in rest:
+        for record in matching(records, keys, chosen, place.after):
             found.append(record)
             if len(found) == limit:
                 break
@@ -254,20 +245,8 @@ class Store:
         if not limit or len(found) < limit or not paging.is_more(keys, chosen.namespace, after):
             return Page(found, place.version)
         token = paging.write_token(self._signing_key, kind, chosen.namespace, paging.Place(place.version, after))
-        remaining = sum(1 for _ in self._matching(records, keys, chosen, after)) if chosen.is_everything else None
+        remaining = len(between(keys, chosen.namespace, after)) if chosen.is_everything else None
         return Page(found, place.version, token, remaining)
-
-    @staticmethod
-    def _matching(records: Mapping[str, Record], keys: list[str], chosen: Selection, after: str) -> Iterator[Record]:
-        start, end = (bisect_right(keys, after) if after else 0), len(keys)
-        if chosen.namespace is not None:
-            # "0" is the character after the slash.
-            start = max(start, bisect_left(keys, f"{chosen.namespace}/"))
-            end = bisect_left(keys, f"{chosen.namespace}0")
-        for i in range(start, end):
-            record = records[keys[i]]
-            if chosen.matches(record):
-                yield record
 
     def _version_wanted(self, version: str, match: str) -> int:
         wanted = parse_version(version)
@@ -290,20 +269,18 @@ class Store:
         if wanted > self.version and initial:
             raise timeout(wanted, self.version)
         shelf = self._shelves[kind]
-        watch = Watch(chosen, wake, after=wanted)
-        if initial or (initial is None and not wanted):
-            watch.start_with([Seen("ADDED", record) for record in self.all(kind, chosen)])
-        elif wanted:
-            for change in shelf.history.since(wanted):
-                watch.offer(change)
-        shelf.history.watches.append(watch)
+        lists = initial or (initial is None and not wanted)
+        if wanted and not lists:
+            shelf.history.check(wanted)
+        watch = Watch(shelf, chosen, wake, wanted if wanted and not lists else self.version, lists=lists)
+        shelf.history.followers.append(watch)
         return watch
 
     def unwatch(self, kind: Kind, watch: Watch) -> None:
         watch.closed = True
-        watches = self._shelves[kind].history.watches
-        if watch in watches:
-            watches.remove(watch)
+        followers = self._shelves[kind].history.followers
+        if watch in followers:
+            followers.remove(watch)
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
@@ -497,13 +474,11 @@ class Store:
 
     def _remove(self, kind: Kind, record: Record, document: Document) -> Deleted:
         gone = Record.of(kind, document, self.version + 1)
-        shelf = self._shelves[kind]
         self.version += 1
-        del shelf.records[record.key]
-        del shelf.keys[bisect_left(shelf.keys, record.key)]
+        change = self._shelves[kind].remove(record, gone)
         if kind.namespaced:
             self._inhabitants[record.namespace] -= 1
-        self._tell(kind, Change(self.version, record, gone, gone=True))
+        self._tell(kind, change)
         if kind.namespaced and self.empties_namespaces:
             self._close(record.namespace)
         return Deleted(gone, True)
@@ -524,14 +499,11 @@ class Store:
             self.update(_NAMESPACE, "", namespace, finalized(home.document()), subresource="finalize")
 
     def _commit(self, kind: Kind, before: Record | None, after: Record) -> Record:
-        shelf = self._shelves[kind]
         self.version = after.version
-        if before is None:
-            insort(shelf.keys, after.key)
-            if kind.namespaced:
-                self._inhabitants[after.namespace] += 1
-        shelf.records[after.key] = after
-        self._tell(kind, Change(after.version, before, after))
+        change = self._shelves[kind].put(before, after)
+        if before is None and kind.namespaced:
+            self._inhabitants[after.namespace] += 1
+        self._tell(kind, change)
         return after
 
     def _tell(self, kind: Kind, change: Change) -> None:

@@ -8,7 +8,7 @@ Source  kubernetes, pkg/printers/internalversion/printers.go
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from moorage.apiserver.tables import cluster_cells as cluster
@@ -20,7 +20,7 @@ from moorage.apiserver.vocabulary.kinds import Kind
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.statuses import bad_request, quoted
 
-__all__ = ["included", "scale_table", "table"]
+__all__ = ["included", "rows", "scale_table", "table"]
 
 Cells = Callable[[Document, float], list[Cell]]
 
@@ -34,6 +34,12 @@ class _Layout(NamedTuple):
 def table(kind: Kind, documents: Sequence[Document], now: float, include: str, *, heading: bool = True) -> Document:
     """Return objects as a ``Table``. ``include`` is what each row carries of its object: Metadata, Object or None."""
     return _table(_LAYOUTS.get((kind.group, kind.kind), _PLAIN), documents, now, include, heading=heading)
+
+
+def rows(kind: Kind, documents: Iterable[Document], now: float, include: str) -> Iterator[Document]:
+    """Yield the rows of such a table one by one."""
+    layout = _LAYOUTS.get((kind.group, kind.kind), _PLAIN)
+    return (_row(layout, document, now, include) for document in documents)
 
 
 def scale_table(scale: Document, now: float, include: str = "Metadata") -> Document:

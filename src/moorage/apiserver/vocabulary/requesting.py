@@ -5,7 +5,7 @@ Source  apimachinery, pkg/conversion and pkg/runtime/conversion.go, for what par
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from moorage.apiserver.vocabulary.statuses import bad_request
@@ -65,6 +65,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
+    """``content`` is JSON: whole, or, of a list, what yields it part by part."""
+
     code: int
-    body: bytes
+    content: bytes | Iterable[bytes | memoryview]
     warnings: tuple[str, ...] = ()
+
+    @property
+    def body(self) -> bytes:
+        """The JSON put together."""
+        return self.content if isinstance(self.content, bytes) else b"".join(self.content)

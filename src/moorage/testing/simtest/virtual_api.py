@@ -21,8 +21,9 @@ import msgspec
 
 from moorage.apiserver.access.authorizing import Authorizer
 from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.http.lines import Lines
 from moorage.apiserver.http.requests import serve
-from moorage.apiserver.http.watching import open_stream
+from moorage.apiserver.http.watching import Stream, open_stream
 from moorage.apiserver.storage.history import Change
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.kinds import KINDS, Kind
@@ -145,7 +146,7 @@ class VirtualApi:
         await self.network.open(sent)
         try:
             request = Request("GET", sent.path, sent.query, "application/json", "application/json", b"", _ADMIN)
-            stream = open_stream(self.store, request, find_target(sent.path, self.store.offers))
+            stream = open_stream(self.store, request, find_target(sent.path, self.store.offers), Lines())
         except ApiError as error:
             raise ClusterError(f"watch {sent.path}: {error}", error.code, error.reason) from None
         pump = asyncio.ensure_future(_pump(stream, link.begin()))
@@ -158,9 +159,9 @@ class VirtualApi:
             stream.close()
 
 
-async def _pump(stream: AsyncIterator[bytes] | Any, link: Link) -> None:
-    async for chunk in stream:
-        for line in chunk.splitlines():
+async def _pump(stream: Stream, link: Link) -> None:
+    async for parts in stream:
+        for line in b"".join(parts).splitlines():
             link.put(line)
     link.put(None)
 

@@ -6,7 +6,8 @@
     ├── PluginError              a plugin broke its contract (score out of range, wrong type, raised)
     │   └── AttemptError         a plugin cannot judge a pod, because what it was given makes no sense
     ├── ClusterError             the API server refused a request, or could not be asked; says whether it may have been done
-    └── StateError               the caller's account of the cluster contradicts itself (a pod assumed twice)
+    ├── StateError               the caller's account of the cluster contradicts itself (a pod assumed twice)
+    └── CopyError                an object that cannot be copied or pickled; a TypeError, too
 
 "Does not fit" is never an exception: see ``moorage.framework.verdicts``.
 """
@@ -28,6 +29,7 @@ __all__ = [
     "Bare",
     "ClusterError",
     "ConfigError",
+    "CopyError",
     "Fault",
     "InputError",
     "MoorageError",
@@ -163,3 +165,7 @@ class ClusterError(MoorageError):
 
 class StateError(MoorageError):
     """Facts about the cluster that contradict each other, such as one pod assumed twice."""
+
+
+class CopyError(MoorageError, TypeError):
+    """An object that cannot be copied or pickled, because others hold on to it. The message says what works instead."""

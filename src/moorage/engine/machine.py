@@ -7,6 +7,7 @@ be done to the world. The asyncio loop and the simulator drive this same object;
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -30,7 +31,7 @@ from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Fact, Gone, P
 from moorage.engine.group_outcome import GroupOutcome, QueuedGroup
 from moorage.engine.grouping import Grouping
 from moorage.engine.queueing import queue_profile, sort_key
-from moorage.errors import AttemptError, MoorageError
+from moorage.errors import AttemptError, CopyError, MoorageError
 from moorage.framework.effects import Effect
 from moorage.framework.features import FeatureGates
 from moorage.framework.profile import Profile
@@ -72,6 +73,12 @@ class Scheduler(Grouping):
         self.alert: Callable[[], None] = lambda: None
         self._tickets = 0
         self._asking = Conversation()
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise CopyError(
+            "a scheduler cannot be copied or pickled; make another one (for a simulation: prepare(options)) and let it"
+            " observe the same facts: with the same seed it decides the same"
+        )
 
     # -- what plugins may reach (framework.registry.Handle) --------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from msgspec.structs import replace
 
@@ -22,7 +22,7 @@ from moorage.cycle.decision import Decision
 from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Seen, Work
 from moorage.engine.group_outcome import GroupReport
 from moorage.engine.machine import Scheduler
-from moorage.errors import MoorageError, StateError
+from moorage.errors import CopyError, MoorageError, StateError
 from moorage.framework.effects import (
     Amend,
     BindPod,
@@ -145,6 +145,12 @@ class Simulation:
         self.devices = DeviceDrivers(self.scheduler.snapshot, self._tell)
         self._claims = ClaimController(self.scheduler.snapshot, self._pods, self._tell)
         self._collector = PodCollector(self._pods, self._lose)
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise CopyError(
+            "a simulation cannot be copied or pickled; call prepare(options) again and load the same objects: with the same"
+            " seed it runs the same way"
+        )
 
     # -- what happens -------------------------------------------------------------------------------------------------
 

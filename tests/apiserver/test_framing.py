@@ -10,6 +10,7 @@ from aiohttp import web
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from moorage.apiserver.http.accepting import TLS_BUFFER
 from moorage.apiserver.http.connections import MAX_FIELD, MAX_HEAD, MAX_LINE, Connection
 from moorage.apiserver.schema.bodies import MAX_BODY
 
@@ -200,6 +201,44 @@ def test_a_body_that_is_not_read_does_not_end_the_connection(plan):
     wanted = [path for path, _ in parsed(plan.stream)]
     served, refused, was_open = asyncio.run(send(plan.pieces(), len(wanted), reads=False))
     assert ([path for path, _ in served], refused, was_open) == (wanted, len(wanted), True)
+
+
+AHEAD = {  # size of each body, how much is read at once, how much is taken in while the first request is not answered
+    "no bodies": (0, READ, READ),
+    "small bodies": (60_000, TLS_BUFFER, 4 * TLS_BUFFER),
+    "small bodies without TLS": (60_000, READ, READ),
+    "bodies below aiohttp's own limit": (500_000, TLS_BUFFER, 3 * TLS_BUFFER),
+    "bodies beyond it": (MAX_BODY, TLS_BUFFER, 3 * TLS_BUFFER),
+    "large bodies without TLS": (MAX_BODY, READ, READ),
+}
+
+
+@pytest.mark.parametrize(("size", "at_once", "most"), AHEAD.values(), ids=AHEAD)
+def test_little_is_read_ahead_while_a_request_is_not_answered(size, at_once, most):
+    async def run():
+        answered = asyncio.Event()
+
+        async def handle(asked):
+            asked.protocol.began()
+            await answered.wait()
+            return web.Response()
+
+        manager = web.Server(handle)
+        connection, wire = Connection(Host(), manager, asyncio.get_running_loop()), Wire()
+        connection.connection_made(wire)
+        stream = request(0, size, 0, 0) * (16 * READ // (size + 100))
+        taken = 0
+        while wire.flows.is_set() and taken < len(stream):
+            connection.data_received(stream[taken : taken + at_once])
+            taken += at_once
+            for _ in range(5):
+                await asyncio.sleep(0)
+        answered.set()
+        connection.connection_lost(None)
+        await manager.shutdown(0)
+        return taken
+
+    assert asyncio.run(run()) <= most
 
 
 class HastyHost(Host):

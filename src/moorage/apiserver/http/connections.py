@@ -19,13 +19,28 @@ from aiohttp.web_protocol import RequestHandler
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.apiserver.vocabulary.users import User
 
-__all__ = ["HEADERS", "IDLE_S", "MAX_FIELD", "MAX_HEAD", "MAX_HEADERS", "MAX_LINE", "Connection", "Host"]
+__all__ = [
+    "HEADERS",
+    "IDLE_S",
+    "MAX_FIELD",
+    "MAX_HEAD",
+    "MAX_HEADERS",
+    "MAX_LINE",
+    "MAX_QUEUED",
+    "READ_AHEAD",
+    "Connection",
+    "Host",
+]
 
 #: Longest request line, longest header field, and all of a request's head, in bytes.
 MAX_LINE: Final = 16 << 10
 MAX_FIELD: Final = 64 << 10
 MAX_HEAD: Final = 128 << 10
 MAX_HEADERS: Final = 128
+#: How much of a body is read before it is wanted, in bytes: up to twice this, and one read more.
+READ_AHEAD: Final = 32 << 10
+#: How many requests may wait behind the one that is answered before nothing more is read.
+MAX_QUEUED: Final = 2
 #: How long a connection may be idle between two requests, in seconds.
 IDLE_S: Final = 75.0
 
@@ -64,7 +79,10 @@ class Connection(RequestHandler):
         super().__init__(
             manager, loop=loop, access_log=None, keepalive_timeout=IDLE_S, lingering_time=host.patience_s,  # type: ignore[arg-type]
             max_line_size=MAX_LINE, max_field_size=MAX_FIELD, max_headers=MAX_HEADERS, auto_decompress=False,
+            read_bufsize=READ_AHEAD,
         )  # fmt: skip
+        # aiohttp reads 32 requests ahead, each with its body: for nothing but memory, as one is answered after the other.
+        self._max_msg_queue_size, self._msg_queue_resume_size = MAX_QUEUED, MAX_QUEUED - 1
         self._host = host
         self._late: asyncio.TimerHandle | None = None
         #: When the head of a request must be complete; None while none is awaited.

@@ -39,7 +39,7 @@ class Limits:
     unread_per_client: int = 256 << 20
     watches: int = 4000
     watches_per_client: int = 1000
-    connections: int = 12_000
+    connections: int = 5000
     seat_s: float = 1.0
     client_s: float = 10.0
     answer_s: float = 60.0

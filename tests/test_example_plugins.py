@@ -5,7 +5,6 @@ import asyncio
 import json
 import os
 import random
-import subprocess
 import sys
 import time
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ import yaml
 from moorage.apiserver.access.founding import found_cluster
 from moorage.apiserver.storage.store import Store
 from moorage.cli.filling import fill
+from moorage.cli.main import main
 from moorage.client.kubeconfig import Surroundings, read_kubeconfig
 from moorage.client.rest import Rest
 from tests.cli.test_run import running
@@ -88,12 +88,13 @@ def plugin(request, tmp_path):
     return request.param, ["--config", str(config), "--plugins", request.param], world
 
 
-def simulated(flags, world):
+def simulated(flags, world, capsys):
     """Return where ``moorage simulate`` puts each pod; "" for nowhere."""
-    program = [sys.executable, "-m", "moorage", "simulate", "-f", world, "-o", "json", *flags]
-    ran = subprocess.run(program, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
-    assert ran.returncode in {0, 2}, ran.stderr
-    return {one["name"]: one.get("node", "") for one in json.loads(ran.stdout)["pods"]}
+    with pytest.raises(SystemExit) as ended:
+        main(["simulate", "-f", str(world), "-o", "json", *flags])
+    said = capsys.readouterr()
+    assert ended.value.code in {0, 2}, said.err
+    return {one["name"]: one.get("node", "") for one in json.loads(said.out)["pods"]}
 
 
 def environment(**more):
@@ -148,9 +149,11 @@ def test_each_program_of_the_examples_has_a_plugin():
 
 
 @pytest.mark.slow
-def test_the_same_file_runs_everywhere(plugin, tmp_path):
+def test_the_same_file_runs_everywhere(plugin, tmp_path, capsys, monkeypatch):
     name, flags, world = plugin
-    expected = simulated(flags, world)
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    expected = simulated(flags, world, capsys)
     assert sorted(expected) == PODS
     assert sum(map(bool, expected.values())) >= 5
 

@@ -219,9 +219,10 @@ class Door:
         self._greetings.pop(connection, None)
         if not greeting.cancelled():
             error = greeting.exception()
-            if error is None:
+            if error is None and connection.is_made:
                 return
-            self._tally.add("TLS handshake failed", f"{peer}: {_reason(error)}")
+            if error is not None:
+                self._tally.add("TLS handshake failed", f"{peer}: {_reason(error)}")
         accepted.close()  # the transport may never have had it
         self.leaves(connection)
 

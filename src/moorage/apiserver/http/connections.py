@@ -123,6 +123,11 @@ class Connection(RequestHandler):
             self._time_head()
 
     @property
+    def is_made(self) -> bool:
+        """Return True once the connection was made, its handshake over; ``leaves`` is called when it is lost."""
+        return self._pipe is not None
+
+    @property
     def _in_body(self) -> bool:
         """Return True if what comes next belongs to a body."""
         return self._body is not None and not self._body.is_eof()

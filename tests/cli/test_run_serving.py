@@ -19,9 +19,9 @@ from moorage.client.kubeconfig import in_cluster
 from moorage.client.rest import Rest
 from moorage.config.scheduler_document import load_default
 from moorage.cycle.cycle import Cycle
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_resolved
-from moorage.engine.rule_book import RuleBook
+from moorage.engine.release_plugins import RuleBook
 from moorage.errors import InputError
 from moorage.server.live import LeaderSettings, Live
 

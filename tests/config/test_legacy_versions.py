@@ -12,7 +12,7 @@ from moorage.config.convert import convert
 from moorage.config.release_1_21 import PLUGIN_POINTS, PROVIDERS, RELEASES
 from moorage.config.scheduler_document import from_provider, load_any, load_default
 from moorage.config.show import as_document
-from moorage.engine.rule_book import RuleBook
+from moorage.engine.release_plugins import RuleBook
 from moorage.errors import ConfigError, InputError
 from moorage.framework.points import points_of
 from moorage.plugins import builtin_registry

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from moorage.config.scheduler_document import load_any
-from moorage.engine.rule_book import RuleBook
+from moorage.engine.release_plugins import RuleBook
 from moorage.errors import ConfigError
 
 RULES = RuleBook()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from moorage.config.release_1_36 import PLUGIN_POINTS, default_plugins
 from moorage.config.scheduler_document import load_any
 from moorage.config.written import as_written
-from moorage.engine.rule_book import RuleBook
+from moorage.engine.release_plugins import RuleBook
 from moorage.errors import ConfigError
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import POINTS

@@ -22,9 +22,9 @@ from moorage.config.scheduler_document import load_any, load_default
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.preemption import choose
 from moorage.engine.facts import Done, Gone, Phase, Seen
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_resolved
-from moorage.engine.rule_book import RuleBook
+from moorage.engine.release_plugins import RuleBook
 from moorage.framework.effects import Evict
 from moorage.framework.placements import run_placement_generate
 from moorage.framework.verdict_table import fit_error

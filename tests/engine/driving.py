@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from moorage.config.loading import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import Done, Gone, Phase, Seen
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_profiles
 from moorage.framework.features import FeatureGates
 from moorage.simulator.simulate import registry_with

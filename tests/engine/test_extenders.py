@@ -10,7 +10,7 @@ from moorage.config.loading import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.extenders import extenders_of
 from moorage.engine.facts import Answered, Phase
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_profiles
 from moorage.framework.effects import BindPod, BindThrough, Evict
 from moorage.framework.features import FeatureGates

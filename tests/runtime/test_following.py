@@ -10,7 +10,7 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.pod_groups import GangSchedulingPolicy, PodGroup, PodGroupSchedulingPolicy, PodGroupSpec
 from moorage.config.loading import load
 from moorage.cycle.cycle import Cycle
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_profiles
 from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates

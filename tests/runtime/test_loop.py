@@ -14,7 +14,7 @@ from moorage.api.core import Pod
 from moorage.config.loading import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import Seen
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_profiles
 from moorage.errors import ClusterError
 from moorage.framework.effects import Call, Until, Write

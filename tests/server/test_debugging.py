@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from moorage.config.loading import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import Seen
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_profiles
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry

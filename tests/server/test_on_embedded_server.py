@@ -21,7 +21,7 @@ from moorage.config.document import Extender
 from moorage.config.scheduler_document import load_default
 from moorage.cycle.cycle import Cycle
 from moorage.engine.extenders import extenders_of
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_resolved
 from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates

@@ -19,7 +19,7 @@ from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.rest import Rest
 from moorage.config.scheduler_document import load_default
 from moorage.cycle.cycle import Cycle
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_resolved
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry

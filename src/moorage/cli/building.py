@@ -7,7 +7,7 @@ from collections.abc import Callable
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.cycle import Cycle
 from moorage.engine.extenders import extenders_of
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_resolved
 from moorage.errors import InputError
 from moorage.framework.profile import Profile

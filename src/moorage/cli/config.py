@@ -18,7 +18,7 @@ from moorage.cli.terminal import say
 from moorage.config.convert import convert as to_v1
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.config.show import as_document, as_table
-from moorage.engine.rule_book import RuleBook
+from moorage.engine.release_plugins import RuleBook
 from moorage.errors import ConfigError, InputError, MoorageError
 from moorage.framework import registry as plugin_registry
 from moorage.framework.registry import Registry

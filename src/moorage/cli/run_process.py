@@ -31,7 +31,7 @@ from moorage.client.rest import BIND_S, Rest, user_agent
 from moorage.config.legacy_serving import join_host_port
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.extender_wire import shown
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.runtime.leader import LeadershipLostError
 from moorage.runtime.wall import Wall
 from moorage.server.callers import Identifier

@@ -13,7 +13,7 @@ from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.cycle.decision import NO_NODES, Decision
 from moorage.engine.facts import Answered, Done, Fact, Gone, Phase, Work, WriteLost, Wrote
 from moorage.engine.group_outcome import GroupReport
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.verdicts import Code
 from moorage.queue import object_events

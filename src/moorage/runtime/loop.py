@@ -17,7 +17,7 @@ from typing import Final
 from moorage.api.core import Pod
 from moorage.api.meta import Value
 from moorage.engine.facts import Answered, Done, Fact, Gone, Phase
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.errors import MoorageError
 from moorage.runtime.carrying import Carrier
 from moorage.runtime.confirming import Confirmer

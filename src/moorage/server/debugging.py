@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.queue.queued import Place
 from moorage.runtime.observing import Log
 from moorage.state.pod_info import PodInfo

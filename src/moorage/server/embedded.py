@@ -28,7 +28,7 @@ from moorage.controllers.machinery.kinds import NODES
 from moorage.controllers.manager import Manager
 from moorage.controllers.nodes.kubelets import is_down
 from moorage.engine.custom_kinds import NamedKinds
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.runtime.wall import Wall
 from moorage.server.live import Live
 from moorage.server.patience import report_delays

@@ -13,7 +13,7 @@ from moorage.client.reflector import Reflector
 from moorage.client.resources import custom_resource, watched
 from moorage.client.rest import Rest
 from moorage.client.whole import WholeObjects
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.errors import ClusterError, MoorageError
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.leader import Election, Timing, lead

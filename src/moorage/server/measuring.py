@@ -17,7 +17,7 @@ from prometheus_client.process_collector import ProcessCollector
 from moorage.cycle.decision import Decision
 from moorage.engine.facts import Phase
 from moorage.engine.group_outcome import GroupReport
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.framework.features import GATES, STABLE, TODAY
 from moorage.framework.verdicts import Code
 from moorage.queue.queued import Place, QueuedPod

@@ -16,7 +16,7 @@ from moorage.config.scheduler_document import Loaded, from_provider, load_any, l
 from moorage.cycle.cycle import Cycle
 from moorage.engine.custom_kinds import named_kinds
 from moorage.engine.extenders import extenders_of
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_resolved
 from moorage.errors import InputError
 from moorage.framework.effects import Question

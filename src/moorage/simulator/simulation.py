@@ -21,7 +21,7 @@ from moorage.api.pod_groups import with_condition
 from moorage.cycle.decision import Decision
 from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Seen, Work
 from moorage.engine.group_outcome import GroupReport
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.errors import CopyError, MoorageError, StateError
 from moorage.framework.effects import (
     Amend,

@@ -14,9 +14,9 @@ from moorage.api.decode import decode
 from moorage.api.defaults import default_node, default_pod
 from moorage.api.meta import Value
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
-from moorage.engine.pod_reading import pod_reader
+from moorage.engine.dropped_fields import pod_reader
 from moorage.engine.profiles import build_resolved
-from moorage.engine.rule_book import RuleBook
+from moorage.engine.release_plugins import RuleBook
 from moorage.errors import InputError
 from moorage.framework.features import TODAY, FeatureGates
 from moorage.framework.profile import Profile

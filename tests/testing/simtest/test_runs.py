@@ -11,8 +11,8 @@ from unittest import mock
 import pytest
 
 from moorage.client.reflector import Reflector
-from moorage.engine import machine
-from moorage.engine.machine import Scheduler
+from moorage.engine import scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.plugins import volume_binding
 from moorage.plugins.devices.binding import Binder
@@ -130,7 +130,7 @@ MUTANTS = {  # what is broken on purpose, under which faults it shows, and the p
     "taints are not looked at": (TaintToleration, "filter", lambda *_: (), ["nodes tainted"], "S3"),
     "a lost reply counts as no": (Carrier, "_read_back", no_read_back, ["bind's reply lost"], "S2"),
     "an assumed pod is forgotten": (Scheduler, "_bind", forgets_early(Scheduler._bind), ["pods late"], "S2"),
-    "nobody is told to unreserve": (machine, "unreserve", lambda *_: (), ["bind refused"], "S7"),
+    "nobody is told to unreserve": (scheduler, "unreserve", lambda *_: (), ["bind refused"], "S7"),
     "events wake nobody": (SchedulingQueue, "event", lambda *_, **__: 0, ["pods deleted"], "L2"),
     "what was lost stays": (Reflector, "_listed", hears_no_loss, ["last writes lost"], "L2"),
     "a lost bind stands": (Confirmer, "bound", lambda *_: None, ["last writes lost"], "L2"),

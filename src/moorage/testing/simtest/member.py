@@ -18,7 +18,7 @@ from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.engine.answers import Answers
 from moorage.engine.facts import Done, Fact, Gone, Phase, Seen, Work, WriteLost, Wrote
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_profiles
 from moorage.framework.effects import Evict
 from moorage.framework.features import FeatureGates

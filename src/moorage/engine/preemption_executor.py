@@ -16,8 +16,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from moorage.api.pod_groups import PodGroup
-from moorage.engine.believing import Believer
-from moorage.engine.binding import Binding
+from moorage.engine.event_handlers import Believer
+from moorage.engine.binding_cycle import Binding
 from moorage.engine.facts import Phase
 from moorage.framework.effects import Effect, Evict
 from moorage.framework.features import FeatureGates

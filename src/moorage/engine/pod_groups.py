@@ -19,8 +19,8 @@ from moorage.api.pod_groups import POD_GROUP_SCHEDULED, Condition, PodGroup, fin
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.cycle.extenders import Asking
-from moorage.engine.binding import Binding
-from moorage.engine.evicting import Evicting
+from moorage.engine.binding_cycle import Binding
+from moorage.engine.preemption_executor import Evicting
 from moorage.engine.facts import Phase
 from moorage.engine.group_cycle import GroupCycle
 from moorage.engine.group_outcome import WAITING, GroupOutcome, GroupReport, QueuedGroup, Tried

@@ -16,8 +16,8 @@ from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.cycle.extender_wire import EXTENDER
 from moorage.cycle.extenders import Asking
-from moorage.engine.asking import Conversation
-from moorage.engine.binding import (
+from moorage.engine.extender_session import Conversation
+from moorage.engine.binding_cycle import (
     Binding,
     bind_effects,
     permit,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.engine.pod_reading import pod_reader
+from moorage.engine.dropped_fields import pod_reader
 from moorage.framework.features import FeatureGates
 from moorage.state.pod_info import PodInfo
 from moorage.testing.answers import answer

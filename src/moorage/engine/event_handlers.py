@@ -13,10 +13,10 @@ from moorage.api.core import ENDED_PHASES, Namespace, Node, Pod
 from moorage.api.meta import Value, is_older
 from moorage.api.pod_groups import PodGroup
 from moorage.engine.answers import Answers
-from moorage.engine.binding import Binding
+from moorage.engine.binding_cycle import Binding
 from moorage.engine.custom_kinds import NamedKinds, named_kinds
 from moorage.engine.facts import Gone, Seen, WriteLost, Wrote
-from moorage.engine.pod_reading import pod_reader
+from moorage.engine.dropped_fields import pod_reader
 from moorage.framework.events import ClusterEvent
 from moorage.framework.features import FeatureGates
 from moorage.framework.profile import Profile

@@ -19,9 +19,9 @@ from moorage.client.kubeconfig import in_cluster
 from moorage.client.rest import Rest
 from moorage.config.scheduler_document import load_default
 from moorage.cycle.cycle import Cycle
-from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_resolved
 from moorage.engine.release_plugins import RuleBook
+from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.server.live import LeaderSettings, Live
 
@@ -105,8 +105,9 @@ def of_a_replica(*, delayed, lists=()):
 
     async def main():
         loaded = load_default(RuleBook("", lambda registry: registry))
-        scheduler = Scheduler(Cycle(), loaded.gates)
-        scheduler.use(build_resolved(loaded.profiles, loaded.registry, scheduler).profiles)
+        scheduler = Scheduler(
+            Cycle(), loaded.gates, lambda handle: build_resolved(loaded.profiles, loaded.registry, handle).profiles
+        )
         log = Told()
         async with Rest(Endpoint("http://127.0.0.1:1"), qps=0) as rest:
             live = Live(

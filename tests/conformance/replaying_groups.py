@@ -22,15 +22,17 @@ from moorage.config.scheduler_document import load_any, load_default
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.preemption import choose
 from moorage.engine.facts import Done, Gone, Phase, Seen
-from moorage.engine.scheduler import Scheduler
+from moorage.engine.pod_groups import PodGroups
 from moorage.engine.profiles import build_resolved
 from moorage.engine.release_plugins import RuleBook
+from moorage.engine.scheduler import Scheduler
 from moorage.framework.effects import Evict
 from moorage.framework.placements import run_placement_generate
 from moorage.framework.verdict_table import fit_error
 from moorage.queue import Place
 from moorage.state.pod_info import PodInfo
 from moorage.testing.scenarios import known_kinds
+from tests.engine.driving import Outputs
 
 __all__ = ["differences"]
 
@@ -72,11 +74,11 @@ class Led(Cycle):
         return decision
 
 
-class Engine(Scheduler):
+class InOrder(PodGroups):
     """Pods of a group that became ready at one moment are tried in the order in which the real one tried them."""
 
-    def _gathered(self, first):
-        pods = super()._gathered(first)
+    def gather(self, first, skip):
+        pods = super().gather(first, skip)
         pods.sort(key=lambda queued: (-queued.pod.priority, queued.initial_attempt or 0.0, self.play.place_of(queued.pod)))
         return pods
 
@@ -97,9 +99,12 @@ class Play:
         loaded = load_any(json.dumps(given).encode(), document["name"], rules) if given else load_default(rules)
         cycle = Led()
         cycle.play = self
-        self.engine = Engine(cycle, loaded.gates)
-        self.engine.play = self
-        self.engine.use(build_resolved(loaded.profiles, loaded.registry, self.engine).profiles)
+        self.engine = engine = Scheduler(
+            cycle, loaded.gates, lambda handle: build_resolved(loaded.profiles, loaded.registry, handle).profiles
+        )
+        engine.pod_groups = InOrder(engine.state, cycle, engine.binding_cycle, engine.failure_handler, engine.preemption)
+        engine.pod_groups.play = self
+        self.outputs = Outputs(engine)
         self.now, self.version = 0.0, 0
         self.pods, self.groups, self.leaving = {}, {}, []
         self.wanted, self.trial, self.placements = EMPTY, 0, {}
@@ -231,7 +236,7 @@ class Play:
     # -- what is to be done ------------------------------------------------------------------------------------------
 
     def carry_out(self, came):
-        while work := self.engine.take_work():
+        while work := self.outputs.take("work"):
             for one in work:
                 self.now += 0.001
                 self.do(one, came)
@@ -280,14 +285,12 @@ class Play:
         self.wanted, self.trial = wanted, 0
         self.now += 0.001
         came = json.loads(json.dumps(EMPTY))
-        decisions = [self.engine.step(self.now)]
-        while self.engine.is_telling:
-            decisions.append(self.engine.step(self.now))
-        self.engine._settle_waits()
+        self.engine.step(self.now)
+        self.engine.binding_cycle.settle_waits()
         self.carry_out(came)
-        self.engine._settle_waits()
+        self.engine.binding_cycle.settle_waits()
         self.carry_out(came)
-        for decision in (*filter(None, decisions), *self.engine.take_revoked()):
+        for decision in (*self.outputs.take("decisions"), *self.outputs.take("revoked")):
             if decision.node is None or decision.refused_after is not None:
                 came["failed"][decision.pod.key] = {
                     "code": decision.code.value, "msg": decision.message, "plugins": list(decision.rejected_by),
@@ -334,19 +337,19 @@ class Play:
         self.leaving = []
         for change in changes:
             self.apply(change)
-        self.engine._settle_waits()
+        self.engine.binding_cycle.settle_waits()
         came = json.loads(json.dumps(EMPTY))
         self.carry_out(came)
         self.now += 12.0
         self.engine.queue.tick(self.now)
-        self.engine.take_revoked()
+        self.outputs.take("revoked")
 
     def passes_over(self):
         """Pass over whose turn it is, if they are on their way out."""
         queued = self.engine.queue.pop(self.now)
         if self.engine.gates["GenericWorkload"] and queued.pod.spec.scheduling_group is not None:
-            return not self.engine._gathered(queued)
-        return self.engine._skips(queued)
+            return not self.engine.pod_groups.gather(queued, self.engine.skip)
+        return self.engine.skip(queued)
 
     @property
     def is_busy(self):
@@ -384,7 +387,9 @@ def differences(document):
                 return "", same
             except Differs as found:
                 return f"{document['name']} round {at}, attempt {same}: {found}", same
-    odd = [fault for fault in play.engine.faults if not str(fault).endswith("not found")]  # a group's condition, of no group
+    odd = [
+        fault for fault in play.outputs.take("faults") if not str(fault).endswith("not found")
+    ]  # a group's condition, of no group
     return (f"{document['name']}: {odd[0]}" if odd else ""), same
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 
 from msgspec.structs import replace
 
 from moorage.config.loading import load
 from moorage.cycle.cycle import Cycle
-from moorage.engine.facts import Done, Gone, Phase, Seen
-from moorage.engine.scheduler import Scheduler
+from moorage.engine.facts import NO_LONGER_WANTED, Done, Gone, Phase, Query, Seen, Work
+from moorage.engine.outbox import Cancel, Decided, Fault, GroupAttempted, Preempted, Revoked, Skipped
 from moorage.engine.profiles import build_profiles
+from moorage.engine.scheduler import Scheduler
 from moorage.framework.features import FeatureGates
 from moorage.simulator.simulate import registry_with
 from moorage.testing.builders import a_node, a_pod
@@ -38,8 +40,47 @@ def dying(pod):
     return replace(pod, metadata=replace(pod.metadata, deletion_timestamp="1970-01-01T00:00:00Z"))
 
 
+class Outputs:
+    """What an engine produced, sorted by kind; a test takes of it what it looks at."""
+
+    def __init__(self, engine):
+        self.engine = engine
+        self.decisions = deque()
+        self.revoked, self.work, self.queries, self.cancelled = [], [], [], []
+        self.skipped, self.preempted, self.groups, self.faults = [], [], [], []
+
+    def collect(self):
+        for output in self.engine.take():
+            match output:
+                case Decided(decision):
+                    self.decisions.append(decision)
+                case Revoked(decision):
+                    self.revoked.append(decision)
+                case Work():
+                    self.work.append(output)
+                case Query():
+                    self.queries.append(output)
+                case Cancel(ticket):
+                    self.cancelled.append(ticket)
+                case Skipped(pod):
+                    self.skipped.append(pod)
+                case Preempted(eviction):
+                    self.preempted.append(eviction)
+                case GroupAttempted(report):
+                    self.groups.append(report)
+                case Fault(error):
+                    self.faults.append(error)
+
+    def take(self, kind):
+        """Return the outputs of one kind and forget them."""
+        self.collect()
+        taken = list(getattr(self, kind))
+        getattr(self, kind).clear()
+        return taken
+
+
 class Driven:
-    """The engine with default plugins and these, which are enabled wherever they have a say."""
+    """The engine with default plugins and these, which are enabled at every extension point they have."""
 
     def __init__(self, *plugins, config=None, gates=""):
         gates = FeatureGates.parse(gates)
@@ -47,9 +88,9 @@ class Driven:
         names = ", ".join(f"{{name: {p.name}}}" for p in plugins)
         text = config or HEAD + f"profiles:\n- plugins:\n    multiPoint:\n      enabled: [{names}]\n"
         configuration = load(text.encode(), "test", registry, gates)
-        self.engine = Scheduler(Cycle(), gates)
-        self.engine.use(build_profiles(configuration, registry, gates, self.engine).profiles)
+        self.engine = Scheduler(Cycle(), gates, lambda handle: build_profiles(configuration, registry, gates, handle).profiles)
         self.now = 0.0
+        self.outputs = Outputs(self.engine)
 
     def see(self, *objects):
         for obj in objects:
@@ -65,8 +106,20 @@ class Driven:
     def step(self, seconds=0.0):
         """Make one attempt, ``seconds`` later. Returns (pod, node or None), or None if no pod is ready."""
         self.now += seconds
-        decision = self.engine.step(self.now)
+        decision = self.attempt()
         return None if decision is None else (decision.pod.name, decision.node)
+
+    def attempt(self, now=None):
+        """Return the next decision: of an attempt made now, or of another pod of the group that was tried last."""
+        if not self.outputs.decisions:
+            self.engine.step(self.now if now is None else now)
+            self.outputs.collect()
+        return self.outputs.decisions.popleft() if self.outputs.decisions else None
+
+    @property
+    def faults(self):
+        self.outputs.collect()
+        return self.outputs.faults
 
     def steps(self, seconds=0.0):
         self.now += seconds
@@ -74,7 +127,13 @@ class Driven:
 
     def work(self, *phases):
         """What is to be done now, of these phases."""
-        return [work for work in self.engine.take_work() if not phases or work.phase in phases]
+        wanted = []
+        for work in self.outputs.take("work"):
+            if self.engine.is_wanted(work.ticket):
+                wanted.append(work)
+            else:
+                self.engine.observe(Done(work.ticket, NO_LONGER_WANTED, 0), self.now)
+        return [work for work in wanted if not phases or work.phase in phases]
 
     def only_work(self, phase):
         (work,) = self.work(phase)
@@ -95,7 +154,7 @@ class Driven:
         assert not list(engine.waiting())
         assert engine.queue.logged_events == 0
         assert not engine.queue.nominated
-        assert not engine.faults
+        assert not self.faults
 
 
-__all__ = ["HEAD", "Driven", "Phase", "bound", "dying", "node", "pod"]
+__all__ = ["HEAD", "Driven", "Outputs", "Phase", "bound", "dying", "node", "pod"]

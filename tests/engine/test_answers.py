@@ -67,7 +67,7 @@ def test_an_answer_counts_until_something_later_is_told(before, after, version):
     told(driven, *(WriteLost(answer, fact.found) if isinstance(fact, WriteLost) else fact for fact in after))
     assert len(calls) == 1
     assert getattr(getattr(known(driven), "metadata", None), "resource_version", None) == version
-    assert driven.engine.is_unheard(answer) is (version == "5" and not any(f == Seen(answer) for f in after))
+    assert driven.engine.is_unconfirmed(answer) is (version == "5" and not any(f == Seen(answer) for f in after))
 
 
 def test_an_answer_that_a_watch_overtook_is_not_lost():
@@ -86,7 +86,7 @@ def test_nothing_is_kept_of_versions_that_are_no_numbers():
     driven = Driven()
     told(driven, Seen(claim("c", "a")), Wrote(claim("c", "b"), lambda: None), Seen(claim("c", "c")))
     assert known(driven).metadata.resource_version == "c"
-    assert not len(driven.engine._answers)
+    assert not len(driven.engine.event_handlers.answers)
 
 
 # -- devices through any history -------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class Server:
         self.take_work()
 
     def take_work(self):
-        self.works += [work for work in self.driven.engine.take_work() if work.phase.is_answered]
+        self.works += [work for work in self.driven.work() if work.phase.is_answered]
 
     def write(self, name, reply="good"):
         """Carry out the oldest work; its answer is on its way."""
@@ -269,7 +269,7 @@ class Server:
         """Let everything arrive that is on its way; what was answered and lost is read back."""
         self.finish("")
         self.list("")
-        for answer in list(self.driven.engine._answers._open.values()):
+        for answer in list(self.driven.engine.event_handlers.answers._open.values()):
             found = self.there(answer)
             told(self.driven, WriteLost(answer, found))
 

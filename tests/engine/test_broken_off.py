@@ -31,7 +31,7 @@ def test_a_senseless_answer_in_post_filter_ends_one_attempt(answer):
 
     driven = Driven(Odd, config=ONLY_MINE)
     driven.see(node(), pod("large", "9", priority=5), pod("small"))
-    decision = driven.engine.step(0.0)
+    decision = driven.attempt()
     assert decision.pod.name == "large"
     assert decision.code is Code.ERROR or answer is not None
     assert driven.steps() == [("small", "n")]
@@ -45,7 +45,8 @@ def test_a_fault_after_the_node_was_chosen_leaves_nothing_behind(monkeypatch):
     driven = Driven()
     driven.see(node(cpu="1"), pod("first"))
     faulty = [True]
-    order = driven.engine._order
+    outbox = driven.engine.state.outbox
+    order = outbox.order
 
     def fail_once(*given):
         if faulty:
@@ -53,12 +54,10 @@ def test_a_fault_after_the_node_was_chosen_leaves_nothing_behind(monkeypatch):
             raise KeyError("nobody foresaw this")
         return order(*given)
 
-    monkeypatch.setattr(driven.engine, "_order", fail_once)
+    monkeypatch.setattr(outbox, "order", fail_once)
     assert driven.step() == ("first", None)
     assert driven.on("n") == []
     assert not driven.engine.cluster.assumed
-    assert [str(fault) for fault in driven.engine.faults] == [
-        "scheduling default/first failed: KeyError: 'nobody foresaw this'"
-    ]
+    assert [str(fault) for fault in driven.faults] == ["scheduling default/first failed: KeyError: 'nobody foresaw this'"]
     assert driven.step(5) == ("first", "n")
     driven.only_work(Phase.BIND)

@@ -64,7 +64,7 @@ def test_it_is_told_once_where_the_binding_takes_its_time(plugins, tells):
 
 def test_with_the_gate_closed_nothing_is_told():
     driven = Driven(Prepares)
-    driven.engine.gates = FeatureGates.parse("NominatedNodeNameForExpectation=false")
+    driven.engine.state.gates = FeatureGates.parse("NominatedNodeNameForExpectation=false")
     driven.see(node(), pod("p"))
     assert driven.step() == ("p", "n")
     assert told(driven) == []

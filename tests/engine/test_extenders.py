@@ -10,14 +10,14 @@ from moorage.config.loading import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.extenders import extenders_of
 from moorage.engine.facts import Answered, Phase
-from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_profiles
+from moorage.engine.scheduler import Scheduler
 from moorage.framework.effects import BindPod, BindThrough, Evict
 from moorage.framework.features import FeatureGates
 from moorage.queue import Place
 from moorage.simulator.simulate import registry_with
 from moorage.testing.builders import a_node, a_pod
-from tests.engine.driving import HEAD, Driven, bound, node, pod
+from tests.engine.driving import HEAD, Driven, Outputs, bound, node, pod
 
 DOWN = OSError("connection refused")
 
@@ -32,9 +32,13 @@ class Consulted(Driven):
     def __init__(self, *extenders, reply=None):
         registry, gates = registry_with(()), FeatureGates()
         configuration = load((HEAD + json.dumps({"extenders": extenders})[1:-1]).encode(), "test", registry, gates)
-        self.engine = Scheduler(Cycle(extenders=extenders_of(configuration.extenders)), gates)
-        self.engine.use(build_profiles(configuration, registry, gates, self.engine).profiles)
+        self.engine = Scheduler(
+            Cycle(extenders=extenders_of(configuration.extenders)),
+            gates,
+            lambda handle: build_profiles(configuration, registry, gates, handle).profiles,
+        )
         self.now = 0.0
+        self.outputs = Outputs(self.engine)
         self.reply = reply
         self.asked = []
 
@@ -52,7 +56,7 @@ class Consulted(Driven):
     def step(self, seconds=0.0):
         while True:
             outcome = super().step(seconds)
-            queries = self.engine.take_queries()
+            queries = self.outputs.take("queries")
             if outcome is not None or not queries:
                 return outcome
             for query in queries:
@@ -61,8 +65,8 @@ class Consulted(Driven):
     def message(self):
         decision = None
         while decision is None:
-            decision = self.engine.step(self.now)
-            for query in self.engine.take_queries():
+            decision = self.attempt()
+            for query in self.outputs.take("queries"):
                 self.answer(query)
         # Without what DynamicResources has to say, which comes first.
         return decision.message.replace("no new claims to deallocate, ", "")
@@ -165,7 +169,7 @@ def test_a_filter_that_fails_fails_the_attempt(said, text):
     driven.see(*THREE, pod("p"))
     assert driven.message() == text
     assert driven.place("default/p") is Place.BACKOFF
-    assert not driven.engine.faults
+    assert not driven.faults
 
 
 @pytest.mark.parametrize("said", [said for said, _ in ERRORS.values()], ids=ERRORS)
@@ -174,7 +178,7 @@ def test_one_that_may_be_ignored_is(said):
     driven = Consulted(*extenders, reply=lambda q, body: keeps("b")(q, body) if q.extender else said)
     driven.see(*THREE, pod("p"))
     assert driven.step() == ("p", "b")
-    (fault,) = driven.engine.faults
+    (fault,) = driven.faults
     assert str(fault).startswith("extender http://e0/ was done without in filter: ")
 
 
@@ -210,8 +214,8 @@ def test_scores_count_ten_times_their_weight():
     driven.see(*THREE, pod("p"))
     decision = None
     while decision is None:
-        decision = driven.engine.step(0.0)
-        queries = driven.engine.take_queries()
+        decision = driven.attempt(0.0)
+        queries = driven.outputs.take("queries")
         assert len(queries) in {0, 2}  # both are asked at the same time
         for query in queries:
             driven.answer(query)
@@ -233,7 +237,7 @@ def test_one_that_cannot_prioritize_gives_no_scores(said):
     )  # fmt: skip
     driven.see(*THREE, pod("p"))
     assert driven.step() == ("p", "c")
-    (fault,) = driven.engine.faults
+    (fault,) = driven.faults
     assert str(fault).startswith("extender http://e0/ was done without in prioritize: ")
 
 
@@ -255,8 +259,8 @@ def test_nodes_that_come_back_are_scored_without_their_pods_and_images(capable):
     driven.see(a_pod("p", {"app": "a"}, containers=[container], **SPREAD).pod)
     decision = None
     while decision is None:
-        decision = driven.engine.step(0.0)
-        for query in driven.engine.take_queries():
+        decision = driven.attempt(0.0)
+        for query in driven.outputs.take("queries"):
             driven.answer(query)
     alike = {name: len(set(raw.tolist())) == 1 for name, raw in decision.scores.raw.items()}
     for plugin in ("NodeResourcesFit", "NodeResourcesBalancedAllocation", "ImageLocality", "PodTopologySpread"):
@@ -276,14 +280,14 @@ def test_where_one_node_is_left_nobody_is_asked_for_scores():
 def test_an_attempt_decides_on_the_cluster_as_it_was_when_it_began():
     driven = Consulted(one(filterVerb="f"))
     driven.see(node("a", cpu="1"), pod("p"))
-    assert driven.engine.step(0.0) is None
-    (query,) = driven.engine.take_queries()
+    assert driven.attempt(0.0) is None
+    (query,) = driven.outputs.take("queries")
     driven.see(bound(pod("other"), "a"), node("b"))
     driven.gone(node("c"))
     assert driven.on("a") == []
-    assert driven.engine.step(1.0) is None
+    assert driven.attempt(1.0) is None
     driven.engine.observe(Answered(query.ticket, b'{"NodeNames": ["a"]}'), 1.0)
-    assert driven.engine.step(1.0).node == "a"
+    assert driven.attempt(1.0).node == "a"
     assert driven.on("a") == ["other", "p"]
     assert driven.engine.snapshot.node("b") is not None
 
@@ -291,11 +295,11 @@ def test_an_attempt_decides_on_the_cluster_as_it_was_when_it_began():
 def test_a_pod_that_is_deleted_while_it_is_asked_about_is_not_bound():
     driven = Consulted(one(filterVerb="f"))
     driven.see(node("a"), pod("p"))
-    driven.engine.step(0.0)
-    (query,) = driven.engine.take_queries()
+    driven.attempt(0.0)
+    (query,) = driven.outputs.take("queries")
     driven.gone(pod("p"))
     driven.engine.observe(Answered(query.ticket, b'{"NodeNames": ["a"]}'), 1.0)
-    driven.engine.step(1.0)
+    driven.attempt(1.0)
     assert driven.work(Phase.BIND) == []
     assert driven.on("a") == []
     driven.check_settled()
@@ -306,18 +310,18 @@ def test_binds_under_way_go_on_while_an_extender_is_asked():
     driven.see(node("a"), pod("first"), pod("second"))
     assert driven.step() == ("first", "a")
     (bind,) = driven.work(Phase.BIND)
-    assert driven.engine.step(0.0) is None
+    assert driven.attempt(0.0) is None
     driven.done(bind)
-    assert "default/first" not in driven.engine._bindings
+    assert "default/first" not in driven.engine.state.bindings.by_uid
 
 
 def test_an_answer_that_never_comes_is_not_waited_for():
     driven = Consulted(one(filterVerb="f", httpTimeout="7s"))
     driven.see(node("a"), pod("p"))
-    assert driven.engine.step(0.0) is None
+    assert driven.attempt(0.0) is None
     assert driven.engine.next_deadline() == 8.0
-    assert driven.engine.step(7.9) is None
-    decision = driven.engine.step(8.0)
+    assert driven.attempt(7.9) is None
+    decision = driven.attempt(8.0)
     text = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
     assert decision.message == f'Post "http://e0/f": {text}'
     assert driven.place("default/p") is Place.BACKOFF
@@ -326,14 +330,14 @@ def test_an_answer_that_never_comes_is_not_waited_for():
 def test_an_attempt_can_be_broken_off():
     driven = Consulted(one(filterVerb="f"))
     driven.see(node("a"), pod("p"))
-    driven.engine.step(0.0)
-    (query,) = driven.engine.take_queries()
+    driven.attempt(0.0)
+    (query,) = driven.outputs.take("queries")
     driven.see(node("b"))
     driven.engine.break_off(1.0, "shutting down")
     assert driven.place("default/p") is Place.BACKOFF
     assert driven.engine.snapshot.node("b") is not None
     driven.engine.observe(Answered(query.ticket, b"{}"), 1.0)  # comes too late
-    assert driven.engine.step(1.0) is None
+    assert driven.attempt(1.0) is None
 
 
 def test_a_nominated_node_is_asked_about_alone_and_again_with_others():
@@ -452,6 +456,6 @@ def test_where_it_may_be_ignored_bind_plugins_take_over():
     driven.done(driven.only_work(Phase.BIND), "busy")
     work = driven.only_work(Phase.BIND)
     assert [type(effect) for effect in work.effects] == [BindPod]
-    assert [str(fault) for fault in driven.engine.faults] == ["busy"]
+    assert [str(fault) for fault in driven.faults] == ["busy"]
     driven.done(work, "busy, too")
     assert driven.place("default/p") is Place.BACKOFF

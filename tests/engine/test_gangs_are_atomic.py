@@ -77,7 +77,7 @@ class Story:
 
     def collect(self):
         """Take what is to be done. Evictions are left out: a victim may be one of a gang."""
-        work = [one for one in self.run.engine.take_work() if one.phase is Phase.BIND]
+        work = self.run.work(Phase.BIND)
         self.outstanding += work
         return work
 

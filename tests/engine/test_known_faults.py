@@ -233,7 +233,7 @@ def test_a_victim_on_its_way_gives_up_its_node_without_being_deleted(plugin):
     driven.see(pod("vip", priority=9))
     assert driven.step() == ("vip", None)
     assert driven.work(Phase.PREEMPT) == []
-    ((victim, by),) = [(eviction.victim, eviction.preemptor) for eviction in driven.engine.preempted]
+    ((victim, by),) = [(eviction.victim, eviction.preemptor) for eviction in driven.outputs.preempted]
     assert (victim.name, victim.spec.node_name, by.name) == ("victim", "n", "vip")
     assert driven.step(2.0) == ("vip", "n")
     for work in under_way:
@@ -455,7 +455,7 @@ def test_the_shortest_permit_wait_decides_and_is_named():
     driven.step()
     assert driven.engine.next_deadline() == 5.0
     driven.steps(5.0)
-    (revoked,) = driven.engine.take_revoked()
+    (revoked,) = driven.outputs.take("revoked")
     assert revoked.refused_after.plugin == "Short"
     assert "after waiting 5s at plugin Short" in revoked.message
     assert driven.place("default/p") is Place.UNSCHEDULABLE
@@ -506,7 +506,7 @@ def test_a_hint_that_breaks_wakes_the_pod():
     Hinted.no = False
     driven.see(node("m", unschedulable=True))
     assert driven.step(2.0) == ("p", "n")
-    assert "ZeroDivisionError" in str(driven.engine.faults[0])
+    assert "ZeroDivisionError" in str(driven.faults[0])
 
 
 BAD_ANSWERS = {
@@ -524,11 +524,11 @@ def test_an_answer_that_makes_no_sense_ends_the_attempt_and_names_the_plugin(met
     if method == "bind":
         profile = driven.engine.profiles["default-scheduler"]
         alone = {**profile.steps, "bind": tuple(step for step in profile.at("bind") if step.name == "Odd")}
-        driven.engine.profiles = {profile.scheduler_name: dataclasses.replace(profile, steps=alone)}
+        driven.engine.state.profiles = {profile.scheduler_name: dataclasses.replace(profile, steps=alone)}
     driven.see(node("n"), pod("p"))
     driven.step()
     assert driven.place("default/p") is Place.BACKOFF
-    revoked = driven.engine.take_revoked()
+    revoked = driven.outputs.take("revoked")
     assert all("plugin Odd answered" in decision.message for decision in revoked)
     assert not driven.engine.cluster.assumed
 
@@ -547,7 +547,7 @@ def test_a_gate_whose_answer_makes_no_sense_stays_shut_and_is_told_of(answer):
     (line,) = driven.engine.queue.pending()
     assert (line.place, line.plugins) == (Place.GATED, ("Odd",))
     assert "in preEnqueue; answer None or Hold" in line.reasons[0]
-    assert "plugin Odd answered" in str(driven.engine.faults[0])
+    assert "plugin Odd answered" in str(driven.faults[0])
 
 
 @pytest.mark.parametrize("seconds", [float("nan"), -1.0, float("inf")])
@@ -582,7 +582,7 @@ def test_what_is_raised_when_it_is_too_late_to_matter_is_kept_and_stops_nothing(
     driven.see(node("n"), pod("p", priority=1), pod("refused"))
     assert driven.steps() == [("p", "n"), ("refused", None)]
     driven.done(driven.only_work(Phase.BIND))
-    assert [str(fault) for fault in driven.engine.faults] == [
+    assert [str(fault) for fault in driven.faults] == [
         "plugin Breaks failed in unreserve: KeyError: 'lost'",
         "plugin Breaks failed in postBind: RuntimeError: cannot notify",
     ]
@@ -619,7 +619,7 @@ def test_a_plugin_that_reserves_and_undoes_nothing_keeps_nobody_from_undoing_the
     assert driven.steps() == [("refused", None), ("waits", "n"), ("late", "n")]
     driven.step(3.0)
     assert undone[:3] == ["refused", "late", "waits"]
-    assert driven.engine.faults == []
+    assert driven.faults == []
 
 
 def test_a_placed_pod_that_makes_no_sense_leaves_no_trace():

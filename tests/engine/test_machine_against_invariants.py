@@ -20,8 +20,9 @@ from msgspec.structs import replace
 from moorage.config.loading import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import Done, Gone, Phase, Seen
-from moorage.engine.scheduler import Scheduler
+from moorage.engine.outbox import Decided
 from moorage.engine.profiles import build_profiles
+from moorage.engine.scheduler import Scheduler
 from moorage.framework.effects import Call, Evict
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Hold, Wait
@@ -30,6 +31,7 @@ from moorage.simulator.simulate import registry_with
 from moorage.state.cluster import Cluster
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node, a_pod
+from tests.engine.driving import Outputs
 
 CONFIG = b"""
 apiVersion: kubescheduler.config.k8s.io/v1
@@ -112,9 +114,11 @@ class World(RuleBasedStateMachine):
         self.moods = Moods(seed)
         gates = FeatureGates.parse(self.gates)
         registry = registry_with([plugin("First", self.moods), plugin("Second", self.moods)])
-        self.engine = Scheduler(Cycle(seed=seed), gates)
         configuration = load(CONFIG, "test", registry, gates)
-        self.engine.use(build_profiles(configuration, registry, gates, self.engine).profiles)
+        self.engine = Scheduler(
+            Cycle(seed=seed), gates, lambda handle: build_profiles(configuration, registry, gates, handle).profiles
+        )
+        self.outputs = Outputs(self.engine)
         self.now = 0.0
         self.version = 0
         self.pods, self.nodes, self.told = {}, {}, {}
@@ -255,9 +259,11 @@ class World(RuleBasedStateMachine):
     @rule(times=st.integers(1, 4), collects=st.booleans())
     def step(self, times, collects=True):
         for _ in range(times):
-            decision = self.engine.step(self.now)
-            if decision is not None and decision.node is not None:
-                self.check_room(decision)
+            before = len(list(self.engine.state.outbox))
+            self.engine.step(self.now)
+            for output in list(self.engine.state.outbox)[before:]:
+                if isinstance(output, Decided) and output.decision.node is not None:
+                    self.check_room(output.decision)
             if collects:
                 self.collect()
 
@@ -272,7 +278,8 @@ class World(RuleBasedStateMachine):
         assert sum(held.values()) <= int(node.status.allocatable["cpu"])
 
     def collect(self):
-        for work in self.engine.take_work():
+        self.outputs.collect()
+        for work in self.outputs.take("work"):
             assert work.ticket not in self.work
             self.work[work.ticket] = work
             if work.phase in (Phase.PRE_BIND, Phase.BIND):
@@ -368,9 +375,9 @@ class World(RuleBasedStateMachine):
         listed = [(line.pod.uid, line.place) for line in engine.queue.pending()]
         queued = [uid for uid, place in listed if place is not Place.IN_FLIGHT]
         flying = {uid for uid, place in listed if place is Place.IN_FLIGHT}
-        on_their_way = set(engine._bindings)
+        on_their_way = set(engine.state.bindings.by_uid)
         assert len(queued) == len(set(queued))
-        assert flying == set(engine._held)
+        assert flying == set(engine.state.bindings.held)
         assert not set(queued) & on_their_way
         assert {*queued, *flying} <= self.pending()
         dying = {uid for uid, pod in self.told.items() if pod.metadata.deletion_timestamp is not None}
@@ -382,7 +389,11 @@ class World(RuleBasedStateMachine):
     @invariant()
     def assumed_pods_are_on_their_way(self):
         if hasattr(self, "engine"):
-            on_their_way = {uid for uid, binding in self.engine._bindings.items() if binding.wanted or uid in self.engine._held}
+            on_their_way = {
+                uid
+                for uid, binding in self.engine.state.bindings.by_uid.items()
+                if binding.wanted or uid in self.engine.state.bindings.held
+            }
             unconfirmed = set(self.engine.cluster.assumed) - on_their_way
             # bound, and the engine has the answer but has not seen the pod yet
             assert unconfirmed <= self.bound_by_us
@@ -419,7 +430,7 @@ class World(RuleBasedStateMachine):
                 assert undone == list(reversed(both))
                 assert not any(done == "postBind" for done, _ in so_far)
                 del open_attempts[uid]
-        assert set(open_attempts) == set(self.engine._bindings)
+        assert set(open_attempts) == set(self.engine.state.bindings.by_uid)
 
     @staticmethod
     def moods_order(so_far):
@@ -437,9 +448,9 @@ class World(RuleBasedStateMachine):
         self.settle()
         engine = self.engine
         assert not engine.cluster.assumed
-        assert not engine._bindings
-        assert not engine._by_ticket
-        assert not engine._evicting
+        assert not engine.state.bindings.by_uid
+        assert not engine.state.bindings.by_ticket
+        assert not engine.preemption.evictions
         assert engine.queue.logged_events == 0
         gated = [line.pod.pod for line in engine.queue.pending() if line.place is Place.GATED]
         assert all(self.may_be_gated(pod) for pod in gated)

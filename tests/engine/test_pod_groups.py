@@ -49,7 +49,7 @@ def messages(run, seconds=0.0):
     """What the pods are told, until one is tried again."""
     run.now += seconds
     told = {}
-    while (decision := run.engine.step(run.now)) is not None and decision.pod.name not in told:
+    while (decision := run.attempt()) is not None and decision.pod.name not in told:
         told[decision.pod.name] = decision.message
     return told
 
@@ -159,7 +159,7 @@ def test_a_pod_that_is_being_deleted_is_passed_over():
     run = driven()
     run.see(node(cpu="8"), gang(least=2), member("a"), dying(member("b")), member("c"))
     assert dict(run.steps()) == {"a": "n", "c": "n"}
-    assert [skipped.name for skipped in run.engine.skipped] == ["b"]
+    assert [skipped.name for skipped in run.outputs.skipped] == ["b"]
 
 
 def test_pods_of_one_group_must_ask_for_one_scheduler():

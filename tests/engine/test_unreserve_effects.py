@@ -58,7 +58,7 @@ def test_a_pod_waits_until_what_it_left_behind_is_undone():
 def test_it_waits_no_longer_if_that_cannot_be_undone_and_the_fault_is_told():
     driven, undoing = failed_bind()
     driven.done(undoing, "connection refused")
-    assert [str(fault) for fault in driven.engine.faults] == ["undoing what was reserved for default/p: connection refused"]
+    assert [str(fault) for fault in driven.faults] == ["undoing what was reserved for default/p: connection refused"]
     assert driven.step(60) == ("p", "n")
 
 

@@ -43,7 +43,7 @@ def play(case):
         queue = stage.scheduler.queue
         assert {name: queue.get(uid).place for name, uid in uids.items()} == dict.fromkeys(uids, Place.UNSCHEDULABLE)
         assert all(queue.get(uid).attempts == 1 for uid in uids.values())
-        stage.scheduler.step = lambda now: None
+        stage.scheduler.step = lambda now: False
         case.then(stage.world)
         await asyncio.sleep(1)
         assert [name for name, uid in uids.items() if queue.get(uid).place is Place.ACTIVE] == case.woken.split()

@@ -105,7 +105,7 @@ def test_an_attempt_that_waits_is_broken_off_when_this_scheduler_ends():
 
     cluster, loop, end = run_virtually(main())
     assert (placed(cluster), end) == ({"p1": ""}, 1)
-    assert not loop.scheduler.asks
+    assert not loop.scheduler.waits_for_extenders
     assert loop.scheduler.queue.get("default/p1") is not None
 
 

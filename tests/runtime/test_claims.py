@@ -178,7 +178,7 @@ def test_an_allocation_that_no_watch_tells_of_is_read_less_and_less_often():
             return cluster, loop.scheduler
 
     cluster, scheduler = run_virtually(main())
-    assert scheduler.is_unheard(the_claim(cluster))
+    assert scheduler.is_unconfirmed(the_claim(cluster))
     assert cluster.requests["read"] == 3 + (600 - 70) // 60
 
 

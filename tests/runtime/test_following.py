@@ -10,8 +10,8 @@ from moorage.api.meta import ObjectMeta
 from moorage.api.pod_groups import GangSchedulingPolicy, PodGroup, PodGroupSchedulingPolicy, PodGroupSpec
 from moorage.config.loading import load
 from moorage.cycle.cycle import Cycle
-from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_profiles
+from moorage.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Wait
@@ -88,9 +88,12 @@ async def running(cluster, log=None, opened=""):
     gates, registry = FeatureGates.parse(opened), builtin_registry()
     registry.add(Slow)
     configuration = load(CONFIG, "config", registry, gates)
-    scheduler = Scheduler(Cycle(seed=1), gates)
-    built = build_profiles(configuration, registry, gates, scheduler).profiles
-    scheduler.use({name: meter.probe.watched(profile) for name, profile in built.items()})
+
+    def build(handle):
+        built = build_profiles(configuration, registry, gates, handle).profiles
+        return {name: meter.probe.watched(profile) for name, profile in built.items()}
+
+    scheduler = Scheduler(Cycle(seed=1), gates, build)
     scheduler.queue.time_hints(clock, meter.hinted)
     log = log or Lines()
     loop = Loop(scheduler, inbox, cluster, clock=clock, wall=lambda: f"{clock():.3f}", log=log, measures=meter)
@@ -242,7 +245,7 @@ def test_a_pod_that_is_being_deleted_is_not_tried_and_people_are_told():
         ("FailedScheduling", "skip schedule deleting pod: default/a")
     ]
     assert loop.log.said("Skip schedule deleting pod") == [{"pod": "default/a"}]
-    assert loop.scheduler.skipped == []
+    assert not loop.scheduler.state.outbox
 
 
 def test_waits_of_permit_are_measured():

@@ -14,8 +14,8 @@ from moorage.api.core import Pod
 from moorage.config.loading import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import Seen
-from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_profiles
+from moorage.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
 from moorage.framework.effects import Call, Until, Write
 from moorage.framework.features import FeatureGates
@@ -34,9 +34,11 @@ def a_scheduler(plugins=(), asked=(), gates=None):
     names = ", ".join(f"{{name: {plugin.name}}}" for plugin in plugins)
     profiles = f"profiles: [{{plugins: {{multiPoint: {{enabled: [{names}]}}}}}}]\n"
     configuration = load(CONFIG + profiles.encode(), "config", registry, gates)
-    scheduler = Scheduler(Cycle(seed=1, percentage_of_nodes_to_score=0, extenders=asked), gates)
-    scheduler.use(build_profiles(configuration, registry, gates, scheduler).profiles)
-    return scheduler
+    return Scheduler(
+        Cycle(seed=1, percentage_of_nodes_to_score=0, extenders=asked),
+        gates,
+        lambda handle: build_profiles(configuration, registry, gates, handle).profiles,
+    )
 
 
 def node(name, cpu="2", **more):

@@ -8,8 +8,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from moorage.config.loading import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import Seen
-from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_profiles
+from moorage.engine.scheduler import Scheduler
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry
 from moorage.server.debugging import compare, dump
@@ -46,8 +46,9 @@ STRAY = pod("stray", "n9", "Running")
 
 def a_scheduler(objects):
     gates, registry = FeatureGates(), builtin_registry()
-    scheduler = Scheduler(Cycle(), gates)
-    scheduler.use(build_profiles(load(CONFIG, "config", registry, gates), registry, gates, scheduler).profiles)
+    scheduler = Scheduler(
+        Cycle(), gates, lambda handle: build_profiles(load(CONFIG, "config", registry, gates), registry, gates, handle).profiles
+    )
     for obj in objects:
         scheduler.observe(Seen(obj), 0.0)
     return scheduler

@@ -21,8 +21,8 @@ from moorage.config.document import Extender
 from moorage.config.scheduler_document import load_default
 from moorage.cycle.cycle import Cycle
 from moorage.engine.extenders import extenders_of
-from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_resolved
+from moorage.engine.scheduler import Scheduler
 from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry
@@ -42,9 +42,11 @@ class Rules:
 
 def a_scheduler(extenders=()):
     loaded = load_default(Rules())
-    scheduler = Scheduler(Cycle(seed=1, percentage_of_nodes_to_score=0, extenders=extenders_of(extenders)), loaded.gates)
-    scheduler.use(build_resolved(loaded.profiles, loaded.registry, scheduler).profiles)
-    return scheduler
+    return Scheduler(
+        Cycle(seed=1, percentage_of_nodes_to_score=0, extenders=extenders_of(extenders)),
+        loaded.gates,
+        lambda handle: build_resolved(loaded.profiles, loaded.registry, handle).profiles,
+    )
 
 
 def wall():

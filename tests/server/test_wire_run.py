@@ -19,8 +19,8 @@ from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.rest import Rest
 from moorage.config.scheduler_document import load_default
 from moorage.cycle.cycle import Cycle
-from moorage.engine.scheduler import Scheduler
 from moorage.engine.profiles import build_resolved
+from moorage.engine.scheduler import Scheduler
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry
 from moorage.server.callers import Caller
@@ -43,9 +43,11 @@ class Rules:
 
 def a_scheduler():
     loaded = load_default(Rules())
-    scheduler = Scheduler(Cycle(seed=1, percentage_of_nodes_to_score=0), loaded.gates)
-    scheduler.use(build_resolved(loaded.profiles, loaded.registry, scheduler).profiles)
-    return scheduler
+    return Scheduler(
+        Cycle(seed=1, percentage_of_nodes_to_score=0),
+        loaded.gates,
+        lambda handle: build_resolved(loaded.profiles, loaded.registry, handle).profiles,
+    )
 
 
 @asynccontextmanager

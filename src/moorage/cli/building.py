@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.cycle import Cycle
+from moorage.engine import builder as engine_builder
 from moorage.engine.extenders import extenders_of
 from moorage.engine.scheduler import Scheduler
-from moorage.engine.profiles import build_resolved
 from moorage.errors import InputError
 from moorage.framework.profile import Profile
 
@@ -21,7 +21,7 @@ def build_scheduler(
     max_unschedulable_s: float,
     *,
     max_disks: int | None = None,
-    watched: Callable[[Profile], Profile] = lambda profile: profile,
+    watched: Callable[[Profile], Profile] | None = None,
 ) -> Scheduler:
     """Return a scheduler with the profiles of a configuration; what runs is what ``watched`` makes of each.
 
@@ -33,14 +33,9 @@ def build_scheduler(
         percentage_of_nodes_to_score=configuration.percentage_of_nodes_to_score or 0,
         extenders=extenders_of(configuration.extenders, loaded.release),
     )
-    scheduler = Scheduler(cycle, loaded.gates, max_disks)
-    built = build_resolved(loaded.profiles, loaded.registry, scheduler)
-    if built.missing:
-        raise InputError(f"these plugins are enabled and do not exist here: {', '.join(built.missing)}")
-    scheduler.use(
-        {name: watched(profile) for name, profile in built.profiles.items()},
-        initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
-        max_backoff_s=float(configuration.pod_max_backoff_seconds),
-        max_unschedulable_s=max_unschedulable_s,
+    scheduler, missing = engine_builder.build_scheduler(
+        loaded, cycle, max_unschedulable_s=max_unschedulable_s, max_disks=max_disks, wrap=watched
     )
+    if missing:
+        raise InputError(f"these plugins are enabled and do not exist here: {', '.join(missing)}")
     return scheduler

@@ -13,7 +13,7 @@ from moorage.cli.legacy_options import OldFlags
 from moorage.cli.pflag import Given
 from moorage.cli.run_release import ALGORITHM, Era, era_of
 from moorage.client.extenders import ExtenderClient
-from moorage.engine.machine import Scheduler
+from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 from moorage.framework.registry import load

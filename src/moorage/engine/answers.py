@@ -1,9 +1,9 @@
-"""What the API server answered to our own writes, for as long as no watch has told of it.
+"""The API server's answers to our own writes, until a watch reports them.
 
-An answer is known before the watch tells of it, and must count at once: devices that were just given to a claim are not free.
-What the watch tells meanwhile is older than the answer, and is passed over.
+An answer counts at once: devices that were just allocated to a claim are not free. What a watch reports in between is older
+than the answer and is ignored.
 
-Source  kube-scheduler 1.36, util/assumecache/assume_cache.go; it keeps an answer for ever if no watch tells of it
+Source  kube-scheduler 1.36, util/assumecache/assume_cache.go, which keeps an answer until a watch reports it
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Answers"]
 
 
 class Answers:
-    """Answers by kind and key. Of versions that are no numbers nothing can be said, so that those are not kept."""
+    """Answers by kind and key. Answers whose version is not a number cannot be compared and are not kept."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[type[Value], str], Value] = {}
@@ -26,8 +26,8 @@ class Answers:
         return len(self._open)
 
     def take(self, obj: Value, known: Value | None, *, made: bool) -> bool:
-        """Take an answer; False if it is old news. ``known``: how the object looks so far."""
-        if known is None and not made:  # a watch has told already that it is gone
+        """Record an answer. Returns False if it is older than ``known``, the version in the cluster."""
+        if known is None and not made:  # a watch has reported its deletion already
             return False
         version = _version(obj)
         if known is not None and (_version(known) == version or is_older(version, _version(known))):
@@ -37,16 +37,16 @@ class Answers:
         return True
 
     def is_outdated(self, obj: Value) -> bool:
-        """Say of what a watch tells whether it is older than an answer."""
+        """Return True if a version that a watch reports is older than an answer."""
         answer = self._open.get(_place(obj)) if self._open else None
         return answer is not None and is_older(_version(obj), _version(answer))
 
     def is_open(self, obj: Value) -> bool:
-        """Say whether this very answer is still waiting for a watch to tell of it."""
+        """Return True while no watch has reported this very answer."""
         return self._open.get(_place(obj)) is obj
 
     def end(self, obj: Value) -> None:
-        """Take note that a watch told of an object: that it looks like this, or is gone."""
+        """Forget the answer for an object, because a watch reported the object or its deletion."""
         if self._open:
             self._open.pop(_place(obj), None)
 

@@ -1,273 +1,211 @@
-"""From a chosen node to a bound pod: Reserve, Permit, PreBind, Bind, PostBind, and the way back when one of them fails.
+"""The binding cycle: from a chosen node to a bound pod, and back to the queue when a step fails.
 
-A ``Binding`` is one assumed pod on its way. It holds which plugins still make it wait, until when, what is under way, and what
-others did to the pod meanwhile.
+Assume, Reserve and Permit run within the attempt. PreBind and Bind are ordered as work; each answer starts the next step.
+
+Source  kube-scheduler, schedule_one.go, bindingCycle and handleBindingCycleError
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from msgspec.structs import replace
 
-from msgspec import Struct, field
-
+from moorage.api.durations import format_duration
+from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
-from moorage.cycle.extenders import Extender, binder_of
-from moorage.engine.facts import NO_LONGER_WANTED, Done
-from moorage.errors import AttemptError, PluginError
-from moorage.framework.effects import BindPod, BindThrough, Effect
-from moorage.framework.profile import Profile, Step
-from moorage.framework.running import ask
-from moorage.framework.verdicts import Code, Hold, Skip, Status, Wait
-from moorage.queue.queued import QueuedPod
-from moorage.state.pod_info import PodInfo
+from moorage.cycle.extender_wire import EXTENDER
+from moorage.engine.binding import Binding
+from moorage.engine.binding_plugins import bind_effects, failure_of, permit, post_bind, pre_bind_effects, reserve, unreserve
+from moorage.engine.engine_state import EngineState
+from moorage.engine.facts import Done, Phase
+from moorage.engine.failure_handler import FailureHandler
+from moorage.engine.outbox import Decided, Revoked
+from moorage.errors import AttemptError
+from moorage.framework.effects import Effect
+from moorage.framework.profile import Profile
+from moorage.framework.verdicts import Code, Status
+from moorage.queue import ASSIGNED_POD_DELETE, QueuedPod
 
-__all__ = [
-    "MAX_PERMIT_WAIT_S", "Binding", "bind_effects", "permit", "post_bind", "pre_bind_effects", "reserve", "unreserve",
-    "what_went_wrong",
-]  # fmt: skip
-
-MAX_PERMIT_WAIT_S = 15 * 60.0
+__all__ = ["BindingCycle"]
 
 
-class Binding(Struct, eq=False):
-    """An assumed pod between its decision and its binding.
+class BindingCycle:
+    """Runs the binding cycles of all pods."""
 
-    ``busy``      True if PreFilter left a state for a plugin that otherwise rests from Reserve on
-    ``waits``     Permit plugin → deadline in engine seconds; ``patience``: how many seconds that was from the start;
-                  ``waits_for``: what the last of them said it waits for
-    ``verdict``   why it must give up its node; it does so when what is under way has ended
-    ``ticket``    the work that is under way; None while Permit holds the pod
-    ``latest``    the newest version of the pod, which has no node there
-    ``withdrawn`` the pod was deleted, or another took its name; ``returned``: it is there again, on no node, as a server has it
-                  that lost its last writes
-    ``failed``    what came of it, once it is being undone
-    ``bound_to``  the node that the API says the pod is on, by our doing or somebody else's
-    ``expected``  others were told that it is going to be on the node
-    ``authors``   what stands before an error of each effect that is under way: which plugin wanted it
-    ``alert``     called when a plugin let the pod go or sent it back, which may be at any time
-    ``may_do_without_extender``  the extender that was asked to bind it may fail; ``extender_failed``: it did
-    """
+    def __init__(self, state: EngineState, cycle: Cycle, failure_handler: FailureHandler) -> None:
+        self._state = state
+        self._cycle = cycle
+        self._failure_handler = failure_handler
+        self._bindings = state.bindings
+        self._outbox = state.outbox
 
-    queued: QueuedPod
-    profile: Profile
-    decision: Decision
-    node: str
-    busy: bool = True
-    alert: Callable[[], None] = lambda: None
-    waits: dict[str, float] = field(default_factory=dict)
-    patience: dict[str, float] = field(default_factory=dict)
-    waits_for: tuple[str, ...] = ()
-    verdict: Status | None = None
-    ticket: int | None = None
-    latest: PodInfo | None = None
-    withdrawn: bool = False
-    returned: bool = False
-    bound_to: str = ""
-    failed: Decision | None = None
-    expected: bool = False
-    authors: tuple[str, ...] = ()
-    may_do_without_extender: bool = False
-    extender_failed: bool = False
+    # -- within the attempt ---------------------------------------------------------------------------------------------
 
-    @classmethod
-    def begin(
-        cls, queued: QueuedPod, profile: Profile, decision: Decision, node: str, alert: Callable[[], None] = lambda: None
-    ) -> Binding:
-        """Begin the way of a pod to a node, for which ``decision`` found what PreFilter left."""
-        busy = decision.found is not None and not profile.resting.isdisjoint(decision.found.states)
-        return cls(queued, profile, decision, node, busy, alert)
+    def begin(self, queued: QueuedPod, profile: Profile, decision: Decision, *, publish: bool = True) -> Decision:
+        """Assume the pod, run Reserve and Permit, and start PreBind if nothing waits. Returns and reports the decision.
 
-    @property
-    def pod(self) -> PodInfo:
-        """The pod as it was when its node was chosen."""
-        return self.decision.pod
+        The decision fails if Reserve or Permit rejects the pod. ``publish``: write nominatedNodeName if Permit holds the pod.
+        """
+        node = decision.node
+        assert node is not None
+        state = self._state
+        binding = Binding.begin(queued, profile, decision, node, state.alert)
+        state.cluster.assume(queued.pod, node)
+        state.queue.end_nomination(queued.pod.uid)
+        state.revision += 1
+        status = reserve(binding) or permit(binding, state.now)
+        if status is not None:
+            failed = replace(decision, node=None, refused_after=status)
+            self._outbox.put(Decided(failed))
+            self._undo(binding, failed, status)
+            return failed
+        self._outbox.put(Decided(decision))
+        self._bindings.hold(binding)
+        if not binding.waits:
+            self._pre_bind(binding)
+        elif publish:
+            self.publish(binding)
+        return decision
 
-    @property
-    def wanted(self) -> bool:
-        """True while there is any use in going on."""
-        return self.verdict is None and not self.withdrawn and not self.bound_to
+    def settle_waits(self) -> None:
+        """Continue pods that Permit allowed; fail pods that it rejected or whose deadline passed."""
+        for binding in list(self._bindings.held.values()):
+            if binding.verdict is not None:
+                self._fail(binding, binding.verdict)
+            elif not binding.waits:
+                self._pre_bind(binding)
+            elif binding.deadline <= self._state.now:
+                late = min(binding.waits, key=lambda plugin: (binding.waits[plugin], plugin))
+                waited = format_duration(round(binding.patience[late] * 1e9))
+                text = f"rejected due to timeout after waiting {waited} at plugin {late}"
+                self._fail(binding, Status(Code.UNSCHEDULABLE, late, (text,)))
 
-    @property
-    def pending(self) -> tuple[str, ...]:
-        """Permit plugins that have not allowed the pod yet."""
-        return tuple(self.waits)
+    def reject_waits(self) -> None:
+        """Reject every pod that Permit holds, because no plugin can allow it any more."""
+        for binding in self._bindings.held.values():
+            if binding.waits:
+                binding.reject(binding.pending[0], f"still waiting at plugin {binding.pending[0]} when the run ended")
+        self.settle_waits()
 
-    @property
-    def deadline(self) -> float:
-        return min(self.waits.values())
+    def publish(self, binding: Binding) -> None:
+        """Order nominatedNodeName to be written for a pod whose binding takes time, for a cluster autoscaler to see.
 
-    def allow(self, plugin: str) -> None:
-        """Let one plugin's wait end well. The pod goes on when none is left, at the scheduler's next step."""
-        if self.waits.pop(plugin, None) is not None:
-            self.alert()
+        Source  schedule_one.go, bindingCycle
+        """
+        if self._state.gates["NominatedNodeNameForExpectation"] and not binding.expected:
+            binding.expected = True
+            if binding.pod.status.nominated_node_name != binding.node:
+                self._outbox.order(Phase.EXPECT, binding.pod, binding.node)
 
-    def reject(self, plugin: str, message: str) -> None:
-        """End the wait: the pod gives up its node at the scheduler's next step."""
-        if self.ticket is None:
-            self.verdict = self.verdict or Status(Code.UNSCHEDULABLE, plugin, (message,))
-            self.alert()
+    # -- answers to work -------------------------------------------------------------------------------------------------
 
-    def preempt(self, plugin: str, message: str) -> None:
-        """Like ``reject``, but for no fault of the pod's: it is tried again after its backoff, whatever happens."""
-        self.verdict = self.verdict or Status(Code.ERROR, plugin, (message,))
+    def done(self, fact: Done) -> None:
+        """Take the answer to a piece of work and run the step that follows. Answers to dropped bindings are ignored."""
+        phase, uid = self._bindings.by_ticket.pop(fact.ticket, (None, ""))
+        binding = self._bindings.by_uid.get(uid)
+        if phase is None or binding is None or binding.ticket != fact.ticket:
+            return
+        if phase is Phase.BIND and (fact.error is None or binding.bound_to == binding.node):
+            self._bound(binding)
+        elif phase is Phase.UNRESERVE:
+            self._unreserved(binding, fact.error)
+        elif phase is Phase.PRE_BIND and fact.error is None and binding.wanted:
+            self._bind(binding)
+        elif phase is Phase.BIND and binding.may_do_without_extender and binding.wanted:
+            self._outbox.fault(AttemptError(EXTENDER, fact.error or ""))
+            binding.may_do_without_extender, binding.extender_failed = False, True
+            self._bind(binding)
+        else:
+            self._fail(binding, failure_of(binding, fact))
 
-    @property
-    def states(self) -> Mapping[str, Any]:
-        """What PreFilter left of each plugin that it did not skip."""
-        found = self.decision.found
-        return {} if found is None else found.states
+    def _pre_bind(self, binding: Binding) -> None:
+        self._state.queue.done(binding.pod.uid)
+        self._bindings.held.pop(binding.pod.uid, None)
+        effects = pre_bind_effects(binding)
+        if isinstance(effects, Status):
+            self._fail(binding, effects)
+        elif effects:
+            self.publish(binding)
+            self._order(Phase.PRE_BIND, binding, effects)
+        else:
+            self._bind(binding)
 
-    def steps(self, point: str) -> tuple[Step, ...]:
-        """The plugins of an extension point that have something to do for the pod, in order."""
-        return self.profile.at(point) if self.busy else self.profile.restless_at(point)
+    def _bind(self, binding: Binding) -> None:
+        effects = bind_effects(binding, self._cycle.extenders)
+        if isinstance(effects, Status):
+            self._fail(binding, effects)
+        else:
+            self._order(Phase.BIND, binding, effects)
 
+    def _bound(self, binding: Binding) -> None:
+        self._bindings.drop(binding)
+        post_bind(binding, self._outbox.fault)
+        if binding.returned and binding.latest is not None and self._state.cluster.node_of(binding.pod.uid) is None:
+            self._state.queue.add(binding.latest, self._state.now)
 
-def reserve(binding: Binding) -> Status | None:
-    """Run Reserve in order; None if all agreed. What failed is not asked to go on; Unreserve is the caller's duty."""
-    for step in binding.steps("reserve"):
-        try:
-            hold = _asked(step, "reserve", binding)
-            if isinstance(hold, Hold):
-                return _held(_author("Reserve", step), step, hold, hold.code)
-            if hold is not None:
-                raise PluginError(step.name, f"answered {hold!r} in reserve; answer None or Hold")
-        except PluginError as error:
-            return _error(error, _author("Reserve", step))
-    return None
+    def _order(self, phase: Phase, binding: Binding, effects: tuple[Effect, ...]) -> None:
+        binding.ticket = self._outbox.order(phase, binding.pod, binding.node, effects)
+        self._bindings.by_ticket[binding.ticket] = (phase, binding.pod.uid)
 
+    # -- failure ---------------------------------------------------------------------------------------------------------
 
-def unreserve(binding: Binding, on_fault: Callable[[PluginError], None]) -> tuple[Effect, ...]:
-    """Run Unreserve of every Reserve plugin, last first, whether its Reserve ran or not; one that raises stops no other.
+    def withdraw(self, binding: Binding) -> None:
+        """Release the node of a pod that was deleted. Work under way ends by itself and is answered later."""
+        binding.withdrawn = True
+        self._state.release(binding)
+        if binding.pod.uid in self._bindings.held:
+            self.end_held(binding)
 
-    Returns what they want done to the world.
-    """
-    effects: list[Effect] = []
-    for step in reversed(binding.steps("reserve")):
-        undo = getattr(step.plugin, "unreserve", None)
-        if undo is None:  # it keeps nothing
-            continue
-        try:
-            answer = _asked(Step(step.name, step.plugin, undo), "unreserve", binding)
-            effects.extend(_effects(step, "unreserve", answer))
-        except PluginError as error:
-            on_fault(error)
-    return tuple(effects)
+    def end_held(self, binding: Binding) -> None:
+        """End a binding without work under way, because its pod needs no node from us any more."""
+        self._bindings.drop(binding)
+        self._state.queue.done(binding.pod.uid)
+        effects = unreserve(binding, self._outbox.fault)
+        if effects:
+            self._outbox.order(Phase.UNRESERVE, binding.pod, binding.node, effects)
 
+    def _fail(self, binding: Binding, status: Status) -> None:
+        """Revoke a decision that was reported before."""
+        self._bindings.drop(binding)
+        failed = replace(binding.decision, node=None, refused_after=status)
+        self._outbox.put(Revoked(failed))
+        self._undo(binding, failed, status)
 
-def permit(binding: Binding, now: float) -> Status | None:
-    """Run Permit; waits are written to the binding. A refusal ends it at once."""
-    for step in binding.steps("permit"):
-        try:
-            answer = _asked(step, "permit", binding)
-            if isinstance(answer, Hold):
-                return _held(_author("Permit", step), step, answer, answer.code)
-            if isinstance(answer, Wait) and answer.timeout_s == answer.timeout_s:
-                patience = binding.patience[step.name] = min(answer.timeout_s, MAX_PERMIT_WAIT_S)
-                binding.waits[step.name] = now + patience
-                binding.waits_for = answer.reasons
-            elif answer is not None:
-                raise PluginError(step.name, f"answered {answer!r} in permit; answer None, Hold or Wait(seconds)")
-        except PluginError as error:
-            return _error(error, _author("Permit", step))
-    return None
+    def _undo(self, binding: Binding, failed: Decision, status: Status) -> None:
+        """Run Unreserve, forget the assumed pod, wake pods that may use its room, and requeue the pod.
 
+        If Unreserve returned effects, the pod is requeued when they are done.
+        """
+        state = self._state
+        effects = unreserve(binding, self._outbox.fault)
+        state.cluster.forget(binding.pod.uid)
+        state.revision += 1
+        if effects:
+            binding.failed = failed
+            self._bindings.by_uid[binding.pod.uid] = binding
+            self._order(Phase.UNRESERVE, binding, effects)
+        pod = binding.pod.on(binding.node)
+        if status.code.is_rejection:
+            self._requeue(binding, failed)
+            state.queue.event(ASSIGNED_POD_DELETE, pod, None, state.now, lambda other: other.uid != pod.uid)
+        else:
+            state.queue.event(ASSIGNED_POD_DELETE, pod, None, state.now)
+            self._requeue(binding, failed)
 
-def pre_bind_effects(binding: Binding) -> tuple[Effect, ...] | Status:
-    """Collect what PreBind plugins want done first."""
-    effects: list[Effect] = []
-    authors: list[str] = []
-    for step in binding.steps("preBind"):
-        author = _author("PreBind", step)
-        try:
-            answer = _asked(step, "preBind", binding)
-            if isinstance(answer, Hold):
-                return _held(author, step, answer)
-            wanted = _effects(step, "preBind", answer)
-        except PluginError as error:
-            return _error(error, author)
-        effects.extend(wanted)
-        authors.extend([author] * len(wanted))
-    binding.authors = tuple(authors)
-    return tuple(effects)
+    def _unreserved(self, binding: Binding, error: str | None) -> None:
+        """Requeue a pod whose reservations are undone. A failure is reported; the next failed attempt runs Unreserve again."""
+        self._bindings.drop(binding)
+        if error is not None:
+            self._outbox.fault(AttemptError("", f"undoing what was reserved for {binding.pod.key}: {error}"))
+        if binding.failed is not None:
+            self._requeue(binding, binding.failed)
 
-
-def bind_effects(binding: Binding, extenders: Sequence[Extender] = ()) -> tuple[Effect, ...] | Status:
-    """Let an extender bind the pod if one wants to, or ask Bind plugins in turn until one takes it."""
-    binder = None if binding.extender_failed else binder_of(extenders, binding.pod)
-    if binder is not None:
-        binding.may_do_without_extender, binding.authors = binder.ignorable, ()
-        return (BindThrough(binding.pod, binding.node, binder.to_bind(binding.pod, binding.node)),)
-    for step in binding.steps("bind"):
-        author = _author("Bind", step)
-        try:
-            answer = _asked(step, "bind", binding)
-            if isinstance(answer, Skip):
-                continue
-            if isinstance(answer, Hold):
-                return _held(author, step, answer)
-            effects = _effects(step, "bind", answer) or (BindPod(binding.pod, binding.node),)
-            binding.authors = (author,) * len(effects)
-            return effects
-        except PluginError as error:
-            return _error(error, author)
-    return Status(Code.ERROR, "", ("all bind plugins skipped the pod; enable DefaultBinder or another that takes it",))
-
-
-def post_bind(binding: Binding, on_fault: Callable[[PluginError], None]) -> None:
-    """Tell every PostBind plugin that the pod is bound; one that raises stops no other."""
-    for step in binding.steps("postBind"):
-        try:
-            _asked(step, "postBind", binding)
-        except PluginError as error:
-            on_fault(error)
-
-
-def what_went_wrong(binding: Binding, fact: Done) -> Status:
-    """Return what became of work that failed or came too late, with the name of the plugin that wanted it done.
-
-    Of a pod that was preempted meanwhile, it is the plugin that was broken off; or nobody, where none was left to be.
-    Source  framework/runtime/framework.go, RunPreBindPlugins; schedule_one.go, bindingCycle
-    """
-    if fact.error is None:
-        return binding.verdict or Status(Code.ERROR, "", (NO_LONGER_WANTED,))
-    broken_off = binding.verdict is not None and fact.error == NO_LONGER_WANTED
-    text = binding.verdict.message if binding.verdict is not None and broken_off else fact.error
-    author = binding.authors[fact.effect] if 0 <= fact.effect < len(binding.authors) else ""
-    return Status(Code.ERROR, "", (author + text,))
-
-
-def _effects(step: Step, point: str, answer: Iterable[Effect] | None) -> tuple[Effect, ...]:
-    try:
-        effects = tuple(answer or ())
-    except PluginError:
-        raise
-    except Exception as error:  # a generator runs only now
-        raise PluginError(step.name, f"failed in {point}: {type(error).__name__}: {error}") from error
-    for effect in effects:
-        if not isinstance(effect, Effect):
-            raise PluginError(step.name, f"answered {effect!r} in {point}; yield effects, see moorage.framework.effects")
-    return effects
-
-
-def _asked(step: Step, point: str, binding: Binding) -> Any:
-    return ask(step, point, binding.states.get(step.name), binding.pod, binding.node)
-
-
-def _author(point: str, step: Step) -> str:
-    """Return what kube-scheduler puts before an error of a plugin.
-
-    Source  framework/runtime/framework.go
-    """
-    return f'running {point} plugin "{step.name}": '
-
-
-def _held(author: str, step: Step, hold: Hold, code: Code | None = None) -> Status:
-    """Return what a plugin's no means: a rejection is told in its own words. ``code``: its own, where it may have one."""
-    if hold.code.is_rejection:
-        return Status(code or Code.ERROR, step.name, hold.reasons)
-    return Status(Code.ERROR, step.name, (author + ", ".join(hold.reasons),))
-
-
-def _error(error: PluginError, author: str) -> Status:
-    return Status(Code.ERROR, error.plugin, (f"{author if isinstance(error, AttemptError) else ''}{error}",))
+    def _requeue(self, binding: Binding, failed: Decision) -> None:
+        """Requeue the newest version of a failed pod unless it was deleted or bound, or Unreserve is still under way."""
+        uid = binding.pod.uid
+        if uid in self._bindings.by_uid:
+            return
+        if (binding.withdrawn and not binding.returned) or binding.bound_to:
+            self._state.queue.done(uid)
+            return
+        binding.queued.pod = binding.latest or binding.queued.pod
+        self._failure_handler.failed(binding.queued, failed, expected=binding.expected)

@@ -1,8 +1,8 @@
-"""What the engine is told, and what it asks to have done.
+"""Facts that drivers pass to the engine, and the work and the questions that the engine passes to drivers.
 
-Facts come in through ``Scheduler.observe``; each is true by the time it is told. Work comes out through
-``Scheduler.take_work``; whoever drives the engine does it, on a real cluster or on a simulated one, and reports with ``Done``.
-What extenders are to be asked comes out through ``Scheduler.take_queries``, and is answered with ``Answered``.
+Facts enter through ``Scheduler.observe``; each is true by the time it is passed. Work and questions leave through
+``Scheduler.take``. The driver carries work out, on a real cluster or a simulated one, and answers with ``Done``; it answers
+a question for an extender with ``Answered``.
 """
 
 from __future__ import annotations
@@ -17,10 +17,21 @@ from moorage.framework.effects import Effect, Question
 from moorage.state.pod_info import PodInfo
 
 __all__ = [
-    "NO_LONGER_WANTED", "Answered", "Done", "Fact", "Gone", "News", "Phase", "Query", "Seen", "Work", "WriteLost", "Wrote",
-]  # fmt: skip
+    "NO_LONGER_WANTED",
+    "Answered",
+    "Done",
+    "Fact",
+    "Gone",
+    "News",
+    "Phase",
+    "Query",
+    "Seen",
+    "Work",
+    "WriteLost",
+    "Wrote",
+]
 
-#: The error of work that was given up because its pod was deleted, preempted or placed by another before it was done.
+#: The error of work that was cancelled because its pod was deleted, preempted or bound elsewhere meanwhile.
 NO_LONGER_WANTED = "the pod was deleted, preempted or placed meanwhile"
 
 
@@ -36,13 +47,13 @@ class Seen(Struct, frozen=True):
 
 
 class Gone(Struct, frozen=True):
-    """An object was deleted; this is how it looked last."""
+    """An object was deleted. ``obj`` is its last known version."""
 
     obj: Value
 
 
 class Done(Struct, frozen=True):
-    """A piece of work was finished, or failed with ``error``. ``effect`` is the place of the one that failed, -1 for none."""
+    """A piece of work ended, with ``error`` if it failed. ``effect`` is the index of the failed effect, -1 for none."""
 
     ticket: int
     error: str | None = None
@@ -50,7 +61,7 @@ class Done(Struct, frozen=True):
 
 
 class Answered(Struct, frozen=True):
-    """An extender has replied with ``body``, or could not be asked: ``error``."""
+    """An extender replied with ``body``, or the request failed with ``error``."""
 
     ticket: int
     body: bytes = b""
@@ -58,9 +69,10 @@ class Answered(Struct, frozen=True):
 
 
 class Wrote(Struct, frozen=True):
-    """A write of ours was answered with ``obj``, or read back as ``obj`` (None if it is gone); ``settled`` is called then.
+    """The API server answered one of our writes with ``obj``, or a read after it found ``obj`` (None if it is deleted).
 
-    It counts until a watch tells of this version or a later one. ``made``: the write created the object.
+    The answer counts until a watch reports this version or a later one. ``settled`` is called when the answer is applied.
+    ``made``: the write created the object.
     """
 
     obj: Value | None
@@ -69,26 +81,26 @@ class Wrote(Struct, frozen=True):
 
 
 class WriteLost(Struct, frozen=True):
-    """No watch told of the answer ``obj``, and the API server does not have it any more: it has ``found``, or nothing."""
+    """No watch reported the answer ``obj``, and the API server lost it: it has ``found``, or nothing."""
 
     obj: Value
     found: Value | None
 
 
-#: What happens to objects, and to work that was asked for.
+#: Object events and the outcomes of work.
 News = Seen | Gone | Done
 Fact = News | Answered | Wrote | WriteLost
 
 
 class Query(Struct, frozen=True):
-    """A question to be put to an extender. It must be answered with ``Answered``."""
+    """A question for an extender. The driver must answer it with ``Answered``."""
 
     ticket: int
     question: Question
 
 
 class Phase(Enum):
-    """What a piece of work is part of."""
+    """The step of scheduling that a piece of work belongs to."""
 
     PRE_BIND = "PreBind"
     BIND = "Bind"
@@ -100,17 +112,17 @@ class Phase(Enum):
 
     @property
     def is_answered(self) -> bool:
-        """True if whoever does the work has to say what came of it."""
+        """True if the driver must answer the work with ``Done``."""
         return self not in {Phase.NOMINATE, Phase.EXPECT, Phase.GROUP_STATUS}
 
 
 class Work(Struct, frozen=True):
-    """Effects to be carried out in order, for one pod. ``node`` is where the pod is to go ("" clears a nomination).
+    """Effects to carry out in order, for one pod. ``node`` is the pod's target node ("" clears a nomination).
 
-    All must be answered with ``Done``, and an error in any effect fails the whole and ends it; but in UNRESERVE the others are
-    carried out nevertheless, and NOMINATE, EXPECT and GROUP_STATUS need no answer: their outcome shows in the pod or the group
-    that the engine is told of. EXPECT is for others to see, before a binding that takes its time; a simulation has nobody to
-    tell. GROUP_STATUS holds one ``SetGroupCondition``, and ``pod`` is one of the group's pods.
+    The first effect that fails ends the work, except in UNRESERVE, where the others are carried out as well. NOMINATE, EXPECT
+    and GROUP_STATUS are not answered: their outcome shows in the pod or the pod group. EXPECT publishes the node of a pod whose
+    binding takes time, for other components; a simulation ignores it. GROUP_STATUS holds one ``SetGroupCondition``, and ``pod``
+    is one of the group's pods.
     """
 
     ticket: int

@@ -24,7 +24,8 @@ from moorage.cycle.decision import Decision
 from moorage.cycle.extenders import Asking
 from moorage.cycle.scope import EVERYWHERE, Scope
 from moorage.cycle.ties import draw_by_name
-from moorage.engine.binding_cycle import Binding, permit, reserve, unreserve
+from moorage.engine.binding import Binding
+from moorage.engine.binding_plugins import permit, reserve, unreserve
 from moorage.engine.group_outcome import SCHEDULED, UNSCHEDULABLE, WAITING, GroupOutcome, QueuedGroup, Tried
 from moorage.errors import PluginError
 from moorage.framework.effects import Effect

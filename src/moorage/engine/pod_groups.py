@@ -1,16 +1,14 @@
-"""From a pod group's attempt to what becomes of each of its pods, and of the group's condition.
+"""Pod groups: their attempts, what becomes of their pods, and their condition (gate GenericWorkload).
 
-When the turn of a pod comes that names a group, all pods of the group that wait are taken out of the queue with it. The attempt
-(see ``group_cycle``) says who could go where; here they are sent there, or back to the queue with the reason why.
+When a pod of a group reaches the head of the queue, all waiting pods of the group leave the queue with it. ``GroupCycle``
+decides which of them could be placed where; a ``GroupAttempt`` then starts their binding cycles or requeues them.
 
 Source  kube-scheduler, schedule_one_podgroup.go
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from msgspec.structs import replace
@@ -18,117 +16,134 @@ from msgspec.structs import replace
 from moorage.api.pod_groups import POD_GROUP_SCHEDULED, Condition, PodGroup, find_condition, with_condition
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
-from moorage.cycle.extenders import Asking
-from moorage.engine.binding_cycle import Binding
-from moorage.engine.preemption_executor import Evicting
+from moorage.cycle.extenders import Asking, without_asking
+from moorage.engine.attempt import let_go
+from moorage.engine.binding_cycle import BindingCycle
+from moorage.engine.engine_state import EngineState
 from moorage.engine.facts import Phase
+from moorage.engine.failure_handler import FailureHandler
 from moorage.engine.group_cycle import GroupCycle
 from moorage.engine.group_outcome import WAITING, GroupOutcome, GroupReport, QueuedGroup, Tried
-from moorage.errors import AttemptError, MoorageError
+from moorage.engine.outbox import Decided, GroupAttempted
+from moorage.engine.preemption_executor import PreemptionExecutor
+from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect, SetGroupCondition
-from moorage.framework.features import FeatureGates
 from moorage.framework.placements import GroupInfo
-from moorage.framework.points import PostFilterResult
-from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status
 from moorage.queue import QueuedPod
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Grouping"]
+__all__ = ["GroupAttempt", "PodGroups"]
 
 # kube-scheduler's own texts, kept word for word.
 NO_PREEMPTION: Final = "default preemption plugin is not registered, workload aware preemption is disabled"
 NOT_WITH_CONSTRAINTS: Final = "workload aware preemption is not supported for pod groups with scheduling constraints"
 
 
-class Grouping(Evicting):
-    """The part of the scheduler that deals with pod groups (gate GenericWorkload)."""
+class PodGroups:
+    """Takes the pods of a group out of the queue together, and schedules them together."""
 
-    cycle: Cycle
-    faults: list[MoorageError]
-    skipped: list[PodInfo]
+    def __init__(
+        self,
+        state: EngineState,
+        cycle: Cycle,
+        binding_cycle: BindingCycle,
+        failure_handler: FailureHandler,
+        preemption: PreemptionExecutor,
+    ) -> None:
+        self.state = state
+        self.cycle = cycle
+        self.binding_cycle = binding_cycle
+        self.failure_handler = failure_handler
+        self.preemption = preemption
 
-    def __init__(self, gates: FeatureGates) -> None:
-        super().__init__(gates)
-        #: Attempts for groups; whoever drives the engine may empty it.
-        self.groups: list[GroupReport] = []
-        #: What became of the pods of the group that was tried last, as far as it was not told yet.
-        self._decided: deque[Decision] = deque()
+    def gather(self, first: QueuedPod, skip: Callable[[QueuedPod], bool]) -> list[QueuedPod]:
+        """Take the other pods of a pod's group out of the queue.
 
-    @abstractmethod
-    def _commit(self, queued: QueuedPod, profile: Profile, decision: Decision, *, expects: bool = True) -> Decision: ...
-    @abstractmethod
-    def _settle_waits(self) -> None: ...
-    @abstractmethod
-    def _expect(self, binding: Binding) -> None: ...
-    @abstractmethod
-    def _nominate(self, pod: PodInfo, node: str | None, *, was_told: bool = False) -> None: ...
-
-    def _displace(self, outcome: PostFilterResult) -> None:
-        """End the nominations of those who have to make room. Where all victims are going already, nothing is begun.
-
-        Source  framework/preemption/executor.go, prepareCandidateAsync
+        Returns those to schedule, by priority and then by age, without those that ``skip`` ends.
         """
-        if outcome.victims or not self.gates["SchedulerAsyncPreemption"]:
-            for other in outcome.displaced:
-                self._nominate(other, "")
-
-    @property
-    def is_telling(self) -> bool:
-        """True while there is more to tell of what became of a group's pods: the next steps do."""
-        return bool(self._decided)
-
-    # -- whose turn it is ---------------------------------------------------------------------------------------------
-
-    def _skips(self, queued: QueuedPod) -> bool:
-        """Pass over a pod that is being deleted, or that is assumed already. Returns False for any other."""
-        if not queued.pod.terminating and self.cluster.node_of(queued.pod.uid) is None:
-            return False
-        if queued.pod.terminating:
-            self.skipped.append(queued.pod)
-            self.queue.pass_over(queued.pod.uid)
-        else:
-            self.queue.done(queued.pod.uid)
-        return True
-
-    def _gathered(self, first: QueuedPod) -> list[QueuedPod]:
-        """Take the others of a pod's group out of the queue. Returns those that are to be placed, in order."""
-        known = self.cluster.snapshot.group_of(first.pod)
+        state = self.state
+        known = state.cluster.snapshot.group_of(first.pod)
         others = [] if known is None else [pod for pod in known.unscheduled if pod.uid != first.pod.uid]
-        pods = [first, *(queued for pod in others if (queued := self.queue.pop_this(pod, self.now)) is not None)]
+        pods = [first, *(queued for pod in others if (queued := state.queue.pop_this(pod, state.now)) is not None)]
         pods.sort(key=lambda queued: (-queued.pod.priority, queued.initial_attempt or 0.0, queued.initial_order))
-        return [queued for queued in pods if not self._skips(queued)]
+        return [queued for queued in pods if not skip(queued)]
 
-    def _group_of(self, pods: list[QueuedPod]) -> QueuedGroup | str:
-        """Return the group of the pods; if they do not go together, why not."""
+    def attempt_for(self, pods: list[QueuedPod]) -> GroupAttempt:
+        """Return the attempt for pods of one group. Pods that name different schedulers fail together."""
         names = [queued.pod.spec.scheduler_name for queued in pods]
         other = next((name for name in names if name != names[0]), None)
-        if other is not None:
-            return (
-                f'all pods in a single pod group should have the same .spec.schedulerName set, got: "{other}" and "{names[0]}"'
-            )
         namespace, _, name = (group_key(pods[0].pod) or "/").partition("/")
         info = GroupInfo(namespace, name, tuple(queued.pod for queued in pods))
-        return QueuedGroup(info, self.profiles[names[0]], tuple(pods))
-
-    def _group_attempt(self, group: QueuedGroup) -> Asking[GroupOutcome]:
-        by_placement = self.gates["TopologyAwareWorkloadScheduling"]
-        attempt = GroupCycle(
-            group, self.cycle, self.cluster, self.queue, by_placement, self.now, self._undo_reserved, self.faults.append
+        group = QueuedGroup(info, self.state.profiles[names[0]], tuple(pods))
+        refusal = (
+            f'all pods in a single pod group should have the same .spec.schedulerName set, got: "{other}" and "{names[0]}"'
         )
-        outcome = yield from attempt.run()
-        outcome.preempting = tuple(attempt.preempting)
-        if self.gates["WorkloadAwarePreemption"] and outcome.status.code is Code.UNSCHEDULABLE:
-            yield from self._make_room(group, attempt, outcome)
+        return GroupAttempt(self, group, refusal if other is not None else "")
+
+
+class GroupAttempt:
+    """An attempt to schedule the pods of one group. ``refusal`` is why it fails before it starts, or ""."""
+
+    def __init__(self, groups: PodGroups, group: QueuedGroup, refusal: str) -> None:
+        self._groups = groups
+        self._state = groups.state
+        self._group = group
+        self._refusal = refusal
+        self._settled = False
+
+    @property
+    def key(self) -> str:
+        return self._group.info.key
+
+    def run(self) -> Asking[None]:
+        if self._refusal:
+            self._fail_all(self._refusal)
+            return
+        outcome = yield from self._decide()
+        for error in outcome.done_without:
+            self._state.outbox.fault(error)
+        self._settle(outcome)
+
+    def run_alone(self) -> None:
+        without_asking(self.run())
+
+    def abort(self, fault: PluginError) -> None:
+        for queued in () if self._settled else self._group.pods:
+            let_go(queued, fault, self._state, self._groups.failure_handler)
+
+    def cancel(self, why: str) -> None:
+        for queued in self._group.pods:
+            if self._state.queue.get(queued.pod.uid) is queued:
+                self._groups.failure_handler.requeue(queued, Decision(queued.pod, error=AttemptError("", why)), "")
+
+    def _fail_all(self, why: str) -> None:
+        for queued in self._group.pods:
+            if self._state.queue.get(queued.pod.uid) is queued:
+                self._requeue(queued, Decision(queued.pod, error=AttemptError("", why)), "")
+
+    # -- deciding --------------------------------------------------------------------------------------------------------
+
+    def _decide(self) -> Asking[GroupOutcome]:
+        state = self._state
+        by_placement = state.gates["TopologyAwareWorkloadScheduling"]
+        cycle = GroupCycle(
+            self._group, self._groups.cycle, state.cluster, state.queue, by_placement, state.now, self._unreserve,
+            state.outbox.fault,
+        )  # fmt: skip
+        outcome = yield from cycle.run()
+        outcome.preempting = tuple(cycle.preempting)
+        if state.gates["WorkloadAwarePreemption"] and outcome.status.code is Code.UNSCHEDULABLE:
+            yield from self._preempt_for_group(cycle, outcome)
         return outcome
 
-    def _make_room(self, group: QueuedGroup, attempt: GroupCycle, outcome: GroupOutcome) -> Asking[None]:
-        """Look for victims for the group as a whole, and note in the outcome what came of it.
+    def _preempt_for_group(self, cycle: GroupCycle, outcome: GroupOutcome) -> Asking[None]:
+        """Search victims for the group as a whole and record the result in the outcome.
 
         Source  schedule_one_podgroup.go, runWorkloadAwarePreemption
         """
-        found = yield from self._victims(group, attempt)
+        found = yield from self._victims(cycle)
         if not isinstance(found, Status):
             outcome.victims, outcome.waiting = found, True
         elif found.code is Code.ERROR:
@@ -137,112 +152,112 @@ class Grouping(Evicting):
             status = outcome.status
             outcome.status = Status(status.code, status.plugin, (*status.reasons, found.message))
 
-    def _victims(self, group: QueuedGroup, attempt: GroupCycle) -> Asking[tuple[PodInfo, ...] | Status]:
+    def _victims(self, cycle: GroupCycle) -> Asking[tuple[PodInfo, ...] | Status]:
+        group, snapshot = self._group, self._state.cluster.snapshot
         plugin = group.profile.plugins.get("DefaultPreemption")
-        look_for = getattr(plugin, "pod_group_post_filter", None)
-        if look_for is None:
+        post_filter = getattr(plugin, "pod_group_post_filter", None)
+        if post_filter is None:
             return Status(Code.UNSCHEDULABLE, "", (NO_PREEMPTION,))
-        known = self.cluster.snapshot.objects(PodGroup).get(group.info.key)
+        known = snapshot.objects(PodGroup).get(group.info.key)
         if known is None:
             missing = f'podgroup.scheduling.k8s.io "{group.info.name}" not found'
             return Status(Code.ERROR, "", (f"failed to get pod group object: {missing}",))
         if known.topology_keys:
             return Status(Code.UNSCHEDULABLE, "", (NOT_WITH_CONSTRAINTS,))
-
-        attempt.note_demands()
+        cycle.note_demands()
 
         def fits() -> Asking[Status]:
-            return (yield from attempt.run(post_filter=False)).status
+            return (yield from cycle.run(post_filter=False)).status
 
-        found: tuple[PodInfo, ...] | Status = yield from look_for(known, group.info.pods, self.cluster.snapshot, fits)
+        found: tuple[PodInfo, ...] | Status = yield from post_filter(known, group.info.pods, snapshot, fits)
         return found
 
-    def _undo_reserved(self, pod: PodInfo, node: str, effects: tuple[Effect, ...]) -> None:
-        self._order(Phase.UNRESERVE, pod, node, effects)
+    def _unreserve(self, pod: PodInfo, node: str, effects: tuple[Effect, ...]) -> None:
+        self._state.outbox.order(Phase.UNRESERVE, pod, node, effects)
 
-    # -- what becomes of it -------------------------------------------------------------------------------------------
+    # -- settling --------------------------------------------------------------------------------------------------------
 
-    def _settle_group(self, group: QueuedGroup, outcome: GroupOutcome) -> None:
-        """Do what the outcome says; what became of each pod is told by the next steps."""
-        for pod, wanted in outcome.preempting:  # before the pods come back, so that they wait until it is done
-            self._displace(wanted)
-            if wanted.victims or wanted.effects:
-                self._preempt(pod, wanted)
+    def _settle(self, outcome: GroupOutcome) -> None:
+        """Order the preemption, start binding cycles, requeue the other pods, and update the group's condition."""
+        groups, group = self._groups, self._group
+        for pod, result in outcome.preempting:  # before the pods are requeued, so that they wait until it is done
+            groups.failure_handler.displace(result)
+            if result.victims or result.effects:
+                groups.preemption.preempt(pod, result)
         if outcome.victims:
-            self._preempt_for_group(group.info, outcome.victims)
-        missing = (Tried(queued, Decision(queued.pod, group=outcome.status)) for queued in group.pods[len(outcome.tried) :])
-        decisions = [self._settle_member(one, group, outcome) for one in (*outcome.tried, *missing)]
-        self._decided.extend(decisions)
-        self._settle_waits()
+            groups.preemption.preempt_for_group(group.info, outcome.victims)
+        untried = (Tried(queued, Decision(queued.pod, group=outcome.status)) for queued in group.pods[len(outcome.tried) :])
+        decisions = [self._settle_pod(tried, outcome) for tried in (*outcome.tried, *untried)]
+        self._settled = True
+        groups.binding_cycle.settle_waits()
         for decision in decisions:
-            held = self._held.get(decision.pod.uid)
+            held = self._state.bindings.held.get(decision.pod.uid)
             if held is not None and held.waits:
-                self._expect(held)
-        self._tell_condition(group, outcome.status)
-        scheduled = sum(decision.node is not None for decision in decisions)
-        result = _result_of(outcome)
-        message = outcome.status.message
-        could_go = sum(one.node is not None for one in outcome.tried)
-        key, profile = group.info.key, group.profile.scheduler_name
-        self.groups.append(GroupReport(key, profile, result, message, scheduled, len(decisions) - scheduled, could_go))
+                groups.binding_cycle.publish(held)
+        self._set_condition(outcome.status)
+        self._state.outbox.put(GroupAttempted(_report(group, outcome, decisions)))
 
-    def _settle_member(self, one: Tried, group: QueuedGroup, outcome: GroupOutcome) -> Decision:
-        """Send a pod on its way to its node, or back to the queue. Returns the decision as it turned out."""
-        status, decision = outcome.status, one.decision
+    def _settle_pod(self, tried: Tried, outcome: GroupOutcome) -> Decision:
+        """Start the binding cycle of a pod, or requeue it. Returns the decision that was reported."""
+        status, decision = outcome.status, tried.decision
         if status.code is Code.ERROR:
             if decision.code is not Code.ERROR or decision.group is not None:
-                decision = Decision(one.queued.pod, error=AttemptError("", status.message))
-            return self._back_in_queue(one.queued, decision, "")
-        if one.fits:
+                decision = Decision(tried.queued.pod, error=AttemptError("", status.message))
+            return self._requeue(tried.queued, decision, "")
+        if tried.fits:
             if status.code is Code.SUCCESS:
-                return self._commit(one.queued, group.profile, decision, expects=False)
+                return self._groups.binding_cycle.begin(tried.queued, self._group.profile, decision, publish=False)
             if outcome.waiting:
-                return self._back_in_queue(one.queued, replace(decision, node=None, group=status), one.node)
-        if one.fits or (one.preempts and not outcome.waiting):
-            return self._back_in_queue(one.queued, replace(decision, node=None, group=_refusal(one.permit)), "")
-        wanted = decision.post_filter
-        if wanted is not None:
-            return self._back_in_queue(one.queued, decision, wanted.nominated)
+                return self._requeue(tried.queued, replace(decision, node=None, group=status), tried.node)
+        if tried.fits or (tried.preempts and not outcome.waiting):
+            return self._requeue(tried.queued, replace(decision, node=None, group=_refusal(tried.permit)), "")
+        result = decision.post_filter
+        if result is not None:
+            return self._requeue(tried.queued, decision, result.nominated)
         clears = decision.group is None and (decision.verdicts is None or decision.refused_after is not None)
-        return self._back_in_queue(one.queued, decision, "" if clears else None)
+        return self._requeue(tried.queued, decision, "" if clears else None)
 
-    def _back_in_queue(self, queued: QueuedPod, decision: Decision, nominated: str | None) -> Decision:
-        queued.tried_at = self.revision
-        back = self.queue.requeue(queued, self.now, rejected_by=decision.rejected_by, pending_on=decision.pending_on)
-        if back is not None:
-            self._nominate(queued.pod, nominated)
+    def _requeue(self, queued: QueuedPod, decision: Decision, nominated: str | None) -> Decision:
+        self._state.outbox.put(Decided(decision))
+        self._groups.failure_handler.requeue(queued, decision, nominated)
         return decision
 
-    def _fail_all(self, pods: Iterable[QueuedPod], why: str) -> None:
-        """Put the pods of a group back that was not tried to an end."""
-        for queued in pods:
-            if self.queue.get(queued.pod.uid) is queued:
-                decision = Decision(queued.pod, error=AttemptError("", why))
-                self._decided.append(self._back_in_queue(queued, decision, ""))
-
-    # -- the group's condition ----------------------------------------------------------------------------------------
-
-    def _tell_condition(self, group: QueuedGroup, status: Status) -> None:
-        """Have the group's condition written, if it says something new. A group once scheduled stays so.
+    def _set_condition(self, status: Status) -> None:
+        """Order the group's condition to be written if it changes. A group that was scheduled once stays so.
 
         Source  schedule_one_podgroup.go, updatePodGroupCondition
         """
-        known = self.cluster.snapshot.objects(PodGroup).get(group.info.key)
+        known = self._state.cluster.snapshot.objects(PodGroup).get(self._group.info.key)
         if known is None:
-            self.faults.append(AttemptError("", f'podgroup.scheduling.k8s.io "{group.info.name}" not found'))
+            missing = f'podgroup.scheduling.k8s.io "{self._group.info.name}" not found'
+            self._state.outbox.fault(AttemptError("", missing))
             return
         condition = _condition_of(status, known)
         held = find_condition(known, POD_GROUP_SCHEDULED)
         if held is not None and held.status == "True" and condition.status != "True":
             return
         if with_condition(known, condition, None) is not known:
-            self._order(Phase.GROUP_STATUS, group.pods[0].pod, "", (SetGroupCondition(known, condition),))
+            effects = (SetGroupCondition(known, condition),)
+            self._state.outbox.order(Phase.GROUP_STATUS, self._group.pods[0].pod, "", effects)
 
 
 def _refusal(permit: Status | None) -> Status:
-    """What a pod is told that could have gone somewhere, had there been enough of its group."""
-    said = permit.message if permit is not None else ""
-    return Status(Code.UNSCHEDULABLE, "", (WAITING.reasons[0], said))
+    """Return the status of a pod that found a node while its group did not."""
+    text = permit.message if permit is not None else ""
+    return Status(Code.UNSCHEDULABLE, "", (WAITING.reasons[0], text))
+
+
+def _report(group: QueuedGroup, outcome: GroupOutcome, decisions: Iterable[Decision]) -> GroupReport:
+    scheduled = sum(decision.node is not None for decision in decisions)
+    return GroupReport(
+        group.info.key,
+        group.profile.scheduler_name,
+        _result_of(outcome),
+        outcome.status.message,
+        scheduled,
+        len(group.pods) - scheduled,
+        sum(tried.node is not None for tried in outcome.tried),
+    )
 
 
 def _result_of(outcome: GroupOutcome) -> str:

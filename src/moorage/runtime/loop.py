@@ -16,7 +16,8 @@ from typing import Final
 
 from moorage.api.core import Pod
 from moorage.api.meta import Value
-from moorage.engine.facts import Answered, Done, Fact, Gone, Phase
+from moorage.engine.facts import Answered, Done, Fact, Gone, Phase, Query, Work
+from moorage.engine.outbox import Cancel, Decided, Fault, GroupAttempted, Output, Preempted, Revoked, Skipped
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import MoorageError
 from moorage.runtime.carrying import Carrier
@@ -75,13 +76,13 @@ class Loop:
     ) -> None:
         self.scheduler = scheduler
         self.inbox = inbox
-        scheduler.alert = inbox.poke
+        scheduler.state.alert = inbox.poke
         #: Set once the engine has the first list of every source.
         self.synced = asyncio.Event()
         self._clock, self._unix, self._report, self._limits = clock, unix, report, limits
         self._teller = Teller(cluster, clock, wall, report)
         self._confirmer = Confirmer(
-            cluster, inbox, clock, assumed=self._is_unconfirmed, stays=self._stays, unheard=scheduler.is_unheard,
+            cluster, inbox, clock, assumed=self._is_unconfirmed, stays=self._stays, unheard=scheduler.is_unconfirmed,
             again=self._try_again, report=report,
         )  # fmt: skip
         self._carrier = Carrier(
@@ -130,10 +131,10 @@ class Loop:
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            # Plugins are told of pods that they hold; of these, nobody else is: whoever schedules next tries them.
+            # Only plugins know the pods that Permit holds. The next leader schedules them, so nothing is reported here.
+            self._deliver()
             self.scheduler.end_waits(self._clock())
-            self.scheduler.take_revoked()
-            self._hand_out()
+            self._deliver(reports=False)
             self._acting = False
             self.scheduler.break_off(self._clock(), "broken off while shutting down")
             await self._carrier.drain(self._limits.drain_s)
@@ -147,20 +148,10 @@ class Loop:
     def _turn(self) -> bool:
         """Take in some facts and make some attempts. Returns whether there is more to do at once."""
         if self._unix is not None:
-            self.scheduler.unix_offset_s = self._unix() - self._clock()
+            self.scheduler.state.unix_offset_s = self._unix() - self._clock()
         self._take_in()
         more = self._attempt() if self._is_free() else False
-        self._hand_out()
-        for pod in self.scheduler.skipped:
-            self.follower.skipped(pod)
-            self._teller.skipped(pod.pod)
-        self.scheduler.skipped.clear()
-        for eviction in self.scheduler.preempted:
-            self._teller.preempted(eviction, " (in kube-scheduler memory).")
-        self.scheduler.preempted.clear()
-        for fault in self.scheduler.faults:
-            self._survived(str(fault))
-        self.scheduler.faults.clear()
+        self._deliver()
         return more or len(self.inbox) > 0
 
     def _take_in(self) -> None:
@@ -209,47 +200,68 @@ class Loop:
             if self._measures is not None and began == now:
                 self._measures.began()
             try:
-                decision = self.scheduler.step(now)
+                attempted = self.scheduler.step(now)
             except Exception as error:
                 self._failing += 1
                 self._survived(f"an attempt: {_words(error)}")
                 return True
             self._failing = 0
-            self._tell_revoked(now)  # before what follows it: a pod that comes back may be tried in the same step
-            if decision is None:
-                self._began = began if self.scheduler.asks else None
+            self._deliver(began)
+            if not attempted:
+                self._began = began if self.scheduler.waits_for_extenders else None
                 return False
-            self.attempts += 1
-            for report in self.scheduler.groups:
-                self.follower.grouped(report, began, self._clock())
-            self.scheduler.groups.clear()
-            self.follower.attempted(decision, began, self._clock())
-            if decision.node is None:
-                self._teller.failed(decision)
         return True
 
-    def _hand_out(self) -> None:
-        now = self._clock()
-        for ticket in self.scheduler.broken_off:
-            self._carrier.break_off(ticket)
-        self.scheduler.broken_off.clear()
-        self._tell_revoked(now)
-        for query in self.scheduler.take_queries():
-            self._carrier.put(query)
-        for work in self.scheduler.take_work():
-            if self._acting:
-                if work.phase is Phase.PREEMPT:
-                    self._preempting[work.ticket] = work.pod
-                if work.phase.is_answered:
-                    self.follower.started(work, now)
-                self._carrier.start(work)
-            elif work.phase.is_answered:
-                self.inbox.put_now(Done(work.ticket, "not begun: this scheduler is shutting down"))
+    # -- what the engine produced ------------------------------------------------------------------------------------------
 
-    def _tell_revoked(self, now: float) -> None:
-        for decision in self.scheduler.take_revoked():
-            self.follower.revoked(decision, now)
-            self._teller.failed(decision)
+    def _deliver(self, began: float = 0.0, *, reports: bool = True) -> None:
+        """Report what the engine decided and start the work that it ordered.
+
+        ``began`` is when the attempt began. ``reports`` False keeps revoked decisions from logs, metrics and events.
+        """
+        now = self._clock()
+        for output in self.scheduler.take():
+            match output:
+                case Work():
+                    self._start(output, now)
+                case Query():
+                    self._carrier.put(output)
+                case Cancel(ticket):
+                    self._carrier.break_off(ticket)
+                case Revoked() if not reports:
+                    pass
+                case _:
+                    self._report_output(output, began, now)
+
+    def _report_output(self, output: Output, began: float, now: float) -> None:
+        match output:
+            case Decided(decision):
+                self.attempts += 1
+                self.follower.attempted(decision, began, self._clock())
+                if decision.node is None:
+                    self._teller.failed(decision)
+            case Revoked(decision):
+                self.follower.revoked(decision, now)
+                self._teller.failed(decision)
+            case GroupAttempted(report):
+                self.follower.grouped(report, began, self._clock())
+            case Skipped(pod):
+                self.follower.skipped(pod)
+                self._teller.skipped(pod.pod)
+            case Preempted(eviction):
+                self._teller.preempted(eviction, " (in kube-scheduler memory).")
+            case Fault(error):
+                self._survived(str(error))
+
+    def _start(self, work: Work, now: float) -> None:
+        if self._acting:
+            if work.phase is Phase.PREEMPT:
+                self._preempting[work.ticket] = work.pod
+            if work.phase.is_answered:
+                self.follower.started(work, now)
+            self._carrier.start(work)
+        elif work.phase.is_answered:
+            self.inbox.put_now(Done(work.ticket, "not begun: this scheduler is shutting down"))
 
     def _known(self, obj: Value) -> Value | None:
         metadata = getattr(obj, "metadata")  # noqa: B009 (every kind that is written has one; Value does not say so)

@@ -53,7 +53,7 @@ def collect(
 
 def _done_without(simulation: Simulation) -> Iterator[InputNote]:
     """Yield notes on extenders that failed and were passed over, the same failure once."""
-    times = Counter(str(fault) for fault in simulation.scheduler.faults if isinstance(fault, ExtenderError))
+    times = Counter(str(fault) for fault in simulation.faults if isinstance(fault, ExtenderError))
     for text, number in times.items():
         yield InputNote("Extenders", f"{text} ({counted(number, 'time')})")
 

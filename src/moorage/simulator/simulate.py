@@ -14,10 +14,9 @@ from moorage.api.pod_groups import PodGroup
 from moorage.config.algorithm import Algorithm, load_algorithm
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.cycle.cycle import Cycle
-from moorage.engine.custom_kinds import named_kinds
+from moorage.engine.builder import build_scheduler
 from moorage.engine.extenders import extenders_of
 from moorage.engine.scheduler import Scheduler
-from moorage.engine.profiles import build_resolved
 from moorage.errors import InputError
 from moorage.framework.effects import Question
 from moorage.framework.features import TODAY, FeatureGates
@@ -122,9 +121,8 @@ def kinds_named(options: Options) -> tuple[str, ...]:
     shipped = builtin_registry(loaded.release)
     if all(name in shipped for profile in loaded.profiles for names in profile.points.values() for name in names):
         return ()
-    scheduler = Scheduler(Cycle(options.seed), loaded.gates, options.max_disks)
-    built = build_resolved(loaded.profiles, loaded.registry, scheduler)
-    return tuple(map(str, named_kinds(built.profiles.values()).kinds))
+    scheduler, _ = build_scheduler(loaded, Cycle(options.seed), max_disks=options.max_disks)
+    return tuple(map(str, scheduler.named_kinds.kinds))
 
 
 def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = None) -> tuple[Simulation, list[InputNote]]:
@@ -134,23 +132,18 @@ def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = Non
     """
     loaded = load_options(options)
     configuration = loaded.configuration
-    scheduler = Scheduler(_cycle(loaded, options), loaded.gates, options.max_disks)
-    built = build_resolved(loaded.profiles, loaded.registry, scheduler)
-    profiles = built.profiles
-    if options.clock is not None and options.timer is not None:
-        profiles = {name: profile.timed(options.clock, options.timer) for name, profile in profiles.items()}
-    scheduler.use(
-        profiles,
-        initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
-        max_backoff_s=float(configuration.pod_max_backoff_seconds),
+    clock, timer = options.clock, options.timer
+    scheduler, missing = build_scheduler(
+        loaded,
+        _cycle(loaded, options),
         max_unschedulable_s=NEVER_S,
+        max_disks=options.max_disks,
+        wrap=None if clock is None or timer is None else lambda profile: profile.timed(clock, timer),
     )
-    notes = [
-        InputNote("MissingPlugin", f"plugin {name} is enabled but not available; it was left out") for name in built.missing
-    ]
+    notes = [InputNote("MissingPlugin", f"plugin {name} is enabled but not available; it was left out") for name in missing]
     if configuration.extenders and not scheduler.cycle.extenders:
         notes.append(InputNote("Extenders", f"{counted(len(configuration.extenders), 'extender')} left out, as asked for"))
-    idle = sorted(cls.name for cls in options.plugins if not any(cls.name in p.plugins for p in built.profiles.values()))
+    idle = sorted(cls.name for cls in options.plugins if not any(cls.name in p.plugins for p in scheduler.profiles.values()))
     notes += [
         InputNote("UnusableKind", f"a plugin names {name}, which is no kind; write it as plural.version.group")
         for name in scheduler.named_kinds.unusable

@@ -19,8 +19,9 @@ from moorage.api.core import ENDED_PHASES, Pod, PodCondition
 from moorage.api.meta import Value
 from moorage.api.pod_groups import with_condition
 from moorage.cycle.decision import Decision
-from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Seen, Work
+from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Query, Seen, Work
 from moorage.engine.group_outcome import GroupReport
+from moorage.engine.outbox import Decided, Fault, GroupAttempted, Revoked
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import CopyError, MoorageError, StateError
 from moorage.framework.effects import (
@@ -141,6 +142,9 @@ class Simulation:
         self._waited_in_vain: dict[str, int] = {}
         #: The last attempt for each pod group.
         self.groups: dict[str, GroupReport] = {}
+        #: Errors of plugins and extenders that ended no attempt.
+        self.faults: list[MoorageError] = []
+        self._decisions: list[Decision] = []
         self.storage = StorageController(self.scheduler.snapshot, self._tell)
         self.devices = DeviceDrivers(self.scheduler.snapshot, self._tell)
         self._claims = ClaimController(self.scheduler.snapshot, self._pods, self._tell)
@@ -171,11 +175,11 @@ class Simulation:
             pass
         self._try_all_once()
         self.scheduler.end_waits(self.now)
-        self._note_revoked()
+        self._deliver()
 
     def _try_all_once(self) -> None:
         """Try the pending pods a last time. One that finds a place now was not woken by the event that helped it."""
-        revision = self.scheduler.revision
+        revision = self.scheduler.state.revision
         waiting = [
             record.pod
             for uid, record in self.records.items()
@@ -197,31 +201,25 @@ class Simulation:
             self.storage.act()
             self._claims.act()
             self._look_at_parked()
-            decision = self.scheduler.step(self.now)
-            self.groups.update((report.key, report) for report in self.scheduler.groups)
-            self.scheduler.groups.clear()
-            self._note_revoked()
-            if decision is not None:
-                self._note(decision)
-                self._do_work()
-                yield decision
-                quiet = decision.node is None and self._planned() is None and not self.scheduler.is_telling
+            attempted = self.scheduler.step(self.now)
+            self._decisions = []
+            delivered = self._deliver()
+            if attempted:
+                yield from (decisions := self._decisions)
+                quiet = self._planned() is None and bool(decisions) and decisions[-1].node is None
                 if quiet and self._is_settled():
                     return
-            elif not self._ask_extenders() and not self._do_work() and not self._advance():
+            elif not delivered and not self._advance():
                 return
 
-    def _ask_extenders(self) -> bool:
-        """Put the questions that the engine has; False if it has none."""
-        queries = self.scheduler.take_queries() if self.ask is not None else []
-        for query in queries:
-            assert self.ask is not None
-            try:
-                fact = Answered(query.ticket, self.ask(query.question))
-            except MoorageError as error:
-                fact = Answered(query.ticket, error=str(error))
-            self.scheduler.observe(fact, self.now)
-        return bool(queries)
+    def _ask_extender(self, query: Query) -> None:
+        """Put a question to an extender and pass its answer to the engine."""
+        assert self.ask is not None
+        try:
+            fact = Answered(query.ticket, self.ask(query.question))
+        except MoorageError as error:
+            fact = Answered(query.ticket, error=str(error))
+        self.scheduler.observe(fact, self.now)
 
     # -- one moment to the next ---------------------------------------------------------------------------------------
 
@@ -257,9 +255,9 @@ class Simulation:
             return self._is_gated(uid)
         if self._waited_in_vain.get(uid, 0) >= PATIENCE:
             return True
-        if tried.facts == self.scheduler.facts and tried.times >= PATIENCE:
+        if tried.facts == self.scheduler.state.facts and tried.times >= PATIENCE:
             return True
-        return not others_wait and (tried.revision == self.scheduler.revision or self._is_gated(uid))
+        return not others_wait and (tried.revision == self.scheduler.state.revision or self._is_gated(uid))
 
     def _is_gated(self, uid: str) -> bool:
         queued = self.scheduler.queue.get(uid)
@@ -314,13 +312,27 @@ class Simulation:
         elif record is not None and record.state == State.PENDING and pod.spec.node_name:
             record.state, record.node, record.placed_s = State.PLACED, pod.spec.node_name, self.now
 
-    def _do_work(self) -> bool:
-        done = False
-        for work in self.scheduler.take_work():
-            done = True
-            self._carry_out(work)
-        self._note_revoked()
-        return done
+    def _deliver(self) -> bool:
+        """Record what the engine decided and carry out what it ordered. Returns True if it ordered anything."""
+        ordered = False
+        for output in self.scheduler.take():
+            match output:
+                case Work():
+                    ordered = True
+                    self._carry_out(output)
+                case Decided(decision):
+                    self._note(decision)
+                    self._decisions.append(decision)
+                case Revoked(decision):
+                    self._note_revoked(decision)
+                case Query() if self.ask is not None:
+                    ordered = True
+                    self._ask_extender(output)
+                case GroupAttempted(report):
+                    self.groups[report.key] = report
+                case Fault(error):
+                    self.faults.append(error)
+        return ordered
 
     def _carry_out(self, work: Work) -> None:
         if not work.phase.is_answered:
@@ -354,7 +366,7 @@ class Simulation:
                 if work.phase is not Phase.UNRESERVE:
                     break
         self.scheduler.observe(Done(work.ticket, "; ".join(faults) or None, failed_at), self.now)
-        self._do_work()
+        self._deliver()
 
     def _perform(self, effect: Effect) -> None:
         if isinstance(effect, BindPod):
@@ -477,13 +489,12 @@ class Simulation:
             record.replaced = fresh.name
             self.at(self.now, Seen(fresh))
 
-    def _note_revoked(self) -> None:
-        for decision in self.scheduler.take_revoked():
-            record = self.records.get(decision.pod.uid)
-            if record is not None:
-                record.message = decision.message
-                if self.on_attempt is not None:
-                    self.on_attempt(Attempt(self.now, record.attempts, decision))
+    def _note_revoked(self, decision: Decision) -> None:
+        record = self.records.get(decision.pod.uid)
+        if record is not None:
+            record.message = decision.message
+            if self.on_attempt is not None:
+                self.on_attempt(Attempt(self.now, record.attempts, decision))
 
     def _note(self, decision: Decision) -> None:
         record = self.records.get(decision.pod.uid)
@@ -491,10 +502,10 @@ class Simulation:
             return
         record.attempts += 1
         record.message = decision.message
-        facts = self.scheduler.facts
+        facts = self.scheduler.state.facts
         before = self._tried.get(decision.pod.uid)
         times = 1 + (before.times if before is not None and before.facts == facts else 0)
-        self._tried[decision.pod.uid] = _Tried(self.scheduler.revision, facts, times)
+        self._tried[decision.pod.uid] = _Tried(self.scheduler.state.revision, facts, times)
         if self.on_attempt is not None:
             self.on_attempt(Attempt(self.now, record.attempts, decision))
 

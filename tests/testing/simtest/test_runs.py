@@ -11,8 +11,8 @@ from unittest import mock
 import pytest
 
 from moorage.client.reflector import Reflector
-from moorage.engine import scheduler
-from moorage.engine.scheduler import Scheduler
+from moorage.engine import binding_cycle
+from moorage.engine.binding_cycle import BindingCycle
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.plugins import volume_binding
 from moorage.plugins.devices.binding import Binder
@@ -102,7 +102,7 @@ async def no_read_back(self, pod, node, error):
 def forgets_early(bind):
     def changed(self, binding):
         bind(self, binding)
-        self.cluster.forget(binding.pod.uid)
+        self._state.cluster.forget(binding.pod.uid)
 
     return changed
 
@@ -129,8 +129,8 @@ MUTANTS = {  # what is broken on purpose, under which faults it shows, and the p
     "resources are not looked at": (NodeResourcesFit, "filter", lambda *_: (), ["important pods"], "S3"),
     "taints are not looked at": (TaintToleration, "filter", lambda *_: (), ["nodes tainted"], "S3"),
     "a lost reply counts as no": (Carrier, "_read_back", no_read_back, ["bind's reply lost"], "S2"),
-    "an assumed pod is forgotten": (Scheduler, "_bind", forgets_early(Scheduler._bind), ["pods late"], "S2"),
-    "nobody is told to unreserve": (scheduler, "unreserve", lambda *_: (), ["bind refused"], "S7"),
+    "an assumed pod is forgotten": (BindingCycle, "_bind", forgets_early(BindingCycle._bind), ["pods late"], "S2"),
+    "nobody is told to unreserve": (binding_cycle, "unreserve", lambda *_: (), ["bind refused"], "S7"),
     "events wake nobody": (SchedulingQueue, "event", lambda *_, **__: 0, ["pods deleted"], "L2"),
     "what was lost stays": (Reflector, "_listed", hears_no_loss, ["last writes lost"], "L2"),
     "a lost bind stands": (Confirmer, "bound", lambda *_: None, ["last writes lost"], "L2"),

@@ -83,16 +83,16 @@ def _devices(scheduler: WatchedScheduler, world: World) -> Iterator[str]:
 def _left_over(scheduler: WatchedScheduler) -> Iterator[str]:
     if scheduler.cluster.assumed:
         yield f"still assumed: {sorted(scheduler.cluster.assumed)}"
-    if scheduler._bindings:
-        yield f"still being bound: {sorted(scheduler._bindings)}"
+    if scheduler.state.bindings.by_uid:
+        yield f"still being bound: {sorted(scheduler.state.bindings.by_uid)}"
     if scheduler.queue.logged_events:
         yield f"{scheduler.queue.logged_events} events are kept for pods in flight"
-    if scheduler._evicting:
-        yield f"evictions under way: {sorted(eviction.uid for eviction in scheduler._evicting.values())}"
-    if scheduler._answers:
-        yield f"{len(scheduler._answers)} answers to writes that no watch has told of"
-    if scheduler._by_ticket:
-        yield f"work under way: {sorted(scheduler._by_ticket)}"
+    if scheduler.preemption.evictions:
+        yield f"evictions under way: {sorted(eviction.uid for eviction in scheduler.preemption.evictions.values())}"
+    if scheduler.event_handlers.answers:
+        yield f"{len(scheduler.event_handlers.answers)} answers to writes that no watch has told of"
+    if scheduler.state.bindings.by_ticket:
+        yield f"work under way: {sorted(scheduler.state.bindings.by_ticket)}"
 
 
 def _nominations(scheduler: WatchedScheduler, world: World) -> Iterator[str]:

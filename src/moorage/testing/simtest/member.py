@@ -18,8 +18,9 @@ from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.engine.answers import Answers
 from moorage.engine.facts import Done, Fact, Gone, Phase, Seen, Work, WriteLost, Wrote
-from moorage.engine.scheduler import Scheduler
+from moorage.engine.outbox import Decided, Output
 from moorage.engine.profiles import build_profiles
+from moorage.engine.scheduler import Scheduler
 from moorage.framework.effects import Evict
 from moorage.framework.features import FeatureGates
 from moorage.queue.queued import Place
@@ -47,16 +48,17 @@ class WatchedScheduler(Scheduler):
         self._known: dict[str, Pod] = {}
 
     def observe(self, fact: Fact, now: float) -> None:
+        answers = self.event_handlers.answers
         if isinstance(fact, Wrote | WriteLost):
             self._note_answer(fact)
-        elif not isinstance(fact, Done) and not (isinstance(fact, Seen) and self._answers.is_outdated(fact.obj)):
+        elif not isinstance(fact, Done) and not (isinstance(fact, Seen) and answers.is_outdated(fact.obj)):
             self._note(fact)
         super().observe(fact, now)
 
     def _note_answer(self, fact: Wrote | WriteLost) -> None:
         """Take note of what a write came to, as far as it is news."""
         if isinstance(fact, WriteLost):
-            if self.is_unheard(fact.obj):
+            if self.is_unconfirmed(fact.obj):
                 self._note(Gone(fact.obj) if fact.found is None else Seen(fact.found))
         elif fact.obj is not None:
             known = self.cluster.objects(type(fact.obj)).get(object_key(fact.obj))
@@ -79,20 +81,19 @@ class WatchedScheduler(Scheduler):
                     del self._known[other]
                 self._known[uid] = obj
 
-    def step(self, now: float) -> Decision | None:
-        # What became of pods of a group is told one after the other; they were tried with the first of them.
-        tells = bool(self._decided)
+    def step(self, now: float) -> bool:
         ready = {one.pod.uid: one.pod.priority for one in self.queue.pending() if one.place is Place.ACTIVE}
-        decision = super().step(now)
-        if decision is not None:
-            if not tells:
-                self._check_order(decision, ready)
+        attempted = super().step(now)
+        decisions = [output.decision for output in self.state.outbox if isinstance(output, Decided)]
+        for decision in decisions[:1]:
+            self._check_order(decision, ready)
+        for decision in decisions:
             outcome = decision.post_filter
             victims = tuple(victim.uid for victim in outcome.victims) if outcome is not None else ()
             tried = Tried(self.recording.clock(), self.actor, decision.pod.uid, decision.node or "", victims)
             self.recording.add(tried)
         self.check_conservation()
-        return decision
+        return attempted
 
     def _check_order(self, decision: Decision, ready: dict[str, int]) -> None:
         """L5: nobody is tried before a pod that was ready and is more important."""
@@ -108,10 +109,10 @@ class WatchedScheduler(Scheduler):
                 continue
             queued = self.queue.get(uid)
             place = None if queued is None else queued.place
-            bound, binding = self.cluster.node_of(uid) is not None, uid in self._bindings
+            bound, binding = self.cluster.node_of(uid) is not None, uid in self.state.bindings.by_uid
             if place is None and not binding and not bound:
                 self._broken(f"L1: {pod.key} ({uid}) is in no place")
-            if place not in {None, Place.IN_FLIGHT} and binding and not self._bindings[uid].withdrawn:
+            if place not in {None, Place.IN_FLIGHT} and binding and not self.state.bindings.by_uid[uid].withdrawn:
                 self._broken(f"L1: {pod.key} ({uid}) is being bound and {place.value if place else ''} at once")
 
     def _broken(self, text: str) -> None:
@@ -119,13 +120,17 @@ class WatchedScheduler(Scheduler):
         if line not in self.recording.broken:
             self.recording.broken.append(line)
 
-    def take_work(self) -> list[Work]:
-        work = super().take_work()
-        for one in work:
-            if one.phase is Phase.PREEMPT and any(isinstance(effect, Evict) for effect in one.effects):
+    def take(self) -> list[Output]:
+        outputs = super().take()
+        for one in outputs:
+            if (
+                isinstance(one, Work)
+                and one.phase is Phase.PREEMPT
+                and any(isinstance(effect, Evict) for effect in one.effects)
+            ):
                 uids = tuple(effect.victim.uid for effect in one.effects if isinstance(effect, Evict))
                 self.recording.add(Tried(self.recording.clock(), self.actor, one.pod.uid, "", uids))
-        return work
+        return outputs
 
 
 def watched_scheduler(
@@ -142,14 +147,15 @@ def watched_scheduler(
     registry = registry_with(given)
     names = ", ".join(f"{{name: {plugin.name}}}" for plugin in given)
     text = _HEAD + (profiles or f"profiles:\n- plugins: {{multiPoint: {{enabled: [{names}]}}}}\n")
-    scheduler = WatchedScheduler(Cycle(seed=seed, percentage_of_nodes_to_score=0), gates)
-    scheduler.watch_over(actor, recording)
     configuration = load(text.encode(), "simtest", registry, gates)
-    scheduler.use(
-        build_profiles(configuration, registry, gates, scheduler).profiles,
+    scheduler = WatchedScheduler(
+        Cycle(seed=seed, percentage_of_nodes_to_score=0),
+        gates,
+        lambda handle: build_profiles(configuration, registry, gates, handle).profiles,
         initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
         max_backoff_s=float(configuration.pod_max_backoff_seconds),
     )
+    scheduler.watch_over(actor, recording)
     return scheduler
 
 

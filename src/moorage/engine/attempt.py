@@ -1,0 +1,105 @@
+"""Attempts: one pod, or one pod group, that is being scheduled.
+
+A pod is a group of one. The scheduler runs, aborts and cancels every attempt in the same way; only what an attempt decides, and
+how its decisions are settled, differs.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from moorage.cycle.cycle import Cycle
+from moorage.cycle.decision import Decision
+from moorage.cycle.extenders import Asking
+from moorage.engine.binding_cycle import BindingCycle
+from moorage.engine.engine_state import EngineState
+from moorage.engine.failure_handler import FailureHandler
+from moorage.engine.outbox import Decided
+from moorage.errors import AttemptError, PluginError
+from moorage.queue import Place, QueuedPod
+
+__all__ = ["Attempt", "PodAttempt", "let_go"]
+
+
+class Attempt(Protocol):
+    """A pod or a pod group that left the queue. ``key`` is ``namespace/name``."""
+
+    @property
+    def key(self) -> str: ...
+
+    def run(self) -> Asking[None]:
+        """Decide and settle, yielding the questions for extenders."""
+
+    def run_alone(self) -> None:
+        """Decide and settle where no extender is configured."""
+
+    def abort(self, fault: PluginError) -> None:
+        """Release and requeue every pod that is not settled, after an unexpected exception."""
+
+    def cancel(self, why: str) -> None:
+        """Requeue every pod without reporting a decision."""
+
+
+class PodAttempt:
+    """An attempt to schedule one pod."""
+
+    __slots__ = ("_binding_cycle", "_cycle", "_failure_handler", "_queued", "_state")
+
+    def __init__(
+        self,
+        queued: QueuedPod,
+        state: EngineState,
+        cycle: Cycle,
+        binding_cycle: BindingCycle,
+        failure_handler: FailureHandler,
+    ) -> None:
+        self._queued = queued
+        self._state = state
+        self._cycle = cycle
+        self._binding_cycle = binding_cycle
+        self._failure_handler = failure_handler
+
+    @property
+    def key(self) -> str:
+        return self._queued.pod.key
+
+    def run(self) -> Asking[None]:
+        pod, state = self._queued.pod, self._state
+        profile = state.profiles[pod.spec.scheduler_name]
+        decision = yield from self._cycle.deciding(profile, pod, state.cluster.snapshot, state.queue.nominated)
+        for error in decision.done_without:
+            state.outbox.fault(error)
+        self._settle(decision)
+
+    def run_alone(self) -> None:
+        pod, state = self._queued.pod, self._state
+        profile = state.profiles[pod.spec.scheduler_name]
+        self._settle(self._cycle.decide(profile, pod, state.cluster.snapshot, state.queue.nominated))
+
+    def _settle(self, decision: Decision) -> None:
+        if decision.node is None:
+            self._state.outbox.put(Decided(decision))
+            self._failure_handler.failed(self._queued, decision)
+        else:
+            self._binding_cycle.begin(self._queued, self._state.profiles[decision.pod.spec.scheduler_name], decision)
+
+    def abort(self, fault: PluginError) -> None:
+        let_go(self._queued, fault, self._state, self._failure_handler)
+
+    def cancel(self, why: str) -> None:
+        self._failure_handler.failed(self._queued, Decision(self._queued.pod, error=AttemptError("", why)))
+
+
+def let_go(queued: QueuedPod, fault: PluginError, state: EngineState, failure_handler: FailureHandler) -> None:
+    """Forget what an attempt that broke off assumed for a pod, report its failure in place of its decision, and requeue it."""
+    uid = queued.pod.uid
+    binding = state.bindings.by_uid.get(uid)
+    if binding is not None:
+        state.bindings.drop(binding)
+    state.cluster.forget(uid)
+    state.revision += 1
+    decision = Decision(queued.pod, error=fault)
+    state.outbox.retract(lambda output: isinstance(output, Decided) and output.decision.pod.uid == uid)
+    state.outbox.put(Decided(decision))
+    if queued.place is Place.IN_FLIGHT or state.queue.get(uid) is None:
+        failure_handler.failed(queued, decision)

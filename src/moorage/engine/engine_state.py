@@ -1,0 +1,51 @@
+"""What the parts of the scheduler share: the cluster, the queue, the bindings, the outbox and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from moorage.engine.binding import Binding, Bindings
+from moorage.engine.outbox import Outbox
+from moorage.framework.features import FeatureGates
+from moorage.framework.profile import Profile
+from moorage.queue import ASSIGNED_POD_DELETE, SchedulingQueue
+from moorage.state.cluster import Cluster
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["EngineState"]
+
+
+class EngineState:
+    """The shared state of one scheduler. ``Scheduler`` owns it and sets ``profiles`` and ``queue`` at construction.
+
+    ``now``             seconds on the driver's clock, at the latest fact or step
+    ``unix_offset_s``   what to add to ``now`` to get seconds since 1970; the driver sets it
+    ``revision``        grows with every change of the cluster, assumed pods included: two attempts at one revision decide alike
+    ``facts``           grows with every object fact; unlike ``revision``, not with what the scheduler assumes and forgets
+    ``alert``           called when a plugin needs the next step before anything else is due
+    """
+
+    queue: SchedulingQueue
+
+    def __init__(self, gates: FeatureGates) -> None:
+        self.gates = gates
+        self.cluster = Cluster(keep_groups=gates["GenericWorkload"])
+        self.profiles: Mapping[str, Profile] = {}
+        self.bindings = Bindings()
+        self.outbox = Outbox()
+        self.now = 0.0
+        self.unix_offset_s = 0.0
+        self.revision = 0
+        self.facts = 0
+        self.alert: Callable[[], None] = lambda: None
+
+    def release(self, binding: Binding) -> None:
+        """Forget an assumed pod and wake the pods that may use its room. Does nothing for a pod that is confirmed."""
+        pod = self.cluster.forget(binding.pod.uid)
+        if pod is not None:
+            self.revision += 1
+            self.queue.event(ASSIGNED_POD_DELETE, pod.on(binding.node), None, self.now)
+
+    def is_in_group(self, pod: PodInfo) -> bool:
+        """Return True if the pod is scheduled together with its pod group."""
+        return self.cluster.groups is not None and pod.spec.scheduling_group is not None

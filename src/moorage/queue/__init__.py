@@ -1,4 +1,4 @@
-"""Whose turn it is: the scheduling queue, and which events bring a pod back to it."""
+"""The scheduling queue, and the cluster events that make it retry a pod."""
 
 from moorage.queue.events_of import (
     ASSIGNED_POD_DELETE,

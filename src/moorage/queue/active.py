@@ -1,6 +1,6 @@
-"""The active queue: pods that may be tried now, the QueueSort plugin's first choice on top.
+"""The active queue: pods that are ready for a scheduling attempt, in the order of the QueueSort plugin.
 
-Pods that the plugin ranks alike are popped in the order they came or came back.
+Pods that the plugin ranks equal are popped in the order they entered or re-entered the queue.
 
 Source  kube-scheduler, backend/queue/active_queue.go
 """
@@ -15,7 +15,7 @@ from moorage.queue.queued import QueuedPod
 
 __all__ = ["ActiveQueue", "SortKey"]
 
-#: What QueueSort makes of a queued pod; the least is popped first.
+#: Returns QueueSort's key of a queued pod; the pod with the least key is popped first.
 SortKey = Callable[[QueuedPod], Any]
 
 
@@ -33,7 +33,7 @@ class ActiveQueue:
         return iter(self._heap)
 
     def push(self, queued: QueuedPod) -> None:
-        """Add a pod, or rank it anew after it changed."""
+        """Add a pod, or rank it again after it changed."""
         self._heap.push(queued.pod.uid, self._sort_key(queued), queued.order, queued)
 
     def discard(self, queued: QueuedPod) -> None:

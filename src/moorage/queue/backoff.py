@@ -1,11 +1,11 @@
-"""The backoff queue: pods that failed and wait a little before they are tried again.
+"""The backoff queue: pods whose last attempt failed and that wait before the next one.
 
 A pod waits 1 s after its first failure, then twice as long each time, 10 s at most. Failures are counted in two ways: how often
-plugins turned the pod down, and how many errors it met in a row; after an error the second count decides. Pods that met an
-error wait in a queue of their own, because nobody may pop them early: the wait is there to spare the API server.
+plugins rejected the pod, and how many attempts in a row ended in an error; after an error the second count sets the backoff.
+Pods that failed with an error wait in a separate heap and are never popped early, because their wait spares the API server.
 
-Time is cut into windows of one second. With ``pop_early`` (the gate SchedulerPopFromBackoffQ) a backoff ends with the window it
-falls in, and pods of one window are ranked as the active queue ranks them, so that popping early respects priority.
+Time is divided into windows of one second. With ``pop_early`` (gate SchedulerPopFromBackoffQ) a backoff ends with the window
+it falls in, and pods of one window are ranked as the active queue ranks them, so that popping early respects priority.
 
 Source  kube-scheduler, backend/queue/backoff_queue.go
 """
@@ -26,7 +26,7 @@ _MAX_DOUBLINGS = 62
 
 
 class BackoffQueue:
-    """Pods in backoff. ``max_s`` of 0 switches backoff off."""
+    """Pods in backoff. A ``max_s`` of 0 disables backoff."""
 
     def __init__(self, sort_key: SortKey, initial_s: float, max_s: float, pop_early: bool) -> None:
         self._sort_key = sort_key
@@ -53,7 +53,7 @@ class BackoffQueue:
         return min(self._initial_s * 2.0 ** min(failures - 1, _MAX_DOUBLINGS), self._max_s)
 
     def until(self, queued: QueuedPod) -> float:
-        """Return when the pod's backoff ends; minus infinity if it has none to serve."""
+        """Return when the pod's backoff ends; minus infinity if it has no backoff."""
         failures = queued.consecutive_errors or queued.unschedulable_count
         if self._max_s == 0 or failures == 0:
             return float("-inf")
@@ -63,11 +63,11 @@ class BackoffQueue:
         return queued.backoff_until
 
     def holds(self, queued: QueuedPod, now: float) -> bool:
-        """Say whether the pod must still wait. The end of its backoff, or all of that window, still counts as waiting."""
+        """Return True while the pod must wait: up to and including the end of its backoff, or the whole window of that end."""
         return self.until(queued) >= (floor(now) if self._pop_early else now)
 
     def push(self, queued: QueuedPod) -> None:
-        """Add a pod, or rank it anew after it changed."""
+        """Add a pod, or rank it again after it changed."""
         ends = self.until(queued)
         if not queued.unschedulable_plugins and not queued.pending_plugins:
             self._errored.push(queued.pod.uid, ends, queued.order, queued)
@@ -81,7 +81,7 @@ class BackoffQueue:
             self._errored.discard(queued.pod.uid)
 
     def pop_completed(self, now: float) -> Iterator[QueuedPod]:
-        """Take out the pods whose backoff was over when the second of ``now`` began."""
+        """Remove and yield the pods whose backoff was over when the second of ``now`` began."""
         second = floor(now)
         for heap in (self._rejected, self._errored):
             while (first := heap.peek()) is not None and self.until(first) < second:
@@ -89,7 +89,7 @@ class BackoffQueue:
                 yield first
 
     def pop_early(self, may: Callable[[QueuedPod], bool] | None = None) -> QueuedPod | None:
-        """Take out the pod whose turn is next though its backoff is not over; never one that met an error, or ``may`` not."""
+        """Remove and return the next pod before its backoff ends; skip pods that met an error or that ``may`` denies."""
         if not self._pop_early:
             return None
         passed_over: list[QueuedPod] = []
@@ -100,6 +100,6 @@ class BackoffQueue:
         return queued
 
     def next_completion(self) -> float | None:
-        """Return the first whole second at which a pod will have served its backoff; None if there are no pods."""
+        """Return the first whole second at which a pod's backoff is over; None if there are no pods."""
         firsts = [first for heap in (self._rejected, self._errored) if (first := heap.peek()) is not None]
         return min((floor(self.until(first)) + 1.0 for first in firsts), default=None)

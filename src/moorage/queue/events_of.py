@@ -1,7 +1,7 @@
-"""Which events a change of an object makes: what was done to it, in the words that hints understand.
+"""Translate changes of objects into cluster events, the form that queueing hints use.
 
-An update makes one event for each kind of difference that can matter to scheduling, and none for a node whose change cannot
-matter (a heartbeat). A pod whose change fits no kind makes the unspecific update.
+An update yields one event for each kind of difference that can matter to scheduling, and none for a node whose change cannot
+matter (a heartbeat). A pod update that fits no kind yields ``UPDATE_OTHER``.
 
 Source  kube-scheduler, framework/events.go, PodSchedulingPropertiesChange, NodeSchedulingPropertiesChange; eventhandlers.go
 """
@@ -29,7 +29,7 @@ ASSIGNED_POD_ADD: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.ADD)
 ASSIGNED_POD_DELETE: Final = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
 UNSCHEDULED_POD_ADD: Final = ClusterEvent(Resource.UNSCHEDULED_POD, Action.ADD)
 _DEFAULT_GATES: Final = FeatureGates()
-#: Kind → what hints call it. Pods and nodes have functions of their own below.
+#: Kind → its event resource. Pods and nodes have separate functions below.
 _RESOURCE_OF: Final = {
     resource.rpartition("/")[2]: resource
     for resource in Resource
@@ -38,7 +38,7 @@ _RESOURCE_OF: Final = {
 
 
 def pod_changes(old: PodInfo, new: PodInfo, gates: FeatureGates = _DEFAULT_GATES) -> tuple[ClusterEvent, ...]:
-    """Return the events of a pod's update, assigned or not. There is always one."""
+    """Return the events of a pod's update, assigned or not. There is always at least one."""
     resource = Resource.ASSIGNED_POD if new.spec.node_name else Resource.UNSCHEDULED_POD
     found = list(_pod_actions(old, new, gates))
     return tuple(ClusterEvent(resource, action) for action in found or [Action.UPDATE_OTHER])
@@ -47,9 +47,9 @@ def pod_changes(old: PodInfo, new: PodInfo, gates: FeatureGates = _DEFAULT_GATES
 def assigned_pod_events(
     old: PodInfo | None, new: PodInfo | None, gates: FeatureGates = _DEFAULT_GATES
 ) -> tuple[ClusterEvent, ...]:
-    """Return what other pods are to hear of a pod that came, changed or went: nothing unless it is on a node.
+    """Return the events that other pods see when a pod is created, updated or deleted: none unless the pod is on a node.
 
-    Being bound counts as coming. Changes of unassigned pods concern the queue itself: ``SchedulingQueue.update``.
+    A bind counts as an add. ``SchedulingQueue.update`` handles updates of unassigned pods.
     """
     if new is None:
         return (ASSIGNED_POD_DELETE,) if old is not None and old.spec.node_name else ()
@@ -61,7 +61,7 @@ def assigned_pod_events(
 
 
 def node_events(old: Node | None, new: Node | None, gates: FeatureGates = _DEFAULT_GATES) -> tuple[ClusterEvent, ...]:
-    """Return the events of a node that came, changed or went; none if nothing changed that scheduling looks at."""
+    """Return the events of a node that was added, updated or deleted; none if nothing changed that scheduling reads."""
     if old is None or new is None:
         return (ClusterEvent(Resource.NODE, Action.ADD if old is None else Action.DELETE),)
     found = [action for action, differs in _NODE_CHANGES.items() if differs(old, new)]
@@ -71,7 +71,7 @@ def node_events(old: Node | None, new: Node | None, gates: FeatureGates = _DEFAU
 
 
 def object_events(old: Value | None, new: Value | None) -> tuple[ClusterEvent, ...]:
-    """Return the event of any other object that came, changed or went; none if no plugin could have asked for its kind."""
+    """Return the event of any other object that was added, updated or deleted; none if no plugin can wake on its kind."""
     known = old if new is None else new
     resource = known.resource if isinstance(known, CustomObject) else _RESOURCE_OF.get(type(known).__name__)
     if resource is None:
@@ -87,14 +87,14 @@ def _pod_actions(old: PodInfo, new: PodInfo, gates: FeatureGates) -> Iterator[Ac
         yield Action.UPDATE_POD_SCALE_DOWN
     if old.spec.scheduling_gates and not new.spec.scheduling_gates:
         yield Action.UPDATE_POD_GATES_ELIMINATED
-    if len(old.spec.tolerations) != len(new.spec.tolerations):  # they can only be added, so their number tells
+    if len(old.spec.tolerations) != len(new.spec.tolerations):  # they can only be added, so their number is enough
         yield Action.UPDATE_POD_TOLERATION
     if gates["DynamicResourceAllocation"] and _claims_differ(old.pod, new.pod):
         yield Action.UPDATE_POD_GENERATED_CLAIM
 
 
 def _scaled_down(old: PodInfo, new: PodInfo, gates: FeatureGates) -> bool:
-    """Say whether the pod asks for less of anything, or no longer asks for it."""
+    """Return True if the pod requests less of any resource, or no longer requests it."""
     resizes, pod_level = gates["InPlacePodVerticalScaling"], gates["InPlacePodLevelResourcesVerticalScaling"]
     options = RequestOptions(use_status=resizes, pod_level_status=pod_level)
     before, after = old.needs_under(options).requests, new.needs_under(options).requests
@@ -108,14 +108,14 @@ def _claims_differ(old: Pod, new: Pod) -> bool:
 
 
 def _amounts_differ(old: ResourceList, new: ResourceList) -> bool:
-    """Compare by amount: ``1`` and ``1000m`` are the same."""
+    """Compare by amount: ``1`` and ``1000m`` are equal."""
     if old == new:
         return False
     return old.keys() != new.keys() or any(parse(old[name]) != parse(new[name]) for name in old)
 
 
 def _taints_differ(old: Node, new: Node) -> bool:
-    """Say whether taints changed or the node was uncordoned, which counts as a taint taken off."""
+    """Return True if taints changed or the node was uncordoned, which counts as removing a taint."""
     uncordoned = old.spec.unschedulable and not new.spec.unschedulable
     return uncordoned or old.spec.taints != new.spec.taints
 

@@ -1,7 +1,7 @@
-"""PreEnqueue: who may not even wait for a turn yet.
+"""PreEnqueue: decide which pods may enter the active queue.
 
-A gated pod remembers which plugin gates it. That plugin is asked first the next time, because as long as it says no there is no
-point in asking the others.
+A gated pod records which plugin gates it. That plugin runs first the next time, because while it still gates the pod the
+others need not run.
 
 Source  kube-scheduler, backend/queue/scheduling_queue.go, runPreEnqueuePlugins
 """
@@ -26,10 +26,10 @@ PreEnqueue = Callable[[PodInfo], Hold | None]
 
 @dataclass(frozen=True, slots=True)
 class QueueProfile:
-    """What the queue needs of a profile.
+    """The parts of a profile that the queue uses.
 
     ``pre_enqueue``  PreEnqueue plugins with their names, in running order
-    ``wakes``        plugin → what wakes pods that it turned down
+    ``wakes``        plugin → what wakes the pods that it rejected
     """
 
     pre_enqueue: tuple[tuple[str, PreEnqueue], ...] = ()
@@ -50,11 +50,11 @@ class Gates:
         self._on_fault = on_fault
 
     def serve(self, scheduler_name: str) -> bool:
-        """Say whether there is a profile of that name."""
+        """Return True if there is a profile of that name."""
         return scheduler_name in self._plugins
 
     def hold(self, queued: QueuedPod) -> bool:
-        """Ask the plugins, and note on the pod who gates it now, if anybody does."""
+        """Run the PreEnqueue plugins and record on the pod which one gates it, if any. Return True if the pod is gated."""
         plugins = self._plugins[queued.profile]
         if queued.gated_by:
             plugins = tuple(sorted(plugins, key=lambda plugin: plugin[0] != queued.gated_by))

@@ -1,6 +1,6 @@
-"""A heap that can let go of any member: the entry stays behind, empty, and is skipped when it comes up.
+"""A heap from which any member can be removed: its entry is emptied in place and skipped when it reaches the top.
 
-Empty entries are cleared out once they outnumber the full ones, so that churn costs no memory.
+Empty entries are removed once they outnumber the full ones, so that churn does not grow memory.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _SLACK = 64
 
 
 class LazyHeap(Generic[T]):
-    """Members by name, the least key first; equal keys by ``order``, and then as they were pushed."""
+    """Members by name, least key first; equal keys by ``order``, then in the order they were pushed."""
 
     def __init__(self) -> None:
-        #: ``[key, order, serial number, item, name]``; the item is None once the member was let go.
+        #: ``[key, order, serial number, item, name]``; the item is None once the member was removed.
         self._heap: list[list[Any]] = []
         self._entries: dict[str, list[Any]] = {}
         self._serial = 0
@@ -49,7 +49,7 @@ class LazyHeap(Generic[T]):
             self._clear_out()
 
     def discard(self, name: str) -> bool:
-        """Let go of a member. Returns whether there was one."""
+        """Remove a member. Return whether there was one."""
         entry = self._entries.pop(name, None)
         if entry is None:
             return False
@@ -68,7 +68,7 @@ class LazyHeap(Generic[T]):
         return None
 
     def pop(self) -> T | None:
-        """Take the first member out, or return None if there is none."""
+        """Remove and return the first member, or return None if there is none."""
         heap = self._heap
         while heap:
             entry = heappop(heap)

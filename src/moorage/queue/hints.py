@@ -1,7 +1,7 @@
-"""Queueing hints: which pods an event gives another chance.
+"""Queueing hints: decide which pods an event makes worth another attempt.
 
-A plugin says which events can change its mind, each with an optional closer look (``Wake``). Only the plugins that turned a pod
-down are asked about it. Whether any plugin cares for an event at all is worked out once for each kind of event.
+A plugin lists the events that can make a rejected pod schedulable, each with an optional hint function (``Wake``). For a pod,
+only the hints of the plugins that rejected it run. Which plugins an event concerns is computed once for each kind of event.
 
 Source  kube-scheduler, backend/queue/scheduling_queue.go, isPodWorthRequeuing; scheduler.go, buildQueueingHintMap
 """
@@ -21,11 +21,11 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["HintTimer", "Hints", "Interest", "Outcome", "is_for_everyone", "wakes_of"]
 
-#: Only plugins that run at these points can turn a pod down in a way that an event can mend.
+#: Only plugins that run at these points can reject a pod in a way that an event can resolve.
 _REJECTING_POINTS = frozenset({"preEnqueue", "preFilter", "filter", "reserve", "permit"})
 
 
-#: Asked once for an event (see ``Wake``); None means that it may help anybody.
+#: Runs once for an event (see ``Wake``); None means that the event may help any pod.
 Whom = Callable[[Any, Any], bool] | None
 #: ``timer(plugin, event, answer, seconds)``; the answer is ``Queue``, ``QueueSkip`` or ``Error``.
 HintTimer = Callable[[str, str, str, float], None]
@@ -40,7 +40,7 @@ class Outcome(Enum):
 
 
 def wakes_of(plugin: AnyPlugin) -> tuple[Wake, ...]:
-    """Return what wakes pods that ``plugin`` turned down: what it says, or any event; nothing if it turns no pod down."""
+    """Return what wakes pods that ``plugin`` rejected: its ``wakes_on``, or any event; nothing if it cannot reject pods."""
     if _REJECTING_POINTS.isdisjoint(points_of(plugin)):
         return ()
     wakes_on: Callable[[], Iterable[Wake]] | None = getattr(plugin, "wakes_on", None)
@@ -48,12 +48,12 @@ def wakes_of(plugin: AnyPlugin) -> tuple[Wake, ...]:
 
 
 def is_for_everyone(event: ClusterEvent) -> bool:
-    """Say whether an event moves every parked pod, whoever turned it down."""
+    """Return True for an event that moves every unschedulable pod, whichever plugin rejected it."""
     return event.resource == Resource.ANY and event.action == Action.ALL
 
 
 class Interest:
-    """Who cares for one kind of event: scheduler name → plugin → its hints, None among them meaning a plain yes."""
+    """The plugins that one kind of event concerns: scheduler name → plugin → its hints; a hint of None always says yes."""
 
     __slots__ = ("_asked_once", "_rejecters", "hints_of")
 
@@ -65,7 +65,7 @@ class Interest:
         self._asked_once = asked_once
 
     def rejecters(self, old: Any, new: Any) -> tuple[Rejecter, ...]:
-        """Return who may give pods another chance because of this very event."""
+        """Return the plugins whose rejected pods may be retried because of this event."""
         if not self._asked_once:
             return self._rejecters
         return tuple(rejecter for rejecter in self._rejecters if self._may_help(rejecter, old, new))
@@ -75,13 +75,13 @@ class Interest:
             try:
                 if whom is None or whom(old, new):
                     return True
-            except Exception:  # the hint itself will be asked, and what it raises is told
+            except Exception:  # the hint itself runs next, and what it raises is reported
                 return True
         return False
 
 
 class Hints:
-    """The wakes of all plugins. ``wakes``: scheduler name → plugin → wakes, in the order the plugins are asked."""
+    """The wakes of all plugins. ``wakes``: scheduler name → plugin → wakes, in the order the plugins run."""
 
     def __init__(self, wakes: Mapping[str, Mapping[str, Iterable[Wake]]], on_fault: Callable[[PluginError], None]) -> None:
         self._wakes = {
@@ -92,7 +92,7 @@ class Hints:
         self._interest: dict[tuple[Resource | str, Action], Interest | None] = {}
 
     def interest(self, event: ClusterEvent) -> Interest | None:
-        """Return who cares for an event that is not for everyone; None if nobody does."""
+        """Return which plugins an event concerns, other than one for every pod; None if it concerns none."""
         kind = (event.resource, event.action)
         try:
             return self._interest[kind]
@@ -112,7 +112,7 @@ class Hints:
         return Interest(hints_of, asked_once) if hints_of else None
 
     def outcome(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Outcome:
-        """Ask the plugins that turned the pod down. An event for everyone with a pod in ``new`` is for that pod alone."""
+        """Run the hints of the plugins that rejected the pod. An event for every pod with a pod in ``new`` is for that pod."""
         if not queued.unschedulable_plugins and not queued.pending_plugins:
             return Outcome.AFTER_BACKOFF
         if is_for_everyone(event):
@@ -150,12 +150,12 @@ class Hints:
         return False
 
     def timed(self, clock: Callable[[], float], timer: HintTimer) -> Hints:
-        """Return hints that give the same answers and tell ``timer`` how long each took."""
+        """Return hints that give the same answers and report the duration of each to ``timer``."""
         return _TimedHints(self._wakes, self._on_fault, clock, timer)
 
 
 class _TimedHints(Hints):
-    """Hints that are measured; the others pay nothing for that."""
+    """Hints that measure each call."""
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class _TimedHints(Hints):
 
 
 def _with_taints(wakes: tuple[Wake, ...]) -> tuple[Wake, ...]:
-    """Let a plugin that waits for new nodes hear of changed taints too: a node may be added unready and turn usable later.
+    """Add taint updates to the wakes of a plugin that wakes on new nodes: a node may be added unready and become usable later.
 
     Source  scheduler.go, buildQueueingHintMap (kubernetes issue 109437)
     """

@@ -1,8 +1,8 @@
-"""What happens in the cluster while pods are being tried.
+"""The log of cluster events that arrive while pods are in flight.
 
-A pod's attempt is judged against one moment. Something that came later may have made room for it, so events are written to a
-log as long as any pod is in flight, and a pod that comes back reads what was written since it was popped. The log forgets what
-happened before the oldest attempt that is still going on.
+An attempt uses one snapshot. A later event may make room for the pod, so events are logged as long as any pod is in flight, and
+a pod that is requeued reads the events logged since it was popped. The log drops the events from before the oldest attempt that
+is still in progress.
 
 Source  kube-scheduler, backend/queue/active_queue.go, inFlightEvents
 """
@@ -19,7 +19,7 @@ __all__ = ["Happening", "InFlight"]
 
 
 class Happening(NamedTuple):
-    """An event and the object it is about, before and after."""
+    """A logged event, with its object before and after."""
 
     event: ClusterEvent
     old: Any = None
@@ -27,14 +27,14 @@ class Happening(NamedTuple):
 
 
 class InFlight:
-    """Attempts going on, and the log of events since the oldest of them began."""
+    """The attempts in progress, and the log of events since the oldest of them began."""
 
     def __init__(self) -> None:
         self._log: list[Happening] = []
         #: Number of events ever dropped from the front of the log.
         self._dropped = 0
         self._begun_at: dict[str, int] = {}
-        #: Attempts in the order they began; those that ended are removed when they come to the front.
+        #: Attempts in the order they began; those that ended are removed when they reach the front.
         self._order: deque[tuple[str, int]] = deque()
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class InFlight:
         return uid in self._begun_at
 
     def __iter__(self) -> Iterator[Happening]:
-        """Yield what is in the log, oldest first."""
+        """Yield the logged events, oldest first."""
         return iter(self._log)
 
     @property
@@ -53,22 +53,22 @@ class InFlight:
         return len(self._log)
 
     def begin(self, uid: str) -> None:
-        """An attempt begins; the pod must not be in flight already."""
+        """Begin an attempt; the pod must not be in flight already."""
         at = self._dropped + len(self._log)
         self._begun_at[uid] = at
         self._order.append((uid, at))
 
     def record(self, event: ClusterEvent, old: Any, new: Any) -> None:
-        """Note an event, if anybody will want to know."""
+        """Log an event, if any pod is in flight."""
         if self._begun_at:
             self._log.append(Happening(event, old, new))
 
     def since(self, uid: str) -> list[Happening]:
-        """Return what happened since the pod was popped, oldest first."""
+        """Return the events since the pod was popped, oldest first."""
         return self._log[self._begun_at[uid] - self._dropped :]
 
     def end(self, uid: str) -> None:
-        """The attempt is over; nothing happens if it was over already."""
+        """End an attempt; do nothing if it has ended already."""
         if self._begun_at.pop(uid, None) is None:
             return
         order = self._order

@@ -1,10 +1,11 @@
-"""Nominations: pods that preemption made room for, and the node each of them waits for.
+"""Nominations: pods for which preemption made room, and the node nominated for each.
 
-The scheduler's own word counts before the API's: a nomination is written down here when it is made, and an update of the pod
-that does not mention it yet does not take it away. It ends when the pod is assumed, bound, deleted or nominated elsewhere.
+The scheduler's record takes precedence over the API's: it holds a nomination from the moment it is made, and an update of the
+pod that does not carry the nomination yet does not clear it. A nomination ends when the pod is assumed, bound, deleted or
+nominated to another node.
 
-Of pods in flight, and of deleted ones that are not gone yet, nothing is left but their names: while one of a group is tried,
-its fellows take up no more of the nodes they are nominated to than a place for a pod, and count as of priority 0.
+Pods in flight, and pods that are being deleted, are listed by name only, without requests: while one pod of a group is tried,
+the other pods of its group take up one pod slot each on the nodes they are nominated to, and have priority 0.
 
 Source  kube-scheduler, backend/queue/nominator.go; scheduling_queue.go, nominatedPodToInfo
 """
@@ -23,13 +24,13 @@ __all__ = ["Nominator"]
 
 
 class Nominator:
-    """UID to node, and back. ``pods`` are those of the queue, by UID, as they are at any time."""
+    """UID to node, and back. ``pods`` is the queue's live mapping of pods by UID."""
 
     def __init__(self, pods: Mapping[str, QueuedPod]) -> None:
         self._pods = pods
         self._node_of: dict[str, str] = {}
         self._on: dict[str, dict[str, None]] = {}
-        #: Names of pods that are not in the queue any more, but nominated until they are gone.
+        #: Pods (by name only) that have left the queue but stay nominated until they are deleted.
         self._leaving: dict[str, PodInfo] = {}
         self._lists: Mapping[str, tuple[PodInfo, ...]] | None = None
 
@@ -37,7 +38,7 @@ class Nominator:
         return len(self._node_of)
 
     def nominate(self, pod: PodInfo, node: str | None) -> None:
-        """Nominate a pod. "" clears its nomination; None goes by what the API says of the pod."""
+        """Nominate a pod. "" clears its nomination; None takes the node from the pod's status."""
         self.forget(pod.uid)
         name = pod.status.nominated_node_name if node is None else node
         if name:
@@ -46,22 +47,22 @@ class Nominator:
             self._lists = None
 
     def update(self, old: PodInfo, new: PodInfo) -> None:
-        """Follow a change of the pod. If neither version names a node, what was nominated here holds."""
+        """Follow an update of the pod. If neither version names a node, keep the nomination recorded here."""
         unsaid = not old.status.nominated_node_name and not new.status.nominated_node_name
         self.nominate(new, self._node_of.get(old.uid) if unsaid else None)
 
     def touch(self, uid: str) -> None:
-        """The pod is another, or in flight, or no longer so: it takes up another room from now on."""
+        """Recompute the lists after the pod changed, went in flight or was requeued: its listed requests differ."""
         if uid in self._node_of:
             self._lists = None
 
     def leave(self, pod: PodInfo, node: str) -> None:
-        """Keep the nomination of a pod that leaves the queue, by name, until it is forgotten."""
+        """Keep the nomination of a pod that leaves the queue, by name only, until ``forget``."""
         self.nominate(pod, node)
         self._leaving[pod.uid] = _name_of(pod)
 
     def forget(self, uid: str) -> bool:
-        """End a nomination. Returns whether there was one."""
+        """End a nomination. Return whether there was one."""
         node = self._node_of.pop(uid, None)
         if node is None:
             return False
@@ -77,18 +78,18 @@ class Nominator:
         return self._node_of.get(uid)
 
     def on(self, node: str) -> tuple[str, ...]:
-        """UIDs of the pods nominated to a node, in the order they were."""
+        """Return the UIDs of the pods nominated to a node, in the order of their nomination."""
         return tuple(self._on.get(node, ()))
 
     def nodes(self) -> tuple[str, ...]:
-        """Nodes that pods are nominated to."""
+        """Return the nodes that pods are nominated to."""
         return tuple(self._on)
 
     @property
     def lists(self) -> Mapping[str, tuple[PodInfo, ...]]:
-        """Node name → pods nominated to it, the most important first, the first nominated before others of its priority.
+        """Node name → pods nominated to it, by descending priority, then in the order of their nomination.
 
-        The mapping never changes: when a nomination does, there is another.
+        The mapping never changes: after a nomination changes, this property returns a new mapping.
         """
         if self._lists is None:
             self._lists = MappingProxyType(
@@ -104,5 +105,5 @@ class Nominator:
 
 
 def _name_of(pod: PodInfo) -> PodInfo:
-    """Return a pod that has a name and nothing else."""
+    """Return a pod that has this pod's name, namespace and UID, and nothing else."""
     return PodInfo(Pod(metadata=ObjectMeta(name=pod.name, namespace=pod.namespace, uid=pod.uid)))

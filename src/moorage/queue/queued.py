@@ -1,4 +1,4 @@
-"""A pod on its way through the queue: where it is now, and what earlier attempts left behind.
+"""A pod in the scheduling queue: its place, and the results of earlier attempts.
 
 The queue moves the same object from place to place until the pod is bound or deleted. Times are seconds on the caller's
 monotonic clock.
@@ -21,7 +21,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class Place(Enum):
-    """Where a pod is. It is in one place at a time."""
+    """The part of the queue that a pod is in. A pod is in one place at a time."""
 
     ACTIVE = "active"
     BACKOFF = "backoff"
@@ -31,20 +31,20 @@ class Place(Enum):
 
 
 class QueuedPod(Struct, eq=False):
-    """What the queue yields, and takes back after a failed attempt.
+    """A pod and its queue state: ``pop`` returns it, and ``requeue`` takes it back after a failed attempt.
 
-    ``timestamp``           when it came, or came back from its last attempt; equal times are told apart by ``order``
+    ``timestamp``           when it was added, or requeued after its last attempt; ``order`` breaks ties
     ``attempts``            how often it was popped
-    ``unschedulable_count`` attempts that ended in a plugin's no; they set the backoff
-    ``consecutive_errors``  attempts in a row that ended in an error; while there are any, they set it instead
-    ``backoff_until``       when its backoff ends; None until that is asked for
-    ``initial_attempt``     when it first became ready to be tried; equal times are told apart by ``initial_order``
-    ``unschedulable_plugins``, ``pending_plugins``  who turned it down; pending ones want no backoff once they change their mind
-    ``gated_by``, ``gate``  the PreEnqueue plugin that holds it back, and what that said
-    ``was_flushed``         it is being tried because it had waited too long, not because of an event
-    ``flushed_at``          when it was last tried for that reason
-    ``tried_at``            state of the cluster that its last attempt as one of a group was made in
-    ``deleted``             the pod was deleted or bound elsewhere during its attempt; it will not come back
+    ``unschedulable_count`` attempts in which plugins rejected it; they set the backoff
+    ``consecutive_errors``  attempts in a row that ended in an error; while it is above 0, it sets the backoff instead
+    ``backoff_until``       when its backoff ends; None until computed
+    ``initial_attempt``     when it first became active; ``initial_order`` breaks ties
+    ``unschedulable_plugins``, ``pending_plugins``  the plugins that rejected it; a hint of a pending one skips the backoff
+    ``gated_by``, ``gate``  the PreEnqueue plugin that gates it, and that plugin's answer
+    ``was_flushed``         it is retried because it had waited too long, not because of an event
+    ``flushed_at``          when it was last retried for that reason
+    ``tried_at``            the cluster state of its last attempt as a member of a group
+    ``deleted``             it was deleted or bound by another client during its attempt; it will not be requeued
     """
 
     pod: PodInfo
@@ -72,7 +72,7 @@ class QueuedPod(Struct, eq=False):
 
     @property
     def profile(self) -> str:
-        """The scheduler name that the pod asks for."""
+        """The pod's ``schedulerName``."""
         return self.pod.spec.scheduler_name
 
     @property
@@ -85,19 +85,19 @@ class QueuedPod(Struct, eq=False):
 
     @property
     def rejecters(self) -> frozenset[str]:
-        """All plugins that turned it down; empty after an error."""
+        """All plugins that rejected it; empty after an error."""
         return self.unschedulable_plugins | self.pending_plugins
 
     @property
     def waiting_since(self) -> float:
-        """When it was last tried, or let go for having waited too long."""
+        """When it was last tried, or last flushed for having waited too long."""
         return max(self.timestamp, self.flushed_at)
 
 
 class Pending(Struct, frozen=True):
-    """A line of the list of pending pods.
+    """A row of the list of pending pods.
 
-    ``plugins``: who turned it down, sorted; ``reasons``: what the gating plugin said; ``until``: end of its backoff.
+    ``plugins``: those that rejected it, sorted; ``reasons``: those of the gating plugin; ``until``: the end of its backoff.
     """
 
     pod: PodInfo

@@ -1,16 +1,16 @@
-"""The scheduling queue: every pod that is to be placed, in exactly one place, and whose turn it is.
+"""The scheduling queue: every pod that needs a node, in exactly one place.
 
     active         ready; the QueueSort plugin's first choice is popped next
-    backoff        failed a moment ago; becomes active when its backoff is over
-    unschedulable  turned down by plugins; waits for an event that one of them cares for
-    gated          held back by a PreEnqueue plugin; never tried until that plugin lets it go
-    in flight      popped; comes back with ``requeue`` or leaves with ``done``
+    backoff        its last attempt failed; becomes active when its backoff is over
+    unschedulable  rejected by plugins; waits for an event that concerns one of them
+    gated          held by a PreEnqueue plugin; not tried until that plugin allows it
+    in flight      popped; ``requeue`` puts it back, ``done`` removes it
 
-Nothing here reads a clock: every call that depends on time is told ``now``, in seconds that never go back. Equal calls lead to
+Nothing here reads a clock: every call that depends on time takes ``now``, in seconds that never decrease. Equal calls lead to
 equal states.
 
-Pods that waited five minutes are tried again without an event, gated ones included (their plugin is asked again). 1.36.2 leaves
-those out, which could strand a preemptor for good; later releases mended it.
+Pods that waited five minutes are retried without an event, gated ones included (their plugin runs again). 1.36.2 leaves gated
+pods out, which could block a preemptor forever; later releases fix that.
 
 Source  kube-scheduler, backend/queue/scheduling_queue.go; for gated pods kubernetes pull requests 139162, 139330, 139331
 """
@@ -38,7 +38,7 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["FORCE_ACTIVATE", "UNSCHEDULABLE_TIMEOUT", "SchedulingQueue"]
 
-#: Parked pods are looked through for those that waited too long this often.
+#: How often the queue scans unschedulable pods for those that waited too long.
 SCAN_INTERVAL_S: Final = 30.0
 
 FORCE_ACTIVATE: Final = ClusterEvent(Resource.ANY, Action.ALL, "ForceActivate")
@@ -54,13 +54,13 @@ _DEFAULT_GATES: Final = FeatureGates()
 
 
 class SchedulingQueue:
-    """See the module's text.
+    """See the module's docstring.
 
     ``sort_key``   the QueueSort plugin's; all profiles share one
     ``profiles``   by scheduler name
-    ``on_fault``   told of every plugin that raised here; the pod stays gated, or is tried again
-    ``start``      when the scheduler started; scans for pods that waited too long count from then
-    ``incoming``   how many pods came to each place by each event, as ``queue_incoming_pods_total`` counts them
+    ``on_fault``   receives the error of every plugin that fails here; the pod stays gated, or is retried
+    ``start``      when the scheduler started; scans for pods that waited too long are timed from then
+    ``incoming``   (place, event) → number of pods that entered it, as ``queue_incoming_pods_total`` counts them
     """
 
     def __init__(
@@ -88,16 +88,16 @@ class SchedulingQueue:
         self._hints = Hints({name: profile.wakes for name, profile in profiles.items()}, on_fault)
         self._nominator = Nominator(self._pods)
         self._order = 0
-        #: State of the cluster in which no pod may leave backoff early.
-        self._nobody_early_in = -1
+        #: The last cluster state in which no pod could be popped early from backoff.
+        self._no_early_pop_in = -1
         self._start = start
         self._next_scan = start
         self.incoming: dict[tuple[str, str], int] = {}
 
-    # -- pods come, change and go -------------------------------------------------------------------------------------
+    # -- add, update and delete pods ----------------------------------------------------------------------------------
 
     def add(self, pod: PodInfo, now: float) -> Place:
-        """Take in a pod that is to be placed. One that is here already is updated instead.
+        """Add a pod that needs a node. Update it instead if it is in the queue already.
 
         Raises  StateError if no profile has the pod's scheduler name
         """
@@ -108,10 +108,10 @@ class SchedulingQueue:
         return self._to_active(self._enter(pod, now), _POD_ADDED, now)
 
     def update(self, old: PodInfo, new: PodInfo, now: float) -> Place:
-        """Follow a change of a pod that is not assumed. One that is not here is taken in.
+        """Follow an update of a pod that is not assumed. Add the pod if it is not in the queue.
 
-        A parked pod moves if a plugin that turned it down likes what changed. If the pod gave up a nomination, pods of its
-        priority or below may take the room that was kept for it.
+        An unschedulable pod moves if a hint of a plugin that rejected it says so. If the update clears a nomination, pods of
+        the same priority or below may take the room that was kept for the pod.
         """
         if old.uid != new.uid:
             self.delete(old, now)
@@ -121,16 +121,16 @@ class SchedulingQueue:
             return self._to_active(self._enter(new, now), _POD_UPDATED, now)
         if not _is_repeat(old, new):
             self._follow(queued, old, new, now)
-            given_up = old.status.nominated_node_name
-            if given_up and given_up != new.status.nominated_node_name:
-                self._room_given_up(old, now)
+            previous = old.status.nominated_node_name
+            if previous and previous != new.status.nominated_node_name:
+                self._wake_for_freed_room(old, now)
         return queued.place
 
     def delete(self, pod: PodInfo, now: float, *, bound: bool = False) -> QueuedPod | None:
-        """Drop a pod that was deleted, or ``bound`` by somebody. Returns what was known of it.
+        """Remove a pod that was deleted, or ``bound`` by any client. Return its queue entry, if there is one.
 
-        A pod in flight stays so until its attempt ends, but will not come back. If room was kept for the pod, others of its
-        priority or below may take it; a pod that was assumed here before it was bound has no such room any more.
+        A pod in flight stays so until its attempt ends, and is not requeued then. If room was kept for the pod, others of its
+        priority or below may take it; a pod that this scheduler assumed before the bind has no nomination left.
         """
         kept_room = self._nominator.forget(pod.uid)
         queued = self._pods.get(pod.uid)
@@ -140,7 +140,7 @@ class SchedulingQueue:
             self._take_out(queued)
             del self._pods[pod.uid]
         if kept_room or (pod.status.nominated_node_name and not bound):
-            self._room_given_up(pod, now)
+            self._wake_for_freed_room(pod, now)
         return queued
 
     def _follow(self, queued: QueuedPod, old: PodInfo, new: PodInfo, now: float) -> None:
@@ -165,17 +165,17 @@ class SchedulingQueue:
                     if not queued.parked:
                         return
 
-    def _room_given_up(self, pod: PodInfo, now: float) -> None:
+    def _wake_for_freed_room(self, pod: PodInfo, now: float) -> None:
         self.event(ASSIGNED_POD_DELETE, pod, None, now, only=lambda other: other.priority <= pod.priority)
 
     # -- attempts -----------------------------------------------------------------------------------------------------
 
     def pop(self, now: float, state: int = 0) -> QueuedPod | None:
-        """Return the pod whose turn it is, or None. End its attempt with ``done`` or ``requeue``.
+        """Return the next pod and begin its attempt, or return None. End the attempt with ``done`` or ``requeue``.
 
-        While no pod is ready, one in backoff because plugins turned it down may go early (gate SchedulerPopFromBackoffQ).
-        Pods of groups come straight back to backoff, so they go early only if the cluster's ``state``, a number that changes
-        with it, is another than it was (kube-scheduler tries them again and again in one state, with the same outcome).
+        While no pod is active, a rejected pod may be popped before its backoff ends (gate SchedulerPopFromBackoffQ). Pods of
+        groups return straight to backoff, so they are popped early only if ``state``, a number that changes with the cluster,
+        has changed since their last attempt (kube-scheduler retries them repeatedly in one state, with the same outcome).
         """
         self.tick(now)
         queued = self._active.pop()
@@ -184,21 +184,21 @@ class SchedulingQueue:
             if queued is None:
                 return None
             self._count("active", _POPPED_EARLY)
-        self._take_off(queued)
+        self._begin_attempt(queued)
         return queued
 
     def _pop_early(self, state: int) -> QueuedPod | None:
         if not self._grouping:
             return self._backoff.pop_early()
-        if self._nobody_early_in == state:
+        if self._no_early_pop_in == state:
             return None
         queued = self._backoff.pop_early(lambda queued: queued.tried_at != state)
         if queued is None:
-            self._nobody_early_in = state
+            self._no_early_pop_in = state
         return queued
 
     def pop_this(self, pod: PodInfo, now: float) -> QueuedPod | None:
-        """Return a pod as ``pop`` would, whatever it waits for but gates; None if it is gated, in flight or not here.
+        """Pop this pod, wherever it waits; return None if it is gated, in flight or not in the queue.
 
         Source  scheduling_queue.go, PopSpecificPod
         """
@@ -207,17 +207,17 @@ class SchedulingQueue:
         if queued is None or queued.place is not Place.ACTIVE:
             return None
         self._active.discard(queued)
-        self._take_off(queued)
+        self._begin_attempt(queued)
         return queued
 
-    def _take_off(self, queued: QueuedPod) -> None:
+    def _begin_attempt(self, queued: QueuedPod) -> None:
         queued.attempts += 1
         queued.place = Place.IN_FLIGHT
         self._nominator.touch(queued.pod.uid)
         self._in_flight.begin(queued.pod.uid)
 
     def done(self, uid: str) -> None:
-        """The pod's attempt is over and it needs no other: it is bound, being bound, gone, or not ours to place."""
+        """End a pod's last attempt and remove it: it is bound, being bound, deleted, or another scheduler's."""
         self._in_flight.end(uid)
         queued = self._pods.get(uid)
         if queued is not None and queued.place is Place.IN_FLIGHT:
@@ -225,7 +225,7 @@ class SchedulingQueue:
             del self._pods[uid]
 
     def pass_over(self, uid: str) -> None:
-        """The pod is being deleted, so it is not tried. It stays nominated, by name, until it is gone."""
+        """End the attempt of a pod that is being deleted. It stays nominated, by name only, until its deletion completes."""
         queued, node = self._pods.get(uid), self._nominator.node_of(uid)
         self.done(uid)
         if queued is not None and node is not None:
@@ -234,13 +234,13 @@ class SchedulingQueue:
     def requeue(
         self, queued: QueuedPod, now: float, *, rejected_by: Iterable[str] = (), pending_on: Iterable[str] = ()
     ) -> Place | None:
-        """Take a pod back after a failed attempt. Returns where it went; None if it was deleted meanwhile.
+        """Take a pod back after a failed attempt. Return its new place; None if it was deleted meanwhile.
 
-        ``rejected_by`` and ``pending_on``: plugins that turned it down; neither means an error, and another try after backoff.
-        A pod that failed after ``done`` (in binding) may come back too, if the caller knows that it still exists unbound, and
-        has set ``queued.pod`` to its newest version.
+        ``rejected_by`` and ``pending_on``: plugins that rejected it; if both are empty, the attempt ended in an error and the
+        pod is retried after backoff. A pod that failed after ``done`` (in binding) may be requeued too, if the caller knows
+        that it still exists unbound, and has set ``queued.pod`` to its newest version.
 
-        Raises  StateError if the pod is waiting here already
+        Raises  StateError if the pod is waiting in the queue already
         """
         uid = queued.pod.uid
         held = self._pods.get(uid)
@@ -260,9 +260,9 @@ class SchedulingQueue:
         return self._move(queued, outcome, _ATTEMPT_FAILED, now)
 
     def _outcome_of_attempt(self, queued: QueuedPod, missed: list[Happening] | None) -> Outcome:
-        """Judge by what happened during the attempt; None: nobody took notes, so anything may have.
+        """Decide from the events that arrived during the attempt; None: they were not logged, so any event may have arrived.
 
-        A pod of a group always comes back after its backoff: events wake pods, and no event is known to wake a group.
+        A pod of a group is always retried after its backoff: events wake pods, and no event is known to wake a group.
         """
         if missed is None or not queued.rejecters or self._goes_with_a_group(queued):
             return Outcome.AFTER_BACKOFF
@@ -283,10 +283,10 @@ class SchedulingQueue:
     # -- what moves waiting pods --------------------------------------------------------------------------------------
 
     def event(self, event: ClusterEvent, old: Any, new: Any, now: float, only: Callable[[PodInfo], bool] | None = None) -> int:
-        """Give parked pods another chance if plugins that turned them down care for this. Returns how many moved.
+        """Move the unschedulable pods that an event may help, as the hints of their plugins say. Return how many moved.
 
-        Pods come as ``PodInfo``, other objects as they are; ``old`` is None for additions, ``new`` for deletions. ``only``
-        narrows down which parked pods may move; pods in flight hear of the event all the same.
+        Pods are passed as ``PodInfo``, other objects as they are; ``old`` is None for additions, ``new`` for deletions.
+        ``only`` selects which unschedulable pods may move; the event is logged for pods in flight in any case.
         """
         if not len(self._parked) and not len(self._in_flight):
             return 0
@@ -319,13 +319,13 @@ class SchedulingQueue:
         return moved
 
     def activate(self, pods: Iterable[PodInfo], now: float) -> None:
-        """Make waiting pods ready at once, unless they are gated; those in flight are tried again when they come back."""
+        """Make waiting pods active at once, unless they are gated; retry pods in flight when they are requeued."""
         for pod in pods:
             queued = self._pods.get(pod.uid)
             if queued is None or queued.place is Place.ACTIVE:
                 continue
             if queued.place is Place.IN_FLIGHT:
-                if not self._goes_with_a_group(queued):  # those are tried again anyway
+                if not self._goes_with_a_group(queued):  # those are retried anyway
                     self._in_flight.record(FORCE_ACTIVATE, None, pod)
                 continue
             from_backoff = queued.place is Place.BACKOFF
@@ -333,7 +333,7 @@ class SchedulingQueue:
             self._to_active(queued, FORCE_ACTIVATE.label, now, from_backoff=from_backoff)
 
     def tick(self, now: float) -> None:
-        """Do what time alone demands: end backoffs, and retry pods that have been parked for too long."""
+        """Do what is due at ``now``: end backoffs, and retry pods that have been unschedulable for too long."""
         if len(self._backoff):
             for queued in self._backoff.pop_completed(now):
                 self._to_active(queued, _BACKOFF_COMPLETE, now, from_backoff=True)
@@ -354,12 +354,12 @@ class SchedulingQueue:
             self._in_flight.record(UNSCHEDULABLE_TIMEOUT, None, None)
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when ``tick`` may next have something to do (``now`` if it has already), or None if only events can help."""
+        """Return when ``tick`` next has something to do (``now`` if it has already), or None if only events can move pods."""
         times = [t for t in (self._backoff.next_completion(), self.next_retry()) if t is not None]
         return max(now, min(times)) if times else None
 
     def next_retry(self) -> float | None:
-        """Return when the first parked pod will have waited too long, on the grid of scans; None if none ever will."""
+        """Return the time of the scan that next retries an unschedulable pod; None if no scan will."""
         oldest = self._parked.oldest()
         if oldest is None or self._max_unschedulable_s == inf:
             return None
@@ -369,7 +369,7 @@ class SchedulingQueue:
     # -- nominations --------------------------------------------------------------------------------------------------
 
     def nominate(self, pod: PodInfo, node: str | None) -> None:
-        """Keep room for a pod on a node. "" ends its nomination; None goes by what the API says. Pods not here are ignored."""
+        """Nominate a pod to a node, if it is in the queue. "" ends its nomination; None takes the node from its status."""
         queued = self._pods.get(pod.uid)
         if queued is None or queued.deleted:
             self._nominator.forget(pod.uid)
@@ -377,22 +377,22 @@ class SchedulingQueue:
         self._nominator.nominate(pod, node)
 
     def end_nomination(self, uid: str) -> None:
-        """The pod is assumed on a node, which keeps the room from now on."""
+        """End the nomination of a pod that is now assumed on a node: the assumption keeps the room from now on."""
         self._nominator.forget(uid)
 
     def nomination(self, uid: str) -> str | None:
-        """Return the node that a pod is nominated to."""
+        """Return the node that a pod is nominated to; None if it is not nominated."""
         return self._nominator.node_of(uid)
 
     @property
     def nominated(self) -> Mapping[str, tuple[PodInfo, ...]]:
-        """Node name → pods nominated to it, the most important first, the first nominated before others of its priority."""
+        """Node name → pods nominated to it, by descending priority, then in the order of their nomination."""
         return self._nominator.lists
 
-    # -- looking in ---------------------------------------------------------------------------------------------------
+    # -- inspection ---------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Count pods in all places, those in flight among them."""
+        """Count the pods in all places, including those in flight."""
         return len(self._pods)
 
     def get(self, uid: str) -> QueuedPod | None:
@@ -411,26 +411,26 @@ class SchedulingQueue:
 
     @property
     def logged_events(self) -> int:
-        """Number of events kept for pods in flight; none are kept while there are no such pods."""
+        """Number of events logged for pods in flight; none are logged while no pod is in flight."""
         return self._in_flight.logged
 
     def logged_labels(self) -> Mapping[str, int]:
-        """Return how many events of each kind are kept, and as ``PodPopped`` how many pods they are kept for."""
+        """Return how many events of each kind are logged, and under ``PodPopped`` how many pods are in flight."""
         counts = Counter(str(happening.event) for happening in self._in_flight)
         counts[_POD_POPPED] = len(self._in_flight)
         return counts
 
     def rejections(self) -> Mapping[tuple[str, str], int]:
-        """Return how many waiting pods each plugin has turned down: (plugin, scheduler name) → pods."""
+        """Return how many waiting pods each plugin has rejected: (plugin, scheduler name) → pods."""
         waiting = (queued for queued in self._pods.values() if queued.place is not Place.IN_FLIGHT)
         return Counter((plugin, queued.profile) for queued in waiting for plugin in queued.rejecters)
 
     def time_hints(self, clock: Callable[[], float], timer: HintTimer) -> None:
-        """Have every queueing hint measured from now on: ``timer(plugin, event, answer, seconds)``."""
+        """Measure every queueing hint from now on: call ``timer(plugin, event, answer, seconds)``."""
         self._hints = self._hints.timed(clock, timer)
 
     def pending(self) -> tuple[Pending, ...]:
-        """Return every pod with where it is and why: active ones in the order they would be popped, then the others."""
+        """Return every pod with its place and the reason: active ones in the order they would be popped, then the others."""
         flying = (queued for queued in self._pods.values() if queued.place is Place.IN_FLIGHT and not queued.deleted)
         return tuple(self._line(queued) for queued in (*self._active, *self._backoff, *self._parked, *flying))
 
@@ -440,7 +440,7 @@ class SchedulingQueue:
         plugins = tuple(sorted(queued.rejecters))
         return Pending(queued.pod, queued.place, queued.timestamp, queued.attempts, plugins, reasons, until)
 
-    # -- from place to place ------------------------------------------------------------------------------------------
+    # -- moves between places -----------------------------------------------------------------------------------------
 
     def _enter(self, pod: PodInfo, now: float) -> QueuedPod:
         if not self._gates.serve(pod.spec.scheduler_name):
@@ -453,7 +453,7 @@ class SchedulingQueue:
         return self._order
 
     def _take_out(self, queued: QueuedPod) -> None:
-        """Remove a waiting pod from the place it is in."""
+        """Remove a waiting pod from its place."""
         if queued.place is Place.ACTIVE:
             self._active.discard(queued)
         elif queued.place is Place.BACKOFF:
@@ -462,7 +462,7 @@ class SchedulingQueue:
             self._parked.discard(queued)
 
     def _move(self, queued: QueuedPod, outcome: Outcome, label: str, now: float) -> Place:
-        """Put a pod that is in no place where ``outcome`` says."""
+        """Put a pod that is in no place into the one that ``outcome`` names."""
         if outcome is Outcome.SKIP:
             return self._park(queued, label)
         if outcome is Outcome.AFTER_BACKOFF and self._backoff.holds(queued, now):
@@ -470,7 +470,7 @@ class SchedulingQueue:
         return self._to_active(queued, label, now)
 
     def _to_active(self, queued: QueuedPod, label: str, now: float, *, from_backoff: bool = False) -> Place:
-        """Make a pod ready, unless PreEnqueue holds it back. Whoever was let into backoff need not be asked again."""
+        """Make a pod active, unless PreEnqueue gates it. PreEnqueue has run already for pods that come from backoff."""
         if not (from_backoff and self._pop_from_backoff) and self._gates.hold(queued):
             return self._park(queued, label)
         if queued.initial_attempt is None:
@@ -488,7 +488,7 @@ class SchedulingQueue:
         if self._pop_from_backoff and self._gates.hold(queued):
             return self._park(queued, label)
         queued.place = Place.BACKOFF
-        self._nobody_early_in = -1
+        self._no_early_pop_in = -1
         self._backoff.push(queued)
         self._count("backoff", label)
         return Place.BACKOFF
@@ -519,6 +519,6 @@ def _note_failure(queued: QueuedPod, rejected_by: frozenset[str], pending_on: fr
 
 
 def _is_repeat(old: PodInfo, new: PodInfo) -> bool:
-    """Say whether an update carries nothing new: the same stored version twice."""
+    """Return True if an update carries nothing new: both have the same resource version."""
     version = new.metadata.resource_version
     return version != "" and version == old.metadata.resource_version

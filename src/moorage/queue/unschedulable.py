@@ -1,7 +1,7 @@
-"""Parked pods: those that plugins turned down, or gate, until something happens that those plugins care about.
+"""Unschedulable pods: those that plugins rejected or gate, until an event that concerns those plugins.
 
-They are kept by who turned them down, so that an event touches no pod that could not care: twenty thousand pods that found no
-CPU cost nothing when a label changes. A gated pod is filed under its gating plugin alone, since nothing else can free it.
+The pods are indexed by rejecting plugin, so that an event visits only the pods it may help: twenty thousand pods that lack CPU
+cost nothing when a label changes. A gated pod is indexed under its gating plugin alone, since no other plugin can ungate it.
 
 Source  kube-scheduler, backend/queue/unschedulable_pods.go
 """
@@ -20,7 +20,7 @@ Rejecter = tuple[str, str]
 
 
 class Unschedulable:
-    """Parked pods by rejecting plugin and by age. A pod's rejecters and gate must not change while it is parked."""
+    """Unschedulable pods by rejecting plugin and by age. A pod's rejecters and gate must not change while it is in here."""
 
     def __init__(self) -> None:
         self._parked: dict[str, tuple[QueuedPod, tuple[Rejecter, ...]]] = {}
@@ -33,11 +33,11 @@ class Unschedulable:
         return len(self._parked)
 
     def __iter__(self) -> Iterator[QueuedPod]:
-        """Yield all parked pods in the order they were parked."""
+        """Yield all pods in the order they were added."""
         return (queued for queued, _ in self._parked.values())
 
     def add(self, queued: QueuedPod) -> None:
-        """Park a pod that is not parked."""
+        """Add a pod that is not in here yet."""
         uid = queued.pod.uid
         filed_under = self._filing(queued)
         for rejecter in filed_under:
@@ -72,7 +72,7 @@ class Unschedulable:
         self.gated -= queued.gated
 
     def rejected_by(self, rejecters: Iterable[Rejecter]) -> list[QueuedPod]:
-        """Return the pods that any of these turned down (or gate), each once."""
+        """Return the pods that any of these plugins rejected or gates, each once."""
         buckets = [bucket for rejecter in rejecters if (bucket := self._by_rejecter.get(rejecter))]
         if len(buckets) == 1:
             return list(buckets[0].values())

@@ -9,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.cycle.extender_wire import (
+    MOST_TEXT,
+    MOST_VALUES,
     ExtenderError,
     FilterReply,
     MetaVictims,
@@ -215,3 +217,40 @@ def test_an_extender_is_told_uids_or_pods_of_victims():
 def test_an_extender_that_binds_is_told_which_pod_goes_where():
     told = json.loads(bind_args(a_pod("p").pod, "n"))
     assert told == {"PodName": "p", "PodNamespace": "default", "PodUID": "default/p", "Node": "n"}
+
+
+# -- what means harm ------------------------------------------------------------------------------------------------------
+
+
+def test_half_a_character_is_read_as_go_reads_it():
+    body = b'{"NodeNames": ["a\\ud800"], "FailedNodes": {"\\udfff": "\\ud83d\\ude00"}}'
+    assert read_filter_reply(body) == FilterReply(("a\ufffd",), None, {"\ufffd": "\U0001f600"}, {})
+    with pytest.raises(ExtenderError) as caught:
+        check_bind_reply(b'{"Error": "\\ud800"}')
+    assert str(caught.value) == "\ufffd"
+
+
+@pytest.mark.parametrize("value", ["{}", "[]", "1"])
+def test_a_reply_of_too_many_values_is_not_decoded(value):
+    body = b'{"x": [' + b",".join([value.encode()] * (MOST_VALUES + 1)) + b"]}"
+    with pytest.raises(ExtenderError, match=f"the reply holds more than {MOST_VALUES} values"):
+        read_filter_reply(body)
+
+
+def test_what_is_said_of_nodes_is_cut():
+    alike = {f"n{at}": "too hot" for at in range(5000)}
+    assert read_filter_reply(json.dumps({"FailedNodes": alike}).encode()).failed == alike
+    unlike = {f"n{at}": f"{at} " + "x" * 5000 for at in range(5000)}
+    texts = read_filter_reply(json.dumps({"FailedNodes": unlike}).encode()).failed
+    assert list(texts) == list(unlike)
+    assert len(texts["n0"].encode()) <= 1024
+    assert sum(map(len, set(texts.values()))) < MOST_TEXT + 100
+    assert texts["n4999"] == "(more was said than is kept)"
+
+
+def test_an_error_is_one_line_of_a_kibibyte():
+    with pytest.raises(ExtenderError) as caught:
+        check_bind_reply(json.dumps({"Error": "\x1b[2J\n" + "e" * 1_000_000}).encode())
+    assert str(caught.value).startswith("\\x1b[2J\\neee")
+    assert str(caught.value).endswith("e … (1000005 characters)")
+    assert len(str(caught.value).encode()) <= 1024

@@ -381,6 +381,13 @@ def test_an_extender_may_strike_candidates_for_preemption():
     assert victims_of(driven) == ("b", ["low-b"])
 
 
+def test_a_victim_that_is_named_twice_goes_once():
+    driven = Consulted(one(preemptVerb="p"), reply=lambda question, body: naming(b=["default/low-b"] * 3))
+    driven.see(*crowded())
+    driven.steps()
+    assert victims_of(driven) == ("b", ["low-b"])
+
+
 def test_without_candidates_left_nobody_is_preempted():
     driven = Consulted(one(preemptVerb="p"), reply=lambda question, body: {})
     driven.see(*crowded())

@@ -19,6 +19,7 @@ import msgspec
 from moorage.api.core import Node, Pod
 from moorage.api.json_tree import UNREADABLE
 from moorage.errors import AttemptError
+from moorage.printable import clip
 
 __all__ = [
     "EXTENDER", "ExtenderError", "FilterReply", "MetaVictims", "Whole", "bind_args", "check_bind_reply", "node_args", "partial",
@@ -34,11 +35,18 @@ _PASSWORD: Final = re.compile(r"^(\w+://[^/?#@:]*):[^/?#]*@")
 _DECODER: Final = msgspec.json.Decoder()
 
 
+#: A reply with more values than this is not read: each of them takes far more memory than it has characters.
+MOST_VALUES: Final = 1_000_000
+#: How much of what an extender says of nodes is kept, in all; what goes beyond is left out.
+MOST_TEXT: Final = 1 << 16
+_LEFT_OUT: Final = "(more was said than is kept)"
+
+
 class ExtenderError(AttemptError):
-    """An extender could not be asked, said that it failed, or answered what makes no sense."""
+    """An extender could not be asked, said that it failed, or answered what makes no sense. The text is cut at 1 KiB."""
 
     def __init__(self, text: str) -> None:
-        super().__init__(EXTENDER, text)
+        super().__init__(EXTENDER, clip(text))
 
 
 def shown(url: str) -> str:
@@ -121,8 +129,9 @@ def read_filter_reply(body: bytes) -> FilterReply:
     Raises  ExtenderError
     """
     reply = _struct(_first_value(body), "ExtenderFilterResult")
-    failed = _texts(reply, "FailedNodes")
-    unresolvable = _texts(reply, "FailedAndUnresolvableNodes")
+    texts = _Texts()
+    failed = texts.of(reply, "FailedNodes")
+    unresolvable = texts.of(reply, "FailedAndUnresolvableNodes")
     names = reply.get("nodenames")
     if names is not None:
         names = tuple(_text(name, "ExtenderFilterResult.NodeNames") for name in _list(names, "ExtenderFilterResult.NodeNames"))
@@ -187,6 +196,8 @@ def _raise_own_error(reply: Mapping[str, Any], kind: str) -> None:
 
 def _first_value(body: bytes) -> Any:
     """Decode the first JSON value of a reply."""
+    if sum(map(body.count, (b",", b"{", b"["))) > MOST_VALUES:
+        raise ExtenderError(f"the reply holds more than {MOST_VALUES} values")
     try:
         return _DECODER.decode(body)
     except UNREADABLE:
@@ -232,9 +243,27 @@ def _object(value: Any, field: str) -> dict[str, Any]:
     return value
 
 
-def _texts(reply: Mapping[str, Any], name: str) -> dict[str, str]:
-    field = f"ExtenderFilterResult.{name}"
-    return {key: _text(text, field) for key, text in _object(reply.get(name.lower()), field).items()}
+class _Texts:
+    """What a reply says of nodes. Every text is cut at 1 KiB, and all that differ, together, at ``MOST_TEXT``."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, str] = {}
+        self._left = MOST_TEXT
+
+    def of(self, reply: Mapping[str, Any], name: str) -> dict[str, str]:
+        field = f"ExtenderFilterResult.{name}"
+        found = _object(reply.get(name.lower()), field)
+        return {_sound(node): self._short(_text(text, field)) for node, text in found.items()}
+
+    def _short(self, text: str) -> str:
+        kept = self._kept.get(text)
+        if kept is None:
+            kept = clip(text)
+            self._left -= len(kept)
+            if self._left < 0:
+                return _LEFT_OUT
+            self._kept[text] = kept
+        return kept
 
 
 def _list(value: Any, field: str, kind: str = "list") -> list[Any]:
@@ -250,7 +279,12 @@ def _text(value: Any, field: str) -> str:
         return ""
     if not isinstance(value, str):
         raise _mismatch(value, field, "string")
-    return value
+    return _sound(value)
+
+
+def _sound(text: str) -> str:
+    """Return a text with U+FFFD in the place of what is half a character, as Go reads it."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _integer(value: Any, field: str) -> int:

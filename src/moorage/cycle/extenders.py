@@ -300,14 +300,15 @@ def _named_victims(extender: Extender, reply: dict[str, MetaVictims], table: Nod
         if row is None:
             raise ExtenderError(f'nodeinfo not found for node name "{name}"')
         on_node = table.pods[row]
-        for uid in named.uids:
+        uids = dict.fromkeys(named.uids)
+        for uid in uids:
             if uid not in on_node:
                 raise ExtenderError(
                     f"extender: {extender.shown} claims to preempt pod (UID: &{{{uid}}}) on node: {name},"
                     " but the pod is not found on that node"
                 )
-        if named.uids:
-            pods = tuple(on_node[uid] for uid in named.uids)
+        if uids:
+            pods = tuple(on_node[uid] for uid in uids)
             found[row] = Candidate(row, Victims(pods, pods[: max(0, named.violations)]))
         elif not extender.ignorable:
             raise ExtenderError(f'expected at least one victim pod on node "{name}"')

@@ -16,6 +16,7 @@ from moorage.engine.group_outcome import GroupReport
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.verdicts import Code
+from moorage.printable import clip
 from moorage.queue import object_events
 from moorage.queue.queued import QueuedPod
 from moorage.runtime.observing import Log, Measures, Ref, ref
@@ -91,7 +92,7 @@ class Follower:
         pod, outcome, scores = ref(decision.pod), decision.post_filter, decision.scores
         if outcome is not None:
             status = ", ".join(outcome.reasons) or outcome.code.value
-            self._log.info(5, "Status after running PostFilter plugins for pod", pod=pod, status=status)
+            self._log.info(5, "Status after running PostFilter plugins for pod", pod=pod, status=clip(status))
         if scores is None or not self._log.shows(10):
             return
         nodes = self._scheduler.cluster.snapshot.table.nodes

@@ -18,12 +18,15 @@ from moorage.cycle.decision import Decision
 from moorage.errors import ClusterError
 from moorage.framework.effects import Evict
 from moorage.framework.verdicts import Code
+from moorage.printable import clip
 from moorage.runtime.ports import Clock, Cluster, Note, StatusChange, WallClock
 from moorage.runtime.recording import Recorder
 
 __all__ = ["Teller", "failure_condition", "in_seconds"]
 
 _STATUS_WRITERS = 4
+#: The longest message of a condition; where the API checks that, it takes no longer ones.
+MOST_MESSAGE = 32_768
 
 
 class Teller:
@@ -158,8 +161,10 @@ def failure_condition(decision: Decision, wall: str) -> PodCondition | None:
     """Return the condition that a failed attempt leaves in the pod's status; None if it says so already."""
     reason = "Unschedulable" if decision.code is not Code.ERROR else "SchedulerError"
     pod = decision.pod.pod
+    message = decision.message
     wanted = PodCondition(
-        type="PodScheduled", status="False", reason=reason, message=decision.message,
+        type="PodScheduled", status="False", reason=reason,
+        message=message if len(message) <= MOST_MESSAGE else clip(message, MOST_MESSAGE),
         last_transition_time=in_seconds(wall),
         observed_generation=pod.metadata.generation,
     )  # fmt: skip

@@ -217,7 +217,11 @@ def _bounded(error: object) -> str:
 
 
 def _cut(text: str, most: int = MOST_BYTES) -> str:
-    return text if len(text) <= most else clip(text, most)
+    """Return a text that takes at most so many bytes once it is quoted, which makes more of all that cannot be printed."""
+    shown, limit = text, most
+    while len(shown) > most or len(_quoted(shown).encode("utf-8", "replace")) > most + len('""'):
+        shown, limit = clip(text, limit), limit * 3 // 4
+    return shown
 
 
 def _plain(value: object) -> object:

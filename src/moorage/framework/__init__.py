@@ -1,1 +1,1 @@
-"""What a plugin is, and how a profile of plugins runs."""
+"""The scheduling framework: the plugin interface, and how a profile runs its plugins."""

@@ -1,4 +1,4 @@
-"""The base of plugin arguments, and the number types that their wire form knows."""
+"""The base class of plugin arguments, and the number types of their wire form."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from moorage.framework.features import FeatureGates
 
 __all__ = ["Duration", "Int32", "PluginArgs"]
 
-#: An integer that the wire form holds in 32 bits; a larger one cannot be decoded.
+#: A 32-bit integer on the wire; decoding rejects a larger one.
 Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-#: Seconds here, a text such as ``"1m30s"`` on the wire.
+#: Seconds in Python, a text such as ``"1m30s"`` on the wire.
 Duration: TypeAlias = Annotated[float, msgspec.Meta(extra={"wire": "duration"})]
 
 
@@ -21,11 +21,11 @@ class PluginArgs(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forb
     """Arguments of a plugin, as ``pluginConfig[].args`` spells them. Fields carry the API's defaults."""
 
     def completed(self, gates: FeatureGates) -> Self:
-        """Return the arguments with those defaults that hang on the gates or on what was given; asked before ``faults``."""
+        """Return the arguments with the defaults that depend on gates or other arguments; called before ``faults``."""
         del gates
         return self
 
     def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
-        """Return what is wrong with the values, in upstream's order; ``path`` leads to ``args``."""
+        """Return the faults of the values, in upstream's order; ``path`` is the field path of ``args``."""
         del path, gates
         return []

@@ -1,6 +1,7 @@
-"""What plugins want done to the world. They return these; whoever drives the engine performs them and reports back.
+"""Effects: the writes and waits that plugins request. Plugins return them; the driver of the engine performs them.
 
-A simulator performs them on its own cluster, a dry run lists them, a live scheduler sends them to the API server.
+The driver reports each result back to the engine. The simulator performs effects on its own cluster, a dry run lists them, and
+a live scheduler sends them to the API server.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ class BindPod(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """What an extender is asked: a JSON body to be posted to ``url``; the reply has to be there after ``timeout_s`` seconds.
+    """A request to an extender: a JSON body to post to ``url``, with a timeout of ``timeout_s`` seconds.
 
-    ``extender`` is its place in the configuration, ``verb`` what it calls this kind of question.
+    ``extender`` is the extender's index in the configuration, ``verb`` its configured verb for this kind of request.
     """
 
     extender: int
@@ -40,7 +41,7 @@ class Question(Struct, frozen=True):
 
 
 class BindThrough(Struct, frozen=True):
-    """Let an extender bind the pod to the node. Its reply may hold an error all the same."""
+    """Let an extender bind the pod to the node. Its reply may carry an error."""
 
     pod: PodInfo
     node: str
@@ -48,9 +49,9 @@ class BindThrough(Struct, frozen=True):
 
 
 class Evict(Struct, frozen=True):
-    """Preempt a victim: mark it with the condition ``DisruptionTarget``, then delete it with its own grace period.
+    """Preempt a victim: set its condition ``DisruptionTarget``, then delete it with its own grace period.
 
-    ``group`` is whom it is for, where that is a pod group as a whole; ``preemptor`` is then one of its pods.
+    ``group`` is set where the preemptor is a whole pod group; ``preemptor`` is then one of its pods.
     """
 
     victim: PodInfo
@@ -60,10 +61,10 @@ class Evict(Struct, frozen=True):
 
 
 class SetGroupCondition(Struct, frozen=True):
-    """Put a condition into the status of a pod group; ``group`` is the group as it was known when this was decided.
+    """Set a condition in the status of a pod group; ``group`` is the version that the decision read.
 
-    The condition comes without its time of transition: ``moorage.api.pod_groups.with_condition`` fills it in, and tells whether
-    anything is to be written at all. Nothing else of the status may be touched.
+    The condition has no transition time: ``moorage.api.pod_groups.with_condition`` fills it in, and reports whether a write is
+    needed at all. The write must change nothing else of the status.
     """
 
     group: PodGroup
@@ -71,11 +72,11 @@ class SetGroupCondition(Struct, frozen=True):
 
 
 class Write(Struct, frozen=True):
-    """Write an object as it should become. ``subresource`` is empty for the main one.
+    """Write ``obj`` to the API server. ``subresource`` is empty for the main resource.
 
-    ``base`` is the object as it was when this was decided. Where it is given, only what differs is to be written, on condition
-    that no other client has changed the object since: values here hold but part of what the API server has, and the rest must
-    stay. ``what`` stands before the error if it fails. ``settled``: see ``Amend``.
+    ``base`` is the version that the decision read. Where it is given, the driver writes only the difference, on condition that
+    no other client has changed the object since: values here hold only some of the API server's fields, and the others must
+    stay. ``what`` prefixes the error if the write fails. ``settled``: see ``Amend``.
     """
 
     obj: Value
@@ -86,16 +87,17 @@ class Write(Struct, frozen=True):
 
 
 class Amend(Struct, frozen=True):
-    """Change an object as it is by the time of writing, so that what others did to it meanwhile is neither lost nor in the way.
+    """Read, modify and write an object, so that concurrent changes by other clients are neither lost nor cause a conflict.
 
-    ``change`` gets the newest version of ``obj`` (that very one, by UID) and returns what to make of it; the same for nothing.
-    It does no I/O, may be asked again if another client was quicker, and may raise a MoorageError, which fails the whole. An
-    object that is gone is an error, or nothing to be done if ``or_gone``. ``what`` stands before the error if it fails.
+    ``change`` receives the newest version of ``obj`` (the same object, by UID) and returns the version to write; if it returns
+    its argument unchanged, nothing is written. It does no I/O, is called again after a conflict with another client, and may
+    raise a MoorageError, which fails the effect. A deleted object is an error, unless ``or_gone`` is set: then nothing is
+    written. ``what`` prefixes the error if the effect fails.
 
-    With ``settled``, the snapshot shows what the API server answered as soon as the answer is there, before any watch tells of
-    it, and ``settled`` is called then. After an error the object is read back first, and what was read counts, so that by the
-    time of Unreserve the snapshot says whether the write was done. An answer that no watch confirms is read back, too, and
-    where the API server has lost the write, the snapshot shows what is left.
+    With ``settled``, the snapshot shows the API server's answer as soon as it arrives, before any watch reports it, and
+    ``settled`` is called then. After an error the driver first reads the object back and the snapshot shows that version, so
+    that by the time of Unreserve the snapshot says whether the write was done. The driver also reads back an answer that no
+    watch confirms; if the API server has lost the write, the snapshot shows the version that is stored.
     """
 
     obj: Value
@@ -107,16 +109,16 @@ class Amend(Struct, frozen=True):
 
 
 class Delete(Struct, frozen=True):
-    """Delete an object that the plugin made, whatever finalizers of its own it still has."""
+    """Delete an object that the plugin created, even if finalizers of the plugin remain on it."""
 
     obj: Value
 
 
 class Call(Struct, frozen=True):
-    """I/O of the plugin's own: awaited on a live cluster, replaced by ``stand_in`` (no I/O, no waiting) in simulation.
+    """Custom I/O of the plugin: awaited on a live cluster, replaced by ``stand_in`` (no I/O, no waiting) in simulation.
 
-    Raising in either fails the binding cycle: the pod is unreserved and tried again. ``run`` is cancelled when the pod is
-    preempted meanwhile; it may still tidy up, and Unreserve comes when it has ended.
+    An exception from either fails the binding cycle: the pod is unreserved and retried. ``run`` is cancelled if the pod is
+    preempted meanwhile; it may still clean up, and Unreserve runs after it has ended.
     """
 
     run: Callable[[], Awaitable[Any]]
@@ -125,14 +127,14 @@ class Call(Struct, frozen=True):
 
 
 class Until(Struct, frozen=True):
-    """Go on once ``is_met`` says yes; others bring that about, and it only reads the snapshot.
+    """Continue once ``is_met`` returns True. ``is_met`` only reads the snapshot; other components bring the condition about.
 
-    It is asked at once and then each second, or whenever facts come in; if it raises, the binding cycle fails with that text,
-    and after ``timeout_s`` seconds with ``what: context deadline exceeded``. A simulation plays those others, in its own
-    time.
+    It is called at once and then each second, or whenever the snapshot changes. If it raises, the binding cycle fails with that
+    error's text, and after ``timeout_s`` seconds with ``what: context deadline exceeded``. The simulator plays the other
+    components, in virtual time.
 
-    ``again`` are writes that were done before. One of which nothing has been seen for long is done again, if its object is at
-    ``base`` still: an API server may have lost it.
+    ``again`` are writes that were done before. The driver repeats one that no watch has reported for long, if its object is
+    still at ``base``: the API server may have lost it.
     """
 
     is_met: Callable[[], bool]

@@ -1,8 +1,8 @@
-"""What happens in a cluster, as the queue and its hints see it.
+"""Cluster events, as the scheduling queue and its hints see them.
 
-An event is a resource and what was done to it. A plugin that turned a pod down names the events after which it might say
-yes (``Wake``), each with an optional closer look at the objects. Beside the kinds that Kubernetes brings, a plugin may name
-others as ``plural.version.group``, such as ``quotas.v1.example.com``: whoever runs the plugin then follows them.
+An event is a resource and an action on it. A plugin lists the events after which a pod that it rejected may be schedulable
+(``Wake``), each with an optional hint function that looks at the objects. In addition to Kubernetes' kinds, a plugin may name
+custom ones as ``plural.version.group``, such as ``quotas.v1.example.com``: the scheduler then watches them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["ANY_EVENT", "Action", "ClusterEvent", "Hint", "Resource", "Wake"]
 
 
 class Resource(StrEnum):
-    """Kinds of object that events are about, by the names kube-scheduler gives them in logs and metrics."""
+    """Kinds of object that events concern, by kube-scheduler's names for them in logs and metrics."""
 
     POD = "Pod"
     ASSIGNED_POD = "AssignedPod"
@@ -41,7 +41,7 @@ class Resource(StrEnum):
 
 
 class Action(Flag):
-    """What was done. Updates are told apart by what changed, because that is what hints ask about."""
+    """What was done to the object. Updates are divided by what changed, because hints select by that."""
 
     ADD = auto()
     DELETE = auto()
@@ -75,12 +75,12 @@ class Action(Flag):
 
     @property
     def label(self) -> str:
-        """The action by the name kube-scheduler gives it in logs and metrics, such as ``UpdateNodeTaint``."""
+        """kube-scheduler's name of the action in logs and metrics, such as ``UpdateNodeTaint``."""
         name = self.name or "|".join(flag.name or "" for flag in self)
         return _LABELS.get(name) or name.replace("_", " ").title().replace(" ", "")
 
 
-#: Actions that kube-scheduler spells in more or other words than ours.
+#: kube-scheduler's names of actions, where they differ from ours.
 _LABELS: Mapping[str, str] = {
     "UPDATE_POD_GATES_ELIMINATED": "UpdatePodSchedulingGatesEliminated",
     "UPDATE_POD_GENERATED_CLAIM": "UpdatePodGeneratedResourceClaim",
@@ -90,9 +90,9 @@ _LABELS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ClusterEvent:
-    """Something happened. As a happening ``action`` is one flag; as an interest it may be several.
+    """A resource and an action on it. In an event that occurred ``action`` is one flag; in a ``Wake`` it may be several.
 
-    ``resource`` is a ``Resource``, or the name of a kind that is none of them: ``plural.version.group``.
+    ``resource`` is a ``Resource``, or the name of any other kind: ``plural.version.group``.
     """
 
     resource: Resource | str
@@ -100,7 +100,7 @@ class ClusterEvent:
     label: str = ""
 
     def covers(self, happened: ClusterEvent) -> bool:
-        """Say whether this interest takes in what happened: same or wider resource, and the action among its actions."""
+        """Return True if this event of a ``Wake`` includes ``happened``: same or wider resource, and one of its actions."""
         if self.resource == Resource.ANY and self.action == Action.ALL:
             return True
         same = self.resource in {Resource.ANY, happened.resource} or (
@@ -114,17 +114,17 @@ class ClusterEvent:
 
 ANY_EVENT = ClusterEvent(Resource.ANY, Action.ALL)
 
-#: ``hint(pod, old, new)``: could this change make ``pod`` schedulable? Pods come as ``PodInfo``, other kinds as they are,
-#: those that were named as ``plural.version.group`` as ``CustomObject``; ``old`` is None for additions, ``new`` for deletions.
+#: ``hint(pod, old, new)``: return True if this change may make ``pod`` schedulable. Pods are passed as ``PodInfo``, kinds named
+#: as ``plural.version.group`` as ``CustomObject``, others as they are; ``old`` is None for additions, ``new`` for deletions.
 Hint = Callable[[PodInfo, Any, Any], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """Try the pod again after this event; where ``when`` is given, only if it says so. A hint that raises counts as yes.
+    """Retry the pod after this event; where ``when`` is given, only if it returns True. A hint that raises counts as True.
 
-    ``whom(old, new)``, where it is given, is asked once for the event: False if ``when`` would say no to every pod. It saves
-    asking about each of many, and may be left out.
+    ``whom(old, new)`` is optional and called once for the event: it returns False if ``when`` would return False for every
+    pod, which saves a call for each of many pods.
     """
 
     event: ClusterEvent

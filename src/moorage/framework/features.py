@@ -1,10 +1,10 @@
-"""Feature gates: the switches of kube-scheduler 1.36 that change what is decided.
+"""Feature gates of kube-scheduler 1.36 that change scheduling decisions.
 
-Releases before have gates of their own (``old_gates``); what came later is closed for them, machinery aside that every release
-has in one way or another.
+Earlier releases have their own gates (``old_gates``). Gates that a release lacks are closed for it, except those in
+``_MACHINERY``, which stay open for every release.
 
-A gate has a stage. ``AllAlpha`` and ``AllBeta`` set every gate of that stage that is not named besides; a gate that is
-locked cannot be moved; a gate that builds on others cannot be open while they are closed.
+A gate has a stage. ``AllAlpha`` and ``AllBeta`` set every gate of that stage that is not set by name. A locked gate keeps its
+default. A gate that depends on others cannot be open while they are closed.
 
 Source  kubernetes, pkg/features/kube_features.go and pkg/scheduler/framework/plugins/feature/feature.go;
         component-base, featuregate/feature_gate.go
@@ -21,16 +21,16 @@ from moorage.framework.other_gates import OTHER_GATES
 
 __all__ = ["GATES", "TODAY", "FeatureGates", "Gate"]
 
-#: The release that is emulated unless another is asked for.
+#: The release that is emulated by default.
 TODAY: Final = "1.36"
 
 ALPHA, BETA, STABLE = "ALPHA", "BETA", "GA"
-#: A gate that sets all of a stage → the stage.
+#: A gate that sets all gates of a stage → the stage.
 _STAGES: Final[Mapping[str, str]] = {"AllAlpha": ALPHA, "AllBeta": BETA}
 
 
 class Gate(NamedTuple):
-    """One switch, as 1.36 ships it. ``needs`` are the gates that must be open for this one to be."""
+    """A gate as 1.36 ships it. ``needs`` are the gates that must be open for this one to be open."""
 
     default: bool
     stage: str
@@ -40,7 +40,7 @@ class Gate(NamedTuple):
 
 _DRA = ("DynamicResourceAllocation",)
 
-#: Every gate that kube-scheduler asks for when it decides, and ``WorkloadWithJob``, which the embedded controllers ask for.
+#: Every gate that kube-scheduler's decisions depend on, and ``WorkloadWithJob``, which the embedded controllers use.
 GATES: Final[Mapping[str, Gate]] = {
     "DRAAdminAccess": Gate(True, STABLE, locked=True, needs=_DRA),
     "DRAConsumableCapacity": Gate(True, BETA, needs=_DRA),
@@ -86,12 +86,15 @@ _TRUE = frozenset(["1", "t", "T", "TRUE", "true", "True"])
 _FALSE = frozenset(["0", "f", "F", "FALSE", "false", "False"])
 
 
-#: Gates of today that say how scheduling is run rather than what is decided, as all releases are run here.
+#: Gates of ``TODAY`` that govern how the scheduler works rather than what it decides; here they are open for every release.
 _MACHINERY: Final = frozenset(["SchedulerQueueingHints"])
 
 
 class _Table(NamedTuple):
-    """The gates of a release: those that may be set and decide something, those that may be set, those fixed besides."""
+    """The gates of a release.
+
+    ``gates`` may be set and change decisions; ``others`` may be set and change nothing; ``fixed`` cannot be set.
+    """
 
     gates: Mapping[str, Gate]
     others: frozenset[str]
@@ -106,9 +109,9 @@ def _table_of(release: str) -> _Table:
 
 
 class FeatureGates:
-    """Which gates are open. Ask with ``gates["Name"]``; a name that is no gate of the release is a KeyError: a typo is found.
+    """Which gates are open. Read one with ``gates["Name"]``; an unknown name raises KeyError, so that typos are found.
 
-    ``release`` is one of ``OLD_RELEASES`` or ``TODAY``. Gates of today may be asked of any release.
+    ``release`` is one of ``OLD_RELEASES`` or ``TODAY``. The gates of ``TODAY`` can be read for any release.
     """
 
     def __init__(self, overrides: Mapping[str, bool] | None = None, release: str = TODAY) -> None:
@@ -121,7 +124,7 @@ class FeatureGates:
 
     @staticmethod
     def faults(overrides: Mapping[str, bool], release: str = TODAY) -> list[Fault]:
-        """Return a fault for each gate that does not exist, is locked, or is open without what it builds on."""
+        """Return a fault for each gate that does not exist, is locked, or is open while a gate it depends on is closed."""
         table = _table_of(release)
         faults = [fault for gate, value in overrides.items() if (fault := _setting_fault(gate, value, table))]
         return faults or _dependency_faults(_resolve(overrides, table), table)

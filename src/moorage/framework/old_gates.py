@@ -1,7 +1,7 @@
 """Feature gates of Kubernetes 1.19 to 1.21.
 
-Gates that decide something stand with their defaults; the rest are known, so that a flag value that serves all components of
-a cluster is not refused. A release is given the gates of 1.21, with the defaults that were its own.
+Gates that change decisions are listed with their defaults. The others are listed by name, so that a flag value shared by all
+components of a cluster is accepted. Each release has the gates of 1.21, with its own defaults.
 
 Source  kubernetes 1.21 and 1.20, pkg/features/kube_features.go; apiserver 0.21, pkg/features/kube_features.go
 """
@@ -71,5 +71,5 @@ OTHER_OLD_GATES: Final = frozenset(
 
 
 def old_gates(release: str) -> dict[str, OldGate]:
-    """Return the gates that decide something in a release, with its own defaults."""
+    """Return the gates that change decisions in a release, with the release's defaults."""
     return {name: gate._replace(default=gate.before.get(release, gate.default)) for name, gate in _GATES.items()}

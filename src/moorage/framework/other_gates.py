@@ -1,6 +1,6 @@
-"""Feature gates of Kubernetes 1.36 that kube-scheduler accepts and that decide nothing in a scheduler.
+"""Feature gates of Kubernetes 1.36 that kube-scheduler accepts and that change no scheduling decision.
 
-One flag value often serves all components of a cluster, so gates of the kubelet or the API server must not be refused here.
+One flag value often serves all components of a cluster, so the gates of the kubelet and the API server must be accepted here.
 
 Source  kubernetes, pkg/features/kube_features.go; client-go, features/known_features.go; component-base, logs and metrics
 """

@@ -1,7 +1,7 @@
-"""Placements: sets of nodes that a pod group may be confined to, and how plugins propose and compare them.
+"""Placements: sets of nodes to which a pod group may be confined, and how plugins propose and score them.
 
-A group whose pods have to stay together is tried on one placement after another, as if there were no other nodes. Of those
-that it fits, the one with the highest score is taken.
+A group whose pods must stay together is tried on one placement after another, as if there were no other nodes. Of the
+placements that fit, the one with the highest score is used.
 
 Source  kube-scheduler, framework/runtime/framework.go, RunPlacementGeneratePlugins and RunPlacementScorePlugins
 """
@@ -26,7 +26,7 @@ NO_PLACEMENT = "no feasible placements found"
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
-    """A group that is being scheduled, with those of its pods that are to be placed now."""
+    """A group that is being scheduled, with those of its pods that this attempt places."""
 
     namespace: str
     name: str
@@ -39,7 +39,7 @@ class GroupInfo:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
-    """Some of the nodes, under a name; "" is the name of them all."""
+    """A named set of nodes; the name "" stands for all nodes."""
 
     name: str
     nodes: NodeView
@@ -47,7 +47,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Proposal:
-    """What became of a group on a placement: which pods found a node there, and which."""
+    """The result of trying a group on a placement: each pod that fits there, with its node."""
 
     placement: Placement
     assigned: tuple[tuple[PodInfo, str], ...]
@@ -55,14 +55,14 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class PlacementScores:
-    """Scores of proposals in their order: ``final`` normalised and weighted, by plugin; ``total`` their sum."""
+    """Scores in the order of the proposals: ``final`` are normalised and weighted, by plugin; ``total`` is their sum."""
 
     total: tuple[int, ...]
     final: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 def run_placement_generate(profile: Profile, group: GroupInfo, snapshot: Snapshot) -> tuple[Placement, ...] | Status:
-    """Ask the first PlacementGenerate plugin where the group may go; all nodes are the only placement if there is none."""
+    """Return the placements that the first PlacementGenerate plugin proposes; one of all nodes if there is no such plugin."""
     everywhere = Placement("", snapshot.nodes)
     steps = profile.at("placementGenerate")
     if not steps:
@@ -83,7 +83,7 @@ def run_placement_generate(profile: Profile, group: GroupInfo, snapshot: Snapsho
 def run_placement_score(
     profile: Profile, group: GroupInfo, proposals: Sequence[Proposal], snapshot: Snapshot
 ) -> PlacementScores | Status:
-    """Run PlacementScore, normalise, and weigh; an ERROR status if a plugin cannot."""
+    """Run PlacementScore, normalise and weight the scores; return an ERROR status if a plugin fails."""
     final: dict[str, tuple[int, ...]] = {}
     for step in profile.at("placementScore"):
         try:
@@ -96,14 +96,14 @@ def run_placement_score(
 
 def _scores_of(step: Step, weight: int, group: GroupInfo, proposals: Sequence[Proposal], snapshot: Snapshot) -> tuple[int, ...]:
     try:
-        scores = [_whole(step, ask(step, "placementScore", group, proposal, snapshot)) for proposal in proposals]
+        scores = [_score(step, ask(step, "placementScore", group, proposal, snapshot)) for proposal in proposals]
     except PluginError as error:
         text = f'running PlacementScore plugins: plugin "{step.name}" failed with: {error}'
         raise AttemptError(step.name, text) from error
     normalize = getattr(step.plugin, "normalize_placements", None)
     if normalize is not None:
         try:
-            scores = [_whole(step, score) for score in ask(Step(step.name, step.plugin, normalize), "normalize", group, scores)]
+            scores = [_score(step, score) for score in ask(Step(step.name, step.plugin, normalize), "normalize", group, scores)]
         except PluginError as error:
             text = f'running NormalizePlacementScore on PlacementScore plugins: plugin "{step.name}" failed with: {error}'
             raise AttemptError(step.name, text) from error
@@ -116,7 +116,7 @@ def _scores_of(step: Step, weight: int, group: GroupInfo, proposals: Sequence[Pr
     return tuple(score * weight for score in scores)
 
 
-def _whole(step: Step, score: object) -> int:
+def _score(step: Step, score: object) -> int:
     if isinstance(score, bool) or not isinstance(score, int):
         raise PluginError(step.name, f"answered {score!r} in placementScore; answer a whole number")
     return score

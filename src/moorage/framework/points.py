@@ -1,8 +1,8 @@
-"""The extension points: what a plugin may implement, and what the framework promises in return.
+"""The extension points: the methods that a plugin may implement, and how the framework calls them.
 
-A plugin is any object with a ``name`` and one or more of the methods below; which it has decides where it runs. Within one
-attempt state flows by return value: what ``pre_filter`` returns is what ``filter`` receives, what ``pre_score`` returns is what
-``score`` receives.
+A plugin is any object with a ``name`` and one or more of the methods below; it runs at the points whose methods it has. Within
+one attempt state is passed by return value: ``filter`` receives what ``pre_filter`` returned, ``score`` what ``pre_score``
+returned.
 
 ==============  =====================================================  ============================================
 point           method                                                 answer
@@ -18,7 +18,7 @@ PreScore        ``pre_score(pod, snapshot, feasible)``                 state or 
 Score           ``score(state, nodes)``                                int64, one a row, any range …
                 ``score_node(state, node)``                            … or an int for one node
 NormalizeScore  ``normalize(state, scores)``                           scores in 0-100, one a feasible row …
-                ``normalize_over(state, scores, nodes)``               … or the same, told which rows they are
+                ``normalize_over(state, scores, nodes)``               … or the same, given the rows as a view
 Reserve         ``reserve / unreserve(state, pod, node)``              ``None`` or ``Hold`` / effects, or ``None``
 Permit          ``permit(state, pod, node)``                           ``None``, ``Hold`` or ``Wait``
 PreBind         ``pre_bind(state, pod, node)``                         effects, or ``Hold``
@@ -26,40 +26,43 @@ Bind            ``bind(state, pod, node)``                             effects, 
 PostBind        ``post_bind(state, pod, node)``                        nothing
 ==============  =====================================================  ============================================
 
-For pod groups that have to keep together (gate TopologyAwareWorkloadScheduling) there are two points more; see
-``moorage.framework.placements``. PlacementGenerate: ``generate_placements(group, everywhere, snapshot)`` returns sets of nodes
-to confine the group to, ``Placement`` s, or ``Hold``; only the first plugin is asked. PlacementScore:
-``score_placement(group, proposal, snapshot)`` returns an int for what became of the group on one of them, and
-``normalize_placements(group, scores)``, where there is one, brings all of them into 0-100.
+For pod groups that must stay together (gate TopologyAwareWorkloadScheduling) there are two more points; see
+``moorage.framework.placements``. PlacementGenerate: ``generate_placements(group, everywhere, snapshot)`` returns the sets of
+nodes to try the group on, as ``Placement`` s, or ``Hold``; only the first plugin runs. PlacementScore:
+``score_placement(group, proposal, snapshot)`` returns an int for the result of the group on one placement. The optional
+``normalize_placements(group, scores)`` brings the scores of all placements into 0-100.
 
 Where a plugin has no ``pre_filter``, ``filter`` receives the pod itself; where it has no ``pre_score``, ``score`` receives what
 its ``pre_filter`` returned, or else the pod. From Reserve on, ``state`` is what ``pre_filter`` returned (None if it was
-skipped or absent). ``add_pod`` and ``remove_pod`` are only needed by plugins whose state depends on other pods; they return
-the state that holds then (a new one: the old must stay good). A plugin that has neither gets its old state. One that
-from Reserve on has nothing to do for pods that its ``pre_filter`` skipped may say so with ``rests_when_skipped = True``.
+skipped or absent). Only plugins whose state depends on other pods need ``add_pod`` and ``remove_pod``; they return a new state
+and must leave the old one unchanged. A plugin that has neither keeps its state. A plugin sets ``rests_when_skipped = True`` if,
+from Reserve on, it has nothing to do for pods that its ``pre_filter`` skipped.
 
-A plugin that judges columns may offer ``filter_node`` or ``score_node`` as well, with the same answers: they are asked where a
-single row has changed. One whose ``normalize`` looks at nothing but a row's own raw score and the highest of all may say so
-with ``scales_by_highest = True``. One whose Filter and Score read nothing of a node but what it offers (``allocatable``,
-``allowed_pods``) and what its pods come to in sum (``pod_count``, ``requested`` …) may say so with ``sums_only = True``:
-preemption then tries many nodes at once, and nodes that are filled alike are judged once.
+These optional members make a plugin faster; none of them changes an answer:
 
-A PostFilter plugin that signs (see below) may say ``fails_alike = True``: where it finds nothing to do, its answer follows from
-its signature, the snapshot and the nominations. While these stay as they are, pods of one class then share that answer.
+* ``filter_node`` or ``score_node`` next to ``filter`` or ``score``: called where a single row has changed, which is the usual
+  case from one pod to the next, and judges it without arrays.
+* ``scales_by_highest = True``: ``normalize`` of a row depends only on that row's raw score and on the highest raw score.
+* ``sums_only = True``: of a node, Filter and Score read only what it offers (``allocatable``, ``allowed_pods``) and the sums
+  over its pods (``pod_count``, ``requested`` …). Preemption then tries many nodes at once, and nodes with equal values are
+  judged once.
+* ``sign(pod)`` returns everything that the plugin reads of a pod; pods with equal signatures share verdicts. Without it, or
+  when it returns None, the plugin runs for every pod.
+* ``signs_by``, next to ``sign``, names the kinds of objects that the signature depends on in addition to the pod's shape: its
+  namespace, labels, owners, spec and status. It is often ``()``. Without it, every pod is signed separately.
+* ``depends`` says what else the plugin's answers depend on; see ``Depends``.
+* ``fails_alike = True``, for a PostFilter plugin that signs: where it finds nothing to do, its answer depends only on its
+  signature, the snapshot and the nominations. While these do not change, pods of one class share that answer.
+* ``closed_domains(state, nodes)``, for a Filter that depends on topology domains: yields label keys, each with a mask of the
+  values that are refused, shape (values,), id 0 for nodes without the label.
+* ``domain_scores(state, nodes)``, for such a Score: returns a key and the raw score of each value, or None if rows of one
+  domain differ; ``normalize`` then receives each score once.
+* ``narrows_to(pod)``, for a PreFilter that may answer ``Narrow``: returns the node names without running it, or None.
+* ``idle(pod, snapshot)``, for a plugin that looks at other pods but mostly skips: while it is true, PreFilter and PreScore
+  would answer ``SKIP`` for every pod of this shape, until one of the logs that ``idle_until(snapshot)`` returns moves on.
 
-Optional besides: ``wakes_on()`` yields the events after which a pod that the plugin turned down is worth another try
-(without it: any event); ``sign(pod)`` returns everything the plugin reads of a pod, so that pods with equal signatures
-share verdicts (without it, or when it returns None: every pod is asked about); ``signs_by``, next to it, names the kinds of
-objects that decide what is signed beside the pod's shape, its namespace, labels, owners, spec and status (often none: ``()``;
-without it every pod is signed anew); ``depends`` says what else its answers hang on; ``attach(handle)`` is called once before
-the first pod, with the means to reach the running scheduler. A rule may have other forms beside that over columns, with
-the same answers. The form for one node: what changed since the last pod is mostly a single row, judged without arrays. And
-where its answers hang on topology domains, ``closed_domains(state, nodes)`` yields label keys with a mask of which of their
-values are refused (shape (values,), id 0 for nodes without the label), and ``domain_scores(state, nodes)`` returns a key and
-the raw score of each value, or None if rows of one domain differ; ``normalize`` then sees each score once. A PreFilter that may
-answer ``Narrow`` can say so beforehand: ``narrows_to(pod)`` returns the names, or None. One that looks at other pods, but
-mostly has nothing to say, can say that beforehand: while ``idle(pod, snapshot)`` is true, PreFilter and PreScore would answer
-``SKIP`` for every pod of this shape (see ``sign``) until one of the logs moves on that ``idle_until(snapshot)`` returns.
+Two more are optional. ``wakes_on()`` yields the events after which a pod that the plugin rejected is worth another attempt
+(without it: any event). ``attach(handle)`` is called once before the first pod, with the means to reach the running scheduler.
 """
 
 from __future__ import annotations
@@ -94,26 +97,26 @@ Signature = Mapping[str, Hashable]
 
 
 class Depends(Enum):
-    """What a plugin's verdict or raw score for a row hangs on, besides the pod's signature; nothing is said of pods without."""
+    """What a plugin's verdict or raw score for a row depends on, in addition to the signature. Unsigned pods ignore it."""
 
     NODES = "nodes"
-    """The nodes themselves, whatever pods are on them: kept until a node comes, goes or changes."""
+    """The nodes themselves, whatever pods are on them: kept until a node is added, removed or updated."""
     ROW = "row"
-    """That row's own facts, its pods among them: judging a changed row again is enough."""
+    """The row's own columns and pods: only a changed row is judged again."""
     CLUSTER = "cluster"
     """Anything in the snapshot: judged again for every pod, unless a pod of its class just failed and nothing has changed."""
 
 
 @runtime_checkable
 class Plugin(Protocol):
-    """What all plugins have."""
+    """The members that all plugins have."""
 
     @property
     def name(self) -> str: ...
 
 
 class SortableQueued(Protocol):
-    """A pod in the queue, as far as sorting may look."""
+    """A queued pod, limited to what a QueueSort plugin may read."""
 
     @property
     def pod(self) -> PodInfo: ...
@@ -153,7 +156,7 @@ class FilterNodePlugin(Plugin, Protocol):
 
 
 class Log(Protocol):
-    """Anything in the state that keeps count of its changes."""
+    """A part of the state that counts its changes."""
 
     @property
     def position(self) -> int: ...
@@ -161,13 +164,13 @@ class Log(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
-    """What PostFilter achieved.
+    """The result of PostFilter.
 
-    ``code``       SUCCESS: the pod can be placed once victims are gone and effects done; UNSCHEDULABLE: nothing helps;
-                   UNRESOLVABLE or ERROR: ask no further plugin
-    ``nominated``  the node to nominate the pod to; "" clears an earlier nomination, None leaves it as it is
-    ``victims``    pods to be preempted, in the order they are to go; none of them is being deleted already
-    ``displaced``  pending pods whose nomination to the node ends, so that they look for another place at once
+    ``code``       SUCCESS: the pod can be placed once the victims are deleted and the effects done; UNSCHEDULABLE: nothing
+                   helps; UNRESOLVABLE or ERROR: run no further plugin
+    ``nominated``  the node to nominate the pod to; "" clears an earlier nomination, None leaves it unchanged
+    ``victims``    pods to preempt, in that order; none of them is being deleted already
+    ``displaced``  pending pods whose nomination to the node ends, so that they are retried at once
     """
 
     code: Code
@@ -179,7 +182,7 @@ class PostFilterResult:
 
 
 class Attempt(Protocol):
-    """A failed attempt, as PostFilter sees it: what was found, and the means to ask what would be if pods were gone."""
+    """A failed attempt, as PostFilter sees it: its verdicts, and what-ifs that try nodes with pods removed or added."""
 
     @property
     def pod(self) -> PodInfo: ...
@@ -187,32 +190,32 @@ class Attempt(Protocol):
     def snapshot(self) -> Snapshot: ...
     @property
     def verdicts(self) -> Verdicts:
-        """Each row's status after Filter; every row's if PreFilter turned the pod down."""
+        """Each row's status after Filter; if PreFilter rejected the pod, that status for every row."""
 
     @property
     def found(self) -> PreFiltered:
-        """What PreFilter left behind."""
+        """The results of PreFilter."""
 
     @property
     def consults(self) -> bool:
-        """True if extenders have a say in preemption; see ``moorage.cycle.consulting``."""
+        """True if extenders take part in preemption; see ``moorage.cycle.consulting``."""
 
     def what_if(self, row: int) -> WhatIf:
         """Open a what-if on one row; use it as a context manager."""
 
     def what_ifs(self, rows: npt.NDArray[np.intp]) -> WhatIfs | None:
-        """Open what-ifs on many rows at once, none of them ``contended``; None where a rule has to see the pods themselves."""
+        """Open what-ifs on many rows at once, none of them ``contended``; None if a plugin needs the pods themselves."""
 
     def nominated(self, row: int) -> tuple[PodInfo, ...]:
-        """Pods nominated to the row's node, most important first."""
+        """Return the pods nominated to the row's node, by descending priority."""
 
     @property
     def contended(self) -> frozenset[int]:
-        """Rows with nominated pods that the pod has to leave room for."""
+        """Rows with nominated pods for which the pod must leave room."""
 
 
 class WhatIf(Protocol):
-    """One node with some of its pods taken away or others put on it, until the block ends."""
+    """One node with some of its pods removed or others added, until the ``with`` block ends."""
 
     def __enter__(self) -> WhatIf: ...
     def __exit__(self, *exc: object) -> None: ...
@@ -222,17 +225,17 @@ class WhatIf(Protocol):
     def remove(self, pod: PodInfo) -> None: ...
 
     def refused_by(self) -> Status | None:
-        """Run Filter on the node as it is now, nominated pods of higher or equal priority included; None if it fits.
+        """Run Filter on the node as it is now, including nominated pods of higher or equal priority; None if the pod fits.
 
-        The status names the plugin that said no; its code is ERROR if that plugin could not judge the node.
+        The status names the plugin that refused the node; its code is ERROR if that plugin could not judge it.
         """
 
     def fits(self) -> bool:
-        """Say whether ``refused_by`` would be None; faster."""
+        """Return True if ``refused_by`` would return None; faster."""
 
 
 class WhatIfs(Protocol):
-    """Many nodes with the sums over their pods changed, until the block ends. ``at`` are positions among the rows."""
+    """Many nodes with changed sums over their pods, until the ``with`` block ends. ``at`` are positions among the rows."""
 
     def __enter__(self) -> WhatIfs: ...
     def __exit__(self, *exc: object) -> None: ...
@@ -241,13 +244,13 @@ class WhatIfs(Protocol):
         """The resources that are summed."""
 
     def shift(self, at: npt.NDArray[np.intp], amounts: IntArray) -> None:
-        """Add to the sums of these nodes: a row of amounts each, the number of pods first, then one for each resource."""
+        """Add to the sums of these nodes: one row of amounts each, the number of pods first, then one for each resource."""
 
     def verdicts(self, at: npt.NDArray[np.intp]) -> Verdicts:
         """Run Filter on these nodes as they are now."""
 
     def fits(self, at: npt.NDArray[np.intp]) -> BoolArray:
-        """Say of nodes on which the pod has fitted before whether it still does; shape of ``at``."""
+        """Return for nodes that the pod fitted before whether it still fits; shape of ``at``."""
 
 
 @runtime_checkable
@@ -307,7 +310,7 @@ class PostBindPlugin(Plugin, Protocol):
 
 
 class AnyPlugin(Protocol):
-    """For the runner, which holds many kinds of plugin and has looked which methods each has."""
+    """Any plugin, for the runner, which has checked which methods each plugin has."""
 
     name: str
     depends: Depends
@@ -317,7 +320,7 @@ class AnyPlugin(Protocol):
     def __getattr__(self, method: str) -> Any: ...
 
 
-#: Extension point, as configuration spells it → the methods of which a plugin needs one to run there.
+#: Extension point, as configuration spells it → methods; a plugin that has one of them runs there.
 POINTS: Mapping[str, tuple[str, ...]] = {
     "preEnqueue": ("pre_enqueue",),
     "queueSort": ("sort_key",),

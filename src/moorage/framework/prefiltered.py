@@ -1,4 +1,4 @@
-"""What PreFilter leaves behind for Filter, preemption and what-ifs."""
+"""The results of PreFilter, which Filter, preemption and what-ifs use."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from moorage.state.pod_info import PodInfo
 __all__ = ["PreFiltered"]
 
 
-class _Named(Protocol):
+class _HasName(Protocol):
     @property
     def name(self) -> str: ...
 
 
 class PreFiltered(Struct, frozen=True):
-    """What PreFilter left behind: each plugin's state, who asked to be skipped, and the nodes it came down to.
+    """The results of PreFilter: each plugin's state, the plugins that returned ``SKIP``, and the nodes that remain.
 
-    ``refused`` is set when a plugin turned the pod down; ``nodes`` is None when all nodes are to be looked at.
+    ``refused`` is set when a plugin rejected the pod; ``nodes`` is None when no plugin narrowed the nodes.
     """
 
     states: Mapping[str, Any]
@@ -30,6 +30,6 @@ class PreFiltered(Struct, frozen=True):
     narrowed_by: tuple[str, ...] = ()
     refused: Status | None = None
 
-    def state_of(self, step: _Named, pod: PodInfo) -> Any:
-        """What ``filter`` receives: the plugin's PreFilter state, or the pod if it has no PreFilter."""
+    def state_of(self, step: _HasName, pod: PodInfo) -> Any:
+        """Return what ``filter`` receives: the plugin's PreFilter state, or the pod if it has no PreFilter."""
         return self.states.get(step.name, pod)

@@ -1,7 +1,7 @@
-"""A profile: the plugins that one ``schedulerName`` stands for, in the order they run, ready to be asked.
+"""A profile: the plugins of one ``schedulerName``, in the order they run at each extension point.
 
-Building a profile looks once which methods each plugin has. Plugins that judge one node at a time are lifted over the table
-here, so that whoever runs a profile sees columns only.
+Building a profile checks once which methods each plugin has. Plugins that judge one node at a time are wrapped here to judge a
+view of many nodes, so that the runner of a profile handles columns only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from moorage.state.view import NodeView
 
 __all__ = ["Profile", "Step", "Timer", "make_profile", "other_form"]
 
-#: ``timer(point, plugin, seconds)`` is told how long each call took.
+#: ``timer(point, plugin, seconds)`` receives the duration of each call.
 Timer = Callable[[str, str, float], None]
 
 
@@ -28,8 +28,8 @@ Timer = Callable[[str, str, float], None]
 class Step:
     """One plugin at one extension point.
 
-    ``one_by_one``: it is asked about each node by itself, so ask about few. ``rests_when_skipped``: it has nothing to do here
-    for pods that its PreFilter skipped.
+    ``one_by_one``: it judges each node with a separate call, so pass few nodes. ``rests_when_skipped``: it has nothing to do
+    here for pods that its PreFilter skipped.
     """
 
     name: str
@@ -41,9 +41,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Profile:
-    """What runs for a scheduler name. ``steps`` holds the plugins of each extension point, in order.
+    """The plugins that run for a scheduler name. ``steps`` holds those of each extension point, in order.
 
-    ``run_all_filters``    a node that one Filter plugin refuses is shown to the others too, and carries all their reasons
+    ``run_all_filters``    the other Filter plugins judge a refused node too, and its status carries all their reasons
     ``nominated_first``    a node that the pod is nominated to is tried alone before all others
     """
 
@@ -55,7 +55,8 @@ class Profile:
     run_all_filters: bool = False
     nominated_first: bool = True
     placement_weights: Mapping[str, int] = field(default_factory=dict)
-    #: Plugins that have nothing to do from Reserve on for pods that they skipped in PreFilter; and all others by point.
+    #: Plugins that have nothing to do from Reserve on for pods that they skipped in PreFilter; ``_restless``: all others, by
+    #: point.
     resting: frozenset[str] = field(init=False)
     _restless: Mapping[str, tuple[Step, ...]] = field(init=False)
 
@@ -68,7 +69,7 @@ class Profile:
         object.__setattr__(self, "_restless", restless)
 
     def restless_at(self, point: str) -> tuple[Step, ...]:
-        """The plugins of an extension point that may have something to do though they skipped the pod in PreFilter."""
+        """Return the plugins of an extension point that run even for pods that they skipped in PreFilter."""
         return self._restless.get(point, ())
 
     def at(self, point: str) -> tuple[Step, ...]:
@@ -84,9 +85,9 @@ class Profile:
 
 
 def other_form(step: Step, method: str, name: str) -> Step | None:
-    """Return a step for ``name``, another form of a plugin's ``method`` that gives the same answers.
+    """Return a step that calls ``name``, an equivalent form of the plugin's ``method``.
 
-    None if it has none, or overrides just the latter.
+    None if the plugin lacks it, or if a subclass overrides ``method`` alone.
     """
     plugin = step.plugin
     for cls in type(plugin).__mro__:
@@ -104,10 +105,10 @@ def make_profile(
     weights: Mapping[str, int],
     percentage_of_nodes_to_score: int | None = None,
 ) -> Profile:
-    """Put a profile together.
+    """Build a profile.
 
     ``plugins`` by name; ``points``: extension point → names, in the order they run; ``weights`` of the score plugins. Names
-    in ``points`` that are not in ``plugins`` are left out: it is the caller's duty to say so.
+    in ``points`` that are not in ``plugins`` are left out: the caller must report them.
     """
     steps = {
         point: tuple(_step(point, name, plugins[name]) for name in names if name in plugins) for point, names in points.items()

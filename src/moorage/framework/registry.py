@@ -1,8 +1,8 @@
-"""Which plugins there are: the built-in ones and anybody else's.
+"""The registry of plugin classes: built-in and out-of-tree.
 
-A plugin class says its ``name``; if it takes arguments, a frozen ``msgspec`` struct ``Args`` with their defaults and, where
-there is more to check than types, ``Args.faults(path, gates)``. It is built with its arguments alone; a plugin that needs
-the feature gates or the running scheduler (to allow a waiting pod, say) also has ``attach(handle)``.
+A plugin class has a ``name``. If it takes arguments, it has ``Args``, a frozen ``msgspec`` struct with their defaults and, to
+check more than types, ``Args.faults(path, gates)``. The registry builds a plugin with its arguments alone; a plugin that needs
+the feature gates or the running scheduler (to allow a waiting pod, for example) also has ``attach(handle)``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ENTRY_POINT_GROUP = "moorage.plugins"
 
 
 class WaitingPod(Protocol):
-    """A pod that Permit holds on its node."""
+    """A pod that a Permit plugin makes wait on its node."""
 
     @property
     def pod(self) -> PodInfo: ...
@@ -46,7 +46,7 @@ class WaitingPod(Protocol):
 
 
 class Handle(Protocol):
-    """What a plugin may reach of the scheduler that runs it."""
+    """A plugin's access to the scheduler that runs it."""
 
     @property
     def gates(self) -> FeatureGates: ...
@@ -54,7 +54,7 @@ class Handle(Protocol):
     def snapshot(self) -> Snapshot: ...
     @property
     def max_disks(self) -> int | None:
-        """How many disks of a built-in kind a node takes that does not say so itself; None: what is usual for the kind."""
+        """The limit of in-tree volumes for nodes that report none; None: the default of each volume type."""
 
     @property
     def now(self) -> float:
@@ -62,16 +62,16 @@ class Handle(Protocol):
 
     @property
     def unix_s(self) -> float:
-        """The time of day then, in seconds since 1970, for what others read; in a simulation, that since it began."""
+        """``now`` as Unix time, for timestamps in objects; in a simulation, seconds since its start."""
 
     def waiting(self) -> Iterable[WaitingPod]:
-        """Pods that Permit holds now, in the order they came."""
+        """Return the pods that wait in Permit, in the order they began to wait."""
 
     def evicting_for(self, uid: str) -> bool:
-        """True while evictions that this pod asked for are under way: handed over, and neither done nor failed."""
+        """Return True while evictions for this pod are in progress: handed to the driver, and neither done nor failed."""
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
-        """Move these pending pods to the active queue, whatever holds them back but gates."""
+        """Move these pending pods to the active queue, unless they are gated."""
 
 
 class PluginClass(Protocol):
@@ -86,7 +86,7 @@ class Registry:
     """Plugin classes by name. The names are those that configuration files use."""
 
     def __init__(self, classes: Iterable[Any] = (), args: Mapping[str, type[Any]] | None = None) -> None:
-        """Register plugin classes. ``args``: arguments of plugins that configuration may name though no class is here."""
+        """Register plugin classes. ``args``: argument types of plugins that configuration may name but that have no class."""
         self._classes: dict[str, Any] = {}
         self._args = dict(args or {})
         for cls in classes:
@@ -102,7 +102,7 @@ class Registry:
         if not isinstance(name, str) or not name or not is_printable(name):
             raise InputError(f"plugin {where}: has no usable name; give the class a line such as name = 'MyPlugin'")
         if not points_of(cls):
-            raise InputError(f"plugin {name} ({where}): implements no extension point; {_meant(cls)}")
+            raise InputError(f"plugin {name} ({where}): implements no extension point; {_suggested_method(cls)}")
         if name in self._classes:
             raise InputError(f"plugin {name} ({where}): that name is taken by {self._classes[name].__module__}; choose another")
         self._classes[name] = cls
@@ -121,14 +121,14 @@ class Registry:
         return {name: points_of(cls) for name, cls in self._classes.items()}
 
     def args_type(self, name: str) -> type[Any] | None:
-        """The struct that holds the plugin's arguments, or None if it takes none or nobody knows it."""
+        """Return the struct of the plugin's arguments; None if it takes none or is unknown."""
         found: type[Any] | None = getattr(self._classes.get(name), "Args", None)
         return self._args.get(name) if found is None else found
 
     def build(self, name: str, args: object = None) -> AnyPlugin:
-        """Make the plugin. ``args`` is an instance of its ``Args``; None means the defaults.
+        """Build the plugin. ``args`` is an instance of its ``Args``; None means the defaults.
 
-        Raises  InputError if its constructor raises; what it raises on purpose, as for arguments it cannot use, is passed on
+        Raises  InputError if its constructor raises; a MoorageError that it raises itself, as for bad arguments, is passed on
         """
         cls = self._classes[name]
         args_type = self.args_type(name)
@@ -142,13 +142,14 @@ class Registry:
         return plugin
 
     def with_installed(self, named_in: str | None = None) -> Registry:
-        """Return this registry and the plugins that installed distributions offer under ``moorage.plugins``.
+        """Return a copy of this registry with the plugins of installed distributions (entry points ``moorage.plugins``).
 
-        With ``named_in``, the text of a configuration, only those are imported whose entry point is named there: a plugin that
-        nobody enables cannot hurt.
+        With ``named_in``, the text of a configuration, import only those whose entry point occurs in it, so that a broken
+        plugin that is not enabled causes no error.
+
         Raises  InputError if one of them cannot be imported or cannot be registered
         """
-        from importlib.metadata import entry_points  # it takes long to import, and few come here
+        from importlib.metadata import entry_points  # slow to import, and rarely needed
 
         grown = Registry(self._classes.values(), self._args)
         for found in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda e: e.name):
@@ -169,7 +170,7 @@ def _installed(found: EntryPoint) -> Any:
 def load(reference: str) -> Any:
     """Import a plugin class from ``module:object``.
 
-    Raises  InputError if the module or the object is not there, or importing it fails
+    Raises  InputError if the module or the object does not exist, or importing it fails
     """
     module_name, colon, attribute = reference.partition(":")
     if not colon or not module_name or not attribute:
@@ -185,11 +186,11 @@ def load(reference: str) -> Any:
         raise InputError(f"--plugins {reference}: module {module_name} has no {attribute}{_classes_in(module)}") from None
 
 
-# -- what may be meant --------------------------------------------------------------------------------------------------
+# -- suggestions for error messages -------------------------------------------------------------------------------------
 
 
-def _meant(cls: Any) -> str:
-    """Return what to do about a class without an extension point: one of its methods may be mistyped."""
+def _suggested_method(cls: Any) -> str:
+    """Return a suggestion for a class without an extension point: one of its methods may be mistyped."""
     known = [method for methods in POINTS.values() for method in methods]
     for given in vars(cls) if isinstance(cls, type) else ():
         near = get_close_matches(given.lower(), known, n=1, cutoff=0.8)
@@ -199,7 +200,7 @@ def _meant(cls: Any) -> str:
 
 
 def _raised_at(error: BaseException) -> str:
-    """Return the place within the module that could not be imported, as a SyntaxError tells its own."""
+    """Return the file and line that raised while the module was imported."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -209,7 +210,7 @@ def _raised_at(error: BaseException) -> str:
 
 
 def _as_module(name: str, attribute: str) -> str:
-    """Return a hint for who named a file where a module is wanted."""
+    """Return a suggestion for a user who named a file instead of a module."""
     parts = [part for part in PurePath(name.removesuffix(".py")).parts if part not in {"/", ".."}]
     return "" if name == ".".join(parts) else f"; name a module as import does: {'.'.join(parts)}:{attribute}"
 

@@ -1,7 +1,7 @@
-"""How a profile's plugins are run over one pod: PreFilter, Filter, PreScore, Score, and what-ifs in between.
+"""Run a profile's plugins for one pod: PreFilter, Filter, PreScore, Score, and PreFilter's state in what-ifs.
 
-Nothing here chooses a node; see ``moorage.cycle``. A plugin that raises, or answers with something it may not, ends the
-attempt with a ``PluginError`` that names it.
+``moorage.cycle`` chooses the node. A plugin that raises, or returns an invalid answer, ends the attempt with a ``PluginError``
+that names the plugin.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ __all__ = [
 ]  # fmt: skip
 
 MAX_SCORE = 100
-#: Up to so many scores are gone through one by one: each call into NumPy has a price, whatever the size.
+#: Up to this many scores are checked one by one: a call into NumPy has a fixed cost.
 _FEW = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Scores of the feasible rows: ``rows`` are row numbers, everything else has one entry for each.
+    """Scores of the feasible rows: ``rows`` are row numbers, the other arrays have one entry for each.
 
-    ``raw`` is what Score gave, ``final`` that normalised and weighted, by plugin in running order; ``total`` their sum.
-    ``weights`` are those of scores that no plugin of the profile gave.
+    ``raw`` holds the scores from Score, ``final`` the same normalised and weighted, both by plugin in running order; ``total``
+    is the sum of ``final``. ``weights`` are those of scores that come from outside the profile's plugins.
     """
 
     rows: npt.NDArray[np.intp]
@@ -48,7 +48,7 @@ class Scores:
     weights: Mapping[str, int] = field(default_factory=dict)
 
     def best(self) -> npt.NDArray[np.intp]:
-        """Row numbers that share the highest total."""
+        """Return the row numbers that share the highest total."""
         best: npt.NDArray[np.intp] = self.rows[self.total == self.total.max()]
         return best
 
@@ -64,7 +64,7 @@ def ask(step: Step, point: str, *args: Any) -> Any:
 
 
 def run_pre_filter(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
-    """Run PreFilter. All plugins run, unless one says that nothing can help or no node is left.
+    """Run PreFilter. All plugins run, unless one returns an unresolvable ``Hold`` or no node is left.
 
     Source  framework/runtime/framework.go, RunPreFilterPlugins
     """
@@ -114,7 +114,7 @@ def run_filter(profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeVi
 
 
 def _run_all_filters(profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeView, verdicts: Verdicts) -> None:
-    """Run every Filter plugin over every row, and put together what they said of each.
+    """Run every Filter plugin over every row, and merge the statuses of each row.
 
     Source  kube-scheduler 1.21, framework/runtime/framework.go, RunFilterPlugins; framework/interface.go, Merge
     """
@@ -131,7 +131,7 @@ def _run_all_filters(profile: Profile, found: PreFiltered, pod: PodInfo, nodes: 
 
 
 def merged(said: Sequence[Status]) -> Status:
-    """Put together what several plugins said of one node: an error stands alone; else the gravest code, and all reasons."""
+    """Merge the statuses of one node: the first error alone; otherwise the most severe code, and all reasons."""
     gravest = next((one for one in said if one.code is Code.ERROR), None)
     if gravest is not None:
         return gravest
@@ -140,7 +140,7 @@ def merged(said: Sequence[Status]) -> Status:
 
 
 def _judge_by(step: Step, state: Any, nodes: NodeView, open_rows: BoolArray, verdicts: Verdicts) -> None:
-    """Run one Filter plugin over the rows that are open, write what it refuses to ``verdicts``, and close those rows."""
+    """Run one Filter plugin over the open rows, write the status of each row it refuses to ``verdicts``, and close that row."""
     if step.one_by_one:
         left = np.flatnonzero(open_rows)
         rejects = [
@@ -161,7 +161,7 @@ def _spread(mask: BoolArray, at: npt.NDArray[np.intp], size: int) -> BoolArray:
 
 
 def refused_rows(step: Step, state: Any, nodes: NodeView) -> BoolArray | None:
-    """Return which rows of a view one plugin refuses, for whatever reason; None if it refuses none.
+    """Return a mask of the rows of a view that one plugin refuses, for any reason; None if it refuses none.
 
     Raises  PluginError if there are rows that it cannot judge
     """
@@ -175,7 +175,7 @@ def refused_rows(step: Step, state: Any, nodes: NodeView) -> BoolArray | None:
 
 
 def drained(step: Step, state: Any, nodes: NodeView) -> list[Reject]:
-    """Run one plugin's Filter and return all it had to say."""
+    """Run one plugin's Filter and return all its rejects, checked."""
     try:
         rejects: list[Reject] = list(step.call(state, nodes) or ())
     except PluginError:
@@ -191,7 +191,7 @@ def drained(step: Step, state: Any, nodes: NodeView) -> list[Reject]:
 
 
 def _note_errors(plugin: str, rejects: list[Reject], nodes: NodeView, open_rows: BoolArray, verdicts: Verdicts) -> None:
-    """Write the statuses of rows that could not be judged, and close them."""
+    """Write the ERROR statuses of rows that the plugin could not judge, and close those rows."""
     for reject in rejects:
         hit = reject.rows & open_rows if reject.error else nodes.false()
         if hit.any():
@@ -201,7 +201,7 @@ def _note_errors(plugin: str, rejects: list[Reject], nodes: NodeView, open_rows:
 
 
 def _refuse(plugin: str, rejects: list[Reject], nodes: NodeView, open_rows: BoolArray, verdicts: Verdicts) -> None:
-    """Write the statuses of one plugin's refusals and close those rows. Rows in several carry all the reasons."""
+    """Write the statuses of the rows that one plugin refuses, and close them. A row in several rejects carries all reasons."""
     if len(rejects) == 1 and isinstance(rejects[0].unresolvable, bool):
         hit = rejects[0].rows & open_rows
         if hit.any():
@@ -225,7 +225,7 @@ def _refuse(plugin: str, rejects: list[Reject], nodes: NodeView, open_rows: Bool
 
 
 def _distinct(masks: BoolArray) -> tuple[BoolArray, npt.NDArray[np.intp]]:
-    """Return the distinct columns of the masks, and for each column which of those it is."""
+    """Return the distinct columns of the masks, and for each column the index of its distinct column."""
     if len(masks) > 62:
         kinds, which = np.unique(masks, axis=1, return_inverse=True)
         return kinds, which.reshape(-1)
@@ -243,7 +243,7 @@ def _status(plugin: str, reasons: tuple[str, ...], unresolvable: bool) -> Status
 
 
 def run_score(profile: Profile, found: PreFiltered, pod: PodInfo, feasible: NodeView) -> Scores:
-    """Run PreScore, Score, NormalizeScore and weigh.
+    """Run PreScore, Score and NormalizeScore, and weight the scores.
 
     Raises  PluginError if a normalised score is outside 0-100 or has the wrong shape
     """
@@ -277,9 +277,9 @@ def scored(step: Step, state: Any, nodes: NodeView) -> IntArray:
 
 
 def normalized(step: Step, state: Any, scores: IntArray, nodes: NodeView | None = None) -> IntArray:
-    """Return raw scores as the plugin normalises them; as they are, if it does not.
+    """Return the plugin's normalised scores; the raw ones if it does not normalise.
 
-    ``nodes`` are the rows that were scored; only plugins that ask for them must be given them.
+    ``nodes`` are the rows that were scored; required only for plugins with ``normalize_over``.
     """
     normalize: Any = getattr(step.plugin, "normalize", None)
     normalize_over: Any = getattr(step.plugin, "normalize_over", None)
@@ -293,7 +293,10 @@ def normalized(step: Step, state: Any, scores: IntArray, nodes: NodeView | None 
 
 
 def checked(step: Step, point: str, scores: Any, rows: int) -> IntArray:
-    """Return what a plugin gave as scores, having made sure that it is an array of whole numbers, one a row."""
+    """Return the scores of a plugin, after checking that they are an array of integers, one for each row.
+
+    Raises  PluginError if they are not
+    """
     if not isinstance(scores, np.ndarray) or scores.shape != (rows,) or scores.dtype.kind not in "iu":
         raise PluginError(
             step.name, f"answered {scores!r} in {point}; return an int64 array with one score for each of {rows} rows"
@@ -302,7 +305,7 @@ def checked(step: Step, point: str, scores: Any, rows: int) -> IntArray:
 
 
 def are_in_range(scores: npt.NDArray[Any]) -> bool:
-    """Say whether all scores lie in 0-100."""
+    """Return True if all scores are in 0-100."""
     if len(scores) > _FEW:
         # Read as unsigned, a negative score is a huge one.
         return int(scores.astype(np.int64, copy=False).view(np.uint64).max()) <= MAX_SCORE
@@ -311,7 +314,7 @@ def are_in_range(scores: npt.NDArray[Any]) -> bool:
 
 
 def check_range(step: Step, scores: IntArray, feasible: NodeView) -> None:
-    """Make sure that normalised scores lie in 0-100."""
+    """Raise PluginError unless all normalised scores are in 0-100."""
     wrong = np.flatnonzero((scores < 0) | (scores > MAX_SCORE))
     if len(wrong):
         at = int(wrong[0])
@@ -325,7 +328,7 @@ def check_range(step: Step, scores: IntArray, feasible: NodeView) -> None:
 def shifted(
     profile: Profile, found: PreFiltered, pod: PodInfo, others: Iterable[tuple[str, PodInfo]], node: NodeInfo
 ) -> PreFiltered:
-    """Return the PreFilter states as they are once pods come to or leave ``node``.
+    """Return the PreFilter results after pods are added to or removed from ``node``.
 
     ``others`` pairs ``"add_pod"`` or ``"remove_pod"`` with a pod; the node table must have been changed already.
     """

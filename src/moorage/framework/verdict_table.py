@@ -1,7 +1,7 @@
-"""Verdicts: what Filter made of every row, and the text that is told of it.
+"""Verdicts: the result of Filter for every row, and the FitError message made of it.
 
-Each row is either feasible or carries the status of the first plugin that refused it. Rows that share a status share one
-object, so that thousands of nodes with one reason cost one entry.
+Each row is either feasible or has the status of the first plugin that refused it. Rows with equal statuses share one object,
+so that thousands of nodes with one reason cost one entry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Verdicts", "fit_error"]
 class Verdicts:
     """A status for each row of the table. ``statuses[ids[row]]`` is a row's; id 0 means feasible.
 
-    ``pre_filter`` is set when PreFilter turned the pod down as a whole: then it is every row's status.
+    ``pre_filter`` is set when PreFilter rejected the pod: then it is every row's status.
     """
 
     def __init__(self, rows: int) -> None:
@@ -34,11 +34,11 @@ class Verdicts:
 
     @property
     def feasible(self) -> BoolArray:
-        """Shape (rows,): which rows no plugin refused."""
+        """Shape (rows,): True for rows that no plugin refused."""
         return np.equal(self.ids, 0)
 
     def status(self, row: int) -> Status | None:
-        """Why the row was refused; None if it is feasible."""
+        """Return the status of a refused row; None if the row is feasible."""
         return self.statuses[int(self.ids[row])]
 
     def refuse(self, rows: npt.NDArray[np.intp] | int, status: Status) -> None:
@@ -86,7 +86,7 @@ class Verdicts:
 
 
 def fit_error(verdicts: Verdicts, post_filter: str = "", rows: int | None = None) -> str:
-    """Return the text of a failed attempt: ``0/N nodes are available: …``, as kube-scheduler words it.
+    """Return kube-scheduler's message of a failed attempt: ``0/N nodes are available: …``.
 
     Source  framework/types.go, FitError.Error
     """

@@ -1,7 +1,7 @@
-"""How a plugin says no, not now, or nothing to do.
+"""The answers by which a plugin rejects a pod or a node, makes a pod wait, or skips.
 
-"No" is a value. Where one answer holds for the pod, it is a ``Hold``; where rows differ, a ``Reject`` names the rows.
-Raising means that the plugin is broken, and ends the attempt.
+A rejection is a return value: ``Hold`` for the pod as a whole, ``Reject`` for some rows. An exception means that the plugin is
+broken, and ends the attempt.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Code(Enum):
 
 @final
 class Skip:
-    """The type of ``SKIP``: this plugin has nothing to say about this pod (or, in Bind, leaves it to the next one)."""
+    """The type of ``SKIP``: the plugin does not apply to this pod (or, in Bind, leaves the pod to the next plugin)."""
 
     def __repr__(self) -> str:
         return "SKIP"
@@ -47,7 +47,7 @@ SKIP: Final = Skip()
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The pod cannot go on. ``unresolvable``: evicting pods would not help. ``pending``: wait without a backoff penalty."""
+    """Reject the pod. ``unresolvable``: preemption would not help. ``pending``: wait without a backoff penalty."""
 
     reasons: tuple[str, ...]
     unresolvable: bool = False
@@ -66,13 +66,13 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """These rows are refused. ``rows`` is a mask over the view that was judged.
+    """Refuse some rows. ``rows`` is a mask over the view that was judged.
 
-    A plugin may yield several; a row that is in more than one carries all their reasons, in the order they were yielded,
-    and is unresolvable if any of them is. ``unresolvable`` may be a mask too, where rows of one reason differ.
+    A plugin may yield several. A row that is in more than one carries all their reasons, in the order they were yielded, and
+    is unresolvable if any of them is. ``unresolvable`` may be a mask too, where rows with one reason differ.
 
-    ``error``: the rows cannot be judged, because what the pod asks for makes no sense there. Unlike a refusal this ends the
-    attempt, whatever other rows could take; ``reason`` then says what is wrong.
+    ``error``: the plugin cannot judge these rows, because the pod's spec is invalid for them. Unlike a refusal this ends the
+    attempt, even if the pod fits other rows; ``reason`` then describes the error.
     """
 
     rows: BoolArray
@@ -83,9 +83,9 @@ class Reject:
 
 @dataclass(frozen=True, slots=True)
 class Narrow(Generic[S]):
-    """From PreFilter: only these nodes need be looked at; ``state`` is what ``filter`` receives.
+    """From PreFilter: judge only these nodes; ``state`` is what ``filter`` receives.
 
-    Raises  TypeError, in the plugin that makes it, if ``nodes`` are not a set of names
+    Raises  TypeError, in the plugin that makes it, if ``nodes`` is not a set of names
     """
 
     nodes: frozenset[str]
@@ -98,9 +98,9 @@ class Narrow(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """From Permit: hold the pod on its node until the plugin allows it, at most this many seconds (never over 15 min).
+    """From Permit: make the pod wait on its node until the plugin allows it, at most this many seconds (never over 15 min).
 
-    ``reasons`` say what for; they are told of pods whose group came to nothing.
+    ``reasons`` say what the pod waits for; they are reported for the pods of a group that cannot be scheduled.
     """
 
     timeout_s: float
@@ -109,7 +109,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What became of one node, or of the pod as a whole: a code, the plugin that said so, and its reasons."""
+    """The result for one node, or for the whole pod: a code, the plugin that returned it, and its reasons."""
 
     code: Code
     plugin: str = ""

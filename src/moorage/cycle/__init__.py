@@ -1,1 +1,1 @@
-"""One pod, one snapshot, one decision; and preemption when there is no room."""
+"""Schedule one pod against one snapshot: filter, score, pick a node, or search for pods to preempt."""

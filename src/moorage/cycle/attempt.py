@@ -1,10 +1,11 @@
-"""What-ifs: Filter run over nodes as they would be with some pods gone and others come.
+"""What-ifs: run Filter over nodes as if some pods were removed and others added.
 
-The node table itself is changed for the length of the block and put back afterwards; plugins whose PreFilter state hangs on
-other pods are told of each move. Preemption asks through this, and so does Filter where pods are nominated to a node.
+A what-if changes the node table itself for the length of a ``with`` block and restores it afterwards. It calls ``add_pod`` and
+``remove_pod`` of plugins whose PreFilter state depends on other pods. Preemption uses what-ifs, and so does Filter on a node
+with nominated pods.
 
-Within one what-if most rules need to be asked but once: a taint is there whoever else is on the node. And where every rule
-that is at work reads no more of pods than sums, many nodes are tried at once, with their columns moved instead of their pods.
+Within one what-if most plugins run only once: a taint does not depend on the other pods of the node. If every active plugin
+reads only sums over pods, ``ManyNodes`` tries many nodes at once by changing their columns instead of moving pods.
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ Nominated = Mapping[str, Sequence[PodInfo]]
 
 
 def contenders(nominated: Iterable[PodInfo], pod: PodInfo) -> list[PodInfo]:
-    """Return the nominated pods that ``pod`` must leave room for: others, of its own priority or higher."""
+    """Return the nominated pods that ``pod`` must leave room for: other pods of the same or a higher priority."""
     return [other for other in nominated if other.uid != pod.uid and other.priority >= pod.priority]
 
 
 class OneNode:
-    """One node with pods moved on and off it, until the block ends.
+    """One node with pods added and removed, until the block ends.
 
-    ``rest`` is the profile without the Filter plugins that look at no pods: once the pod has fitted, they need not be asked
-    again. Without it all are asked every time.
+    ``rest`` is the profile without the Filter plugins that do not read pods. Once the pod has fitted, only ``rest`` runs.
+    If it is None, all plugins run every time.
     """
 
     def __init__(
@@ -75,24 +76,24 @@ class OneNode:
         return NodeInfo(self._snapshot.table, self._row)
 
     def add(self, pod: PodInfo) -> None:
-        """Put a pod on the node."""
+        """Add a pod to the node."""
         self._snapshot.table.add_pod(self._row, pod)
         self._found = shifted(self._profile, self._found, self._pod, [("add_pod", pod)], self.node)
 
     def remove(self, pod: PodInfo) -> None:
-        """Take a pod off the node."""
+        """Remove a pod from the node."""
         self._snapshot.table.remove_pod(self._row, pod)
         self._found = shifted(self._profile, self._found, self._pod, [("remove_pod", pod)], self.node)
 
     def refused_by(self) -> Status | None:
-        """Filter the node as it is now: with the nominated pods that count on it, then without. None if it fits."""
+        """Filter the node as it is now, first with its contending nominated pods, then without. Return None if the pod fits."""
         status = self._crowded(OneNode.refused_by) or self._judge()
         if status is None and self._rest is not None:
             self._profile = self._rest
         return status
 
     def fits(self) -> bool:
-        """Say whether ``refused_by`` would be None; faster."""
+        """Return whether ``refused_by`` would be None; faster."""
         if self._crowded(lambda node: not node.fits()):
             return False
         for step in self._profile.at("filter"):
@@ -103,7 +104,7 @@ class OneNode:
         return True
 
     def _crowded(self, ask: Callable[[OneNode], T]) -> T | None:
-        """Ask something with the nominated pods that count on the node put on it; None if there are none."""
+        """Call ``ask`` with the contending nominated pods added to the node; None if there are none."""
         if not self._nominated:
             return None
         with OneNode(self._profile, self._found, self._pod, self._snapshot, self._row, ()) as crowded:
@@ -120,9 +121,9 @@ class OneNode:
 
 
 class ManyNodes:
-    """Several nodes with sums over their pods changed, until the block ends. The pods themselves stay where they are.
+    """Several nodes with changed sums over their pods, until the block ends. The pods themselves do not move.
 
-    ``sums`` are the columns that may change: the number of pods, then each resource's requests.
+    The columns that may change are the number of pods, then each resource's requests.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class ManyNodes:
     def shift(self, at: npt.NDArray[np.intp], amounts: IntArray) -> None:
         """Add to the sums of some of the nodes.
 
-        Shapes  at (n,): positions among the rows, no two alike; amounts (n, 1 + resources)
+        Shapes  at (n,): distinct positions among the rows; amounts (n, 1 + resources)
         """
         rows = self._rows[at]
         for column, amount in zip(self._sums, amounts.T, strict=True):
@@ -163,7 +164,7 @@ class ManyNodes:
         return verdicts
 
     def fits(self, at: npt.NDArray[np.intp]) -> BoolArray:
-        """Say of some of the nodes, on which the pod has fitted before, whether it still does; shape of ``at``."""
+        """Return whether the pod still fits on some of the nodes, all of which it has fitted before; shape of ``at``."""
         view = NodeView(self._snapshot, self._rows[at])
         fitting = np.ones(len(at), dtype=bool)
         for step in self._rest.at("filter"):
@@ -176,7 +177,7 @@ class ManyNodes:
 def judge_with_nominated(
     profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, row: int, nominated: Sequence[PodInfo]
 ) -> Status | None:
-    """Filter one row that pods are nominated to.
+    """Filter one row that has nominated pods.
 
     Source  framework/runtime/framework.go, RunFilterPluginsWithNominatedPods
     """
@@ -185,7 +186,7 @@ def judge_with_nominated(
 
 
 class FailedAttempt:
-    """What PostFilter gets to work with."""
+    """A failed attempt, as PostFilter plugins receive it: the pod, the snapshot, the verdicts, and what-ifs."""
 
     def __init__(
         self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, verdicts: Verdicts, nominated: Nominated,
@@ -204,28 +205,28 @@ class FailedAttempt:
         return OneNode(self._moving, self.found, self.pod, self.snapshot, row, self.nominated(row), self._rest)
 
     def what_ifs(self, rows: npt.NDArray[np.intp]) -> ManyNodes | None:
-        """Open what-ifs on many rows at once, none of them ``contended``; None where a rule has to see the pods themselves."""
+        """Open what-ifs on many rows at once, none ``contended``; None if a plugin has to see the pods themselves."""
         for step in self._rest.at("filter"):
             if step.name not in self.found.skipped and not getattr(step.plugin, "sums_only", False):
                 return None
         return ManyNodes(self._profile, self.found, self.pod, self.snapshot, rows, self._rest)
 
     def nominated(self, row: int) -> tuple[PodInfo, ...]:
-        """Pods nominated to the row's node, most important first."""
+        """Return the pods nominated to the row's node, most important first."""
         return tuple(self._nominated.get(self.snapshot.table.nodes[row].name, ()))
 
     @cached_property
     def contended(self) -> frozenset[int]:
-        """Rows with nominated pods that the pod has to leave room for."""
+        """The rows with nominated pods that the pod must leave room for."""
         row_of = self.snapshot.table.row_of
         return frozenset(
             row_of[name] for name, pods in self._nominated.items() if name in row_of and contenders(pods, self.pod)
         )
 
     def _looks_at_pods(self, step: Step) -> bool:
-        """Say whether a Filter plugin may judge otherwise once pods move.
+        """Return whether a Filter plugin's verdict may change when pods move.
 
-        What a plugin says of itself goes for pods that it signs: one that looks at nodes alone may look at more for others.
+        A plugin's ``depends`` applies only to pods that it signs; for other pods it may read more than nodes.
         """
         if getattr(step.plugin, "depends", Depends.CLUSTER) is not Depends.NODES:
             return True
@@ -236,16 +237,16 @@ class FailedAttempt:
 
     @cached_property
     def _moving(self) -> Profile:
-        """The profile with those PreFilter plugins only that have to be told when pods move."""
-        told = tuple(step for step in self._profile.at("preFilter") if step.name in self.found.states and _is_told(step))
-        return replace(self._profile, steps={**self._profile.steps, "preFilter": told})
+        """The profile with only those PreFilter plugins that implement ``add_pod`` or ``remove_pod``."""
+        steps = tuple(s for s in self._profile.at("preFilter") if s.name in self.found.states and _follows_pods(s))
+        return replace(self._profile, steps={**self._profile.steps, "preFilter": steps})
 
     @cached_property
     def _rest(self) -> Profile:
-        """The same without Filter plugins that look at no pods."""
+        """``_moving`` without the Filter plugins that do not read pods."""
         looking = tuple(step for step in self._profile.at("filter") if self._looks_at_pods(step))
         return replace(self._moving, steps={**self._moving.steps, "filter": looking})
 
 
-def _is_told(step: Step) -> bool:
+def _follows_pods(step: Step) -> bool:
     return any(getattr(step.plugin, method, None) is not None for method in ("add_pod", "remove_pod"))

@@ -1,8 +1,8 @@
-"""Nodes as extenders send them back: without pods and images.
+"""Nodes as extenders return them: without pods and images.
 
-An extender that keeps no nodes of its own is sent whole nodes, and those it lets pass come back. kube-scheduler goes on with
-these, and nobody puts pods and images on them again: its Score plugins see empty nodes. What plugins have counted over all
-nodes beforehand (domains, affinities) is as ever.
+An extender without a node cache receives whole nodes and returns those that pass. kube-scheduler scores the returned nodes,
+which carry no pods and no images, so its Score plugins see empty nodes. Counts that plugins made over all nodes before
+(domains, affinities) are unaffected.
 
 Source  kube-scheduler 1.36, extender.go, Filter; schedule_one.go, prioritizeNodes
 """
@@ -23,7 +23,7 @@ __all__ = ["BareNode", "BareView"]
 
 
 class BareView(NodeView):
-    """Some rows of a node table, with nothing on the nodes."""
+    """A view of some rows of a node table, with no pods and no images on the nodes."""
 
     __slots__ = ()
     is_true = False
@@ -69,7 +69,7 @@ class BareView(NodeView):
 
 
 class BareNode(NodeInfo):
-    """One node with nothing on it."""
+    """One node without pods."""
 
     __slots__ = ()
 

@@ -1,11 +1,11 @@
-"""Rules that hang on topology domains, asked for each pod but answered once a domain instead of once a node.
+"""Decide by topology domain: run plugins that judge domains once a domain instead of once a node.
 
-Spread and affinity look at pods all over the cluster, so no class can keep their verdicts. But they judge domains: which values
-of a node label are closed to the pod, and what being in each is worth. A plugin that can say just that (``closed_domains``,
-``domain_scores``) is not asked about rows; its answers are laid over the class's totals in the order of the ring, and the
-best is picked there.
+Topology spread and pod affinity read pods all over the cluster, so a pod class cannot cache their verdicts. But they judge
+domains: which values of a node label are closed to the pod, and what score each value gets. A plugin that implements
+``closed_domains`` and ``domain_scores`` does not run on rows; ``ByDomain`` adds its answers to the class's totals, in ring
+order, and picks the best row.
 
-A plugin without these forms, or a pod for which one of them has no answer by domain, is left to the columns.
+The caller decides by row if a plugin lacks these forms, or has no answer by domain for the pod.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ from moorage.state.view import NodeView
 __all__ = ["ByDomain", "Pick"]
 
 
-#: Added to the total of a row that is in a closed domain, once for each key: below zero whatever it was, and no overflow.
+#: Added to the total of a row in a closed domain, once per key: makes any total negative and cannot overflow.
 _CLOSED: Final = -(1 << 52)
-#: Up to so many domains are gone through one by one: each call into NumPy has a price, whatever the size.
+#: Up to this many domains are compared in plain Python: each NumPy call has a fixed cost.
 _FEW: Final = 32
-#: Shapes of pods that are remembered to be decided by row.
+#: How many pod shapes are remembered as needing a decision by row.
 _SHAPES_REMEMBERED: Final = 4096
 
 
 class Pick(NamedTuple):
-    """The row that was picked, and how many were feasible; the row is -1 if none was."""
+    """The picked row and the number of feasible rows; the row is -1 if there are none."""
 
     row: int
     feasible: int
 
 
 class ByDomain:
-    """The domain forms of one profile's plugins. ``asked`` in its methods are the plugins asked about each pod of a class."""
+    """The domain forms of one profile's plugins. ``asked`` in its methods are the plugins that run for each pod of a class."""
 
     def __init__(self, profile: Profile) -> None:
         self._weights = profile.weights
         self._filters = {step.name: other_form(step, "filter", "closed_domains") for step in profile.at("filter")}
         self._scores = {step.name: other_form(step, "score", "domain_scores") for step in profile.at("score")}
-        #: Shapes of pods for which a plugin had no answer by domain: it is not asked in vain for each of them.
+        #: Pod shapes for which a plugin had no answer by domain, so that it is not called for each such pod.
         self._by_row: set[bytes] = set()
 
     def closed(
         self, asked: tuple[Step, ...], found: PreFiltered, pod: PodInfo, nodes: NodeView
     ) -> Mapping[str, BoolArray] | None:
-        """Return, by topology key, which domains are closed to the pod; keys only where some are. None: ask about rows."""
+        """Return the domains closed to the pod by topology key, only for keys with any. None: decide by row."""
         closed: dict[str, BoolArray] = {}
         for step in asked:
             if step.name in found.skipped:
@@ -73,10 +73,10 @@ class ByDomain:
     def pick(
         self, in_ring: IntArray, allowed: int, closed: Mapping[str, BoolArray], scoring: Scoring, snapshot: Snapshot, start: int
     ) -> Pick | None:
-        """Lay the domains over the totals in ring order and return the best row; None: ask about rows.
+        """Add the domains' scores to the totals in ring order and return the best row; None: decide by row.
 
-        ``allowed``: how many rows have a total. ``start`` is where ties are broken from. With a single feasible row nobody is
-        asked for scores.
+        ``allowed`` is how many rows have a total. ``start`` is the ring position that ties are broken from. With a single
+        feasible row no plugin scores.
         """
         if self._by_row and scoring.shape in self._by_row:
             return None
@@ -102,7 +102,7 @@ class ByDomain:
         return Pick(ring.first_best(in_ring, start), feasible)
 
     def _gains(self, scoring: Scoring, snapshot: Snapshot, open_places: BoolArray | None) -> Mapping[str, IntArray] | None:
-        """Return, by topology key, what being in each domain adds to a row's total; ``open_places`` None: all are open."""
+        """Return what each domain adds to a row's total, by topology key; ``open_places`` None: all are open."""
         table = snapshot.table
         view = snapshot.nodes if open_places is None else _OpenNodes(snapshot, open_places)
         states = scoring.states(view)
@@ -116,7 +116,7 @@ class ByDomain:
             held = _held(table, key, open_places)
             some = raw[held]
             if _all_alike(some):
-                continue  # all feasible rows get the same, whatever that is
+                continue  # all feasible rows get the same score
             scores = normalized(step, scoring.state(step, states), some)
             if not are_in_range(scores):
                 return None
@@ -134,7 +134,7 @@ def _all_alike(raw: IntArray) -> bool:
 
 
 class _OpenNodes(NodeView):
-    """The rows at the open places of the ring. Mostly no plugin asks which they are, so they are looked up when one does."""
+    """The rows at the open places of the ring, looked up only when a plugin reads them, which few do."""
 
     __slots__ = ("_open_places", "_rows")
 
@@ -145,14 +145,14 @@ class _OpenNodes(NodeView):
         self._rows: npt.NDArray[np.intp] | None = None
 
     @property
-    def rows(self) -> npt.NDArray[np.intp]:  # type: ignore[override]  # a slot there, and nobody sets it
+    def rows(self) -> npt.NDArray[np.intp]:  # type: ignore[override]  # a slot in the base class that is never set
         if self._rows is None:
             self._rows = self.table.ring().rows[self._open_places]
         return self._rows
 
 
 def _held(table: NodeTable, key: str, open_places: BoolArray | None) -> BoolArray:
-    """Say for each value of a label, absence included, whether a row that is open has it."""
+    """Return for each value of a label, absence included, whether an open row has it."""
     column = table.labels.column(key)
     if open_places is None:
         return column.held
@@ -162,7 +162,7 @@ def _held(table: NodeTable, key: str, open_places: BoolArray | None) -> BoolArra
 
 
 class Scoring:
-    """The PreScore and Score plugins that are asked about one pod."""
+    """The PreScore and Score plugins that run for one pod."""
 
     def __init__(self, pre: tuple[Step, ...], score: tuple[Step, ...], found: PreFiltered, pod: PodInfo) -> None:
         self._pre = pre
@@ -175,11 +175,11 @@ class Scoring:
         return self._pod.shape()
 
     def states(self, feasible: NodeView) -> Mapping[str, Any]:
-        """Run PreScore; ``SKIP`` stands where a plugin passes."""
+        """Run PreScore and return each plugin's state, or ``SKIP``."""
         return {step.name: ask(step, "preScore", self._pod, feasible.snapshot, feasible) for step in self._pre}
 
     def steps(self, states: Mapping[str, Any]) -> list[Step]:
-        """Return the Score plugins that did not pass."""
+        """Return the Score plugins whose PreScore did not skip."""
         return [step for step in self._score if states.get(step.name) is not SKIP]
 
     def state(self, step: Step, states: Mapping[str, Any]) -> Any:

@@ -1,11 +1,11 @@
-"""Pod classes: not asking twice.
+"""Pod classes: the cached path of the scheduling cycle.
 
-Pods whose signatures agree get the same answers from every rule that looks at nothing but the pod and a node. For such a class
-the verdict and the scores of every row are kept. When a pod lands, one row has changed: the next pod of the class has just that
-row judged again, and takes the best. Rules that look at more (other pods' topology, volumes) are asked for every pod, over
-columns, and their answers laid over what is kept.
+Pods with equal signatures get the same answers from every plugin that reads only the pod and a node. ``ClassCache`` caches the
+verdict and scores of every row for such a class. When a pod is placed, one row changes: the next pod of the class runs the
+plugins on that row only, then takes the best row. Plugins that read more (other pods' topology, volumes) run for every pod, on
+columns, and their answers are combined with the cached ones.
 
-Nothing is approximated. ``Cycle`` decides the same with and without this file, and a property test holds it to that.
+Nothing is approximated. ``Cycle`` decides the same with and without this module; a property test checks it.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from moorage.state.view import NodeView
 
 __all__ = ["ClassCache", "Quick"]
 
-#: Up to so many changed rows are judged one by one; more, as columns.
+#: Up to this many changed rows are judged one by one; more are judged as columns.
 FEW = 8
-#: The same where the verdicts of rooms are kept.
+#: The same limit if verdicts are cached by room.
 MORE = 32
-#: Rows kept in all classes together, at some 70 bytes each.
+#: Rows cached in all classes together, at about 70 bytes each.
 _ROWS_KEPT = 4_000_000
-#: Rooms whose verdict a class keeps.
+#: Rooms whose verdict one class caches.
 _ROOMS_KEPT = 4096
-#: Keys of classes that were met once.
+#: Keys remembered of classes that were seen but not cached.
 _PASSED_BY_REMEMBERED = 4096
 _POINTS = ("preFilter", "filter", "preScore", "score")
 
 
 class Quick(Struct, frozen=True):
-    """A decision reached by class: the row, how many rows were feasible, and what PreFilter left for Reserve and the rest."""
+    """A decision of the cached path: the row, how many rows were feasible, and PreFilter's state for later points."""
 
     row: int
     feasible: int
@@ -58,25 +58,25 @@ class Quick(Struct, frozen=True):
 
 
 class _Split(NamedTuple):
-    """The plugins that are asked about each pod, and those whose answers are kept and hang on the pods of a row."""
+    """The plugins that run for each pod, and those whose cached answers depend on the pods of a row."""
 
     asked: Steps
     on_rows: Steps
 
 
 class ClassCache:
-    """The live classes of one profile; the one that was not asked for longest is dropped first."""
+    """The cached classes of one profile. The least recently used one is dropped first."""
 
     def __init__(self, profile: Profile, capacity: int = 256) -> None:
         self._profile = profile
         self._capacity = capacity
         self._classes: dict[Hashable, _PodClass] = {}
-        #: Keys of classes that were met but not kept.
+        #: Keys of classes that were seen but not cached.
         self._passed_by: set[Hashable] = set()
         steps = {step.name: step for point in _POINTS for step in profile.at(point)}
         self._depends = {name: depends_of(step) for name, step in steps.items()}
         always_asked = frozenset(name for name, depends in self._depends.items() if depends is Depends.CLUSTER)
-        # Whoever judges node by node and must always be asked is asked once, the long way.
+        # A plugin that runs node by node and for every pod makes the cached path no faster than the full path.
         self._pays = not any(step.one_by_one and name in always_asked for name, step in steps.items())
         self._parts = NodeParts(profile, self._depends)
         self._on_rows = frozenset(name for name, depends in self._depends.items() if depends is Depends.ROW)
@@ -86,7 +86,7 @@ class ClassCache:
         self._narrow = NarrowLook(profile)
 
     def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
-        """Return the decision, or None if it has to be made the long way: nothing fits, or a plugin wants a closer look."""
+        """Return the decision; None if it takes the full path: nothing fits, or the cached path cannot decide."""
         if not self._pays:
             return None
         if self._narrow.concerns(pod):
@@ -113,10 +113,10 @@ class ClassCache:
         return found
 
     def _make_room(self, key: Hashable, capacity: int) -> bool:
-        """Drop old classes until one more can be kept. False if this one had better not be.
+        """Drop old classes until one more fits. Return False if the new one should not be cached.
 
-        Where pods come that are unlike each other, keeping what no pod will ask for only wears out memory. So while the
-        class that would have to go was never asked again, a new one is kept only if it is met a second time.
+        If all pods differ, caching classes that no later pod uses only costs memory. So while the class to drop was never
+        used again, a new class is cached only when it is seen for the second time.
         """
         while len(self._classes) >= capacity:
             oldest = next(iter(self._classes))
@@ -131,7 +131,10 @@ class ClassCache:
 
 
 def depends_of(step: Step) -> Depends:
-    """Return what a plugin's answers hang on. One that does not say, does not sign, or normalises by more is always asked."""
+    """Return what a plugin's answers depend on.
+
+    ``CLUSTER`` if the plugin does not declare it, does not sign pods, or normalizes by more than the highest score.
+    """
     plugin = step.plugin
     scales = getattr(plugin, "normalize", None) is None or getattr(plugin, "scales_by_highest", False)
     scales = scales and getattr(plugin, "normalize_over", None) is None
@@ -142,7 +145,7 @@ def depends_of(step: Step) -> Depends:
 
 
 class _PodClass:
-    """What is kept for one class. Arrays have one entry a row of the table."""
+    """The cached verdicts and scores of one class. Arrays have one entry per row of the table."""
 
     def __init__(
         self, profile: Profile, steps: _Split, part: NodePart, by_domain: ByDomain, pod: PodInfo, snapshot: Snapshot
@@ -154,7 +157,7 @@ class _PodClass:
         self._states: dict[str, Any] = {**part.states, **found.states}
         self._skips = frozenset(part.skipped | found.skipped)
         self._refused = part.refused or found.refused
-        #: True once a second pod of the class has come.
+        #: True once a second pod of the class has been decided.
         self.asked_again = False
         self._nodes_seen = snapshot.table.changes.nodes
         self._position = snapshot.table.changes.position
@@ -166,16 +169,16 @@ class _PodClass:
         self._scores = KeptScores(steps.on_rows, profile.weights, part, self._states, pod, view, self.allowed)
         self._count = int(np.count_nonzero(self.allowed))
         self._rows: npt.NDArray[np.intp] | None = None
-        #: What the rules that look at sums only make of a row, by its room; None where some look at more.
+        #: The score of a row by its room, None if refused; None in whole if a plugin reads more than sums over pods.
         by_room = self._scores.by_room and all(getattr(s.plugin, "sums_only", False) for s, _ in self._filters)
         self._rooms: dict[tuple[int, ...], int | None] | None = {} if by_room else None
-        #: The same of rooms with pods that are nominated there, by what those request.
+        #: Whether the pod fits in a room with nominated pods, by the room and the requests of those pods.
         self._crowded: dict[Hashable, bool] = {}
 
     # -- keeping up ---------------------------------------------------------------------------------------------------
 
     def refresh(self, pod: PodInfo, snapshot: Snapshot) -> bool:
-        """Judge the rows that changed since the last pod of the class; False if too much has changed for that."""
+        """Judge the rows that changed since the last pod of the class; False if nodes changed or the log is too short."""
         changes = snapshot.table.changes
         if changes.nodes != self._nodes_seen:
             return False
@@ -214,7 +217,7 @@ class _PodClass:
         self._scores.set_row(row, worth, snapshot, pod)
 
     def _asked_about(self, row: int, pod: PodInfo, snapshot: Snapshot) -> int | None:
-        """Ask the rules that look at pods about one row; None if it is refused, else what they find it worth."""
+        """Run the plugins that read pods on one row; return None if it is refused, else its weighted score."""
         node = snapshot.nodes.one(row)
         for step, single in self._filters:
             state = self._states.get(step.name, pod)
@@ -238,7 +241,7 @@ class _PodClass:
     # -- deciding -----------------------------------------------------------------------------------------------------
 
     def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
-        """Return where the pod goes; None if that takes the long way."""
+        """Return the decision; None if it takes the full path."""
         if self._refused or not self._scores.is_sound() or not self._count:
             return None
         found, narrowed = self._found(pod, snapshot)
@@ -251,7 +254,7 @@ class _PodClass:
         return self._decide_by_row(pod, snapshot, found, narrowed, nominated, seed)
 
     def _decide_by_domain(self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, seed: int) -> Quick | None:
-        """Decide without a look at rows one by one; None if some rule has to see them. Nothing feasible: 0 rows."""
+        """Decide by topology domain; None if a plugin has to see rows. ``feasible`` is 0 if nothing is feasible."""
         in_ring = self._scores.in_ring
         if in_ring is None:
             return None
@@ -290,7 +293,7 @@ class _PodClass:
         return self._rows
 
     def _found(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PreFiltered | None, BoolArray | None]:
-        """Run the PreFilters that are always asked. None if one turned the pod down."""
+        """Run the PreFilter plugins that run for each pod. The first value is None if one rejected the pod."""
         if not self._asked.pre_filter:
             return PreFiltered(self._states, self._skips), None
         states, skipped, narrowed, refused = ask_pre_filters(self._asked.pre_filter, pod, snapshot)
@@ -301,7 +304,7 @@ class _PodClass:
     def _feasible(
         self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, narrowed: BoolArray | None, nominated: Nominated
     ) -> BoolArray | None:
-        """Return which rows are feasible; None if it is just those that the class allows."""
+        """Return which rows are feasible; None if they are exactly those that the class allows."""
         feasible = None if narrowed is None else self.allowed & narrowed
         for step in self._asked.filter:
             if step.name not in found.skipped:
@@ -319,7 +322,7 @@ class _PodClass:
         return feasible
 
     def _fits_beside(self, rivals: Sequence[PodInfo], row: int, pod: PodInfo, snapshot: Snapshot, found: PreFiltered) -> bool:
-        """Say whether a row is feasible with the pods that are nominated to it. Where sums tell, equal sums tell the same."""
+        """Return whether a row is feasible with its nominated pods. If plugins read only sums, equal sums share one answer."""
         if self._rooms is None or self._asked.filter:
             return judge_with_nominated(self._profile, found, pod, snapshot, row, rivals) is None
         present = snapshot.table.pods[row]
@@ -334,7 +337,7 @@ class _PodClass:
     def _asked_scores_of(
         self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, rows: npt.NDArray[np.intp]
     ) -> IntArray | None:
-        """Score the feasible rows by the plugins that are always asked; None if all of them pass."""
+        """Score the feasible rows by the plugins that run for each pod; None if all of them skip."""
         if not self._asked.score:
             return None
         view = snapshot.nodes if len(rows) == len(snapshot.table) else NodeView(snapshot, rows)

@@ -1,4 +1,4 @@
-"""What a preempting plugin answers where extenders have a say: its candidates, and how it chooses among those they leave."""
+"""The answer of a preempting plugin if extenders take part: its candidates, and how it chooses among those they keep."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Consult"]
 
 @dataclass(frozen=True, slots=True)
 class Consult:
-    """An answer to PostFilter that is still open. Only to be given where ``Attempt.consults``."""
+    """A PostFilter answer that waits for the extenders. A plugin may return it only if ``Attempt.consults``."""
 
     candidates: Sequence[Candidate]
     choose: Callable[[Sequence[Candidate]], PostFilterResult]

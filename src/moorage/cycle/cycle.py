@@ -1,7 +1,7 @@
 """The scheduling cycle: one pod, one snapshot, one decision.
 
-PreFilter, Filter, Score, and the pick; where nothing fits, PostFilter. Nothing is changed: the caller assumes the pod on the
-node that was chosen, reserves, and binds.
+``Cycle`` runs PreFilter, Filter and Score and picks a node; if no node fits, it runs PostFilter. It changes no state: the
+caller assumes the pod on the chosen node, reserves and binds.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ _NO_ROWS = np.zeros(0, dtype=np.intp)
 
 @dataclass
 class Cycle:
-    """How decisions are made for all profiles: the seed of ties, and where the last sampled search ended.
+    """Decides for all profiles. Holds the seed of tie breaks and the position where the last sampled search ended.
 
-    ``percentage_of_nodes_to_score``: 0 looks at every node; 1-100 stops at that share, as kube-scheduler does.
-    ``always_score``: score even where one node is feasible, for explanations and comparisons.
-    ``nominated_first``: take the node a pod is nominated to, if it fits, without a look at the others, as kube-scheduler does.
-    ``errors_end``: a node that a plugin cannot judge ends the attempt, as in kube-scheduler; else it counts as refused.
-    ``by_class``: keep verdicts and scores of pod classes (see ``classes``), and the failures of pods that fit nowhere (see
+    ``percentage_of_nodes_to_score``: 0 filters every node; 1-100 stops at that share of feasible nodes, as kube-scheduler does.
+    ``always_score``: score even a single feasible node, for explanations and comparisons.
+    ``nominated_first``: take the nominated node if the pod fits there, without filtering the others, as kube-scheduler does.
+    ``errors_end``: a node that a plugin cannot judge ends the attempt, as in kube-scheduler; else the node counts as refused.
+    ``by_class``: cache verdicts and scores of pod classes (see ``classes``) and the failures of pods that fit nowhere (see
     ``failures``); decisions are the same without.
-    ``extenders``: who is asked beside the plugins, in order; only ``deciding`` asks them. ``whole`` says how an object looks in
-    full, for them.
+    ``extenders``: the extenders in the order they are called; only ``deciding`` calls them. ``whole`` returns an object's full
+    JSON for them.
     """
 
     seed: int = 0
@@ -69,9 +69,9 @@ class Cycle:
     def decide(
         self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None, scope: Scope = EVERYWHERE
     ) -> Decision:
-        """Return where ``pod`` goes, or why nowhere. A broken plugin ends the attempt: ``Decision.error``.
+        """Return the chosen node for ``pod``, or why none fits. A broken plugin ends the attempt: ``Decision.error``.
 
-        ``nominated`` may be a ``MappingProxyType``, over a mapping that never changes: then failures are kept beside it.
+        If ``nominated`` is a ``MappingProxyType`` over a mapping that never changes, failures are cached.
         """
         if not scope.count(snapshot.table):
             return Decision(pod)
@@ -80,7 +80,7 @@ class Cycle:
             known = self._known(profile, pod, snapshot, nominated, scope)
             if known is not None:
                 return known
-            decision = without_asking(self._the_long_way(profile, pod, snapshot, nominated, Consultation(pod), scope))
+            decision = without_asking(self._full_path(profile, pod, snapshot, nominated, Consultation(pod), scope))
         except PluginError as error:
             return Decision(pod, error=error)
         self._keep(profile, decision, snapshot, nominated, scope)
@@ -89,7 +89,7 @@ class Cycle:
     def deciding(
         self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated | None = None, scope: Scope = EVERYWHERE
     ) -> Asking[Decision]:
-        """Decide like ``decide``, with the extenders. No node may come or go, and no pod be added, while one is asked."""
+        """Decide like ``decide``, with the extenders. The caller adds no pod and changes no node while a call is open."""
         if not scope.count(snapshot.table):
             return Decision(pod)
         nominated = nominated or {}
@@ -101,7 +101,7 @@ class Cycle:
             quick = self._by_class(profile, pod, snapshot, nominated) if by_class else None
             if quick is not None:
                 return quick
-            decision = yield from self._the_long_way(profile, pod, snapshot, nominated, consultation, scope)
+            decision = yield from self._full_path(profile, pod, snapshot, nominated, consultation, scope)
         except PluginError as error:
             decision = Decision(pod, error=error)
         if not consultation.done_without:
@@ -109,7 +109,7 @@ class Cycle:
         return with_changes(decision, done_without=tuple(consultation.done_without))
 
     def _known(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, scope: Scope) -> Decision | None:
-        """Decide by what is known of the pod's class; None if that takes the long way."""
+        """Decide from a cached failure or the cached path; None if the decision takes the full path."""
         if scope.rows is not None or not self.by_class:
             return None
         failures = self._failures.get(profile) if scope.post_filter else None
@@ -117,7 +117,7 @@ class Cycle:
         return failed or self._by_class(profile, pod, snapshot, nominated)
 
     def _keep(self, profile: Profile, decision: Decision, snapshot: Snapshot, nominated: Nominated, scope: Scope) -> None:
-        """Keep a failure for the next pod of its class, unless the next search depends on where this one ended."""
+        """Cache a failure for the next pod of its class, unless the next search depends on where this one ended."""
         if decision.node is not None or not self.by_class or scope is not EVERYWHERE or self._percentage_for(profile):
             return
         failures = self._failures.get(profile)
@@ -126,12 +126,12 @@ class Cycle:
         failures.keep(decision, snapshot, nominated)
 
     def _percentage_for(self, profile: Profile) -> int:
-        """Return the share of nodes that a profile's searches may stop at; 0 for none."""
+        """Return the percentage of nodes at which a profile's searches may stop; 0: they never stop early."""
         own = profile.percentage_of_nodes_to_score
         return self.percentage_of_nodes_to_score if own is None else own
 
     def _by_class(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> Decision | None:
-        """Decide by what is known of the pod's class; None if that takes the long way."""
+        """Decide on the cached path; None if the decision takes the full path."""
         sampled = self._percentage_for(profile)
         if not self.by_class or self.always_score or sampled or pod.status.nominated_node_name in snapshot.table.row_of:
             return None
@@ -140,7 +140,7 @@ class Cycle:
             cache = self._classes[profile] = ClassCache(profile)
         try:
             quick = cache.decide(pod, snapshot, nominated, self.seed)
-        except PluginError:  # the long way says which node it was about, and whether that ends the attempt
+        except PluginError:  # the full path reports the node, and whether the error ends the attempt
             return None
         if quick is None:
             return None
@@ -148,7 +148,7 @@ class Cycle:
         evaluated = len(table) if quick.found.nodes is None else len(quick.found.nodes)
         return Decision(pod, table.nodes[quick.row].name, quick.found, evaluated=evaluated, feasible=quick.feasible)
 
-    def _the_long_way(
+    def _full_path(
         self, profile: Profile, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, consultation: Consultation, scope: Scope
     ) -> Asking[Decision]:
         found = run_pre_filter(profile, pod, snapshot)
@@ -178,7 +178,7 @@ class Cycle:
         return Decision(pod, table.nodes[row].name, found, verdicts, scores, evaluated=evaluated, feasible=len(feasible))
 
     def _nominated_row(self, profile: Profile, pod: PodInfo, snapshot: Snapshot, scope: Scope) -> int | None:
-        """Return the row that is to be tried before all others, if there is one."""
+        """Return the row of the pod's nominated node if it is tried before all others, else None."""
         first = self.nominated_first and profile.nominated_first
         row = snapshot.table.row_of.get(pod.status.nominated_node_name) if first else None
         return row if row is not None and scope.covers(row) else None
@@ -193,7 +193,7 @@ class Cycle:
         if wanted >= len(rows):
             whole = len(rows) == len(verdicts)
             judge(profile, found, pod, snapshot.nodes if whole else NodeView(snapshot, rows), verdicts, nominated)
-            if not whole:  # the next search starts further on by as many as were looked at; a whole turn changes nothing
+            if not whole:  # the next search starts after the nodes filtered here; filtering all of them changes nothing
                 self.order.advance(len(rows), scope.count(snapshot.table))
             open_rows: npt.NDArray[np.intp] = rows[verdicts.ids[rows] == 0]
             return open_rows
@@ -205,7 +205,7 @@ class Cycle:
     ) -> npt.NDArray[np.intp]:  # fmt: skip
         """Search in kube-scheduler's order until enough feasible rows are found.
 
-        That is noticed at the next feasible one, so those in between that are not are looked at, and told of, as well.
+        The search ends at the next feasible row after that, so refused rows before it are filtered and reported as well.
         """
         order = self.order.rows(snapshot.table, scope.rows)
         order = order[np.isin(order, rows)]
@@ -248,7 +248,7 @@ class Cycle:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """The node that a pod is nominated to, tried alone; ``row`` is None if there is none."""
+    """The pod's nominated node, filtered alone; ``row`` is None if there is none."""
 
     row: int | None
     verdicts: Verdicts
@@ -257,7 +257,7 @@ class _Trial:
         self, profile: Profile, found: PreFiltered, pod: PodInfo, snapshot: Snapshot, nominated: Nominated,
         consultation: Consultation,
     ) -> Asking[npt.NDArray[np.intp]]:  # fmt: skip
-        """Return the row if the pod fits there, else none."""
+        """Return the row if the pod fits there, else no rows."""
         if self.row is None:
             return _NO_ROWS
         rows = np.array([self.row], dtype=np.intp)
@@ -266,11 +266,11 @@ class _Trial:
             return _NO_ROWS
         try:
             return (yield from consultation.filter(rows, snapshot, self.verdicts))
-        except ExtenderError:  # it will be asked about this node again, with all others
+        except ExtenderError:  # the extender is called again with all feasible nodes
             return _NO_ROWS
 
     def tell(self, found: PreFiltered, snapshot: Snapshot, verdicts: Verdicts) -> None:
-        """Note why the pod does not fit, if the node is not looked at again."""
+        """Record why the pod does not fit, if PreFilter excludes the node from the search that follows."""
         if self.row is None or found.nodes is None or snapshot.table.nodes[self.row].name in found.nodes:
             return
         status = self.verdicts.status(self.row)
@@ -287,7 +287,7 @@ def _raise_first_error(verdicts: Verdicts) -> None:
 
 
 def _rows_to_look_at(found: PreFiltered, snapshot: Snapshot, verdicts: Verdicts) -> npt.NDArray[np.intp]:
-    """Return the rows that PreFilter left; the others are refused on the spot."""
+    """Return the rows that PreFilter left, and refuse the others."""
     if found.nodes is None:
         return np.arange(len(verdicts))
     row_of = snapshot.table.row_of
@@ -301,7 +301,7 @@ def _rows_to_look_at(found: PreFiltered, snapshot: Snapshot, verdicts: Verdicts)
 def judge(
     profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeView, verdicts: Verdicts, nominated: Nominated
 ) -> None:
-    """Run Filter over a view; rows that pods are nominated to are judged with those pods on them."""
+    """Run Filter over a view; rows with nominated pods are judged with those pods added."""
     run_filter(profile, found, pod, nodes, verdicts)
     if not nominated:
         return
@@ -326,7 +326,7 @@ def rate(
     *,
     bare: bool = False,
 ) -> Scores:
-    """Score the feasible rows, ``bare`` as if nothing was on them; without Score plugins each gets 1."""
+    """Score the feasible rows; each gets 1 if there are no Score plugins. ``bare``: score them without pods and images."""
     whole = len(feasible) == len(snapshot.table) and bool((feasible == np.arange(len(feasible))).all())
     view = snapshot.nodes if whole else NodeView(snapshot, feasible)
     if not profile.at("score"):
@@ -337,9 +337,9 @@ def rate(
 def _run_post_filter(
     profile: Profile, pod: PodInfo, attempt: FailedAttempt, consultation: Consultation
 ) -> Asking[PostFilterResult]:
-    """Ask PostFilter plugins in turn until one helps or says that nothing will.
+    """Run PostFilter plugins in order until one succeeds or reports that nothing can help.
 
-    What those that did not help wanted done is done all the same.
+    The effects of the plugins before that one are kept.
 
     Source  framework/runtime/framework.go, RunPostFilterPlugins
     """
@@ -364,7 +364,7 @@ def _run_post_filter(
 
 
 def _consulted(wanted: Consult, snapshot: Snapshot, consultation: Consultation) -> Asking[PostFilterResult]:
-    """Let the extenders look at candidates for preemption, and the plugin choose among those they leave."""
+    """Pass the candidates for preemption to the extenders, and let the plugin choose among those they keep."""
     try:
         return wanted.choose((yield from consultation.preempt(wanted.candidates, snapshot)))
     except ExtenderError as error:

@@ -1,4 +1,4 @@
-"""What one attempt to place one pod came to."""
+"""The outcome of one scheduling attempt."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ NO_NODES = "no nodes available to schedule pods"
 class Decision(Struct, frozen=True):
     """The outcome for one pod.
 
-    ``node``         where it goes; None if it goes nowhere now
-    ``verdicts``     each row's status (None if no node was filtered because there is none)
-    ``scores``       of the feasible rows; None if nothing had to be scored
-    ``post_filter``  what preemption (or another PostFilter) made of it, if it ran
-    ``error``        the broken plugin or contract that ended the attempt
-    ``done_without``   extenders that failed and were passed over
-    ``refused_after``  what a node had been chosen for, and then Reserve, Permit or binding said no
-    ``group``        what the pod's group came to, where that and not the pod itself is why it goes nowhere
-    ``among``        how many nodes were to choose from; None: all that ``verdicts`` are about
+    ``node``           the chosen node; None if the pod is unschedulable
+    ``verdicts``       each row's status; None if there are no nodes
+    ``scores``         of the feasible rows; None if nothing had to be scored
+    ``post_filter``    the result of preemption (or another PostFilter plugin), if one ran
+    ``error``          the error of a broken plugin that ended the attempt
+    ``done_without``   errors of extenders that failed and were skipped
+    ``refused_after``  the rejection by Reserve, Permit or binding, after a node had been chosen
+    ``group``          the status of the pod's group, if the group is why the pod is not placed
+    ``among``          the number of nodes in scope; None: all rows of ``verdicts``
     """
 
     pod: PodInfo
@@ -60,7 +60,7 @@ class Decision(Struct, frozen=True):
 
     @property
     def rejected_by(self) -> tuple[str, ...]:
-        """Plugins that turned the pod down, sorted; PreFilter's narrowing counts."""
+        """The plugins that rejected the pod, sorted; a PreFilter plugin that narrowed the nodes counts."""
         if self.refused_after is not None:
             return (self.refused_after.plugin,) if self.refused_after.code.is_rejection and self.refused_after.plugin else ()
         if self.node is not None or self.verdicts is None or self.group is not None:
@@ -70,14 +70,14 @@ class Decision(Struct, frozen=True):
 
     @property
     def pending_on(self) -> tuple[str, ...]:
-        """Plugins that asked to wait without a penalty."""
+        """The plugins that returned PENDING: the pod waits without backoff."""
         if self.refused_after is not None and self.refused_after.code is Code.PENDING:
             return (self.refused_after.plugin,)
         return ()
 
     @property
     def message(self) -> str:
-        """Why the pod was not placed, as kube-scheduler's event words it; empty if it was."""
+        """Why the pod was not placed, in the words of kube-scheduler's event; empty if it was placed."""
         if self.error is not None:
             return str(self.error)
         if self.group is not None:
@@ -98,5 +98,5 @@ class Decision(Struct, frozen=True):
         return f"0/1 nodes are available: {', '.join(f'1 {reason}' for reason in sorted(status.reasons))}."
 
     def status_of(self, row: int) -> Status | None:
-        """The status that Filter gave a row of the table; None if it is feasible."""
+        """Return the status that Filter gave a row of the table; None if it is feasible."""
         return None if self.verdicts is None else self.verdicts.status(row)

@@ -1,7 +1,7 @@
-"""Pod disruption budgets, as preemption counts them: which of these pods would go beyond what a budget allows?
+"""Pod disruption budgets, as preemption counts them: find the pods whose eviction would violate a budget.
 
-Budgets are honoured as far as possible: a pod that would exceed one is put back first, and the node that costs the fewest such
-pods is chosen. They never forbid preemption.
+Preemption honours budgets as far as possible: it reprieves violating pods first, and chooses the node with the fewest
+violations. Budgets never forbid preemption.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Budgets"]
 
 
 class Budgets:
-    """The budgets of a cluster, by namespace. Those whose selector is empty, absent or malformed match no pod."""
+    """The budgets of a cluster, by namespace. A budget whose selector is empty, absent or malformed matches no pod."""
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
         self._in_namespace: dict[str, list[tuple[Selector, PodDisruptionBudget]]] = {}
@@ -29,13 +29,13 @@ class Budgets:
                 self._in_namespace.setdefault(budget.metadata.namespace, []).append((selector, budget))
 
     def __bool__(self) -> bool:
-        """False if there is no budget that could match a pod."""
+        """Return False if no budget can match a pod."""
         return bool(self._in_namespace)
 
     def split(self, pods: Iterable[PodInfo]) -> tuple[list[PodInfo], list[PodInfo]]:
-        """Say which pods would exceed a budget if they went one after the other in this order: ``(those, the others)``.
+        """Split pods into those that would violate a budget, if evicted one by one in this order, and the others.
 
-        A pod that its budget lists as disrupted already is paid for. A pod without labels has no budget.
+        A pod that its budget already lists as disrupted does not count. A pod without labels has no budget.
         Source  plugins/defaultpreemption/default_preemption.go, filterPodsWithPDBViolation
         """
         left: dict[int, int] = {}
@@ -46,9 +46,9 @@ class Budgets:
         return exceeding, others
 
     def exceeding(self, units: Sequence[Sequence[PodInfo]]) -> list[bool]:
-        """Say of each of several sets of pods whether one of its pods would exceed a budget, if they went one after the other.
+        """Return for each set of pods whether one of its pods would violate a budget, if evicted one by one.
 
-        Of a set, and of a pod's budgets, nothing is counted beyond the first that is exceeded.
+        Counting stops at the first violation of a set, and at the first violated budget of a pod.
         Source  framework/preemption/preemption.go, filterVictimsWithPDBViolation
         """
         left: dict[int, int] = {}
@@ -64,7 +64,7 @@ class Budgets:
         return False
 
     def _spend(self, pod: PodInfo, left: dict[int, int]) -> bool:
-        """Take one disruption from each budget of the pod; ``left`` keeps what remains, by the budget's identity."""
+        """Take one disruption from each budget of the pod; ``left`` holds the remaining disruptions by the budget's id()."""
         exceeds = False
         for selector, budget in self._in_namespace.get(pod.namespace, ()) if pod.labels else ():
             if pod.name in budget.status.disrupted_pods or not selector.matches(pod.labels):

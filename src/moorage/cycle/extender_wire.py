@@ -1,8 +1,7 @@
-"""What is said to scheduler extenders and what they say, as JSON: the form that kube-scheduler gives it.
+"""Requests to scheduler extenders and their replies, as the JSON that kube-scheduler exchanges.
 
-Replies come from programs that nobody checked. Whatever is not what was asked for becomes an ``ExtenderError`` with Go's words
-for it, and never anything else. As in Go, names of fields are read in whatever case they are, unknown fields and what follows
-the first value are left aside, and null counts as left out.
+Replies are untrusted. Every invalid reply raises ``ExtenderError`` with Go's message, and no other exception. As in Go, field
+names are case-insensitive, unknown fields and anything after the first value are ignored, and null means absent.
 
 Source  kube-scheduler/extender/v1/types.go; kube-scheduler 1.36, extender.go; encoding/json
 """
@@ -26,36 +25,36 @@ __all__ = [
     "preempt_args", "read_filter_reply", "read_preempt_reply", "read_priorities", "shown",
 ]  # fmt: skip
 
-#: How an object looks in full, as JSON; None where nobody knows. Objects here hold but what scheduling reads.
+#: Returns an object's full JSON; None if it is not known. Objects in this process hold only the fields that scheduling reads.
 Whole: TypeAlias = Callable[[Node | Pod], bytes | None]
-#: The name under which all extenders go where plugins are named.
+#: The plugin name that stands for all extenders.
 EXTENDER: Final = "Extender"
 _INT64: Final = range(-(2**63), 2**63)
 _PASSWORD: Final = re.compile(r"^(\w+://[^/?#@:]*):[^/?#]*@")
 _DECODER: Final = msgspec.json.Decoder()
 
 
-#: A reply with more values than this is not read: each of them takes far more memory than it has characters.
+#: The most JSON values in a reply; each takes far more memory than its text.
 MOST_VALUES: Final = 1_000_000
-#: How much of what an extender says of nodes is kept, in all; what goes beyond is left out.
+#: The most characters of reasons that are kept from one reply; the rest is left out.
 MOST_TEXT: Final = 1 << 16
 _LEFT_OUT: Final = "(more was said than is kept)"
 
 
 class ExtenderError(AttemptError):
-    """An extender could not be asked, said that it failed, or answered what makes no sense. The text is cut at 1 KiB."""
+    """A call to an extender failed, or its reply reports an error or is invalid. The text is cut at 1 KiB."""
 
     def __init__(self, text: str) -> None:
         super().__init__(EXTENDER, clip(text))
 
 
 def shown(url: str) -> str:
-    """Return an address as it may be told to everybody: without a password, as Go tells it."""
+    """Return a URL with its password masked, as Go masks it."""
     return _PASSWORD.sub(r"\1:***@", url)
 
 
 class FilterReply(NamedTuple):
-    """Names of nodes that pass, None where they were not told in that form; and why others do not: node → text."""
+    """A reply to filter: passing nodes by ``names`` or ``nodes`` (None for the form not used), and failed ones: node → text."""
 
     names: tuple[str, ...] | None
     nodes: tuple[str, ...] | None
@@ -64,28 +63,28 @@ class FilterReply(NamedTuple):
 
 
 class MetaVictims(NamedTuple):
-    """UIDs of pods to preempt on a node, and how many of these exceed a disruption budget."""
+    """UIDs of pods to preempt on a node, and how many of them violate a disruption budget."""
 
     uids: tuple[str, ...]
     violations: int
 
 
-# -- what is said --------------------------------------------------------------------------------------------------------
+# -- requests ------------------------------------------------------------------------------------------------------------
 
 
 def partial(obj: Node | Pod) -> bytes | None:
-    """Know of no object more than it holds."""
+    """Return None: the full JSON of no object is known."""
     return None
 
 
 def node_args(pod: Pod, nodes: Iterable[Node], names: Iterable[str], *, by_name: bool, whole: Whole = partial) -> bytes:
-    """Return the question that filter and prioritize put; of nodes and names only the one form is sent."""
+    """Return the body of a filter or prioritize request, with nodes either in full or by name."""
     listed = None if by_name else {"metadata": {}, "items": [_node(node, whole) for node in nodes]}
     return msgspec.json.encode({"Pod": _pod(pod, whole), "Nodes": listed, "NodeNames": list(names) if by_name else None})
 
 
 def preempt_args(pod: Pod, victims: Mapping[str, tuple[Iterable[Pod], int]], *, by_uid: bool, whole: Whole = partial) -> bytes:
-    """Return the question that preempt puts. ``victims``: node → the pods, and how many exceed a disruption budget."""
+    """Return the body of a preempt request. ``victims``: node → the pods, and how many violate a disruption budget."""
     named: dict[str, Any] = {}
     for node, (pods, violations) in victims.items():
         listed = [{"UID": one.uid} if by_uid else _pod(one, whole) for one in pods]
@@ -95,18 +94,18 @@ def preempt_args(pod: Pod, victims: Mapping[str, tuple[Iterable[Pod], int]], *, 
 
 
 def bind_args(pod: Pod, node: str) -> bytes:
-    """Return what an extender is told that is to bind a pod."""
+    """Return the body of a bind request."""
     return msgspec.json.encode({"PodName": pod.name, "PodNamespace": pod.namespace, "PodUID": pod.uid, "Node": node})
 
 
 def _node(node: Node, whole: Whole) -> msgspec.Raw | dict[str, Any]:
-    """Return a node in full, or else what is known of it and those parts that the API never leaves out."""
+    """Return a node's full JSON if known, else the known fields with those that the API always includes."""
     json = whole(node)
     return {"metadata": {}, "spec": {}, "status": {}, **msgspec.to_builtins(node)} if json is None else msgspec.Raw(json)
 
 
 def _pod(pod: Pod, whole: Whole) -> msgspec.Raw | dict[str, Any]:
-    """Return a pod likewise."""
+    """Return a pod's JSON, as ``_node`` does for a node."""
     json = whole(pod)
     if json is not None:
         return msgspec.Raw(json)
@@ -120,7 +119,7 @@ def _pod(pod: Pod, whole: Whole) -> msgspec.Raw | dict[str, Any]:
     return plain
 
 
-# -- what they say -------------------------------------------------------------------------------------------------------
+# -- replies -------------------------------------------------------------------------------------------------------------
 
 
 def read_filter_reply(body: bytes) -> FilterReply:
@@ -149,7 +148,7 @@ def _node_name(item: Any) -> str:
 
 
 def read_priorities(body: bytes) -> list[tuple[str, int]]:
-    """Read a reply to prioritize: nodes and the scores they get, each as often as it stands there.
+    """Read a reply to prioritize: nodes and their scores, with repeated entries.
 
     Raises  ExtenderError
     """
@@ -162,7 +161,7 @@ def read_priorities(body: bytes) -> list[tuple[str, int]]:
 
 
 def read_preempt_reply(body: bytes) -> dict[str, MetaVictims]:
-    """Read a reply to preempt: what is to go on each node.
+    """Read a reply to preempt: the victims on each node.
 
     Raises  ExtenderError
     """
@@ -180,7 +179,7 @@ def read_preempt_reply(body: bytes) -> dict[str, MetaVictims]:
 def check_bind_reply(body: bytes) -> None:
     """Read a reply to bind.
 
-    Raises  ExtenderError if it tells of an error, or is none
+    Raises  ExtenderError if the reply reports an error or is invalid
     """
     _raise_own_error(_struct(_first_value(body), "ExtenderBindingResult"), "ExtenderBindingResult")
 
@@ -227,7 +226,7 @@ def _as_go_says(text: str, error: json.JSONDecodeError) -> str:
 
 
 def _struct(value: Any, kind: str, field: str = "") -> dict[str, Any]:
-    """Return the fields of an object by their names in lower case; nothing for null. Of fields that stand twice the last."""
+    """Return the fields of an object by lower-case name; empty for null. The last of repeated fields wins."""
     if value is None:
         return {}
     if not isinstance(value, dict):

@@ -1,9 +1,9 @@
-"""Extenders: HTTP services that have a say beside the plugins. Here is what they are asked, and what their replies come to.
+"""Extenders: HTTP services that filter, score, preempt and bind in addition to the plugins.
 
-Nothing here speaks HTTP. An attempt that has to ask hands out questions and goes on when the answers are there: it is a
-generator of ``Asking``, which yields questions that are put at the same time and is sent their answers, in the same order.
+This module builds the requests and applies the replies; it does no HTTP. An attempt that calls extenders is an ``Asking``
+generator: it yields questions to send at the same time, and receives their answers in the same order.
 
-An extender that is ignorable and fails is done without. One that fails to prioritize always is.
+A failed extender is skipped if it is ignorable. A failure to prioritize is always skipped.
 
 Source  kube-scheduler 1.36, extender.go; schedule_one.go, findNodesThatPassExtenders and prioritizeNodes;
         framework/preemption/preemption.go, callExtenders
@@ -52,16 +52,16 @@ T = TypeVar("T")
 
 #: Extenders score up to 10, plugins up to 100.
 _SCALE: Final = MAX_SCORE // 10
-#: No weighted score counts for more than this, so that no sum of them leaves 64 bits.
+#: The largest absolute value of a weighted score, so that no sum of them overflows 64 bits.
 _MOST: Final = 2**55
-#: A node that an extender left out without a word.
+#: The status of a node that an extender leaves out without a reason.
 _LEFT_OUT: Final = Status(Code.UNRESOLVABLE, EXTENDER, ())
 
 _Rows: TypeAlias = npt.NDArray[np.intp]
 
 
 class Answer(NamedTuple):
-    """The body of a reply, or why there is none."""
+    """The body of a reply, or the error of the call."""
 
     body: bytes = b""
     error: str | None = None
@@ -73,8 +73,8 @@ Asking: TypeAlias = Generator[tuple[Question, ...], tuple[Answer, ...], T]
 class Extender(Struct, frozen=True):
     """One extender. ``number`` is its place in the configuration; an empty verb is not called.
 
-    ``managed``: pods that ask for none of these resources are not its business; empty for all pods. ``replaces``: the nodes in
-    its reply take the place of ours where they are scored (see ``moorage.cycle.bare``).
+    ``managed``: the extender is called only for pods that request one of these resources; empty: for all pods. ``replaces``:
+    the nodes in its reply replace ours for scoring (see ``moorage.cycle.bare``).
     """
 
     number: int
@@ -92,7 +92,7 @@ class Extender(Struct, frozen=True):
 
     @property
     def shown(self) -> str:
-        """Its address, as it may be told to everybody."""
+        """The URL with its password masked."""
         return shown(self.url)
 
     def is_interested(self, pod: PodInfo) -> bool:
@@ -112,44 +112,44 @@ class Extender(Struct, frozen=True):
 
 
 def in_order(extenders: Iterable[Extender]) -> tuple[Extender, ...]:
-    """Return extenders in the order they are asked: those that are ignorable last."""
+    """Return extenders in the order they are called: ignorable ones last."""
     return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 
 
 def binder_of(extenders: Iterable[Extender], pod: PodInfo) -> Extender | None:
-    """Return the extender that binds the pod, if one does."""
+    """Return the first extender that binds the pod; None if none does."""
     return next((one for one in extenders if one.bind_verb and one.is_interested(pod)), None)
 
 
 def without_asking(attempt: Asking[T]) -> T:
-    """Run an attempt that has nobody to ask."""
+    """Run an attempt that calls no extender."""
     try:
         next(attempt)
     except StopIteration as end:
         answer: T = end.value
         return answer
-    raise AssertionError("an attempt without extenders asked one")
+    raise AssertionError("an attempt without extenders called one")
 
 
 @dataclass
 class Consultation:
-    """The extenders whose business a pod is, in order. ``done_without`` grows by those that failed and were passed over."""
+    """The extenders interested in a pod, in order. ``done_without`` collects the errors of those that were skipped."""
 
     pod: PodInfo
     extenders: Sequence[Extender] = ()
     whole: Whole = partial
     done_without: list[ExtenderError] = field(default_factory=list)
-    #: True once the nodes are those of a reply.
+    #: True once the nodes to score are those of a reply.
     bare: bool = False
 
     @classmethod
     def of(cls, pod: PodInfo, extenders: Iterable[Extender], whole: Whole) -> Consultation:
-        """``whole`` says how an object looks in full."""
+        """Return the consultation for a pod. ``whole`` returns an object's full JSON."""
         return cls(pod, [one for one in extenders if one.is_interested(pod)], whole)
 
     @property
     def decides(self) -> bool:
-        """True if some extender has a say in where the pod goes."""
+        """True if an extender filters or scores nodes for the pod."""
         return any(one.filter_verb or one.prioritize_verb for one in self.extenders)
 
     def _pass_over(self, extender: Extender, verb: str, error: ExtenderError) -> None:
@@ -163,7 +163,7 @@ class Consultation:
     # -- filter --------------------------------------------------------------------------------------------------------
 
     def filter(self, rows: _Rows, snapshot: Snapshot, verdicts: Verdicts) -> Asking[_Rows]:
-        """Return which of the feasible rows all extenders let pass; the others get a status in ``verdicts``.
+        """Return the feasible rows that pass all extenders; the others get a status in ``verdicts``.
 
         Raises  ExtenderError
         """
@@ -197,7 +197,7 @@ class Consultation:
     # -- prioritize ----------------------------------------------------------------------------------------------------
 
     def prioritize(self, scores: Scores, snapshot: Snapshot) -> Asking[Scores]:
-        """Return the scores with those of the extenders added. All are asked at once; one that fails gives none."""
+        """Return the scores with those of the extenders added. All are called at once; one that fails adds none."""
         asked = [one for one in self.extenders if one.prioritize_verb]
         if not asked:
             return scores
@@ -219,7 +219,7 @@ class Consultation:
     # -- preempt -------------------------------------------------------------------------------------------------------
 
     def preempt(self, candidates: Sequence[Candidate], snapshot: Snapshot) -> Asking[list[Candidate]]:
-        """Return the candidates for preemption that all extenders leave, with the victims they leave or name.
+        """Return the candidates for preemption that all extenders keep, with the victims they keep or name.
 
         Raises  ExtenderError
         """
@@ -243,7 +243,7 @@ class Consultation:
                     raise
                 self._pass_over(extender, "preempt", error)
                 continue
-            # Those that stay keep their order, because the first of equals is chosen.
+            # The candidates that stay keep their order, because the first of equals is chosen.
             order = [*(row for row in left if row in named), *(row for row in named if row not in left)]
             left = {row: named[row] for row in order}
         return list(left.values())
@@ -260,7 +260,10 @@ def _goes_by_names(extender: Extender, reply: FilterReply) -> bool:
 
 
 def _passed(extender: Extender, reply: FilterReply, rows: _Rows, table: NodeTable) -> _Rows:
-    """Return the rows that a reply lets pass; those are only looked for among the rows that were offered."""
+    """Return the rows that pass by a reply.
+
+    Raises  ExtenderError for a node that was not in the request
+    """
     names = reply.names if _goes_by_names(extender, reply) else reply.nodes
     offered = {table.nodes[row].name: row for row in rows.tolist()}
     for name in names or ():
@@ -271,7 +274,7 @@ def _passed(extender: Extender, reply: FilterReply, rows: _Rows, table: NodeTabl
 
 
 def _statuses(reply: FilterReply, table: NodeTable) -> dict[int, Status]:
-    """Return what a reply says of nodes that fail, those that preemption cannot help taking precedence."""
+    """Return the statuses of the nodes that fail by a reply; unresolvable ones take precedence."""
     statuses: dict[int, Status] = {}
     for code, said in ((Code.UNSCHEDULABLE, reply.failed), (Code.UNRESOLVABLE, reply.unresolvable)):
         for name, text in said.items():
@@ -282,7 +285,7 @@ def _statuses(reply: FilterReply, table: NodeTable) -> dict[int, Status]:
 
 
 def _given(extender: Extender, priorities: Iterable[tuple[str, int]], at_of: dict[str, int]) -> IntArray:
-    """Return the scores that an extender gave to the nodes it was asked about, summed up where it gave several."""
+    """Return the scores that an extender gave to the requested nodes; several scores for one node are added."""
     given = [0] * len(at_of)
     for name, score in priorities:
         at = at_of.get(name)

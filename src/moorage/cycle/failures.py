@@ -1,10 +1,10 @@
-"""Failures: what the last attempts came to for pods that fit nowhere, kept while the cluster stays as it is.
+"""Failures: cached decisions for pods that fit nowhere, valid while the cluster does not change.
 
-The replicas of a Deployment that cannot fit fail one after the other, each for the same reasons. The search for pods to preempt
-is the longest part of such an attempt, and it finds nothing each time. So the decision for one of them is the decision for the
-others, until a node, a placed pod, a nomination or any other object that rules read is another.
+The replicas of a Deployment that cannot fit fail one after the other for the same reasons. The search for victims is the
+longest part of such an attempt and finds nothing each time. So ``Failures`` reuses the decision for one replica for the others,
+until a node, a placed pod, a nomination or any other object that plugins read changes.
 
-Nothing is approximated. ``Cycle`` decides the same with and without this file, and a property test holds it to that.
+Nothing is approximated. ``Cycle`` decides the same with and without this module; a property test checks it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["Failures"]
 
-#: Classes whose failure is kept; when there are more, all are forgotten.
+#: Classes whose failure is cached; the cache is cleared when it is full.
 _CAPACITY: Final = 256
 _NONE: Final[Nominated] = MappingProxyType({})
 
@@ -34,8 +34,8 @@ _NONE: Final[Nominated] = MappingProxyType({})
 class Failures:
     """The failures of one profile's pods.
 
-    They are kept only where every plugin that has a say signs pods and says what its answers depend on. Pods of groups are left
-    out: what is assumed for their fellows shows nowhere.
+    Failures are cached only if every plugin that runs signs pods and declares what its answers depend on. Pods of groups are
+    not cached: the pods assumed for the rest of their group are not part of the key.
     """
 
     def __init__(self, profile: Profile) -> None:
@@ -50,7 +50,7 @@ class Failures:
         self._nominees: frozenset[str] | None = frozenset()
 
     def find(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated) -> Decision | None:
-        """Return the decision for a pod of whose class one has failed since anything changed."""
+        """Return the failure of an earlier pod of the same class, if nothing has changed since; else None."""
         if not self._known:
             return None
         if not self._is_current(snapshot, nominated):
@@ -61,7 +61,7 @@ class Failures:
         return None if known is None else replace(known, pod=pod)
 
     def keep(self, decision: Decision, snapshot: Snapshot, nominated: Nominated) -> None:
-        """Remember a decision, if it is a failure that its class shares. The attempt itself must not have changed anything."""
+        """Cache a decision if it is a failure that its class shares. The attempt must not have changed any state."""
         if not self._works or not _is_shared(decision) or not isinstance(nominated or _NONE, MappingProxyType):
             return
         if not self._is_current(snapshot, nominated) or len(self._known) >= _CAPACITY:
@@ -79,17 +79,17 @@ class Failures:
         self._nominated, self._nominees = nominated or _NONE, None
 
     def _key(self, pod: PodInfo, snapshot: Snapshot) -> Hashable | None:
-        """Return all that a failure of the pod may depend on beside the state; None if it may depend on the pod itself."""
+        """Return the key of the pod's failures for this state; None if a failure may depend on the pod itself."""
         if self._signer is None or pod.spec.scheduling_group is not None or self._is_nominated(pod):
             return None
         try:
             signed = self._signer.sign(pod, snapshot)
-        except (PluginError, TypeError):  # the attempt itself tells of the former; the latter is a signature without a hash
+        except (PluginError, TypeError):  # the attempt reports a PluginError; TypeError means an unhashable signature
             return None
         return None if signed.asked else (signed.key, pod.priority, pod.status.nominated_node_name)
 
     def _is_nominated(self, pod: PodInfo) -> bool:
-        """Say whether room is kept for the pod: then the attempt sees the nominations of the others only."""
+        """Return whether the pod is nominated: its attempt then ignores its own nomination."""
         if self._nominees is None:
             self._nominees = frozenset(other.uid for pods in self._nominated.values() for other in pods)
         return pod.uid in self._nominees
@@ -100,7 +100,7 @@ def _says_what_it_reads(step: Step) -> bool:
 
 
 def _fails_alike(step: Step) -> bool:
-    """Say whether a PostFilter plugin declares ``fails_alike``. One that overrides ``post_filter`` has to declare it again."""
+    """Return whether a PostFilter plugin declares ``fails_alike``. A subclass that overrides ``post_filter`` redeclares it."""
     for cls in type(step.plugin).__mro__:
         if "fails_alike" in cls.__dict__:
             return bool(cls.__dict__["fails_alike"]) and callable(getattr(step.plugin, "sign", None))
@@ -110,10 +110,10 @@ def _fails_alike(step: Step) -> bool:
 
 
 def _is_shared(decision: Decision) -> bool:
-    """Say whether a decision is a failure that changes nothing but where the pod waits."""
+    """Return whether a decision is a failure without effects, nomination or victims."""
     if decision.node is not None or decision.error is not None or decision.verdicts is None or decision.found is None:
         return False
-    if decision.found.nodes is not None:  # the pod names nodes, and the next search starts further on
+    if decision.found.nodes is not None:  # the pod names nodes, and the next search starts at another node
         return False
     outcome = decision.post_filter
     return outcome is None or (

@@ -1,10 +1,10 @@
-"""Preemption for a pod group: whom would have to go, anywhere in the cluster, so that the group as a whole has room?
+"""Preemption for a pod group: find the victims anywhere in the cluster that make room for the whole group.
 
-All that matters less than the group is taken away. If the group fits then, they are put back one by one, the most important
-first, and whoever leaves too little room stays away: those are the victims. A group that may only be disrupted as a whole
-(``disruptionMode: PodGroup``) goes or stays as one.
+``group_victims`` removes all pods and groups of lower priority. If the group then fits, it reprieves them one by one, the most
+important first; those that leave too little room are the victims. A group that may only be disrupted as a whole
+(``disruptionMode: PodGroup``) is removed or reprieved as one unit.
 
-What is asked of the caller is whether the group would fit as things stand; the table is as it was when this ends.
+The caller passes ``fits``, which checks the group against the table as it stands. The table is restored at the end.
 
 Source  kube-scheduler, framework/preemption/podgrouppreemption.go, types.go
 """
@@ -29,25 +29,25 @@ __all__ = ["Fits", "group_victims"]
 
 # kube-scheduler's own texts, kept word for word.
 NEVER: Final = "not eligible due to preemptionPolicy=Never."
-NOBODY: Final = "No preemption victims found for incoming preemptor"
+NO_VICTIMS: Final = "No preemption victims found for incoming preemptor"
 
-#: Asks whether the group fits as things stand; SUCCESS if it does.
+#: Checks whether the group fits the table as it stands; SUCCESS if it does.
 Fits = Callable[[], Asking[Status]]
 
 
 @dataclass(slots=True)
 class _Unit:
-    """Pods that go or stay together, each with its row."""
+    """Pods that are evicted or reprieved together, each with its row."""
 
     priority: int
     pods: list[tuple[int, PodInfo]] = field(default_factory=list)
 
     @property
     def importance(self) -> tuple[int, bool, int, int]:
-        """Less means more important: priority, then groups, the larger first, then who started first.
+        """Sort key, the most important first: higher priority, groups before pods, larger groups, earlier start.
 
-        Of a group the pod that is met first counts, as in kube-scheduler, and a pod of a group that goes by itself ranks as a
-        group of one.
+        A group's start is that of its first pod in node order, as in kube-scheduler. A pod of a group that may be disrupted
+        pod by pod ranks as a group of one.
         """
         first = self.pods[0][1]
         grouped = first.spec.scheduling_group is not None
@@ -57,12 +57,12 @@ class _Unit:
 def group_victims(
     group: PodGroup, pods: Iterable[PodInfo], snapshot: Snapshot, budgets: Budgets, fits: Fits
 ) -> Asking[tuple[PodInfo, ...] | Status]:
-    """Return the pods that have to go for ``pods`` of a group; a status if that would not help."""
+    """Return the victims that make room for ``pods`` of a group; a status if preemption does not help."""
     if any(pod.spec.preemption_policy == "Never" for pod in pods):
         return Status(Code.UNSCHEDULABLE, "", (NEVER,))
     lesser = [unit for unit in _units(snapshot) if unit.priority < group.priority]
     if not lesser:
-        return Status(Code.UNRESOLVABLE, "", (NOBODY,))
+        return Status(Code.UNRESOLVABLE, "", (NO_VICTIMS,))
     stage = _Stage(snapshot.table)
     try:
         for unit in lesser:
@@ -84,7 +84,7 @@ def group_victims(
 
 
 def _units(snapshot: Snapshot) -> list[_Unit]:
-    """Return all that might have to go, in the order of the nodes and of the pods on them."""
+    """Return all placed pods and groups as units, in the order of the nodes and of the pods on them."""
     groups = snapshot.objects(PodGroup)
     units: dict[str, _Unit] = {}
     for row in snapshot.table.rows_in_turn().tolist():
@@ -99,14 +99,14 @@ def _units(snapshot: Snapshot) -> list[_Unit]:
 
 
 def _in_turn(units: Sequence[_Unit], budgets: Budgets) -> Iterator[_Unit]:
-    """Yield the units in the order they are put back: those that would exceed a disruption budget first."""
+    """Yield the units in the order they are reprieved: those that would violate a disruption budget first."""
     exceeding = budgets.exceeding([[pod for _, pod in unit.pods] for unit in units])
     yield from (unit for unit, exceeds in zip(units, exceeding, strict=True) if exceeds)
     yield from (unit for unit, exceeds in zip(units, exceeding, strict=True) if not exceeds)
 
 
 class _Stage:
-    """The table, with pods taken off it for a while."""
+    """The node table with some pods removed, until ``restore``."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -122,7 +122,7 @@ class _Stage:
             self._table.add_pod(row, pod)
 
     def restore(self) -> None:
-        """Put everything back, pods in their old order."""
+        """Put all pods back, in their original order."""
         for row, pods in self._before.items():
             for pod in list(self._table.pods[row].values()):
                 self._table.remove_pod(row, pod)

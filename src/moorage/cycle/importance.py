@@ -1,7 +1,7 @@
-"""Which of two pods matters more when one of them has to go: higher priority first, then the one that has run for longer.
+"""The importance of pods in preemption: higher priority first, then the earlier start.
 
-A pod that has not started counts as starting now, so it matters least among pods of its priority. Between two such pods
-kube-scheduler reads the clock twice and finds the one it looks at first older, which comes to: the later arrival matters more.
+A pod that has not started counts as starting now, so it is the least important of its priority. For two such pods
+kube-scheduler reads the clock twice and finds the first one older; under its sort the later of the two ranks first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["NOT_STARTED", "by_importance", "earliest_start", "started"]
 
-#: When pods started that have not: later than any other.
+#: The start time of a pod that has not started: later than any other.
 NOT_STARTED: Final = 2**63 - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -23,7 +23,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def by_importance(pods: Iterable[PodInfo]) -> list[PodInfo]:
     """Return the pods, the most important first.
 
-    Ties stay in the order given, but for pods that have not started: they are turned round.
+    Ties keep the given order, except pods that have not started: their order is reversed.
     Source  scheduler/util/utils.go, MoreImportantPod, under Go's insertion sort
     """
     keyed = []
@@ -35,7 +35,7 @@ def by_importance(pods: Iterable[PodInfo]) -> list[PodInfo]:
 
 
 def earliest_start(pods: Iterable[PodInfo]) -> int:
-    """Return when the first of the pods with the highest priority started, as ``started`` does; at least one pod is needed.
+    """Return the earliest start among the pods of the highest priority, in the units of ``started``; needs at least one pod.
 
     Source  scheduler/util/utils.go, GetEarliestPodStartTime
     """

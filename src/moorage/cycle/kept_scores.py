@@ -1,8 +1,8 @@
-"""The scores of a pod class, kept for every row and summed up, ready for the pick.
+"""The cached scores of a pod class: one total per row, ready for the pick.
 
-Raw scores are kept, because what a raw score comes to may hang on the highest raw score among the feasible rows. Plugins whose
-raw scores are all alike (no taints, no preferences) come to one constant; only where they differ is the highest looked for.
-What plugins say that look at nodes alone is elsewhere (see ``node_part``); kept here is what hangs on the pods of a row.
+Raw scores are cached, because normalization may depend on the highest raw score among the feasible rows. A plugin whose raw
+scores are all equal (no taints, no preferences) adds one constant; only if they differ is the highest looked up at each pick.
+``KeptScores`` holds the scores that depend on the pods of a row; ``node_part`` holds those that depend on the node alone.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ REFUSED = -(1 << 62)
 
 
 class KeptScores:
-    """Totals over the plugins that need not be asked about each pod.
+    """Totals over the plugins whose scores are cached.
 
-    ``allowed`` is the class's own array of rows that may be picked. Not ``is_sound`` any more when a plugin scored out of
-    range: then the long way has to be taken, which says so.
+    ``allowed`` is the class's own array of rows that may be picked. ``is_sound`` turns False when a plugin scores out of
+    range: the caller then takes the full path, which reports the error.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class KeptScores:
         self._states = {**found, **states}
         kept = [pair for pair in steps.score_nodes if states.get(pair[0].name) is not SKIP]
         self._one_row = kept
-        # What is written to must not be the plugin's own.
+        # Copies: the arrays below are written to, and a plugin may keep its own.
         raws = [scored(step, self._state(step, pod), view).astype(np.int64) for step, _ in kept]
-        #: Weight and raw scores; the latter are kept up to date only where all has to be summed up again and again.
+        #: Weight and raw scores; the raw scores are updated only if a plugin normalizes.
         self._weighed = [(weights.get(step.name, 1), raw) for (step, _), raw in zip(kept, raws, strict=True)]
         self._must_sum_up = any(getattr(step.plugin, "normalize", None) is not None for step, _ in kept)
-        #: True when equal rooms (see ``NodeTable.room``) have equal raw scores, as far as those hang on pods.
+        #: True if rows with equal rooms (see ``NodeTable.room``) have equal raw scores in these plugins.
         self.by_room = not self._must_sum_up and all(getattr(step.plugin, "sums_only", False) for step, _ in kept)
         self._sum_up(pod)
 
@@ -63,7 +63,7 @@ class KeptScores:
         return self._states.get(step.name, pod)
 
     def _sum_up(self, pod: PodInfo) -> None:
-        """Work out every row's total; plugins whose outcome hangs on the highest feasible raw score are left for later."""
+        """Compute every row's total, without the plugins whose scores depend on the highest feasible raw score."""
         total: IntArray | None = self._part.total
         everywhere = self._part.everywhere
         self._varying = list(self._part.varying)
@@ -91,7 +91,7 @@ class KeptScores:
     # -- the pick -----------------------------------------------------------------------------------------------------
 
     def totals(self, rows: npt.NDArray[np.intp]) -> IntArray:
-        """Return the totals of the feasible rows (all of them: the highest raw score is looked for among them)."""
+        """Return the totals of ``rows``, which must be all feasible rows: scores are normalized over them."""
         totals: IntArray = self._total[rows]
         for step, state, raw, weight in self._varying:
             totals = totals + self._scaled(step, state, raw[rows]) * weight
@@ -99,13 +99,13 @@ class KeptScores:
 
     @property
     def in_ring(self) -> IntArray | None:
-        """The totals in ring order, ``REFUSED`` where a row is; None if they hang on which rows are feasible."""
+        """The totals in ring order, ``REFUSED`` for refused rows; None if they depend on which rows are feasible."""
         return None if self._varying else self._in_ring
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def worth_of_row(self, row: int, node: NodeInfo, snapshot: Snapshot, pod: PodInfo) -> int:
-        """Ask about one row again; returns the weighted sum of the scores that hang on pods, for ``set_row``."""
+        """Score one row again and return the weighted sum of the scores that depend on pods, for ``set_row``."""
         worth = 0
         for (step, single), (weight, _) in () if self._must_sum_up else zip(self._one_row, self._weighed, strict=True):
             state = self._state(step, pod)
@@ -119,7 +119,7 @@ class KeptScores:
         return worth
 
     def set_row(self, row: int, worth: int | None, snapshot: Snapshot, pod: PodInfo) -> None:
-        """Sum up one row anew. None: it is refused. What hangs on nodes alone stands."""
+        """Update the total of one row. None: it is refused. The part that depends on the node alone is unchanged."""
         if worth is None:
             self._in_ring[self._ring.place_of[row]] = REFUSED
         elif self._must_sum_up:
@@ -130,7 +130,7 @@ class KeptScores:
             self._total[row] = self._in_ring[self._ring.place_of[row]] = total
 
     def rescore(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> None:
-        """Work out some rows again; ``allowed`` says which of them may be picked."""
+        """Score some rows again; ``allowed`` marks those that may be picked."""
         rows = view.row_numbers
         part = self._part
         totals = np.full(len(rows), part.everywhere) if part.total is None else part.total[rows] + part.everywhere

@@ -1,7 +1,7 @@
-"""Pods that name the nodes they may go to, as those of a DaemonSet do: only these nodes are looked at.
+"""Decide quickly for pods that name their nodes, as DaemonSet pods do: filter only these nodes.
 
-Each such pod is a class of its own, so nothing is gained by keeping verdicts of every row for it. If one of the few nodes is
-feasible, that is the decision; anything else is decided the long way.
+Each such pod is a class of its own, so caching a verdict of every row gains nothing. If exactly one of the named nodes is
+feasible, it is the decision; every other case takes the full path.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["NarrowLook"]
 
-#: More nodes than this are not few.
+#: The largest number of named nodes that is decided here.
 _FEW: Final = 8
 
 
@@ -31,7 +31,7 @@ class NarrowLook:
         self._narrows: list[Callable[[PodInfo], Collection[str] | None]] = [form.call for form in forms if form is not None]
 
     def concerns(self, pod: PodInfo) -> bool:
-        """Say whether a plugin will narrow the search to a few nodes."""
+        """Return whether a plugin narrows the search to at most ``_FEW`` nodes."""
         for narrows_to in self._narrows:
             names = narrows_to(pod)
             if names is not None and len(names) <= _FEW:
@@ -39,7 +39,7 @@ class NarrowLook:
         return False
 
     def decide(self, pod: PodInfo, snapshot: Snapshot) -> tuple[int, PreFiltered] | None:
-        """Return the only feasible row and what PreFilter left; None if there are none or several."""
+        """Return the only feasible row and the PreFilter result; None if there are none or several."""
         found = run_pre_filter(self._profile, pod, snapshot)
         if found.refused is not None or found.nodes is None:
             return None

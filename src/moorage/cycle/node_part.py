@@ -1,7 +1,7 @@
-"""What rules that look at nodes alone say of every row: the part of a class that unlike classes share.
+"""The answers of plugins that read only nodes, for every row: the part that different pod classes share.
 
-Pods that request different things still tolerate the same taints and ask for the same labels. What those rules make of the
-nodes is worked out once for all such classes; it is good until a node comes, goes or changes.
+Pods with different requests often have the same tolerations and node selectors. ``NodeParts`` computes the answers of those
+plugins once for all such classes; they are valid until a node is added, removed or changed.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from moorage.state.view import NodeView
 
 __all__ = ["NodePart", "NodeParts", "Steps", "Varying", "ask_pre_filters", "close_refused"]
 
-#: Parts kept at a time, and the rows in all of them together.
+#: Parts cached at a time, and the rows of all of them together.
 _KEPT = 64
 _ROWS_KEPT = 4_000_000
 
 
 class Steps:
-    """The plugins of a profile that are asked about each pod (or of each pod of a class), at the points that decide."""
+    """Some plugins of a profile, by name, at PreFilter, Filter, PreScore and Score."""
 
     def __init__(self, profile: Profile, names: frozenset[str]) -> None:
         pre_filter, filter_, pre_score, score = (
@@ -36,7 +36,7 @@ class Steps:
             for point in ("preFilter", "filter", "preScore", "score")
         )
         self.pre_filter, self.filter, self.pre_score, self.score = pre_filter, filter_, pre_score, score
-        #: The Filter and Score plugins with their form for one node, if they have one.
+        #: The Filter and Score plugins with their form for one node, or None.
         self.filter_nodes = tuple((step, other_form(step, "filter", "filter_node")) for step in filter_)
         self.score_nodes = tuple((step, other_form(step, "score", "score_node")) for step in score)
 
@@ -45,7 +45,7 @@ class Steps:
 
 
 class PreFilters(NamedTuple):
-    """What some PreFilter plugins said: their states, who passes, the rows they left if any took some, and if one refused."""
+    """The answers of some PreFilter plugins: states, names of those that skip, rows left (None: all), and if one rejects."""
 
     states: dict[str, Any]
     skipped: set[str]
@@ -54,7 +54,7 @@ class PreFilters(NamedTuple):
 
 
 def ask_pre_filters(steps: Iterable[Step], pod: PodInfo, snapshot: Snapshot) -> PreFilters:
-    """Ask all of these plugins about a pod."""
+    """Run PreFilter of all these plugins for a pod."""
     states: dict[str, Any] = {}
     skipped: set[str] = set()
     narrowed: BoolArray | None = None
@@ -77,7 +77,7 @@ def ask_pre_filters(steps: Iterable[Step], pod: PodInfo, snapshot: Snapshot) -> 
 def close_refused(
     open_rows: BoolArray, steps: Iterable[Step], states: Mapping[str, Any], pod: PodInfo, nodes: NodeView
 ) -> None:
-    """Close the rows of a view that Filter plugins refuse."""
+    """Clear in ``open_rows`` the rows of a view that Filter plugins refuse."""
     for step in steps:
         refused = refused_rows(step, states.get(step.name, pod), nodes)
         if refused is not None:
@@ -85,7 +85,7 @@ def close_refused(
 
 
 class Varying(NamedTuple):
-    """Raw scores, one a row, that are not alike, of a plugin whose final ones hang on which rows are feasible."""
+    """Unequal raw scores, one per row, of a plugin whose final scores depend on which rows are feasible."""
 
     step: Step
     state: Any
@@ -94,13 +94,13 @@ class Varying(NamedTuple):
 
 
 class NodePart:
-    """The answers. Arrays have one entry a row of the table and are not to be written to.
+    """The answers for one pod. Arrays have one entry per row of the table and are read-only by convention.
 
-    ``states`` and ``skipped`` are PreFilter's; ``refused``: one of the plugins turned the pod down as a whole
+    ``states`` and ``skipped`` are PreFilter's; ``refused``: a PreFilter plugin rejected the pod
     ``allowed``     the rows that no Filter plugin refuses
-    ``total``       sum of the weighted scores; None where they are alike. ``everywhere``: what is to be added to each
+    ``total``       sum of the weighted scores; None if they are all equal. ``everywhere``: a constant to add to each row
     ``varying``     scores that are not in the sum yet
-    ``is_sound``    False if a score was out of range: then the long way has to be taken, which says so
+    ``is_sound``    False if a score is out of range: the caller then takes the full path, which reports the error
     """
 
     def __init__(self, steps: Steps, weights: Mapping[str, int], pod: PodInfo, snapshot: Snapshot) -> None:
@@ -137,18 +137,18 @@ class NodePart:
 
 
 class NodeParts:
-    """The parts of one profile's classes; the one that was not asked for longest is dropped first."""
+    """The parts of one profile's classes. The least recently used one is dropped first."""
 
     def __init__(self, profile: Profile, depends: Mapping[str, Depends]) -> None:
         self._profile = profile
-        #: The plugins whose answers parts are made of.
+        #: The plugins that read only nodes.
         self.names = frozenset(name for name, on in depends.items() if on is Depends.NODES)
         self._nodes_seen = -1
         self._parts: dict[Hashable, NodePart] = {}
         self._steps: dict[frozenset[str], Steps] = {}
 
     def of(self, key: Hashable, asked: frozenset[str], pod: PodInfo, snapshot: Snapshot) -> NodePart:
-        """Return the part that a pod has by this key. Plugins that are ``asked`` about each pod are left out."""
+        """Return the part for this key. It leaves out plugins ``asked`` about each pod."""
         if self._nodes_seen != snapshot.table.changes.nodes:
             self._nodes_seen = snapshot.table.changes.nodes
             self._parts.clear()

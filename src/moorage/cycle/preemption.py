@@ -1,7 +1,7 @@
-"""Preemption: which pods of lower priority would have to go, and where, for a pod that fits nowhere?
+"""Preemption: find the node and the victims of lower priority that make room for a pod that fits nowhere.
 
-Nodes that might help are tried in what-ifs (see ``moorage.cycle.reprieve``) until there are enough candidates. Of these the one
-where the least harm is done is chosen. Nothing is changed here; the answer is a value.
+``find_candidates`` tries nodes in what-ifs (see ``moorage.cycle.reprieve``) until it has enough candidates, and ``choose``
+picks the one that does the least harm. This module changes no state and evicts no pod.
 
 Source  kube-scheduler 1.36, framework/preemption/preemption.go
 """
@@ -30,16 +30,16 @@ __all__ = ["NOT_HELPFUL", "Candidate", "Search", "choose", "find_candidates"]
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
 _NOBODY_HAS_TO_GO: Final = 'expected at least one victim pod on node "{}"'
 
-#: Added to each priority before they are summed, so that fewer victims of a negative priority never look worse than more.
+#: Added to each priority before summing, so that fewer victims of negative priority never rank worse than more of them.
 _LIFT: Final = 2**31
-#: Nodes tried at once, at least.
+#: The least number of nodes tried in the first batch.
 _BATCH: Final = 256
 
 _Rows = npt.NDArray[np.intp]
 
 
 class Candidate(NamedTuple):
-    """A node that the pod fits on once the victims are gone; at least one."""
+    """A node that the pod fits on without the victims, of which there is at least one."""
 
     row: int
     victims: Victims
@@ -47,10 +47,10 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What was found: ``candidates`` in the order the choice goes by; ``verdicts`` says why each other row is none.
+    """The search result: ``candidates`` in the order that ``choose`` expects; ``verdicts`` says why other rows are none.
 
-    ``errors`` tells of nodes that a plugin could not judge, and of those on which the pod fits although Filter refused them;
-    ``fitting`` are the rows of these.
+    ``errors`` has a message for each node that a plugin could not judge, and for each node on which the pod fits although
+    Filter refused it; ``fitting`` are the rows of the latter.
     """
 
     verdicts: Verdicts
@@ -60,11 +60,11 @@ class Search:
 
 
 def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolute: int, ranking: Ranking) -> Search:
-    """Try the nodes that Filter refused for reasons that evicting might lift, until there are enough candidates.
+    """Try the nodes that Filter refused for reasons that eviction might resolve, until there are enough candidates.
 
-    Enough is ``percentage`` of those nodes, at least ``absolute``, one of them within all budgets. kube-scheduler starts
-    anywhere; here the search starts with the node that came first, or where there are more nodes than have to be found, at
-    a place that hangs on the pod's UID alone.
+    Enough is ``percentage`` of those nodes, at least ``absolute``, with one that violates no budget. kube-scheduler starts at
+    a random node. This search starts with the oldest node, or, if there are more nodes than candidates wanted, at an offset
+    that depends only on the pod's UID.
     """
     rows = attempt.verdicts.rows_with(Code.UNSCHEDULABLE)
     rows = rows[np.argsort(attempt.snapshot.table.arrival.view[rows], kind="stable")]
@@ -92,7 +92,7 @@ def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolut
 
 
 def _explained(rows: int, refused: Iterable[tuple[Status, list[int]]]) -> Verdicts:
-    """Return a status for each row: why it is no candidate."""
+    """Return a status for each row: why it is not a candidate."""
     verdicts = Verdicts(rows)
     verdicts.refuse(np.arange(rows), Status(Code.UNRESOLVABLE, "", (NOT_HELPFUL,)))
     for status, of_rows in refused:
@@ -101,7 +101,7 @@ def _explained(rows: int, refused: Iterable[tuple[Status, list[int]]]) -> Verdic
 
 
 def _turned(rows: _Rows, wanted: int, uid: str) -> _Rows:
-    """Return the rows, starting elsewhere for each pod where not all have to be tried."""
+    """Return the rows, rotated by an offset from the pod's UID if not all have to be tried."""
     if wanted >= len(rows):
         return rows
     start = int.from_bytes(blake2b(uid.encode(), digest_size=8).digest(), "little") % len(rows)
@@ -113,7 +113,7 @@ def _tried(
 ) -> Iterator[tuple[int, Victims | Status]]:
     """Yield each row with its victims or the reason why it does not help, in the order of ``rows``.
 
-    Rows are tried many at once where that is possible; ``batch`` at first, then more, since few were of use.
+    Rows are tried many at once where possible: ``batch`` of them first, then four times as many each time.
     """
     start = 0
     while start < len(rows):
@@ -140,13 +140,13 @@ def _on_one_node(attempt: Attempt, row: int, budgets: Budgets) -> Victims | Stat
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate:
-    """Return the candidate that does the least harm; there must be one. Of equals the first.
+    """Return the candidate that does the least harm, the first of equals; there must be at least one.
 
     Source  framework/preemption/preemption.go, pickOneNodeForPreemption
     """
-    kinds: dict[Hashable, Candidate] = {}  # victims that cannot be told apart by harm are weighed once
+    kinds: dict[Hashable, Candidate] = {}  # victims with equal harm are compared once
     for candidate in candidates:
-        kinds.setdefault(_all_that_weighs(candidate.victims), candidate)
+        kinds.setdefault(_harm_key(candidate.victims), candidate)
     left = list(kinds.values())
     for harm in _HARMS:
         amounts = [harm(candidate.victims) for candidate in left]
@@ -157,7 +157,7 @@ def choose(candidates: Sequence[Candidate]) -> Candidate:
     return left[0]
 
 
-def _all_that_weighs(victims: Victims) -> Hashable:
+def _harm_key(victims: Victims) -> Hashable:
     return victims.violations, tuple([(pod.priority, pod.status.start_time) for pod in victims.pods])
 
 
@@ -178,11 +178,11 @@ def _number(victims: Victims) -> int:
 
 
 def _time_run(victims: Victims) -> int:
-    """How long the most important of them have run, up to an arbitrary now."""
+    """Return how long the most important victims have run, up to a constant; less is better."""
     return -earliest_start(victims.pods)
 
 
-#: What counts as harm, the gravest first.
+#: The measures of harm, the most important first.
 _HARMS: Final[tuple[Callable[[Victims], int], ...]] = (
     _budgets_exceeded, _highest_priority, _sum_of_priorities, _number, _time_run,
 )  # fmt: skip

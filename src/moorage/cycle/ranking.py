@@ -1,4 +1,4 @@
-"""The pods of each row, the most important first, as arrays: worked out once and kept until the row changes."""
+"""The pods of each row, the most important first, as arrays, cached until the row changes."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from moorage.state.table import NodeTable
 __all__ = ["RankedPods", "Ranking"]
 
 
-#: Stands for the lowest priority on a row without pods.
+#: The lowest priority of a row without pods.
 _NO_PODS: Final = 2**63 - 1
 
 
 class RankedPods(NamedTuple):
     """Pods of one row, the most important first.
 
-    ``facts`` has a row for each: its priority, then what it adds to the node's sums (see ``WhatIfs``): 1 for the pod itself,
-    and what it requests of each resource.
+    ``facts`` has one row per pod: its priority, then what it adds to the node's sums (see ``WhatIfs``): 1 for the pod count,
+    and its request of each resource.
     """
 
     pods: tuple[PodInfo, ...]
@@ -32,7 +32,7 @@ class RankedPods(NamedTuple):
 
 
 class Ranking:
-    """Keeps what it worked out about a table, and follows the table's changes."""
+    """A cache of the ranked pods of a node table, which follows the table's change log."""
 
     def __init__(self) -> None:
         self._table: NodeTable | None = None
@@ -44,7 +44,7 @@ class Ranking:
         self._lowest: IntArray = np.zeros(0, dtype=np.int64)
 
     def have_lesser(self, table: NodeTable, rows: npt.NDArray[np.intp], priority: int) -> BoolArray:
-        """Say of each row whether a pod of a lower priority is on it."""
+        """Return for each row whether it has a pod of lower priority."""
         self._follow(table)
         lesser: BoolArray = self._lowest[rows] < priority
         return lesser
@@ -62,7 +62,7 @@ class Ranking:
         return ranked
 
     def _follow(self, table: NodeTable) -> None:
-        """Forget the rows that changed since the last time."""
+        """Drop the rows that changed since the last call."""
         changes = table.changes
         resources = table.resources_requested
         changed = changes.since(self._position) if table is self._table else None

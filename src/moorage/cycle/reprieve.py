@@ -1,9 +1,9 @@
-"""Who has to go on a node so that a pod fits there, and who can stay.
+"""Select the victims on a node: remove all pods of lower priority, then reprieve as many as possible.
 
-All pods of lower priority are taken away. If the pod fits then, they are put back one at a time, those that a disruption budget
-protects first, the more important first among these and among the others, and stay if the pod still fits. The rest are the
-victims. ``select_victims`` does so on one node, pod by pod; ``select_victims_everywhere`` on many at once, a pod of each
-node at a time, where sums over pods are all that matters. Both give the same answers.
+If the pod fits without them, they are put back one at a time: first those whose eviction would violate a disruption budget,
+then the others, the most important first in both parts. A pod stays if the preemptor still fits; the rest are the victims.
+``select_victims`` handles one node, pod by pod. ``select_victims_everywhere`` handles many nodes at once, one pod of each node
+at a time, and applies if all active plugins read only sums over pods. Both give the same answers.
 
 Source  kube-scheduler 1.36, plugins/defaultpreemption/default_preemption.go, SelectVictimsOnNode
 """
@@ -35,7 +35,7 @@ _Indices = npt.NDArray[np.intp]
 
 
 class Victims(NamedTuple):
-    """Pods that have to go, the most important first; ``exceeding`` are those of them that exceed a disruption budget."""
+    """Pods to evict, the most important first; ``exceeding`` are those of them that violate a disruption budget."""
 
     pods: tuple[PodInfo, ...]
     exceeding: tuple[PodInfo, ...] = ()
@@ -46,10 +46,10 @@ class Victims(NamedTuple):
 
 
 def select_victims(pod: PodInfo, node: WhatIf, budgets: Budgets) -> Victims | Status:
-    """Return the pods on a node that have to go for ``pod``, or why nothing there helps.
+    """Return the victims on a node for ``pod``, or why evicting pods there does not help.
 
-    None of them could be spared without evicting one that is more important, or that a budget protects, instead. The what-if is
-    left with the victims gone.
+    No victim could stay without evicting a more important pod, or one that a budget protects, instead. On return the what-if
+    has the victims removed.
     """
     lesser = [other for other in node.node.pods if other.priority < pod.priority]
     if not lesser:
@@ -65,7 +65,7 @@ def select_victims(pod: PodInfo, node: WhatIf, budgets: Budgets) -> Victims | St
 
 
 def _not_spared(node: WhatIf, pods: Sequence[PodInfo]) -> list[PodInfo]:
-    """Put the pods back in turn; return those beside which there is no room, and leave them off."""
+    """Put the pods back in turn; remove again and return those with which the preemptor does not fit."""
     left_off: list[PodInfo] = []
     for other in pods:
         node.add(other)
@@ -76,7 +76,7 @@ def _not_spared(node: WhatIf, pods: Sequence[PodInfo]) -> list[PodInfo]:
 
 
 def _victims(costly: Sequence[PodInfo], others: Sequence[PodInfo], mixed: bool) -> Victims:
-    """Put victims in order; ``mixed`` if both sorts of pods were there to begin with."""
+    """Return victims in order; ``mixed``: some of the lower pods violated a budget and some did not."""
     gone = [*costly, *others]
     return Victims(tuple(by_importance(gone) if mixed else gone), tuple(costly))
 
@@ -84,7 +84,7 @@ def _victims(costly: Sequence[PodInfo], others: Sequence[PodInfo], mixed: bool) 
 def select_victims_everywhere(
     pod: PodInfo, nodes: WhatIfs, ranked: Sequence[RankedPods], rows: _Indices, budgets: Budgets
 ) -> list[Victims | Status]:
-    """Return what ``select_victims`` would of each of the nodes, whose pods are given as ``ranked``.
+    """Return the answers of ``select_victims`` for several nodes, whose pods are given as ``ranked``.
 
     Shapes  ranked and rows: one for each node of ``nodes``
     """
@@ -108,8 +108,8 @@ def select_victims_everywhere(
 class _Lesser:
     """Pods of lower priority on many nodes, node after node, the most important of each node first.
 
-    ``node`` is the position of each pod's node, ``amounts`` what it adds to the sums; ``there`` are the nodes that have any,
-    ``first`` and ``end`` say of every node where its pods are.
+    ``node`` is the position of each pod's node, ``amounts`` what the pod adds to the sums; ``there`` are the nodes with such
+    pods; ``first`` and ``end`` bound the pods of each node.
     """
 
     def __init__(self, priority: int, ranked: Sequence[RankedPods]) -> None:
@@ -127,11 +127,11 @@ class _Lesser:
         self.first: _Indices = self.end - here
 
     def sums(self) -> IntArray:
-        """What the pods of each of the nodes that have any add up to; shape (len(there), 1 + resources)."""
+        """Return the sums over the pods of each node in ``there``; shape (len(there), 1 + resources)."""
         return np.add.reduceat(self.amounts, self.first[self.there], axis=0)
 
     def victims(self, nodes: _Indices, gone: BoolArray, exceeding: BoolArray | None) -> list[Victims]:
-        """Return the victims on each of the nodes; ``gone`` and ``exceeding`` say of each pod whether it is one."""
+        """Return the victims on each node; ``gone`` and ``exceeding`` are masks over the pods."""
         bounds = zip(self.first[nodes].tolist(), self.end[nodes].tolist(), strict=True)
         if exceeding is not None:
             return [self._victims_among(range(first, end), gone, exceeding) for first, end in bounds]
@@ -146,7 +146,7 @@ class _Lesser:
 
 
 def _exceeding(lesser: _Lesser, helped: _Indices, budgets: Budgets) -> BoolArray | None:
-    """Say of each pod on the nodes that can help whether it exceeds a budget; None if none does."""
+    """Return for each pod, on the nodes that can help, whether it violates a budget; None if none does."""
     if not budgets:
         return None
     exceeding = np.zeros(len(lesser.pods), dtype=bool)
@@ -158,7 +158,7 @@ def _exceeding(lesser: _Lesser, helped: _Indices, budgets: Budgets) -> BoolArray
 
 
 def _put_back(nodes: WhatIfs, lesser: _Lesser, helped: _Indices, exceeding: BoolArray | None) -> BoolArray:
-    """Put back a pod on each node at a time; return which do not fit in, of all pods. Those of other nodes are left off."""
+    """Put back one pod of each node at a time; return a mask over all pods of those that do not fit (only ``helped`` nodes)."""
     total = len(lesser.pods)
     order = np.arange(total) if exceeding is None else np.lexsort((np.arange(total), ~exceeding, lesser.node))
     turn = np.empty(total, dtype=np.intp)

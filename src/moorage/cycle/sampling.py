@@ -1,7 +1,7 @@
-"""How many nodes are looked at, and in which order.
+"""How many nodes a search filters, and in which order.
 
-kube-scheduler stops filtering once it has found enough feasible nodes, and starts the next pod's search where it left off.
-Moorage looks at all nodes unless a percentage is given; then it follows the original, including the rotation.
+kube-scheduler stops filtering once it has found enough feasible nodes, and starts the next pod's search where it stopped.
+Moorage filters all nodes unless a percentage is set; then it follows kube-scheduler, including the rotation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MIN_PERCENTAGE = 5
 
 
 def feasible_nodes_to_find(percentage: int, nodes: int) -> int:
-    """Return after how many feasible nodes the search may stop.
+    """Return the number of feasible nodes after which the search may stop.
 
     ``percentage`` is 1-100, or 0 for kube-scheduler's own choice by cluster size.
     Source  schedule_one.go, numFeasibleNodesToFind
@@ -31,13 +31,13 @@ def feasible_nodes_to_find(percentage: int, nodes: int) -> int:
 
 
 class NodeOrder:
-    """Rows in kube-scheduler's order, zones in turn, and how far searches have come in it."""
+    """Rows in kube-scheduler's order, zones in turn, and the position where the next search starts."""
 
     def __init__(self) -> None:
         self.start = 0
 
     def rows(self, table: NodeTable, among: npt.NDArray[np.intp] | None = None) -> npt.NDArray[np.intp]:
-        """Return all rows, or those ``among``, starting where the last search ended."""
+        """Return all rows, or only those ``among``, starting where the last search ended."""
         rows = table.rows_in_turn()
         if among is not None:
             rows = rows[np.isin(rows, among)]
@@ -45,5 +45,5 @@ class NodeOrder:
         return np.concatenate([rows[start:], rows[:start]])
 
     def advance(self, processed: int, nodes: int) -> None:
-        """Let the next search start ``processed`` nodes further on."""
+        """Move the start of the next search by ``processed`` nodes."""
         self.start = (self.start + processed) % nodes

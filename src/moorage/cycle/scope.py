@@ -1,7 +1,7 @@
-"""What one look for a node may take in: all of the cluster or part of it, with preemption or without.
+"""The scope of one search for a node: the whole cluster or part of it, with or without PostFilter.
 
-A pod by itself looks everywhere. One whose group has to stay together looks at the nodes of one placement at a time, and what
-would be if others were gone is found out without sending anybody away.
+A single pod searches the whole cluster. A pod of a group with a placement constraint searches the nodes of one placement at a
+time, and group preemption searches without PostFilter.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from moorage.state.table import NodeTable
 
 __all__ = ["EVERYWHERE", "Scope"]
 
-#: Nodes beyond the scope: nobody says anything of them, and evicting pods there does not help.
+#: The status of nodes outside the scope: no reason, and evicting pods there does not help.
 _BEYOND: Final = Status(Code.UNRESOLVABLE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scope:
-    """``rows``: the nodes that count, sorted (None: all). ``post_filter``: where nothing fits, preemption may be tried."""
+    """``rows``: the nodes in scope, sorted (None: all). ``post_filter``: run PostFilter if no node fits."""
 
     rows: npt.NDArray[np.intp] | None = None
     post_filter: bool = True
 
     def count(self, table: NodeTable) -> int:
-        """How many nodes there are."""
+        """Return the number of nodes in scope."""
         return len(table) if self.rows is None else len(self.rows)
 
     def covers(self, row: int) -> bool:
         return self.rows is None or bool((self.rows == row).any())
 
     def close_others(self, rows: npt.NDArray[np.intp], verdicts: Verdicts) -> npt.NDArray[np.intp]:
-        """Return those of the rows that count, and refuse all that do not."""
+        """Return the given rows that are in scope, and refuse every row outside it."""
         if self.rows is None:
             return rows
         beyond = np.ones(len(verdicts), dtype=bool)

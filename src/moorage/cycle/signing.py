@@ -1,11 +1,11 @@
-"""Which class a pod belongs to: the signatures of all its rules, as one key that is quick to compare.
+"""Find a pod's class: the signatures of all plugins, as one key that is quick to compare.
 
-Asking a dozen rules to sign costs more than deciding. What most of them sign follows from the pod's shape, so it is worked out
-once for each shape and remembered; a rule whose signature also hangs on objects (device classes, say) names their kinds, and
-what is remembered goes when one of those changes. A rule that names nothing signs every pod itself.
+Calling ``sign`` of a dozen plugins costs more than a decision. Most signatures follow from the pod's shape, so ``Signer``
+caches them by shape. A plugin whose signature also depends on objects (device classes, say) names their kinds, and a change of
+one clears the cache. A plugin that names no kinds signs every pod.
 
-Rules that look at other pods have to be asked about each pod of a class, unless they are idle: they may know that they have
-nothing to say about pods of a shape until something changes that they can name.
+Plugins that read other pods run for each pod of a class, unless they are idle: a plugin may declare that it has no effect on
+pods of a shape until a log that it names changes.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["Signed", "Signer"]
 
-#: Shapes remembered; when there are more, all are forgotten.
+#: Shapes cached; the cache is cleared when it is full.
 _CAPACITY = 4096
 
 
 class Signed(NamedTuple):
-    """A pod's class, the plugins that have to be asked about each of its pods, and its class as far as rules on nodes go."""
+    """A pod's class, the plugins that run for each of its pods, and the part of its key by plugins that read only nodes."""
 
     key: Hashable
     asked: frozenset[str]
@@ -36,9 +36,9 @@ class Signed(NamedTuple):
 
 
 class _Shape(NamedTuple):
-    """The first pod of a shape, which lends later ones what was worked out for it; its class, and what that hangs on.
+    """The first pod of a shape, which shares its computed values with later ones, and its class.
 
-    ``stands_while`` none of these logs has moved on from its position.
+    The class is valid while none of the logs in ``stands_while`` has moved from its position.
     """
 
     first: PodInfo
@@ -53,8 +53,9 @@ class _Shape(NamedTuple):
 
 
 class Signer:
-    """Signs pods for the plugins of one profile. ``always_asked`` are those whose signatures do not count; ``on_nodes``, those
-    that look at nodes alone.
+    """Signs pods for the plugins of one profile.
+
+    ``always_asked`` are the plugins whose signatures are not used; ``on_nodes`` are those that read only nodes.
     """
 
     def __init__(self, steps: Collection[Step], always_asked: frozenset[str], on_nodes: frozenset[str] = frozenset()) -> None:
@@ -67,7 +68,7 @@ class Signer:
         self._positions: list[int] = []
         self._may_idle = [step for step in map(_idle_form, steps) if step is not None and step.name in always_asked]
         self._known: dict[bytes, _Shape] = {}
-        #: Signatures, which may be long, by a number that stands for them.
+        #: Signature → the number that replaces it, since signatures may be long.
         self._numbers: dict[Hashable, int] = {}
         self._given = 0
 
@@ -102,7 +103,7 @@ class Signer:
         return _Shape(pod, signed, tuple((log, log.position) for log in logs))
 
     def _numbered(self, signed: Signed) -> Signed:
-        """Put a number in place of the key. Numbers are never used twice, so old ones may be forgotten."""
+        """Replace the key by a number. Numbers are never reused, so old ones may be dropped."""
         number = self._numbers.get(signed.key)
         if number is None:
             if len(self._numbers) >= _CAPACITY:
@@ -113,7 +114,7 @@ class Signer:
         return signed._replace(key=number)
 
     def _signed(self, steps: Iterable[Step], pod: PodInfo, before: Signed) -> Signed:
-        """Add what these plugins sign to what others have signed."""
+        """Add the signatures of these plugins to ``before``."""
         asked = before.asked
         on_nodes: dict[str, Hashable] = {}
         on_rows: dict[str, Hashable] = {}
@@ -131,14 +132,14 @@ class Signer:
 
 
 def _idle_form(step: Step) -> Step | None:
-    """Return a step for a plugin's ``idle``; None if it has none, or overrides just the methods that ``idle`` speaks for."""
+    """Return a step for a plugin's ``idle``; None if it has none, or a subclass overrides the methods it stands for."""
     return other_form(step, "pre_filter", "idle") and other_form(step, "pre_score", "idle")
 
 
 def signs_by(plugin: AnyPlugin) -> tuple[type[Value], ...] | None:
-    """Return the kinds of objects that, beside the pod's shape, decide what a plugin signs; None if it does not say.
+    """Return the kinds of objects that a plugin's signature depends on, in addition to the pod's shape; None if undeclared.
 
-    Who overrides ``sign`` has to say so anew.
+    A subclass that overrides ``sign`` has to declare ``signs_by`` again.
     """
     for cls in type(plugin).__mro__:
         if "sign" in cls.__dict__:

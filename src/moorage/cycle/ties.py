@@ -1,8 +1,8 @@
-"""Breaking ties: a seeded draw that depends on nothing but the seed, the pod and the nodes' names.
+"""Break ties by a seeded draw that depends only on the seed, the pod and the nodes' names.
 
-kube-scheduler picks one of the best nodes at random. Here nodes stand on a ring, each where the hash of its name puts it; a
-pod is put on the ring by the hash of the seed and its UID, and takes the first of the best nodes from there on. The same run
-twice gives the same answer, a restart changes nothing, and load still spreads.
+kube-scheduler picks one of the best nodes at random. Here the hash of its name gives each node a place on a ring; the hash of
+the seed and its UID gives each pod a place, and the pod takes the first of the best nodes from there on. Repeated runs give the
+same answer, a restart changes nothing, and load still spreads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PLACES = 2**64
 
 
 def ring_position(uid: str, seed: int) -> int:
-    """Return where a pod stands on the ring of 2^64 places."""
+    """Return a pod's place on the ring of 2^64 places."""
     return int.from_bytes(blake2b(f"{seed}/{uid}".encode(), digest_size=8).digest(), "little")
 
 

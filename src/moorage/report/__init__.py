@@ -1,1 +1,1 @@
-"""Explanations and summaries: what a run came to, as tables for people and documents for programs."""
+"""Reports on a simulation run: tables for people and documents for programs."""

@@ -1,4 +1,4 @@
-"""Volumes and devices that pods' claims got in a run: as values, as tables, and as parts of the report for programs."""
+"""Volumes bound and devices allocated to claims in a run: as values, as tables, and as parts of the report document."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from moorage.report.columns import columns
 
 __all__ = ["DeviceOutcome", "VolumeOutcome", "claim_data", "claim_tables"]
 
-#: Up to this many rows the plain tables list all.
+#: Plain tables list up to this many rows.
 _EVERY_ROW = 100
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeOutcome:
-    """A PersistentVolumeClaim that was bound. ``made``: its volume did not exist before.
+    """A PersistentVolumeClaim that was bound. ``made``: its volume was provisioned in this run.
 
-    ``pods`` are those this run placed that use it, as namespace/name in order of arrival; ``node`` is where the first is.
+    ``pods`` are the pods that use it and that this run placed, as namespace/name in order of arrival; ``node`` is the node of
+    the first.
     """
 
     namespace: str
@@ -32,7 +33,7 @@ class VolumeOutcome:
 
 @dataclass(frozen=True, slots=True)
 class DeviceOutcome:
-    """One device that a ResourceClaim was given, for one of its requests. ``node`` and ``pods`` as for volumes."""
+    """One device that was allocated to a ResourceClaim, for one of its requests. ``node`` and ``pods`` as for volumes."""
 
     namespace: str
     claim: str
@@ -45,7 +46,7 @@ class DeviceOutcome:
 
 
 def claim_tables(volumes: Sequence[VolumeOutcome], devices: Sequence[DeviceOutcome], *, wide: bool) -> Iterator[str]:
-    """Yield a table of volumes and one of devices, where there are any."""
+    """Yield a table of volumes and one of devices; each only if it has rows."""
     if volumes:
         header = ["NAMESPACE", "CLAIM", "VOLUME", "CLASS", "NODE", "PODS"]
         rows = [
@@ -72,7 +73,7 @@ def _table(title: str, header: list[str], rows: list[list[str]], *, wide: bool) 
 
 
 def claim_data(volumes: Sequence[VolumeOutcome], devices: Sequence[DeviceOutcome]) -> dict[str, Any]:
-    """Return ``volumes`` and ``devices`` as plain data; what there is none of is left out."""
+    """Return ``volumes`` and ``devices`` as plain data; an empty one is left out."""
     data = {"volumes": [_volume(one) for one in volumes], "devices": [_device(one) for one in devices]}
     return {name: rows for name, rows in data.items() if rows}
 

@@ -1,4 +1,4 @@
-"""Plain columns, as kubectl prints them, and amounts as people write them."""
+"""Plain columns, as kubectl prints them, and human-readable amounts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BINARY = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 def columns(header: Sequence[str], rows: Iterable[Sequence[str]], *, right: Iterable[int] = (), gap: str = "   ") -> str:
     """Lay out rows under a header, each column as wide as it needs; ``right`` names the columns aligned to the right.
 
-    A cell stays on its line, whatever it holds.
+    Line breaks in a cell are escaped.
     """
     table = [list(header), *([one_line(cell) for cell in row] for row in rows)]
     to_right = set(right)

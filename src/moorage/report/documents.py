@@ -26,7 +26,7 @@ _STATES = ("Placed", "Pending", "Preempted", "Finished", "Deleted")
 
 
 def as_data(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None) -> dict[str, Any]:
-    """Return the report as plain data, with every decision if ``events`` were kept, and ``scores`` of pods asked about.
+    """Return the report as plain data, with every decision if ``events`` is given and with ``scores`` if given.
 
     Amounts are integers: cpu in millicores, memory in bytes, others in counts.
     """
@@ -98,12 +98,12 @@ def as_json(run: Run, events: EventLog | None = None, scores: ScoreLog | None = 
 
 
 def as_yaml(run: Run, events: EventLog | None = None, scores: ScoreLog | None = None) -> str:
-    """Return the report as YAML. Every string is quoted, so that no reader takes one for a number."""
+    """Return the report as YAML. Every string is quoted, so that no YAML reader parses one as a number."""
     return yaml.dump(as_data(run, events, scores), Dumper=_Quoting, sort_keys=True, allow_unicode=True, width=4096)
 
 
 class _Quoting(PrintableDumper):
-    """Writes values as JSON would be read: strings in double quotes, keys plain."""
+    """Writes strings in double quotes and keys plain."""
 
 
 def _quoted(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:

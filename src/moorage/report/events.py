@@ -11,13 +11,13 @@ __all__ = ["EventLog"]
 
 
 class EventLog:
-    """Collects decisions as plain data, and words each as a line like kube-scheduler's events."""
+    """Collects decisions as plain data, and formats each as a line like kube-scheduler's events."""
 
     def __init__(self) -> None:
         self.entries: list[dict[str, Any]] = []
 
     def note(self, time_s: float, attempt: int, decision: Decision) -> str:
-        """Take note of a decision; returns its line."""
+        """Record a decision and return its line."""
         pod = decision.pod.key
         entry: dict[str, Any] = {"seconds": round(time_s, 3), "pod": pod, "attempt": attempt}
         stamp = f"{time_s:.3f}s".rjust(10)
@@ -30,6 +30,6 @@ class EventLog:
         if outcome is not None and outcome.nominated:
             victims = [victim.key for victim in outcome.victims]
             entry |= {"nominatedNode": outcome.nominated, "victims": victims}
-            line += f" Preempts {', '.join(victims) or 'nobody'} on {outcome.nominated}."
+            line += f" Preempts {', '.join(victims) or 'no pods'} on {outcome.nominated}."
         self.entries.append(entry)
         return one_line(line)

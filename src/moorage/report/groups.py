@@ -1,4 +1,4 @@
-"""What became of pod groups in a run: as values, as a table, and as a part of the report for programs."""
+"""The outcome of pod groups in a run: as values, as a table, and as a part of the report document."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from moorage.report.columns import columns
 
 __all__ = ["PodGroupOutcome", "group_data", "group_table"]
 
-#: Up to this many groups the plain table lists all; beyond, those that are not scheduled.
+#: The plain table lists up to this many groups; with more, only those that are not scheduled.
 _EVERY_GROUP = 100
 
 
@@ -18,9 +18,9 @@ _EVERY_GROUP = 100
 class PodGroupOutcome:
     """A pod group at the end of a run.
 
-    ``state``      Scheduled, Unschedulable, Error, Waiting (it was not tried, for ``message``), Missing (it does not exist)
-    ``min_count``  how many of its pods go together or not at all; None for a basic group
-    ``pods``       how many name it; ``placed``: how many of these are on a node
+    ``state``      Scheduled, Unschedulable, Error, Waiting (not tried; ``message`` says why), Missing (it does not exist)
+    ``min_count``  how many of its pods must be scheduled together; None for a basic group
+    ``pods``       how many pods name the group; ``placed``: how many of these are on a node
     """
 
     namespace: str
@@ -33,7 +33,7 @@ class PodGroupOutcome:
 
 
 def group_table(groups: Sequence[PodGroupOutcome], *, wide: bool) -> str:
-    """Lay out the groups; at least one."""
+    """Return the table of the groups, of which there is at least one."""
     shown = groups if wide or len(groups) <= _EVERY_GROUP else [group for group in groups if group.state != "Scheduled"]
     rows = [
         [
@@ -48,7 +48,7 @@ def group_table(groups: Sequence[PodGroupOutcome], *, wide: bool) -> str:
 
 
 def group_data(groups: Sequence[PodGroupOutcome]) -> dict[str, Any]:
-    """Return ``podGroups`` as plain data; nothing if there are none."""
+    """Return ``podGroups`` as plain data; an empty dict if there are none."""
     return {"podGroups": [_group(group) for group in groups]} if groups else {}
 
 

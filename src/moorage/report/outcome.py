@@ -1,7 +1,7 @@
-"""What a run came to, as plain values: the input of every table and document.
+"""The outcome of a run as plain values: the input of every table and document.
 
-Amounts are in scheduling's units (cpu in millicores, memory and storage in bytes, others in counts); times in seconds of
-simulated time since the run began.
+Amounts are cpu in millicores, memory and storage in bytes, and counts of other resources; times are seconds of simulated time
+since the run began.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PodOutcome:
 
 @dataclass(frozen=True, slots=True)
 class NodeOutcome:
-    """One node at the end of the run; ``pods`` counts those on it, ``placed`` those of them that this run put there."""
+    """One node at the end of the run; ``pods`` counts the pods on it, ``placed`` those that this run placed there."""
 
     name: str
     pods: int
@@ -52,7 +52,7 @@ class NodeOutcome:
 
 @dataclass(frozen=True, slots=True)
 class InputNote:
-    """Something about the input that the reader should know, in one line: what was not used, what is missing."""
+    """A one-line note about the input: something that was not used or is missing."""
 
     kind: str
     text: str
@@ -86,7 +86,7 @@ class Run:
         return tuple(pod for pod in self.in_state("Deleted") if pod.node)
 
     def peaks(self) -> dict[str, int]:
-        """Resource → the most of it that pods held at one time. Where one leaves as another comes, the first has left."""
+        """Return resource → peak requests. A pod that ends frees its resources before a pod placed at the same time."""
         changes: list[tuple[float, int, dict[str, int]]] = []
         for pod in self.pods:
             if pod.node:
@@ -105,7 +105,7 @@ class Run:
         return most
 
     def totals(self) -> dict[str, tuple[int, int]]:
-        """Resource → (allocatable, requested) over all nodes; ``pods`` included. Resources nobody offers are left out."""
+        """Return resource → (allocatable, requested) over all nodes, with ``pods``; resources with two zeros are left out."""
         totals: dict[str, list[int]] = {}
         for node in self.nodes:
             for resource, amount in node.allocatable.items():

@@ -1,7 +1,6 @@
-"""How a node was picked: what each plugin gave each feasible node, normalised, weighted and added up.
+"""How a node was picked: each plugin's score of each feasible node, normalized, weighted and summed up.
 
-The log keeps the pods it was asked about. Nodes stand in the order of their totals, the best first, and by name where those are
-the same.
+``ScoreLog`` records this for selected pods. Nodes are sorted by total, the highest first, then by name.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from moorage.report.columns import columns
 
 __all__ = ["NodeScores", "PluginScore", "ScoreLog", "Scoring", "scoring_of"]
 
-#: So many nodes are shown in text; documents have all of them.
+#: How many nodes the text shows; documents have all of them.
 SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True)
 class PluginScore:
-    """What one plugin gave one node: as Score said it, after NormalizeScore (0-100), and that times the weight."""
+    """One plugin's score of one node: raw, normalized by NormalizeScore (0-100), and that times the weight."""
 
     plugin: str
     raw: int
@@ -48,7 +47,7 @@ class NodeScores:
 class Scoring:
     """How a node was picked for a pod; ``looked_at`` counts the nodes that were filtered.
 
-    ``silent`` are the score plugins that had nothing to say about the pod; ``message`` says why there is no node.
+    ``silent`` are the Score plugins that skipped the pod; ``message`` says why there is no node.
     """
 
     pod: str
@@ -66,7 +65,7 @@ class Scoring:
     # -- as text ------------------------------------------------------------------------------------------------------
 
     def as_text(self) -> str:
-        """Say how the pick came about; a line, and a table if anything was scored."""
+        """Return the explanation: one line, and a table if any plugin scored."""
         lines = [one_line(self._headline())]
         if self.nodes and self.nodes[0].plugins:
             lines.append(
@@ -125,7 +124,7 @@ class Scoring:
 
 
 def scoring_of(decision: Decision, profile: Profile, names: Sequence[str]) -> Scoring:
-    """Return how a node was picked. ``names`` are those of the table's rows, as they were when it was."""
+    """Return how a node was picked. ``names`` are the node names by row at the time of the decision."""
     pod, scores = decision.pod.key, decision.scores
     if scores is None:
         return Scoring(pod, decision.node, decision.evaluated, message=decision.message)
@@ -145,7 +144,7 @@ def scoring_of(decision: Decision, profile: Profile, names: Sequence[str]) -> Sc
 
 
 class ScoreLog:
-    """How nodes were picked for the pods that somebody asked about, in the order of the decisions."""
+    """How nodes were picked for the selected pods, in the order of the decisions."""
 
     def __init__(self, pods: Collection[str]) -> None:
         """``pods``: names, with their namespace (``namespace/name``) or without."""
@@ -153,7 +152,7 @@ class ScoreLog:
         self.entries: list[Scoring] = []
 
     def wants(self, decision: Decision) -> bool:
-        """Say whether somebody asked about this pod. Decisions that were taken back are not told again."""
+        """Return whether the decision's pod is selected. Decisions that were revoked are not recorded a second time."""
         asked = decision.pod.key in self._pods or decision.pod.name in self._pods
         return asked and decision.refused_after is None
 
@@ -161,15 +160,15 @@ class ScoreLog:
         self.entries.append(scoring)
 
     def missing(self) -> list[str]:
-        """Return the pods asked about that were never decided on."""
+        """Return the selected pods without a decision."""
         seen = {name for entry in self.entries for name in (entry.pod, entry.pod.partition("/")[2])}
         return sorted(self._pods - seen)
 
     def as_text(self) -> str:
-        """Return all of them as text, and what there is nothing about."""
-        told = [entry.as_text() for entry in self.entries]
-        return "\n".join([*told, *(f"{one_line(pod)}: no decision was made about such a pod\n" for pod in self.missing())])
+        """Return all entries as text, then a line for each selected pod without a decision."""
+        texts = [entry.as_text() for entry in self.entries]
+        return "\n".join([*texts, *(f"{one_line(pod)}: no decision was made about such a pod\n" for pod in self.missing())])
 
     def as_data(self) -> list[dict[str, Any]]:
-        """Return all of them as plain data."""
+        """Return all entries as plain data."""
         return [entry.as_data() for entry in self.entries]

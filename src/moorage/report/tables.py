@@ -1,4 +1,4 @@
-"""A run as text for people: what was placed, what is pending and why, what was preempted, how full the cluster is."""
+"""A run as text for people: pods placed, pending (and why) and preempted, and how full the cluster is."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from moorage.report.outcome import PodOutcome, Run
 
 __all__ = ["EVERY_POD", "render"]
 
-#: Up to this many pods the plain table lists each; beyond, it sums up by workload.
+#: The plain table lists up to this many pods; with more, it sums up by workload.
 EVERY_POD = 100
-#: Names shown of a group before the rest is counted.
+#: How many names are shown before the rest is only counted.
 _NAMES = 3
 
 
@@ -53,7 +53,7 @@ def _headline(run: Run) -> str:
 
 
 def _waits(run: Run) -> Iterator[str]:
-    """Yield a line on those that got a place, but not at once."""
+    """Yield a line on the pods that were placed after waiting."""
     waits = sorted(
         pod.placed_s - pod.arrived_s for pod in run.pods if pod.placed_s is not None and pod.placed_s > pod.arrived_s
     )
@@ -88,7 +88,7 @@ def _requests(pod: PodOutcome) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Write a time in seconds; nothing for None."""
+    """Write a time in seconds; an empty string for None."""
     return "" if value is None else f"{value:.3f}".rstrip("0").rstrip(".") + "s"
 
 
@@ -138,7 +138,7 @@ def _lost(pods: tuple[PodOutcome, ...], *, wide: bool) -> str:
 
 
 def _utilisation(run: Run) -> str:
-    """Lay out what the nodes offer and what is requested of it; where pods have finished, also the most there ever was."""
+    """Return the table of allocatable and requested resources, with peaks if pods have finished."""
     peaks = run.peaks() if run.in_state("Finished") else {}
     rows = []
     for resource, (offered, asked) in run.totals().items():

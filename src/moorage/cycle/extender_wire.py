@@ -243,7 +243,7 @@ def _object(value: Any, field: str) -> dict[str, Any]:
 
 
 class _Texts:
-    """What a reply says of nodes. Every text is cut at 1 KiB, and all that differ, together, at ``MOST_TEXT``."""
+    """The reasons of one reply. Each text is cut at 1 KiB, and all distinct texts together at ``MOST_TEXT`` characters."""
 
     def __init__(self) -> None:
         self._kept: dict[str, str] = {}

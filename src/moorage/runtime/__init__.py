@@ -1,1 +1,1 @@
-"""The scheduler on a living cluster: the loop that drives the engine, and who of several replicas may."""
+"""The scheduler on a live cluster: the loop that drives the engine, and leader election between replicas."""

@@ -1,10 +1,10 @@
-"""Doing what the engine asks for: binds, evictions, writes and plugins' own I/O, each piece of work in a task of its own.
+"""The executor of the engine's work: binds, evictions, writes and plugins' own I/O, each piece of work in its own task.
 
-A bind whose reply is lost may have been done. So nothing is given up before the pod was read back: if it is on the node we
-wanted, the bind went well, whatever its reply said. In the same way devices are not given up before their claim was read back.
+A bind whose reply is lost may have happened. So after a failed bind the executor reads the pod back: if the pod is on the
+wanted node, the bind succeeded, whatever the reply was. In the same way it reads a claim back before its devices are released.
 
-Work may be broken off. Waiting ends then, and so does what a plugin awaits; but a request of ours that was sent cannot be
-unsent, and is waited for, lest it be carried out after what undoes it.
+Work can be cancelled. That ends waiting and a plugin's own I/O. It does not end a request that has been sent: the executor
+waits for the reply, so that the API server cannot process the request after a later one that undoes it.
 """
 
 from __future__ import annotations
@@ -44,27 +44,27 @@ T = TypeVar("T")
 _GONE = {404, 409}
 _READ_BACK_S = (0.1, 5.0)
 _EVICTIONS_AT_ONCE = 16
-#: How often it is looked whether something that others bring about has come.
+#: The interval at which an ``Until`` condition is checked.
 _LOOK_S = 1.0
-#: After which a write that no watch tells of may be lost: they tell within a second.
+#: The time after which a write that no watch has delivered may be lost; a watch delivers within a second.
 _UNHEARD_S = 10.0
 
 
 class NotLeadingError(MoorageError):
-    """This scheduler may not act any more, so the request was not sent."""
+    """This scheduler no longer leads, so the request was not sent."""
 
 
 class NoLongerWantedError(MoorageError):
-    """The engine has no more use for the work, so what was left of it is not done."""
+    """The engine no longer wants the work, so its remaining effects are skipped."""
 
 
 class Carrier:
-    """Carries out work; each outcome goes to the inbox as a fact.
+    """Executes work; each outcome goes to the inbox as a fact.
 
-    ``may_act`` is asked right before each bind. ``known`` returns an object as the engine knows it, for writes. ``wanted`` says
-    whether work is still of use, by ticket; ``assumed``, whether the engine still waits to hear what became of a pod, by UID.
-    ``bound``, ``evicted`` and ``wrote`` are called for each bind, eviction and write with ``settled`` that the API server took.
-    ``extenders`` answer what the engine wants to know of them.
+    ``may_act`` is called right before each bind and eviction. ``known`` returns the engine's copy of an object, for writes.
+    ``wanted`` returns whether the engine still wants work, by ticket; ``assumed``, whether a pod is still assumed, by UID.
+    ``bound``, ``evicted`` and ``wrote`` are called for each bind, eviction, and write with ``settled`` that the API server
+    accepted. ``extenders`` answers the engine's questions to extenders.
     """
 
     def __init__(
@@ -89,18 +89,18 @@ class Carrier:
         self._bound, self._evicted, self._wrote, self._extenders = bound, evicted, wrote, extenders
         self._tasks: set[asyncio.Task[None]] = set()
         self._questions: set[asyncio.Task[None]] = set()
-        #: What is at work for plugins and may be cancelled, by ticket; and the tickets of which that was done.
+        #: Tasks that may be cancelled, by ticket; and the tickets whose task was cancelled.
         self._breakable: dict[int, asyncio.Task[Any]] = {}
         self._broken: set[int] = set()
-        #: What is to become of evictions that are on their way, by the victim's UID: see ``_evict``.
+        #: The future outcome of each eviction under way, by the victim's UID; see ``_evict``.
         self._evictions: dict[str, asyncio.Future[bool | Exception]] = {}
 
     def __len__(self) -> int:
-        """Pieces of work under way."""
+        """Return the number of pieces of work under way."""
         return len(self._tasks)
 
     def start(self, work: Work) -> None:
-        """Begin a piece of work. A nomination or a group's condition is only told of, and needs no answer."""
+        """Start a piece of work. A nomination or a group's condition is only queued for writing, and has no outcome."""
         if work.phase is Phase.GROUP_STATUS:
             for effect in work.effects:
                 if isinstance(effect, SetGroupCondition):
@@ -114,7 +114,7 @@ class Carrier:
         task.add_done_callback(self._tasks.discard)
 
     def put(self, query: Query) -> None:
-        """Put a question to an extender; its answer goes to the inbox."""
+        """Send a question to an extender; its answer goes to the inbox."""
         name = f"{query.question.verb} {shown(query.question.url)}"
         task = asyncio.get_running_loop().create_task(self._put(query), name=name)
         self._questions.add(task)
@@ -130,7 +130,7 @@ class Carrier:
         self._inbox.put_now(fact)
 
     def break_off(self, ticket: int) -> None:
-        """End a piece of work that is of no use any more as soon as it may be; it is answered as ever."""
+        """Cancel the waiting of a piece of work; its outcome still goes to the inbox."""
         task = self._breakable.get(ticket)
         if task is not None:
             self._broken.add(ticket)
@@ -138,11 +138,11 @@ class Carrier:
 
     async def _ask(self, question: Question) -> bytes:
         if self._extenders is None:
-            raise ClusterError(f'Post "{shown(question.url)}": nobody here can ask extenders')
+            raise ClusterError(f'Post "{shown(question.url)}": no extender client is configured')
         return await self._extenders.ask(question)
 
     async def drain(self, patience_s: float) -> None:
-        """Wait for work under way to end; what takes longer is broken off, and questions are at once."""
+        """Wait up to ``patience_s`` for work under way, then cancel the rest. Cancel open questions at once."""
         for question in self._questions:
             question.cancel()
         if self._tasks:
@@ -152,7 +152,7 @@ class Carrier:
             await asyncio.gather(*late, return_exceptions=True)
 
     async def _carry_out(self, work: Work) -> None:
-        """Perform the effects up to the first that fails; when undoing, all of them."""
+        """Perform the effects up to the first that fails; for UNRESERVE, all of them."""
         error: str | None = "broken off while shutting down"
         at = -1
         try:
@@ -209,7 +209,7 @@ class Carrier:
                 await self._wait(effect, work)
 
     async def _until_broken_off(self, waiting: Coroutine[Any, Any, T], work: Work) -> T:
-        """Await what may be broken off in the middle. A plugin hears of it as a cancellation, and may end in its own way."""
+        """Await something that may be cancelled. A plugin sees ``CancelledError`` and may clean up."""
         ticket = work.ticket
         task: asyncio.Task[T] = asyncio.get_running_loop().create_task(waiting, name=f"waiting for {work.pod.key}")
         self._breakable[ticket] = task
@@ -238,15 +238,15 @@ class Carrier:
         try:
             await send()
         except (ClusterError, ExtenderError) as error:
-            # Whatever the answer was, and whoever between us and the API server gave it, only the pod itself tells.
+            # A proxy may have sent the answer, so only the pod itself says whether the bind happened.
             await self._read_back(pod, node, error)
         text = f"Successfully assigned {pod.key} to {node}"
         self._teller.note(Note(pod.pod, "Normal", "Scheduled", "Binding", text, reporter=pod.spec.scheduler_name))
 
     async def _read_back(self, pod: PodInfo, node: str, error: ClusterError | ExtenderError) -> None:
-        """Return if the pod is on the node after all, or if the engine has learned meanwhile what became of it.
+        """Return if the pod is on the node after all, or if the engine no longer assumes it there.
 
-        Raises  ClusterError saying what was found instead
+        Raises  ClusterError with what was found instead
         """
         read = await self._surely_read(pod.pod)
         if not read:
@@ -265,9 +265,9 @@ class Carrier:
         raise ClusterError(f"bind {pod.key} to {node}: {error}; {where}", said=_said(error)) from error
 
     async def _surely_read(self, pod: Pod) -> tuple[Pod | None] | None:
-        """Read a pod, however often it takes; None once the engine does not need to know any more.
+        """Read a pod, retrying until it succeeds; return None once the engine no longer assumes the pod.
 
-        No answer but the pod itself, or that there is none, says what became of the bind.
+        Only the pod itself, or its absence, shows the outcome of the bind.
         """
         pause_s, longest_s = _READ_BACK_S
         while self._assumed(pod.uid):
@@ -281,7 +281,7 @@ class Carrier:
     # -- everything else ---------------------------------------------------------------------------------------------------
 
     async def _evict(self, effect: Evict) -> None:
-        """Evict a victim; who wants it gone while that is on its way already waits for the same outcome."""
+        """Evict a victim; if an eviction of it is under way, wait for that one's outcome."""
         under_way = self._evictions.get(effect.victim.uid)
         goes = await (self._evict_for_all(effect) if under_way is None else asyncio.shield(under_way))
         if isinstance(goes, Exception):
@@ -291,7 +291,7 @@ class Carrier:
             self._evicted(effect.victim, effect.preemptor)
 
     async def _evict_for_all(self, effect: Evict) -> bool | Exception:
-        """Evict a victim and let everybody know what came of it: whether it goes, or what went wrong."""
+        """Evict a victim and share the outcome with all waiters: True if it is deleted, False if it was gone, or the error."""
         outcome: asyncio.Future[bool | Exception] = asyncio.get_running_loop().create_future()
         self._evictions[effect.victim.uid] = outcome
         try:
@@ -300,11 +300,11 @@ class Carrier:
             outcome.set_result(error)
         finally:
             del self._evictions[effect.victim.uid]
-            outcome.cancel()  # if this was: it does nothing to one that is known
+            outcome.cancel()  # for a cancelled task; has no effect on a future with a result
         return outcome.result()
 
     async def _send_away(self, effect: Evict) -> bool:
-        """Mark the victim, then delete it. Returns False for one that is gone, or was replaced by a namesake."""
+        """Set the condition DisruptionTarget, then delete the victim. Return False if it is gone or replaced under its name."""
         victim = effect.victim.pod
         mark = PodCondition(
             type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=effect.message,
@@ -330,7 +330,7 @@ class Carrier:
                 raise
 
     async def _written(self, effect: Write | Amend, writing: Awaitable[Value], *, made: bool = False) -> None:
-        """Await a write. With ``settled``, the engine learns what came of it, whatever the answer was."""
+        """Await a write. If it has ``settled``, report its outcome to the engine, even after an error."""
         if effect.settled is None:
             await writing
             return
@@ -348,7 +348,7 @@ class Carrier:
             self._wrote(found)
 
     async def _surely_read_object(self, obj: Value) -> Value | None:
-        """Read an object, however often it takes. Returns None if it is gone, or another has its name."""
+        """Read an object, retrying until it succeeds. Return None if it is gone, or another object has its name."""
         pause_s, longest_s = _READ_BACK_S
         while True:
             try:
@@ -372,7 +372,7 @@ class Carrier:
             await self._write_again(effect.again)
 
     async def _is_met(self, effect: Until, work: Work, deadline: float) -> bool:
-        """Wait for it to come true; False after a while in which writes should have been heard of.
+        """Wait for the condition; return False after a time in which watches should have delivered the writes.
 
         Raises  ClusterError at the deadline
         """
@@ -388,7 +388,7 @@ class Carrier:
         return True
 
     async def _write_again(self, writes: Sequence[Write]) -> None:
-        """Do again what was answered well and has not been heard of since. Where it was done after all, that is a conflict."""
+        """Repeat writes that succeeded but that no watch has delivered. If a write was kept, the repeat is a conflict."""
         for write in writes:
             if write.base is not None and self._known(write.obj) == write.base:
                 with suppress(ClusterError):
@@ -400,18 +400,18 @@ async def _awaited(run: Callable[[], Awaitable[Any]]) -> None:
 
 
 def _said(error: ClusterError | ExtenderError) -> str:
-    """Return what a server that took no bind said of it; "" where none said anything."""
+    """Return the server's message for a bind that it certainly rejected, else ""."""
     return error.said if isinstance(error, ClusterError) and not error.may_have_happened else ""
 
 
 def _is_marked(pod: Pod, mark: PodCondition) -> bool:
-    """Return True if the pod bears the mark already, whenever that was."""
+    """Return whether the pod already has the condition, whatever its time."""
     shown = (mark.type, mark.status, mark.reason, mark.message)
     return any((one.type, one.status, one.reason, one.message) == shown for one in pod.status.conditions)
 
 
 def _at_once(work: Work) -> Iterator[Sequence[Effect]]:
-    """Yield what may be done at the same time: evictions, all but the last, so that its end is the end of them all."""
+    """Yield effects to perform at the same time: batches of evictions, then the last effect, so that its end ends them all."""
     if len(work.effects) == 1:
         yield work.effects
         return

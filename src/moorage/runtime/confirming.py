@@ -1,12 +1,11 @@
-"""Binds, evictions and writes that the API server took and that no watch tells of: after a while the object itself is read.
+"""Confirm binds, evictions and writes that the API server accepted but no watch has delivered, by reading the object.
 
-A bind that was answered well counts as done, and its pod keeps its room until a watch confirms it. A server that dies and
-comes back without its last writes never will: in its lists nothing has changed, as only we knew of the bind. So a pod that is
-still only assumed seconds later is read, and if it is on no node it counts as a new one. It is the same with victims: if one
-that was asked to go is there as ever, the pod that waits for its place tries again; and with other objects: if one is older
-than the answer to our write, the answer counts no longer.
+A successful bind counts as done, and its pod stays assumed until a watch confirms it. If the API server restarts without its
+last writes, no watch ever does: its lists show no change. So ``Confirmer`` reads a pod that is still assumed after some
+seconds; if it is on no node, it counts as a new pod. Likewise, if a victim is not being deleted, its preemptor is tried again;
+and if another object is older than the answer to our write, that answer no longer counts.
 
-An extender that says it has bound is believed, as by kube-scheduler: it may take its time.
+The bind of an extender is confirmed by nothing but its reply, as in kube-scheduler, since the extender may bind later.
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["Confirmer"]
 
-#: Watches tell of a bind within a second; a silent one is made anew after forty.
+#: A watch delivers a bind within a second; a silent watch is restarted after forty seconds.
 _FIRST_S, _LONGEST_S = 10.0, 60.0
-#: Between two reads, so that a watch that lags costs few requests.
+#: The pause between two reads, so that a slow watch causes few requests.
 _BETWEEN_S = 0.05
-#: Nothing is looked at sooner, so that what comes in bursts is looked at in bursts.
+#: The least wait, so that a burst of writes is checked in a burst.
 _LEAST_S = 0.1
 
 
 @dataclass(slots=True, eq=False)
 class _Taken:
-    """A bind to ``node``, or, with a ``preemptor``, an eviction that the API server took."""
+    """A bind to ``node``, or, with a ``preemptor``, an eviction that the API server accepted."""
 
     pod: PodInfo
     node: str
@@ -70,10 +69,10 @@ class _Answered:
 
 
 class Confirmer:
-    """Reads what no watch has told of; what it finds out goes to the inbox, or to ``again`` with who has to try again.
+    """Reads objects whose change no watch has delivered. Lost changes go to the inbox; ``again`` gets preemptors to retry.
 
-    ``assumed`` says of a pod that was bound whether the engine still only assumes so, ``stays`` of one that was evicted whether
-    the engine knows nothing of its end, both by UID; ``unheard`` of an answer whether no watch has told the engine of it.
+    ``assumed`` returns whether a bound pod is still only assumed, and ``stays`` whether an evicted pod still exists and is
+    not terminating, both by UID; ``unheard`` returns whether no watch has delivered an object at the answer's version.
     """
 
     def __init__(
@@ -90,22 +89,22 @@ class Confirmer:
     ) -> None:
         self._cluster, self._inbox, self._clock, self._report = cluster, inbox, clock, report
         self._assumed, self._stays, self._unheard, self._again = assumed, stays, unheard, again
-        #: The last of each pod or object; and all of them by when they are due, the next to be looked at first.
+        #: The last change of each pod or object; and a heap of all of them by due time.
         self._taken: dict[tuple[str, bool], _Taken | _Answered] = {}
         self._due: list[tuple[float, int, _Taken | _Answered]] = []
         self._serial = 0
         self._news = asyncio.Event()
 
     def bound(self, pod: PodInfo, node: str) -> None:
-        """Take note that the API server has just said that a pod is on its node now."""
+        """Record a bind that the API server has just accepted."""
         self._look_after(_Taken(pod, node, None))
 
     def evicted(self, victim: PodInfo, preemptor: PodInfo) -> None:
-        """Take note that the API server has just said that a victim goes."""
+        """Record an eviction that the API server has just accepted."""
         self._look_after(_Taken(victim, "", preemptor))
 
     def wrote(self, obj: Value) -> None:
-        """Take note that the API server has just answered a write with this."""
+        """Record an object that the API server has just returned for a write."""
         self._look_after(_Answered(obj))
 
     def _look_after(self, taken: _Taken | _Answered) -> None:
@@ -115,7 +114,7 @@ class Confirmer:
         self._news.set()
 
     async def run(self) -> None:
-        """Look after all of it until cancelled."""
+        """Confirm the recorded changes until cancelled."""
         while True:
             while not self._due:
                 self._news.clear()
@@ -157,7 +156,7 @@ class Confirmer:
             self._inbox.put_now(WriteLost(taken.obj, found))
 
     def _is_settled(self, taken: _Taken | _Answered, *, later: bool) -> bool:
-        """Say of what was read whether it was lost. Where that is still open it is looked at ``later`` again."""
+        """Return whether the change is certainly lost. ``later``: it is not, or unknown; check again unless confirmed."""
         if not self._is_open(taken):
             return False
         if later:

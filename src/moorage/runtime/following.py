@@ -1,6 +1,6 @@
-"""Each pod followed from its attempt to its binding, for the log and the measures; nothing is decided here.
+"""Follow each pod from its attempt to its binding, for the log and the metrics.
 
-The lines and their levels are kube-scheduler's, so that what people search for, and what their tools alert on, is found.
+The log lines and their levels are kube-scheduler's, so that existing searches and alerts work.
 
 Source  kube-scheduler, schedule_one.go and eventhandlers.go
 """
@@ -25,7 +25,7 @@ from moorage.state.pod_info import PodInfo
 __all__ = ["Follower"]
 
 _ACTIONS = {"add": Action.ADD, "update": Action.UPDATE_OTHER, "delete": Action.DELETE}
-#: Resource, what was done to it → the label of the metric. Composed once: facts are many.
+#: (resource, action) → the metric's event label; computed once because there are many facts.
 _LABELS = {
     (resource, word): str(ClusterEvent(resource, action))
     for resource in (Resource.NODE, Resource.ASSIGNED_POD, Resource.UNSCHEDULED_POD)
@@ -49,7 +49,7 @@ class _Trip:
 
 
 class Follower:
-    """Tells of attempts, work and facts. Times are the loop's."""
+    """Logs and measures attempts, work and facts. Times are on the loop's clock."""
 
     def __init__(self, scheduler: Scheduler, log: Log, measures: Measures | None) -> None:
         self._scheduler, self._log, self._measures = scheduler, log, measures
@@ -58,7 +58,7 @@ class Follower:
 
     @property
     def under_way(self) -> dict[Phase, int]:
-        """Pieces of work that were begun and have not ended, by phase."""
+        """The number of pieces of work under way, by phase."""
         counts: dict[Phase, int] = {}
         for work, _ in self._works.values():
             counts[work.phase] = counts.get(work.phase, 0) + 1
@@ -66,13 +66,13 @@ class Follower:
 
     @property
     def pods_under_way(self) -> int:
-        """Pods between their decision and what becomes of it."""
+        """The number of pods between their decision and their binding."""
         return len(self._trips)
 
     # -- attempts ----------------------------------------------------------------------------------------------------------
 
     def attempted(self, decision: Decision, began: float, now: float) -> None:
-        """Take note of an attempt that was just made."""
+        """Record an attempt that has just ended."""
         pod = decision.pod
         if self._log.shows(3):
             self._log.info(3, "Attempting to schedule pod", pod=ref(pod))
@@ -88,7 +88,7 @@ class Follower:
             self._trips[pod.uid] = _Trip(decision, binding.queued, began, now if binding.waits else None)
 
     def _tell_more(self, decision: Decision) -> None:
-        """Tell what only those who look closely want to know."""
+        """Log details at high verbosity: the PostFilter status at level 5, scores at level 10."""
         pod, outcome, scores = ref(decision.pod), decision.post_filter, decision.scores
         if outcome is not None:
             status = ", ".join(outcome.reasons) or outcome.code.value
@@ -106,7 +106,7 @@ class Follower:
             )
 
     def grouped(self, report: GroupReport, began: float, now: float) -> None:
-        """Take note of an attempt for a pod group; what became of its pods is told of each."""
+        """Record an attempt for a pod group; its pods are recorded one by one."""
         if self._measures is not None:
             self._measures.grouped(report, now - began)
         group, unscheduled = Ref(*report.key.split("/", 1)), report.unscheduled
@@ -123,11 +123,11 @@ class Follower:
                 self._log.info(2, "Unable to schedule a pod group", podGroup=group, unschedulablePods=unscheduled)
 
     def skipped(self, pod: PodInfo) -> None:
-        """Take note of a pod that is not tried, because it is being deleted."""
+        """Record a pod that is skipped because it is being deleted."""
         self._log.info(3, "Skip schedule deleting pod", pod=ref(pod))
 
     def revoked(self, decision: Decision, now: float) -> None:
-        """Take note of a decision that came to nothing after all."""
+        """Record a decision that was revoked."""
         trip = self._trips.pop(decision.pod.uid, None)
         began = now
         if trip is not None:
@@ -151,7 +151,7 @@ class Follower:
     # -- work --------------------------------------------------------------------------------------------------------------
 
     def started(self, work: Work, now: float) -> None:
-        """Take note of work that was begun."""
+        """Record the start of work."""
         self._works[work.ticket] = (work, now)
         trip = self._trips.get(work.pod.uid)
         if trip is not None:
@@ -163,12 +163,12 @@ class Follower:
         trip.held_since = None
 
     def done(self, fact: Done, now: float) -> None:
-        """Take note of work that ended, after the engine was told."""
+        """Record the end of work, after the engine has processed the fact."""
         work, since = self._works.pop(fact.ticket, (None, 0.0))
         if work is None:
             return
         uid = work.pod.uid
-        # A pod may be gone again by the time that its bind is answered.
+        # The pod may already be deleted when its bind is answered.
         bound = work.phase is Phase.BIND and (fact.error is None or self._scheduler.cluster.node_of(uid) == work.node)
         if self._measures is not None:
             profile = work.pod.spec.scheduler_name
@@ -197,7 +197,7 @@ class Follower:
     # -- facts -------------------------------------------------------------------------------------------------------------
 
     def label_of(self, fact: Fact) -> str:
-        """Say what a fact will be to the engine, before it is told; "" for what nobody counts. Writes the log's line, too."""
+        """Log a fact and return its event label, before the engine processes it; "" for facts that no metric counts."""
         if isinstance(fact, Done | Answered | Wrote | WriteLost) or (self._measures is None and not self._log.shows(3)):
             return ""
         gone = isinstance(fact, Gone)
@@ -241,6 +241,6 @@ class Follower:
         return _LABELS[resource, action]
 
     def handled(self, label: str, seconds: float) -> None:
-        """Take note that the engine has taken in a fact."""
+        """Record that the engine has processed a fact."""
         if self._measures is not None:
             self._measures.handled(label, seconds)

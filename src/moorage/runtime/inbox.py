@@ -1,8 +1,8 @@
-"""Where facts wait until the engine takes them in: watch events, and outcomes of work.
+"""The queue of facts for the engine: watch events and outcomes of work.
 
 Facts about one kind of object come from a ``Source``. When a list of the kind arrives, its source opens: from then on the
-engine may know only a part of the list. ``Source.end`` puts a mark behind the last fact of the list, and the source closes when
-the loop comes to that mark. Facts and marks share one queue, so a closed source means that the engine has the whole list.
+engine may have only a part of the list. ``Source.end`` puts a mark after the last fact of the list, and the source closes when
+the loop takes that mark. Facts and marks share one queue, so a closed source means that the engine has the whole list.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ class Source:
         self._inbox, self.name = inbox, name
         #: True once the engine has the first list.
         self.synced = False
-        #: Lists that have arrived, and of which the engine does not have all.
+        #: The number of lists that have arrived and that the engine has only in part.
         self._open = 0
 
     @property
     def is_whole(self) -> bool:
-        """True when the engine has every list that has arrived, and there was one."""
+        """True if at least one list has arrived and the engine has all of them."""
         return self.synced and not self._open
 
     def begin(self) -> None:
-        """A list has arrived, and its facts follow."""
+        """Open the source: a list has arrived, and its facts follow."""
         self._open += 1
 
     async def put(self, fact: Fact) -> None:
         await self._inbox.put(fact)
 
     def end(self) -> None:
-        """All facts of the list were put."""
+        """Put the mark after the last fact of the list."""
         self._inbox.put_now(self)
 
     def close(self) -> None:
-        """The engine has taken in all that was put before ``end``."""
+        """Close the source: the engine has processed every fact that was put before ``end``."""
         self._open -= 1
         self.synced = True
 
 
 class Inbox:
-    """Facts and marks in the order they came. Sources wait while it is full; marks and outcomes of work never do."""
+    """Facts and marks in order of arrival. Sources wait while it is full; marks and outcomes of work do not."""
 
     def __init__(self, limit: int = 10_000) -> None:
         self.sources: list[Source] = []
@@ -63,7 +63,7 @@ class Inbox:
 
     @property
     def is_whole(self) -> bool:
-        """True when the engine has all lists of all sources."""
+        """True if the engine has all lists of all sources."""
         return all(source.is_whole for source in self.sources)
 
     def source(self, name: str) -> Source:
@@ -80,23 +80,23 @@ class Inbox:
         self.put_now(fact)
 
     def put_now(self, one: Fact | Source) -> None:
-        """Add a fact, or the mark of a source, also where there is no room."""
+        """Add a fact, or the mark of a source, even if the inbox is full."""
         self._waiting.append(one)
         self._news.set()
 
     def poke(self) -> None:
-        """Wake whoever waits for facts although there is none."""
+        """Wake the task that waits for facts."""
         self._news.set()
 
     def take(self, most: int) -> list[Fact | Source]:
-        """Return the oldest facts and marks, at most so many."""
+        """Remove and return the oldest facts and marks, at most ``most``."""
         taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
         if len(self._waiting) < self._limit:
             self._room.set()
         return taken
 
     async def wait(self, seconds: float | None) -> None:
-        """Wait for a fact or a poke, at most so long."""
+        """Wait for a fact or a poke, for at most ``seconds``."""
         if not self._waiting:
             try:
                 async with asyncio.timeout(seconds):

@@ -1,12 +1,12 @@
-"""Which of several schedulers may act: leader election on a Lease.
+"""Leader election on a Lease: which of several schedulers may act.
 
-``Election`` is what one replica believes, as a machine that is told the time: it looks at a lease, says what to write, and
-until when it may act. ``lead`` does the waiting and the asking around it. Clocks of other machines are never compared with
-ours: a lease counts as held until *we* have seen it unchanged for its whole duration. All times are seconds on a monotonic
-clock; the wall clock is only what is written into the lease for people to read.
+``Election`` is the state of one replica. It gets the time as an argument, reads a lease record, and returns what to write and
+until when the replica may act; ``lead`` does the waiting and the requests. Clocks of other machines are never compared with
+ours: a lease counts as held until *this replica* has seen it unchanged for its whole duration. All times are seconds on a
+monotonic clock; wall-clock times are only written into the lease for people to read.
 
-A renewal counts from the moment its request was sent, not from when the answer came, so that a slow answer never makes us
-believe longer than others do.
+A renewal counts from the moment its request was sent, not from the reply, so that a slow reply never extends our leadership
+beyond what other replicas see.
 
 Source  client-go/tools/leaderelection/leaderelection.go
 """
@@ -24,18 +24,18 @@ from moorage.runtime.observing import SILENT, Log
 
 __all__ = ["JITTER", "Election", "LeadershipLostError", "LeaseLock", "LeaseRecord", "Timing", "lead"]
 
-#: A pause between two tries to become leader is the retry period times one to 2.2.
+#: The pause between two attempts to acquire the lease is the retry period times a factor from 1 to 1 + ``JITTER``.
 JITTER = 1.2
 _RELEASED_DURATION_S = 1
 
 
 class LeadershipLostError(MoorageError):
-    """The lease could not be renewed in time, or somebody took it, so another replica may act now and this one must not."""
+    """The lease was not renewed in time, or another replica holds it, so this replica must not act."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long a lease holds, how long the leader tries to renew it, and how often it tries. In seconds."""
+    """Lease duration, renew deadline and retry period, in seconds."""
 
     lease_s: float = 15.0
     renew_s: float = 10.0
@@ -43,11 +43,11 @@ class Timing:
 
     @property
     def spare_s(self) -> float:
-        """How long what was begun before the deadline may take, and still end before anybody else leads."""
+        """How long a request sent before the deadline may take and still end before another replica leads."""
         return self.lease_s - self.renew_s
 
     def faults(self) -> list[Fault]:
-        """Say what is wrong with these durations, in the terms of the configuration."""
+        """Return the validation errors of these durations, with the configuration's field names."""
         found: list[Fault] = []
         if self.lease_s <= self.renew_s:
             found.append(
@@ -63,9 +63,9 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """What a lease says. ``version`` is the resourceVersion it was read at, "" for one not read from the API server.
+    """The contents of a lease. ``version`` is the resourceVersion it was read at, "" if not read from the API server.
 
-    ``beside`` is what an object says that is held together with it.
+    ``beside`` is the record of a second lock object that is held together with the lease.
     """
 
     holder: str
@@ -78,7 +78,7 @@ class LeaseRecord:
 
     @property
     def told(self) -> tuple[object, ...]:
-        """All but its version: that changes with labels and annotations, too, which renew nothing."""
+        """All fields but the version, which also changes with labels and annotations; those renew nothing."""
         return (self.holder, self.duration_s, self.acquired, self.renewed, self.transitions, self.beside)
 
 
@@ -94,7 +94,7 @@ class LeaseLock(Protocol):
 
 
 class Election:
-    """What one replica knows about the lease, and what follows."""
+    """The election state of one replica."""
 
     def __init__(self, identity: str, timing: Timing = Timing()) -> None:
         if faults := timing.faults():
@@ -111,19 +111,19 @@ class Election:
 
     @property
     def deadline(self) -> float:
-        """Until when this replica may act; minus infinity for one that does not lead."""
+        """Until when this replica may act; minus infinity if it does not lead."""
         return self._renewed_at + self.timing.renew_s if self.is_leader and self._renewed_at is not None else float("-inf")
 
     def may_act(self, now: float) -> bool:
-        """True while this replica leads and its last renewal is recent enough."""
+        """Return whether this replica leads and its last renewal is recent enough."""
         return now < self.deadline
 
     def is_overdue(self, now: float, grace_s: float) -> bool:
-        """True for a leader whose lease ran out ``grace_s`` ago or earlier, and that still believes it leads."""
+        """Return whether the lease expired more than ``grace_s`` ago while this replica still counts itself leader."""
         return self.is_leader and now > self._seen_at + self.timing.lease_s + grace_s
 
     def seen(self, record: LeaseRecord | None, now: float) -> None:
-        """Take note of what the API server holds. A lease that looks as before is not newer for having been read again."""
+        """Record the lease as read from the API server. Reading an unchanged lease does not restart its duration."""
         if record is None or self.record is None or record.told != self.record.told:
             self._seen_at = now
         self.record = record
@@ -131,10 +131,10 @@ class Election:
             self._renewed_at = None
 
     def pause_s(self, now: float, rng: random.Random) -> float:
-        """Return how long to wait before the next try to lead: the usual pause, or less where the lease runs out before.
+        """Return the pause before the next attempt to acquire: the usual pause, or less if the lease expires earlier.
 
-        A standby sees a renewal up to a pause late; were it late again when the lease is free, nobody would lead for longer
-        than 20 s. kube-scheduler's do that. Several standbys come a little apart.
+        A standby sees a renewal up to one pause late. A second full pause after the lease expires, as in kube-scheduler, could
+        leave the cluster without a leader for more than 20 s. A random part keeps several standbys apart.
         """
         usual = self.timing.retry_s * (1 + JITTER * rng.random())
         left = self._seen_at + self.timing.lease_s - now
@@ -142,7 +142,7 @@ class Election:
         return min(usual, soon) if self.record is not None and self.record.holder and left > 0 else usual
 
     def wants(self, now: float, wall: str) -> LeaseRecord | None:
-        """Return the lease to write, to become or to stay leader; None while another holds it."""
+        """Return the lease to write to become or stay leader; None while another replica holds it."""
         old = self.record
         if old is None:
             return LeaseRecord(self.identity, round(self.timing.lease_s), wall, wall)
@@ -154,13 +154,13 @@ class Election:
         return LeaseRecord(self.identity, round(self.timing.lease_s), wall, wall, old.transitions + 1, old.version)
 
     def wrote(self, record: LeaseRecord, sent_at: float) -> None:
-        """Take note that the API server accepted the lease that was sent at this time."""
+        """Record that the API server accepted the lease, sent at ``sent_at``."""
         self.record = record
         self._seen_at = sent_at
         self._renewed_at = sent_at
 
     def released(self, wall: str) -> LeaseRecord | None:
-        """Return the lease that lets others in at once; None if it is not ours to release. This replica leads no more."""
+        """Stop leading and return the lease record that releases the lease; None if this replica does not lead."""
         if not self.is_leader or self.record is None:
             return None
         self._renewed_at = None
@@ -178,12 +178,12 @@ async def lead(
     log: Log = SILENT,
     name: str = "",
 ) -> None:
-    """Become leader, then run ``act`` for as long as the lease is renewed. ``name`` is what the lease is called in the log.
+    """Become leader, then run ``act`` while the lease is renewed. ``name`` is the lease's name in the log.
 
-    Returns when ``act`` does, having released the lease. Cancelling this cancels ``act``, lets it drain, and only then
+    Releases the lease and returns when ``act`` returns. On cancellation, cancels ``act``, lets it drain, and only then
     releases the lease.
 
-    Raises  LeadershipLostError; what ``act`` raised
+    Raises  LeadershipLostError; any exception of ``act``
     """
     trying = _Trying(election, lock, clock, wall, log, name)
     log.info(0, "Attempting to acquire leader lease...", lock=name)
@@ -197,7 +197,7 @@ async def lead(
         await asyncio.wait({acting, renewing}, return_when=asyncio.FIRST_COMPLETED)
         lost = renewing.done() and not acting.done()
     finally:
-        # The lease is kept while work in flight ends, so nobody else acts meanwhile.
+        # The lease is kept until work in flight ends, so that no other replica acts meanwhile.
         await _ended(acting)
         await _ended(renewing)
         await trying.release()
@@ -210,7 +210,7 @@ def _why_lost(election: Election) -> str:
     holder = election.record.holder if election.record is not None else election.identity
     if holder == election.identity:
         return f"did not renew its lease within {election.timing.renew_s:g}s"
-    return f"lost its lease to {holder}" if holder else "found its lease released by somebody else"
+    return f"lost its lease to {holder}" if holder else "found its lease released by another client"
 
 
 async def _ended(task: asyncio.Future[None]) -> None:
@@ -230,7 +230,7 @@ class _Trying:
     name: str
 
     async def renew(self) -> None:
-        """Renew until the deadline passes without success, or somebody else is seen to hold the lease."""
+        """Renew until the deadline passes without success, or another replica holds the lease."""
         election, clock = self.election, self.clock
         while True:
             await asyncio.sleep(min(election.timing.retry_s, max(0.0, election.deadline - clock())))
@@ -245,7 +245,7 @@ class _Trying:
         self.log.info(0, "Failed to renew lease", lock=self.name)
 
     async def once(self) -> bool:
-        """Read the lease and write it if it is free or ours. Returns whether it was written."""
+        """Read the lease and write it if it is free or ours. Return whether it was written."""
         election = self.election
         doing = "Error retrieving lease lock"
         try:
@@ -265,7 +265,7 @@ class _Trying:
         return True
 
     async def release(self) -> None:
-        """Let others in at once, if the lease is still ours."""
+        """Release the lease if it is still ours, so that another replica can lead at once."""
         election = self.election
         in_time = election.may_act(self.clock())
         record = election.released(self.wall())

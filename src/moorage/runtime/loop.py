@@ -1,10 +1,9 @@
-"""The loop that drives the engine on a living cluster: facts in, attempts, work out.
+"""The loop that drives the engine on a live cluster: it feeds facts, makes attempts, and starts the resulting work.
 
-``Loop.run`` takes in facts for as long as the process lives, so that a standby's view of the cluster is warm. ``Loop.act``
-makes it schedule: it is called once this replica leads, and when it is cancelled no new attempt is begun, and work under way is
-waited for.
+``Loop.run`` processes facts as long as the process lives, so that a standby's cache is warm. ``Loop.act`` makes it schedule:
+the caller runs it while this replica leads; when it is cancelled, the loop makes no new attempt and waits for work under way.
 
-All of it happens in one thread. The engine is never asked from two places, and a step is short, so watches are read in between.
+Everything runs in one thread, and only the loop calls the engine. Each step is short, so that watches are read in between.
 """
 
 from __future__ import annotations
@@ -31,15 +30,18 @@ from moorage.state.pod_info import PodInfo
 
 __all__ = ["USUAL", "Limits", "Loop"]
 
-#: After an attempt that raised; twice as long after each further one.
+#: The pause after an attempt that raised; doubled after each further one.
 _PAUSE_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is done at once: facts and attempts between two looks at the network; pieces of work under way; seconds.
+    """Limits of the loop.
 
-    ``inbox``: how many facts wait before watches do.
+    ``inbox``      facts that wait before watches block
+    ``facts``, ``attempts``   the most per turn of the loop
+    ``in_flight``  pieces of work under way
+    ``drain_s``    seconds to wait for work under way at the end of ``act``
     """
 
     inbox: int = 10_000
@@ -53,9 +55,9 @@ USUAL: Final = Limits()
 
 
 class Loop:
-    """One scheduler on one cluster. ``report`` is told, in a line each, what went wrong and was survived.
+    """One scheduler on one cluster. ``report`` gets one line for each error that the loop survives.
 
-    ``log`` and ``measures`` are told of what is done; ``follower`` knows what is under way.
+    ``log`` and ``measures`` record attempts, facts and work; ``follower`` holds what is under way.
     """
 
     def __init__(
@@ -95,7 +97,7 @@ class Loop:
         self._preempting: dict[int, PodInfo] = {}
         self._may_act = may_act
         self._acting = False
-        #: When the attempt began that waits for extenders.
+        #: When the attempt that waits for extenders began; None if none waits.
         self._began: float | None = None
         #: Attempts begun, and facts or attempts that raised.
         self.attempts = 0
@@ -109,14 +111,14 @@ class Loop:
     # -- the two tasks -----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Take in facts, and schedule while ``act`` runs. Ends only by being cancelled."""
+        """Process facts, and schedule while ``act`` runs. Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._teller.run())
             tasks.create_task(self._confirmer.run())
             while True:
                 busy = self._turn()
                 if self._failing:
-                    # What fails at once again and again must not keep the network from being read, nor fill the log.
+                    # Repeated failures must not starve the network or fill the log.
                     await self.inbox.wait(min(1.0, _PAUSE_S * 2 ** min(self._failing, 10)))
                 if busy:
                     await asyncio.sleep(0)
@@ -124,7 +126,7 @@ class Loop:
                     await self.inbox.wait(self._pause())
 
     async def act(self) -> None:
-        """Schedule until cancelled; then wait for work under way."""
+        """Schedule until cancelled, then wait for work under way."""
         await self.synced.wait()
         self._acting = True
         self.inbox.poke()
@@ -140,13 +142,13 @@ class Loop:
             await self._carrier.drain(self._limits.drain_s)
 
     async def flush(self, patience_s: float) -> None:
-        """Write the events that wait, for so long at most. The loop still runs, and ``act`` has ended."""
+        """Write the queued events, for at most ``patience_s``. Call it after ``act`` has ended, while ``run`` still runs."""
         await self._teller.flush(patience_s)
 
     # -- one turn ----------------------------------------------------------------------------------------------------------
 
     def _turn(self) -> bool:
-        """Take in some facts and make some attempts. Returns whether there is more to do at once."""
+        """Process some facts and make some attempts. Return whether there is more to do at once."""
         if self._unix is not None:
             self.scheduler.state.unix_offset_s = self._unix() - self._clock()
         self._take_in()
@@ -164,12 +166,12 @@ class Loop:
             self.synced.set()
 
     def _is_free(self) -> bool:
-        """Return True if an attempt may be made: never while the engine has a list in part."""
+        """Return whether an attempt may be made; never while the engine has only a part of a list."""
         free = self._acting and len(self._carrier) < self._limits.in_flight and self.inbox.is_whole
         return free and self._may_act(self._clock())
 
     def _pause(self) -> float | None:
-        """Seconds until something is due without a fact; None if nothing is."""
+        """Return the seconds until the engine's next deadline; None if there is none."""
         if not self._is_free():
             return 1.0 if self._acting else None
         due = self.scheduler.next_deadline()
@@ -193,7 +195,7 @@ class Loop:
                 self.scheduler.activate([preemptor])
 
     def _attempt(self) -> bool:
-        """Make a few attempts. Returns whether the last one found a pod to try."""
+        """Make a few attempts. Return whether the last one found a pod to try."""
         for _ in range(self._limits.attempts):
             now = self._clock()
             began, self._began = now if self._began is None else self._began, None
@@ -215,7 +217,7 @@ class Loop:
     # -- what the engine produced ------------------------------------------------------------------------------------------
 
     def _deliver(self, began: float = 0.0, *, reports: bool = True) -> None:
-        """Report what the engine decided and start the work that it ordered.
+        """Report the engine's decisions and start its work.
 
         ``began`` is when the attempt began. ``reports`` False keeps revoked decisions from logs, metrics and events.
         """

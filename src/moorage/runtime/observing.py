@@ -1,7 +1,7 @@
-"""Who looks on while the scheduler runs: a log for people, and measures for machines.
+"""Observers of the running scheduler: the protocols of its log and its metrics.
 
-Both are told of what the loop does, and never asked anything. Neither may fail or wait. What nobody listens to costs next to
-nothing: ``SILENT`` and ``UNMEASURED`` are told as well, and forget.
+The loop calls both and reads nothing from them. Neither may raise or wait. ``SILENT`` discards log lines, and ``UNMEASURED``
+turns metrics off.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["SILENT", "UNMEASURED", "Log", "Measures", "Ref", "ref"]
 
 
 class Ref(NamedTuple):
-    """An object by name; ``namespace`` is "" for objects of the whole cluster."""
+    """An object by name; ``namespace`` is "" for cluster-scoped objects."""
 
     namespace: str
     name: str
@@ -33,46 +33,46 @@ def ref(pod: PodInfo) -> Ref:
 
 
 class Log(Protocol):
-    """Lines with facts. The higher a line's level, the less it matters; which levels are shown is the log's own affair.
+    """Log lines with key-value facts. A higher level is more verbose; the log decides which levels it shows.
 
-    Facts are text, numbers, booleans, ``Ref`` and sequences of these. Callers never pass anything secret.
+    Facts are text, numbers, booleans, ``Ref`` and sequences of these. Callers never pass secrets.
     """
 
     def shows(self, level: int) -> bool:
-        """Say whether lines of this level go anywhere: ask before working out facts that cost something."""
+        """Return whether lines of this level are shown; check it before computing costly facts."""
 
     def info(self, level: int, message: str, **facts: object) -> None: ...
     def warning(self, message: str, **facts: object) -> None: ...
     def error(self, error: object, message: str, **facts: object) -> None:
-        """Tell of something that went wrong and was survived; ``error`` may be None."""
+        """Log an error that the scheduler survives; ``error`` may be None."""
 
 
 class Measures(Protocol):
     """Counts and durations. Seconds are of the loop's clock."""
 
     def began(self) -> None:
-        """An attempt is about to begin, or to find that no pod is ready."""
+        """Record that an attempt is about to begin, or to find that no pod is ready."""
 
     def attempted(self, decision: Decision, seconds: float) -> None:
-        """An attempt was made; ``seconds`` until there was a node, or none."""
+        """Record an attempt; ``seconds`` until its decision."""
 
     def bound(self, decision: Decision, queued: QueuedPod, seconds: float, waited_s: float | None) -> None:
-        """A pod is bound: ``seconds`` since its attempt began, ``waited_s`` since it first became ready to be tried."""
+        """Record a bound pod: ``seconds`` since its attempt began, ``waited_s`` since its initial attempt (None: unknown)."""
 
     def failed(self, decision: Decision, seconds: float) -> None:
-        """An attempt came to nothing, at once or on the way to the node."""
+        """Record a failed attempt, whether it failed in the scheduling cycle or the binding cycle."""
 
     def grouped(self, report: GroupReport, seconds: float) -> None:
-        """An attempt for a pod group was made; ``seconds`` until it was known what becomes of its pods."""
+        """Record an attempt for a pod group; ``seconds`` until its decision."""
 
     def permitted(self, result: str, seconds: float) -> None:
-        """Permit held a pod for so long; ``result`` is the status it ended with."""
+        """Record how long Permit held a pod; ``result`` is the status it ended with."""
 
     def worked(self, phase: Phase, profile: str, seconds: float, error: str | None) -> None:
-        """A piece of work ended."""
+        """Record the end of a piece of work."""
 
     def handled(self, event: str, seconds: float) -> None:
-        """The engine took in a fact."""
+        """Record that the engine processed a fact."""
 
 
 class _Silence:
@@ -91,5 +91,5 @@ class _Silence:
 
 
 SILENT: Log = _Silence()
-#: Tells the loop not to measure at all.
+#: Turns metrics off.
 UNMEASURED: Measures | None = None

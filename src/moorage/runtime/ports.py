@@ -1,7 +1,7 @@
-"""What the runtime needs of the world, as protocols: whoever starts it passes in a real API server, an embedded one or a fake.
+"""The runtime's view of the outside world, as protocols: the caller passes a real API server, an embedded one or a fake.
 
-Every method may raise ``ClusterError``: status 404 where the object is gone, 409 where a precondition (UID or version) fails or
-a pod is bound already.
+Every method may raise ``ClusterError``: status 404 if the object is gone, 409 if a precondition (UID or version) fails or the
+pod is already bound.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ WallClock = Callable[[], str]
 
 
 class StatusChange(Struct, frozen=True):
-    """What is to change in a pod's status. ``nominated`` None leaves it alone, "" clears it."""
+    """A change of a pod's status. ``nominated`` None keeps the nominated node, "" clears it."""
 
     condition: PodCondition | None = None
     nominated: str | None = None
 
 
 class Note(Struct, frozen=True):
-    """Something for people to read (``kubectl get events``). ``kind`` is ``Normal`` or ``Warning``.
+    """The contents of an Event (``kubectl get events``). ``kind`` is ``Normal`` or ``Warning``.
 
-    ``reporter`` is the scheduler name in whose name it is told.
+    ``reporter`` is the scheduler name that reports it.
     """
 
     regarding: Pod
@@ -47,7 +47,7 @@ class Note(Struct, frozen=True):
 
 
 class Event(Struct, frozen=True):
-    """A note as it is written: under a name, first at a time. ``count`` above 1 makes it a series, last seen at ``last``."""
+    """A note with its Event name and first time. ``count`` above 1 makes it a series, last seen at ``last``."""
 
     note: Note
     name: str
@@ -57,49 +57,49 @@ class Event(Struct, frozen=True):
 
 
 class Extenders(Protocol):
-    """Those who are asked beside the plugins."""
+    """The client of the scheduler extenders."""
 
     async def ask(self, question: Question) -> bytes:
-        """Put a question, and return the body of the reply once it is there; in any case when its time is over.
+        """Send a question and return the body of the reply, within the question's timeout.
 
-        Raises  MoorageError that says why there is none
+        Raises  MoorageError that says why there is no reply
         """
 
 
 class Cluster(Protocol):
-    """An API server, as far as a scheduler writes to it. Pods are those of the given UID, never others of the same name."""
+    """The API server requests that a scheduler makes. A pod is matched by UID, never only by name."""
 
     async def bind(self, pod: Pod, node: str, check: Callable[[], None]) -> None:
         """Bind the pod. ``check`` is called right before the request is sent, and may raise to stop it."""
 
     async def read_pod(self, namespace: str, name: str) -> Pod | None:
-        """Return the pod as the API server has it now, None if there is none of this name."""
+        """Return the pod as the API server has it now; None if there is no pod of this name."""
 
     async def patch_status(self, pod: Pod, change: StatusChange) -> None: ...
     async def patch_group(self, group: PodGroup, condition: Condition) -> None:
-        """Set a condition of a pod group; ``group`` is what it was when that was decided."""
+        """Set a condition of a pod group; ``group`` is the group at the time of the decision."""
 
     async def delete_pod(self, pod: Pod) -> None:
-        """Delete with the pod's own grace period."""
+        """Delete the pod with its own grace period."""
 
     async def write(self, old: Value | None, new: Value, subresource: str) -> Value:
-        """Create ``new``, or change what differs between ``old`` and ``new`` if the object is still at ``old``'s version.
+        """Create ``new`` if ``old`` is None, else patch the difference if the object is still at ``old``'s version.
 
         Returns the object as the API server has it now.
         """
 
     async def amend(self, obj: Value, change: Callable[[Any], Value], subresource: str) -> Value:
-        """Change what is there now of ``obj``: ``change`` gets it and returns what it should be; again if it changed meanwhile.
+        """Read the object, apply ``change`` and write the result; retry on a conflict.
 
         Returns the object as the API server has it now.
-        Raises  ClusterError with status 404 if that very object is gone; whatever ``change`` raises
+        Raises  ClusterError with status 404 if the object of this UID is gone; any exception of ``change``
         """
 
     async def read(self, obj: Value) -> Value | None:
-        """Return an object as the API server has it now; None if it is gone: one of its name with another UID is another."""
+        """Return an object as the API server has it now; None if it is gone or its name has another UID."""
 
     async def delete(self, obj: Value) -> None:
-        """Delete an object; the one with its UID if it has one, else the one of its name."""
+        """Delete an object: by UID if it has one, else by name."""
 
     async def record(self, event: Event) -> None:
-        """Create an event; for a series, change how often it was seen, and create it if it is gone."""
+        """Create an event; for a series, update its count, and create it if it is gone."""

@@ -1,9 +1,9 @@
-"""Events for people (``kubectl get events``), written without ever holding anything up.
+"""The event recorder: write Events (``kubectl get events``) in the background.
 
-What happens again to the same object, in the same way, is no new event but one more of a series: the first two are written at
-once, the count of later ones half-hourly, and once more when there was none for six minutes. Events wait in a bounded queue;
-what does not fit is dropped and counted. A few are written at a time, those of one name in their order; while the API server
-cannot be reached, these are tried again and the others wait.
+A repeated event of one object becomes a series: the recorder writes the first two occurrences at once, the count of later ones
+every half hour, and a last count after six minutes without one. Events wait in a bounded queue; events that do not fit are
+dropped and counted. A few are written at a time, those of one object in order; while the API server cannot be reached, the
+recorder retries these and the others wait.
 
 Source  client-go/tools/events/event_broadcaster.go
 """
@@ -25,10 +25,10 @@ from moorage.runtime.ports import Clock, Cluster, Event, Note, WallClock
 
 __all__ = ["NOTE_LIMIT", "Recorder", "shortened"]
 
-#: The API takes no longer texts for events; in bytes.
+#: The longest note of an Event that the API accepts, in bytes.
 NOTE_LIMIT = 1024
 _SUFFIX = " ..."
-#: Longest name that the API takes; an event whose name would be longer is named like kube-scheduler's, by a UUID.
+#: The longest name that the API accepts; an event whose name would be longer is named by a UUID, as in kube-scheduler.
 _LONGEST_NAME = 253
 _WAITING = 10_000
 _WRITERS = 4
@@ -42,14 +42,14 @@ _LOOK_S = 0.01
 
 @dataclass(slots=True)
 class _Told:
-    """An event that was written, or is about to be, and when it happened last, on the loop's clock."""
+    """An event that was written or is queued, and when it happened last, on the loop's clock."""
 
     event: Event
     last_s: float
 
 
 class Recorder:
-    """Turns notes into events. ``report`` is told what could not be written."""
+    """Turns notes into Events. ``report`` gets a line for each event that could not be written."""
 
     def __init__(self, cluster: Cluster, clock: Clock, wall: WallClock, report: Callable[[str], None]) -> None:
         self._cluster, self._clock, self._wall, self._report = cluster, clock, wall, report
@@ -57,12 +57,12 @@ class Recorder:
         self._lanes: tuple[deque[Event], ...] = tuple(deque() for _ in range(_WRITERS))
         self._news = tuple(asyncio.Event() for _ in range(_WRITERS))
         self._waiting = 0
-        #: Events that did not fit, or that the API server did not take.
+        #: The number of events that did not fit in the queue or that the API server rejected.
         self.dropped = 0
         self._writing = 0
 
     def note(self, note: Note) -> None:
-        """Tell people. Nothing here waits."""
+        """Queue an event. Does not wait."""
         key, now = _key(note), self._clock()
         told = self._told.get(key)
         if told is None:
@@ -85,7 +85,7 @@ class Recorder:
             self.dropped += 1
             return False
         self._waiting += 1
-        lane = crc32(event.note.regarding.uid.encode()) % _WRITERS  # what is told of one pod is told in order
+        lane = crc32(event.note.regarding.uid.encode()) % _WRITERS  # events of one pod stay in order
         self._lanes[lane].append(event)
         self._news[lane].set()
         return True
@@ -95,12 +95,12 @@ class Recorder:
             self._end(self._told.popitem(last=False)[1])
 
     def _end(self, told: _Told) -> None:
-        """Write the last count of a series that is over; what happened twice was written when it did."""
+        """Write the last count of a series that is over; a count of two is already written."""
         if told.event.count > 2:
             self._put(told.event)
 
     async def flush(self, patience_s: float) -> None:
-        """Write what waits, and then the last counts of series, for so long at most. ``run`` goes on meanwhile."""
+        """Write the queued events and the last counts of series, for at most ``patience_s``, while ``run`` runs."""
         for told in self._told.values():
             self._end(told)
         end = self._clock() + patience_s
@@ -127,7 +127,7 @@ class Recorder:
                     self._end(told)
 
     def _finish(self) -> None:
-        """Forget what has not happened for a while."""
+        """End the series that have not occurred for ``_FINISH_S``."""
         before = self._clock() - _FINISH_S
         for key, told in list(self._told.items()):
             if told.last_s < before:
@@ -154,7 +154,7 @@ class Recorder:
                 await self._cluster.record(event)
                 return
             except ClusterError as error:
-                if error.status == 409:  # it is there: the reply to an earlier try was lost
+                if error.status == 409:  # it exists: the reply to an earlier try was lost
                     return
                 if not error.may_have_happened or tries == _TRIES:
                     self.dropped += 1
@@ -164,21 +164,21 @@ class Recorder:
 
 
 def _key(note: Note) -> tuple[str, ...]:
-    """What makes two events the same: all but the words."""
+    """Return the key of a series: every field of a note but its text."""
     pod, related = note.regarding, note.related
     about = (pod.uid, pod.namespace, pod.name, pod.metadata.resource_version)
     return (*about, note.kind, note.reason, note.action, note.reporter, "" if related is None else related.metadata.uid)
 
 
 def _name_of(note: Note, told_by: Iterable[str]) -> str:
-    """Return the pod's name with a mark that no other event has, and that is the same when a run is repeated."""
+    """Return the pod's name with a suffix that is unique among events, and the same in a repeated run."""
     told = chr(0).join(told_by).encode()
     name = f"{note.regarding.name}.{blake2b(told, digest_size=8).hexdigest()}"
     return name if len(name) <= _LONGEST_NAME else str(UUID(bytes=blake2b(told, digest_size=16).digest()))
 
 
 def shortened(text: str) -> str:
-    """Return at most as much of a text as the API takes as an event's note."""
+    """Return the text, cut to the length that the API accepts for an Event's note."""
     if len(text) <= NOTE_LIMIT and text.isascii():
         return text
     raw = text.encode("utf-8", "replace")

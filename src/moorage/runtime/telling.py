@@ -1,7 +1,6 @@
-"""What the scheduler tells people: conditions and nominations in the status of pods, conditions of pod groups, and events.
+"""The scheduler's status writes: pod conditions and nominated nodes, pod group conditions, and Events.
 
-None of it may slow a bind. Changes of one pod's status that were not sent yet are merged into one; for events see
-``recording``.
+Status writes never slow a bind. Unsent changes of one pod's status are merged into one; for Events see ``recording``.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ MOST_MESSAGE = 32_768
 
 
 class Teller:
-    """Sends status changes and events, each over its own lane."""
+    """Writes pod status, group conditions and Events, each in its own tasks."""
 
     def __init__(self, cluster: Cluster, clock: Clock, wall: WallClock, report: Callable[[str], None]) -> None:
         self._cluster, self._wall, self._report = cluster, wall, report
         self._recorder = Recorder(cluster, clock, wall, report)
         self._changes: OrderedDict[str, tuple[Pod, StatusChange]] = OrderedDict()
-        #: Pods about whose status something is being written, and what to wait for.
+        #: Pod UID → a future that completes when the status write under way ends.
         self._writing: dict[str, asyncio.Future[None]] = {}
         self._of_groups: OrderedDict[tuple[str, str], tuple[PodGroup, Condition]] = OrderedDict()
         self._group_news = asyncio.Event()
@@ -44,13 +43,13 @@ class Teller:
 
     @property
     def dropped(self) -> int:
-        """Events that did not fit, or that the API server did not take."""
+        """The number of events that did not fit in the queue or that the API server rejected."""
         return self._recorder.dropped
 
-    # -- what others call; nothing here waits -----------------------------------------------------------------------------
+    # -- called by the loop and the executor ------------------------------------------------------------------------------
 
     def failed(self, decision: Decision) -> None:
-        """Say why a pod is not on its way to a node: a Warning event, and the condition PodScheduled."""
+        """Report why a pod was not scheduled: a Warning event and the condition PodScheduled."""
         pod = decision.pod.pod
         self.note(Note(pod, "Warning", "FailedScheduling", "Scheduling", decision.message, reporter=pod.spec.scheduler_name))
         condition = failure_condition(decision, self._wall())
@@ -58,15 +57,15 @@ class Teller:
             self.change(pod, StatusChange(condition))
 
     def skipped(self, pod: Pod) -> None:
-        """Say that a pod is not tried any more, because it is being deleted."""
+        """Report that a pod is skipped because it is being deleted."""
         text = f"skip schedule deleting pod: {pod.key}"
         self.note(Note(pod, "Warning", "FailedScheduling", "Scheduling", text, reporter=pod.spec.scheduler_name))
 
     def preempted(self, effect: Evict, remark: str = "") -> None:
-        """Say for whom a pod has to go.
+        """Report which preemptor a victim was evicted for.
 
-        kube-scheduler means to name the preemptor as what the event relates to, and fails to when it is a pod: only events of
-        pods that had to go for a group have one.
+        kube-scheduler tries to set the preemptor as the event's related object, which fails for a pod: only events of victims
+        of a pod group have one.
         """
         victim, preemptor, group = effect.victim, effect.preemptor, effect.group
         by, where = f"pod {preemptor.uid}", victim.spec.node_name
@@ -76,7 +75,7 @@ class Teller:
         self.note(Note(victim.pod, "Normal", "Preempted", "Preempting", text, related=group, reporter=reporter))
 
     def change(self, pod: Pod, change: StatusChange) -> None:
-        """Change a pod's status some time soon; what was asked for earlier and not sent yet is merged in."""
+        """Queue a change of a pod's status, merged with an earlier one that is not sent yet."""
         _, before = self._changes.get(pod.uid, (pod, StatusChange()))
         merged = StatusChange(
             change.condition or before.condition, before.nominated if change.nominated is None else change.nominated
@@ -85,7 +84,7 @@ class Teller:
         self._news.set()
 
     def say_of_group(self, group: PodGroup, condition: Condition) -> None:
-        """Set a pod group's condition some time soon, in the place of an earlier one that was not sent yet."""
+        """Queue a pod group's condition; it replaces an earlier one that is not sent yet."""
         held = find_condition(group, condition.type)
         turned = held is None or held.status != condition.status
         when = in_seconds(self._wall()) if held is None or turned else held.last_transition_time
@@ -93,26 +92,26 @@ class Teller:
         self._group_news.set()
 
     def forget(self, uid: str) -> None:
-        """Drop what was to be written about a pod: it has a node now, or is gone."""
+        """Drop the queued status change of a pod that is bound or gone."""
         self._changes.pop(uid, None)
 
     async def settle(self, uid: str) -> None:
-        """Drop what was to be written about a pod that is about to be bound, and wait for what is being written.
+        """Drop the queued status change of a pod that is about to be bound, and wait for one that is being written.
 
-        Otherwise, what is said of an attempt that failed might come after the bind, and stay.
+        Otherwise the condition of a failed attempt could be written after the bind, and stay.
         """
         self.forget(uid)
         while uid in self._writing:
             await asyncio.shield(self._writing[uid])
 
     def note(self, note: Note) -> None:
-        """Tell people."""
+        """Queue an event."""
         self._recorder.note(note)
 
-    # -- the lanes ---------------------------------------------------------------------------------------------------------
+    # -- tasks -------------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Send until cancelled."""
+        """Write until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             for _ in range(_STATUS_WRITERS):
                 tasks.create_task(self._write_status())
@@ -120,7 +119,7 @@ class Teller:
             tasks.create_task(self._recorder.run())
 
     async def flush(self, patience_s: float) -> None:
-        """Write the events that wait, for so long at most. Changes of status are for whoever leads next."""
+        """Write the queued events, for at most ``patience_s``, and drop status changes: the next leader writes its own."""
         self._changes.clear()
         self._of_groups.clear()
         await self._recorder.flush(patience_s)
@@ -144,7 +143,7 @@ class Teller:
                     self._news.set()
 
     async def _write_groups(self) -> None:
-        """Write what is said of pod groups, one after the other: there are few, and what is said last has to stay."""
+        """Write conditions of pod groups one after the other: there are few, and the last one must win."""
         while True:
             while not self._of_groups:
                 self._group_news.clear()
@@ -158,7 +157,7 @@ class Teller:
 
 
 def failure_condition(decision: Decision, wall: str) -> PodCondition | None:
-    """Return the condition that a failed attempt leaves in the pod's status; None if it says so already."""
+    """Return the condition for a failed attempt; None if the pod's status already has it."""
     reason = "Unschedulable" if decision.code is not Code.ERROR else "SchedulerError"
     pod = decision.pod.pod
     message = decision.message
@@ -171,12 +170,12 @@ def failure_condition(decision: Decision, wall: str) -> PodCondition | None:
     old = next((one for one in pod.status.conditions if one.type == wanted.type), None)
     if old is not None and old.status == wanted.status:
         wanted = replace(wanted, last_transition_time=old.last_transition_time)
-    # Which version of the spec it is about is no news by itself; servers before 1.33 do not keep it.
+    # A different observedGeneration alone is no reason to write; servers before 1.33 do not keep it.
     same = old is not None and replace(wanted, observed_generation=old.observed_generation) == old
     return None if same else wanted
 
 
 def in_seconds(wall: str) -> str:
-    """Return a time of day without the fraction of its second: conditions hold whole ones."""
+    """Return a time without the fraction of its second: conditions hold whole seconds."""
     second, dot, _ = wall.partition(".")
     return f"{second}Z" if dot else wall

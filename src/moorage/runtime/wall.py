@@ -1,6 +1,6 @@
-"""The time of day, as the API writes it: ``2026-11-21T03:00:00.000000Z``.
+"""The wall clock, in the API's format: ``2026-11-21T03:00:00.000000Z``.
 
-It is asked for with every event, and within a second only its fraction differs.
+Every event needs it, so the part up to the second is cached.
 """
 
 from __future__ import annotations

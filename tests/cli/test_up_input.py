@@ -1,5 +1,6 @@
 """What `moorage up` is given: its flags and their page, and what files become in its store."""
 
+import json
 import socket
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from moorage.apiserver.vocabulary.kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.cli.filling import fill, lost_pods
 from moorage.cli.up import _tell, up
+from moorage.controllers.machinery.kinds import REPLICA_SETS
 from moorage.controllers.manager import Manager
 from moorage.controllers.upkeep.quotas import ResourceQuotas
 from moorage.errors import InputError
@@ -242,3 +244,92 @@ def test_pods_on_nodes_that_are_not_there_are_named(store, tmp_path):
 def test_pods_that_have_ended_are_nobodys_loss(store, tmp_path):
     put(store, tmp_path, DUMP.replace("{name: n1, uid: un1}", "{name: n2}").replace("Running", "Succeeded"))
     assert not list(lost_pods(store))
+
+
+# -- owners that a dump leaves out -----------------------------------------------------------------------------------------
+
+DEPLOYMENT = {
+    "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "uid": "d-1"},
+    "spec": {
+        "replicas": 2, "selector": {"matchLabels": {"app": "web"}},
+        "template": {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i:2"}]}},
+    },
+}  # fmt: skip
+
+
+def replica(name, mark, image="i:2", **metadata):
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"web-{mark}", "uid": f"r-{mark}", "controller": True}
+    labels = {"app": "web", "pod-template-hash": mark}
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": name, "uid": f"p-{name}", "labels": labels, "ownerReferences": [owner], **metadata},
+        "spec": {"nodeName": "n1", "containers": [{"name": "c", "image": image}]}, "status": {"phase": "Running"},
+    }  # fmt: skip
+
+
+def put_all(store, tmp_path, *documents, dump=json.dumps):
+    return put(store, tmp_path, dump({"apiVersion": "v1", "kind": "List", "items": list(documents)}))
+
+
+@pytest.mark.parametrize("dump", [json.dumps, yaml.safe_dump])
+def test_a_replica_set_that_the_dump_leaves_out_is_made_as_its_pods_name_it(store, tmp_path, dump):
+    pods = [replica("a", "5d4f"), replica("b", "5d4f"), *(replica(f"old-{n}", "77aa", "i:1") for n in range(3))]
+    remarks = put_all(store, tmp_path, DEPLOYMENT, *pods, dump=dump)
+    assert "1 replica set not in the input: made again from deployments and pods" in remarks
+    assert "3 objects with owners that are not in the input: kept, and belonging to nobody" in remarks
+    (made,) = [record.document() for record in store.all(REPLICA_SETS)]
+    assert (made["metadata"]["name"], made["metadata"]["uid"], made["spec"]["replicas"]) == ("web-5d4f", "r-5d4f", 2)
+    assert made["metadata"]["ownerReferences"][0]["uid"] == "d-1"
+    assert made["spec"]["selector"] == {"matchLabels": {"app": "web", "pod-template-hash": "5d4f"}}
+    owners = store.get(find_kind("pods"), "default", "a").document()["metadata"]["ownerReferences"]
+    assert owners[0]["uid"] == "r-5d4f"
+
+
+def test_no_replica_set_is_made_where_nothing_names_it(store, tmp_path):
+    ending = replica("a", "5d4f", deletionTimestamp="2026-01-01T00:00:00Z", deletionGracePeriodSeconds=30)
+    stranger = replica("b", "5d4f")
+    stranger["metadata"]["labels"]["pod-template-hash"] = "another"
+    put_all(store, tmp_path, DEPLOYMENT, ending, stranger)
+    assert not list(store.all(REPLICA_SETS))
+
+
+HOSTILE = {
+    "owners that are no list": ("metadata", "ownerReferences", {"a": 1}),
+    "owners that are no objects": ("metadata", "ownerReferences", ["x", None, 7]),
+    "labels that are none": ("metadata", "labels", ["x"]),
+    "a status that is none": ("status", None, "x"),
+    "a spec that is none": ("spec", None, 7),
+}
+HOSTILE_DEPLOYMENTS = {
+    "replicas that are no number": {"replicas": "many"},
+    "replicas that are nothing": {"replicas": None},
+    "a strategy that is none": {"strategy": ["x"]},
+    "a template that is none": {"template": "x"},
+    "labels that are none": {"template": {"metadata": {"labels": 7}}},
+    "a selector that is none": {"selector": 7},
+}
+
+
+def came_to(begin, named):
+    """Return whether a start went well, or was refused with the name of what is wrong."""
+    try:
+        begin()
+    except InputError as refused:
+        return named in str(refused)
+    return True
+
+
+@pytest.mark.parametrize(("part", "field", "value"), HOSTILE.values(), ids=HOSTILE)
+def test_pods_that_make_no_sense_end_no_start_with_a_trace(store, tmp_path, part, field, value):
+    pod = replica("a", "5d4f")
+    if field is None:
+        pod[part] = value
+    else:
+        pod[part][field] = value
+    assert came_to(lambda: put_all(store, tmp_path, DEPLOYMENT, pod), "Pod a")
+
+
+@pytest.mark.parametrize("spec", HOSTILE_DEPLOYMENTS.values(), ids=HOSTILE_DEPLOYMENTS)
+def test_deployments_that_make_no_sense_end_no_start_with_a_trace(store, tmp_path, spec):
+    deployment = {**DEPLOYMENT, "spec": {**DEPLOYMENT["spec"], **spec}}
+    assert came_to(lambda: put_all(store, tmp_path, deployment, replica("a", "5d4f")), "Deployment web")

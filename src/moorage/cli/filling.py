@@ -13,8 +13,9 @@ from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.kinds import KINDS, Kind, find_kind
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.cli.missing_owners import missing_replica_sets
 from moorage.controllers.machinery.documents import phase_of
-from moorage.controllers.machinery.kinds import NODES, PODS
+from moorage.controllers.machinery.kinds import NODES, PODS, REPLICA_SETS
 from moorage.controllers.upkeep.pod_collector import QUARANTINE_S
 from moorage.errors import InputError
 from moorage.simulator.files import open_sources
@@ -47,6 +48,8 @@ def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: 
                 left[f"{found.kind} {found.api_version} left out"] += 1
             else:
                 wanted.append((kind, _plain(found), found.where))
+    sets = list(missing_replica_sets([document for _, document, _ in wanted]))
+    wanted += [(REPLICA_SETS, made, "made for pods") for made in sets]
     wanted.sort(key=lambda one: _ORDER[one[0]])
     strays = _let_go_of_owners(store, [document for _, document, _ in wanted])
     store.has_quotas = False
@@ -58,6 +61,8 @@ def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: 
         more = [f"and {len(faults) - _MOST} more"] if len(faults) > _MOST else []
         raise InputError(*faults[:_MOST], *more)
     remarks = [f"{count} {what}" for what, count in sorted(left.items())]
+    if sets:
+        remarks.append(f"{counted(len(sets), 'replica set')} not in the input: made again from deployments and pods")
     if strays:
         remarks.append(f"{counted(strays, 'object')} with owners that are not in the input: kept, and belonging to nobody")
     return remarks

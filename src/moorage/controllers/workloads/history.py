@@ -22,9 +22,10 @@ from moorage.controllers.machinery.documents import (
     spec_of,
     uid_of,
 )
-from moorage.controllers.machinery.kinds import CONTROLLER_REVISIONS, DAEMON_SETS
+from moorage.controllers.machinery.kinds import CONTROLLER_REVISIONS, DAEMON_SETS, PODS
 from moorage.controllers.machinery.steps import Create, Delete, Step, Update
 from moorage.controllers.machinery.world import World
+from moorage.controllers.workloads.made_from import unknown_revision
 from moorage.controllers.workloads.revisions import template_hash
 
 __all__ = ["HASH", "History", "history_of", "template_of"]
@@ -53,7 +54,10 @@ class History(NamedTuple):
 
 
 def history_of(kind: Kind, owner: Document, world: World) -> History:
-    """Return an owner's revisions, with one for its template as it is."""
+    """Return an owner's revisions, with one for its template as it is.
+
+    Pods of that template may name a revision that is not there, in a dump say: then it is made under that name.
+    """
     held = sorted(
         world.controlled(CONTROLLER_REVISIONS, owner), key=lambda one: (int(one.get("revision") or 0), age_order(one))
     )
@@ -61,7 +65,8 @@ def history_of(kind: Kind, owner: Document, world: World) -> History:
     newest = int(held[-1].get("revision") or 0) if held else 0
     same = [one for one in held if one.get("data") == data]
     if not same:
-        made = _revision(kind, owner, data, newest + 1)
+        known = {name_of(one) for one in held}
+        made = _revision(kind, owner, data, newest + 1, unknown_revision(kind, owner, world.controlled(PODS, owner), known))
         return History([*held, made], made, [Create(CONTROLLER_REVISIONS, copied(made), or_keep=True)])
     found = same[-1]
     if int(found.get("revision") or 0) == newest:
@@ -89,9 +94,10 @@ def template_of(revision: Document) -> Document:
     return {name: value for name, value in held.items() if name != "$patch"}
 
 
-def _revision(kind: Kind, owner: Document, data: dict[str, Any], number: int) -> Document:
+def _revision(kind: Kind, owner: Document, data: dict[str, Any], number: int, name: str) -> Document:
+    """Return a revision, of this name if pods of the template are labelled with one already."""
     template = spec_of(owner).get("template") or {}
-    mark = template_hash(template)
+    mark = name.removeprefix(f"{name_of(owner)}-") or template_hash(template)
     label = HASH if kind is DAEMON_SETS else _OWN_HASH
     labels = {**((template.get("metadata") or {}).get("labels") or {}), label: mark}
     return {

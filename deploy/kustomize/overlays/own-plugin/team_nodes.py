@@ -8,7 +8,7 @@ OWNER = "example.org/team"
 
 
 class TeamNodes:
-    """Lets only pods labelled with a team onto the nodes that are labelled with that team; other nodes are everybody's."""
+    """Keep pods without a team's label off the nodes labelled with that team; nodes without a team take every pod."""
 
     name = "TeamNodes"
 

@@ -1,1 +1,1 @@
-"""What we believe about the cluster: nodes as columns, pods as counters, and one log of changed rows."""
+"""The scheduler's cluster state: nodes as columns, pods as counts, and a log of changed rows."""

@@ -20,8 +20,8 @@ C = TypeVar("C")
 class AffinityTerm(NamedTuple):
     """One pod (anti-)affinity term, compiled.
 
-    A pod matches when its namespace is listed or the namespace selector takes its namespace's labels, and the selector
-    takes its own labels. ``namespace_selector`` is None where the term has none.
+    A pod matches when its namespace is listed or the namespace selector matches its namespace's labels, and the selector
+    matches the pod's labels. ``namespace_selector`` is None where the term has none.
     """
 
     namespaces: frozenset[str]
@@ -30,7 +30,7 @@ class AffinityTerm(NamedTuple):
     topology_key: str
 
     def matches(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> bool:
-        """Say whether the term selects ``pod``, whose namespace carries ``namespace_labels``."""
+        """Return True if the term selects ``pod``, whose namespace has ``namespace_labels``."""
         if pod.namespace not in self.namespaces and (
             self.namespace_selector is None or not self.namespace_selector.matches(namespace_labels)
         ):
@@ -44,7 +44,7 @@ class WeightedTerm(NamedTuple):
 
 
 class AffinityTerms(NamedTuple):
-    """All the terms of one pod, by kind; ``fault`` says why some could not be compiled."""
+    """All the terms of one pod, by kind; ``fault`` is the error of the kinds that could not be compiled."""
 
     required: tuple[AffinityTerm, ...] = ()
     required_anti: tuple[AffinityTerm, ...] = ()
@@ -57,7 +57,7 @@ _NO_TERMS = AffinityTerms()
 
 
 def compile_affinity(namespace: str, affinity: Affinity | None) -> AffinityTerms:
-    """Compile all four kinds of term; a kind in which a term is malformed comes out empty, with its fault.
+    """Compile all four kinds of term; a kind with a malformed term is empty, and its error is in ``fault``.
 
     Source  kube-scheduler/framework/types.go, PodInfo.Update
     """
@@ -84,16 +84,16 @@ def compile_affinity(namespace: str, affinity: Affinity | None) -> AffinityTerms
         compiled("requiredAntiAffinityTerms", apart.required_during_scheduling_ignored_during_execution, required),
         compiled("preferredAffinityTerms", near.preferred_during_scheduling_ignored_during_execution, preferred),
         compiled("preferredAntiAffinityTerms", apart.preferred_during_scheduling_ignored_during_execution, preferred),
-        _told(faults) if faults else "",
+        _joined(faults) if faults else "",
     )
 
 
-def _told(faults: list[str]) -> str:
+def _joined(faults: list[str]) -> str:
     return faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
 
 
 def compile_affinity_term(pod_namespace: str, term: PodAffinityTerm) -> AffinityTerm:
-    """Compile a term of a pod that lives in ``pod_namespace``: without any namespaces it means its own.
+    """Compile a term of a pod in ``pod_namespace``: a term without namespaces selects pods of that namespace.
 
     Raises  InputError if a selector is malformed
     Source  kube-scheduler/framework/types.go, getNamespacesFromPodAffinityTerm and newAffinityTerm

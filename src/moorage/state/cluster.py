@@ -1,10 +1,10 @@
-"""The cluster as the scheduler believes it to be: nodes, placed pods, and all other objects that rules look up.
+"""The scheduler's cache of the cluster: nodes, placed pods, and all other objects that plugins look up.
 
-``Cluster`` takes facts (a node came, a pod was bound) and the scheduler's own assumptions (this pod will be there) and keeps
-the node table right, whatever the order they come in. An assumed pod stays until it is confirmed, forgotten or deleted;
-it never expires. ``Snapshot`` is the face that rules read.
+``Cluster`` takes events (a node was added, a pod was bound) and the scheduler's assumptions (a pod will be on a node), in any
+order, and keeps the node table current. An assumed pod stays until it is confirmed, forgotten or deleted; it never expires.
+``Snapshot`` is the read-only interface for plugins.
 
-Pods are told apart by UID. A pod on a node that is not known yet waits aside and is accounted when the node comes.
+Pods are identified by UID. A pod on an unknown node is kept aside and counted once the node is added.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ __all__ = ["Cluster", "Snapshot"]
 K = TypeVar("K", bound=Value)
 T = TypeVar("T")
 _EMPTY: Mapping[str, str] = {}
-#: Namespace selectors whose namespaces are remembered; more than any cluster has in use.
+#: How many namespace selectors are cached with their namespaces; more than any cluster uses.
 _SELECTORS_REMEMBERED = 1024
 
 
 class Snapshot:
-    """What rules may read. Holds still for the length of one scheduling attempt."""
+    """The state that plugins may read. It does not change during one scheduling attempt."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.table: NodeTable = cluster.table
-        #: Whom a group that is being tried has assumed, as far as their demands on others do not count yet.
+        #: Pods that the group being tried has assumed and whose affinity and claims do not count yet.
         self.unheard = Unheard()
 
     @property
     def version(self) -> tuple[int, int, int]:
-        """Another value whenever something that rules may look up is another; the pods of groups that wait do not count."""
+        """A value that changes whenever anything that plugins may look up changes, except the waiting pods of groups."""
         changes = self.table.changes
         return changes.position, changes.layout, self._cluster.objects_changed
 
@@ -60,7 +60,7 @@ class Snapshot:
         return None if row is None else NodeInfo(self.table, row)
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """Labels of a namespace; empty if it is not known."""
+        """Return the labels of a namespace; empty if it is unknown."""
         found = self._cluster.namespaces.get(namespace)
         return _EMPTY if found is None else found.metadata.labels
 
@@ -69,29 +69,29 @@ class Snapshot:
         return self._cluster.namespaces
 
     def namespaces_selected(self, selector: Selector) -> frozenset[str]:
-        """Names of the known namespaces whose labels the selector takes."""
+        """Return the names of the known namespaces whose labels the selector matches."""
         return self._cluster.namespaces_selected(selector)
 
     def services_selecting(self, pod: PodInfo) -> list[Service]:
-        """The services of the pod's namespace whose selector, if it asks for anything, takes the pod."""
+        """Return the services of the pod's namespace whose selector is not empty and matches the pod."""
         return self._cluster.services_selecting(pod)
 
     def group_of(self, pod: PodInfo) -> GroupPods | None:
-        """The pods of the group that a pod names; None if it names none, or groups are not kept (gate GenericWorkload)."""
+        """Return the pods of a pod's group; None if it names no group, or groups are not kept (gate GenericWorkload)."""
         return None if self._cluster.groups is None else self._cluster.groups.of(pod)
 
     def group(self, key: str) -> GroupPods | None:
-        """The pods that name the group ``namespace/name``; None if there are none, or groups are not kept."""
+        """Return the pods that name the group ``namespace/name``; None if there are none, or groups are not kept."""
         return None if self._cluster.groups is None else self._cluster.groups.get(key)
 
     def objects(self, kind: type[K]) -> Mapping[str, K]:
-        """All objects of a kind, by ``namespace/name`` (or ``name`` where it has no namespace), in order of arrival."""
+        """Return all objects of a kind, by ``namespace/name`` (``name`` if cluster-scoped), in the order they were added."""
         return self._cluster.objects(kind)
 
     def custom(self, name: str) -> Mapping[str, CustomObject]:
-        """All objects of a kind that a plugin's ``wakes_on`` names as ``plural.version.group``, by key as for ``objects``.
+        """Return all objects of a kind that a plugin's ``wakes_on`` names as ``plural.version.group``, keyed as ``objects``.
 
-        Raises  StateError if no plugin names it: nobody follows it then, and an empty answer would be easily believed
+        Raises  StateError if no plugin names it: it is not watched then, and an empty answer would be misleading
         """
         named = self._cluster.custom_kinds
         if named is not None and name not in named:
@@ -100,13 +100,13 @@ class Snapshot:
         return self._cluster.objects(custom_type(name))
 
     def changes_of(self, kind: type[K]) -> Journal:
-        """Keys of the objects of a kind in the order they came, changed or went."""
+        """Return the journal of a kind: keys of its objects in the order they were added, updated or deleted."""
         return self._cluster.changes_of(kind)
 
     def index(self, kind: Callable[[Snapshot], T]) -> T:
-        """Return the one index of a kind over this cluster, made when it is first asked for.
+        """Return the single index of a kind over this cluster, created at the first call.
 
-        All plugins of all profiles that ask get the same, so what one of them notes there the others see.
+        All plugins of all profiles share it, so each sees what the others record there.
         """
         return self._cluster.index(kind)
 
@@ -116,21 +116,21 @@ class Snapshot:
             yield from on_row.values()
 
     def where(self, uid: str) -> str | None:
-        """Name of the node that a placed or assumed pod is on."""
+        """Return the name of the node that a pod is placed or assumed on; None if it is on no node."""
         return self._cluster.node_of(uid)
 
 
 class Cluster:
-    """The changing side of the state."""
+    """The mutable cluster state."""
 
     def __init__(self, *, keep_groups: bool = False) -> None:
         self.table = NodeTable()
         #: Pods by the group they name, where groups are kept.
         self.groups: PodGroups | None = PodGroups() if keep_groups else None
         self.namespaces: dict[str, Namespace] = {}
-        #: Kinds of their own that plugins name; None where that is not known, and all may be asked for.
+        #: Custom kinds that plugins name; None where these are not known, and ``custom`` accepts any.
         self.custom_kinds: frozenset[str] | None = None
-        #: How often an object other than a node or a pod came, changed or went.
+        #: How often an object other than a node or a pod was added, updated or deleted.
         self.objects_changed = 0
         self._selected: dict[Selector, frozenset[str]] = {}
         self._objects: dict[type[Value], dict[str, Any]] = {}
@@ -145,7 +145,7 @@ class Cluster:
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def set_node(self, node: Node) -> Node | None:
-        """Add or replace a node. Returns what was known of it before."""
+        """Add or replace a node. Return its earlier version, if any."""
         row = self.table.row_of.get(node.name)
         if row is not None:
             old = self.table.nodes[row]
@@ -157,7 +157,7 @@ class Cluster:
         return None
 
     def remove_node(self, name: str) -> Node | None:
-        """Drop a node. Its pods are remembered, in case it comes back before they are deleted."""
+        """Remove a node and return it, if it is known. Keep its pods, in case it is added again before they are deleted."""
         row = self.table.row_of.get(name)
         if row is None:
             return None
@@ -170,25 +170,25 @@ class Cluster:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def place(self, pod: PodInfo, node: str) -> PodInfo | None:
-        """Take note that a pod is on a node, as the API says: new, confirming an assumption, moved, or changed.
+        """Record that a pod is bound to a node, as the API server reports: added, confirmed after an assumption, or updated.
 
-        Returns the info that was known before, if any; for an assumption that came true just as it was, the pod itself.
+        Return its earlier info, if any; for a pod that only confirms its assumption, the pod itself.
 
-        Raises  QuantityError if the pod's requests cannot be read; nothing is changed then
+        Raises  QuantityError if the pod's requests cannot be parsed; nothing is changed then
         """
         if self._assumed.get(pod.uid) == node and self._confirm(pod, node):
             del self._assumed[pod.uid]
             if self.groups is not None:
                 self.groups.put(pod, node)
             return pod
-        pod.needs  # noqa: B018 (raises before anything is changed, if it cannot be read)
+        pod.needs  # noqa: B018 (raises before anything is changed)
         self._assumed.pop(pod.uid, None)
         before = self._take(pod.uid)
         self._put(pod, node)
         return before
 
     def _confirm(self, pod: PodInfo, node: str) -> bool:
-        """Put the confirmed pod in the assumed one's place, if it is accounted just like it and equal as a victim."""
+        """Replace the assumed pod by the confirmed one, if both count the same and are equal as victims."""
         assumed = self._placed[pod.uid][0]
         row = self.table.row_of.get(node)
         alike = pod.priority == assumed.priority and pod.status.start_time == assumed.status.start_time
@@ -199,7 +199,7 @@ class Cluster:
         return True
 
     def assume(self, pod: PodInfo, node: str) -> None:
-        """Act as if the pod were on the node already.
+        """Count the pod on the node before it is bound there.
 
         Raises  StateError if a pod of that UID is placed or assumed already
         """
@@ -210,13 +210,13 @@ class Cluster:
         self._assumed[pod.uid] = node
 
     def forget(self, uid: str) -> PodInfo | None:
-        """Take back an assumption. Returns the pod, or None if it was not assumed (confirmed or deleted meanwhile)."""
+        """Undo an assumption. Return the pod, or None if it is not assumed (confirmed or deleted meanwhile)."""
         if self._assumed.pop(uid, None) is None:
             return None
         return self._take(uid)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
-        """Drop a pod, placed or assumed. Returns what was known of it."""
+        """Remove a pod, placed or assumed. Return its last info, if it was known."""
         self._assumed.pop(uid, None)
         return self._take(uid)
 
@@ -233,7 +233,7 @@ class Cluster:
 
     @property
     def uids(self) -> Collection[str]:
-        """UIDs of all pods that are placed or assumed, on nodes that are known or not."""
+        """UIDs of all pods that are placed or assumed, on known and unknown nodes."""
         return self._placed.keys()
 
     @property
@@ -275,7 +275,7 @@ class Cluster:
 
     @contextmanager
     def what_if(self, row: int) -> Iterator[NodeTable]:
-        """Let the block move pods on one row of the table; all is put back afterwards."""
+        """Let the block add and remove pods on one row of the table; restore the row afterwards."""
         with self.table.what_if(row):
             yield self.table
 
@@ -300,7 +300,7 @@ class Cluster:
         self.changes_of(kind).note(key)
 
     def namespaces_selected(self, selector: Selector) -> frozenset[str]:
-        """Return the names of the namespaces that the selector takes; remembered until a namespace changes."""
+        """Return the names of the namespaces that the selector matches; cached until a namespace changes."""
         names = self._selected.get(selector)
         if names is None:
             if len(self._selected) >= _SELECTORS_REMEMBERED:
@@ -331,7 +331,7 @@ class Cluster:
         return found
 
     def set_object(self, obj: Value) -> Value | None:
-        """Add or replace an object of any other kind. Returns the one it replaced."""
+        """Add or replace an object of any other kind. Return the one it replaced, if any."""
         held = self._objects.setdefault(type(obj), {})
         key = object_key(obj)
         old: Value | None = held.get(key)
@@ -360,6 +360,6 @@ def _filed_under(service: Service) -> tuple[frozenset[str], Selector]:
 
 
 def object_key(obj: Value) -> str:
-    """``namespace/name``, or ``name`` for an object that has no namespace."""
+    """Return ``namespace/name``, or ``name`` for an object without a namespace."""
     metadata = obj.metadata  # type: ignore[attr-defined]  # every kind that is stored has metadata
     return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else str(metadata.name)

@@ -1,8 +1,8 @@
-"""Columns: one fact about every node, kept as one growing NumPy array.
+"""Columns: one value of every node, kept as one growing NumPy array.
 
-A ``RowSpace`` owns the number of rows and every column made in it, so that adding a node grows them all and removing one
-moves the last row into the gap in all of them at once. Holders keep the ``Column`` and read ``.view`` afresh: the array
-behind it changes when the space grows.
+A ``RowSpace`` owns the number of rows and every column created in it: adding a node grows all columns, and removing one moves
+the last row into the gap in all of them. Holders keep the ``Column`` and read ``.view`` each time: the array behind it is
+replaced when the space grows.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BoolArray = npt.NDArray[np.bool_]
 
 
 class Column:
-    """One value a row. ``view`` is the live part, shape (rows,); writes to it are writes to the column."""
+    """One value per row. ``view`` is the used part of the array, shape (rows,); writes to it change the column."""
 
     __slots__ = ("__weakref__", "_space", "data")
 
@@ -57,7 +57,7 @@ class RowSpace:
         return self.rows - 1
 
     def remove(self, row: int) -> int:
-        """Drop a row: the last row moves into its place. Returns the index that moved (``row`` itself if it was last)."""
+        """Remove a row: the last row moves into its place. Return the index that moved (``row`` itself if it was last)."""
         last = self.rows - 1
         for column in self._columns:
             column.data[row] = column.data[last]

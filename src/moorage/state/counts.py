@@ -1,11 +1,11 @@
-"""Pods counted by who would select them, and the affinity terms that placed pods hold.
+"""Counts of placed pods by matcher, and of placed pods by the affinity terms they hold.
 
-Rules about other pods never look at pods. They ask how many a matcher selects, on each row or in each topology domain
-(``PodCounts``), or how many in each domain hold a term that selects a given pod (``HeldTerms``). All these counts move by one
-when a pod comes or goes.
+Plugins that depend on other pods do not iterate over pods. They read how many pods a matcher selects, on each row or in each
+topology domain (``PodCounts``), or how many in each domain hold a term that selects a given pod (``HeldTerms``). Adding or
+removing a pod changes these counts by one.
 
-Neither compares all with all: matchers and terms are filed by a label they insist on, and placed pods by the labels they
-carry (see ``selector_index``), so a pod that comes meets only what might select it.
+Neither compares every pod with every selector: matchers and terms are indexed by a label that they require, and placed pods by
+their labels (see ``selector_index``), so a new pod is compared only with the selectors that may match it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LabelClassKey = tuple[str, tuple[tuple[str, str], ...], bool]
 
 
 class MatchTerm(NamedTuple):
-    """Pods of these namespaces (None: of any) whose labels the selector takes."""
+    """Pods of these namespaces (None: of any) whose labels the selector matches."""
 
     namespaces: frozenset[str] | None
     selector: Selector
@@ -40,20 +40,20 @@ class MatchTerm(NamedTuple):
 
 
 class PodMatcher(NamedTuple):
-    """Pods that every term takes; without terms, all. ``live_only`` leaves out pods that are being deleted."""
+    """Pods that every term matches; without terms, all pods. ``live_only`` leaves out pods that are being deleted."""
 
     terms: tuple[MatchTerm, ...]
     live_only: bool = False
 
     def matches(self, pod: PodInfo) -> bool:
-        """Say whether this pod would be counted."""
+        """Return True if the matcher counts this pod."""
         if self.live_only and pod.terminating:
             return False
         return all(term.matches(pod.namespace, pod.labels) for term in self.terms)
 
 
 class _Counted:
-    """The pods that one matcher selects: on each row, and in each domain of the topologies that were asked about."""
+    """The number of pods that one matcher selects: on each row, and in each domain of the topologies that were read."""
 
     __slots__ = ("column", "domains")
 
@@ -68,7 +68,7 @@ class _Counted:
 
 
 class _LabelClass:
-    """Placed pods that no selector can tell apart: where they are, and which matchers count them."""
+    """Placed pods that every selector treats alike: their number on each row, and the matchers that count them."""
 
     __slots__ = ("counted_by", "labels", "namespace", "rows", "terminating")
 
@@ -85,14 +85,13 @@ class _LabelClass:
 
 
 class PodCounts:
-    """How many pods a matcher selects, kept current for every matcher that was asked about.
+    """How many pods a matcher selects, kept current for every matcher that was read.
 
-    A pod is to be taken off before the labels of its row change, and put on again after. ``position`` grows whenever a term
-    is held for the first time, or by nobody any more.
+    Remove a pod before the labels of its row change, and add it again after.
     """
 
     def __init__(self, space: RowSpace, labels: LabelColumns, capacity: int = 4096) -> None:
-        """Keep at most ``capacity`` matchers; the one that was not asked about for the longest time goes first."""
+        """Keep at most ``capacity`` matchers; drop the least recently used one first."""
         self._space = space
         self._labels = labels
         self._capacity = capacity
@@ -126,7 +125,7 @@ class PodCounts:
         counted = self._matchers.pop(matcher, None)
         if counted is None:
             counted = self._count(matcher)
-        self._matchers[matcher] = counted  # the order of the dict is the order in which they were last asked about
+        self._matchers[matcher] = counted  # the dict is ordered by last use
         return counted
 
     def add(self, row: int, pod: PodInfo) -> None:
@@ -152,13 +151,13 @@ class PodCounts:
                     self._close_emptied()
 
     def keep_empty(self, keep: bool) -> None:
-        """While told to keep, remember label classes that no pod is left of: it will be back. Then drop what is empty."""
+        """While ``keep`` is set, keep label classes without pods, because the pods will return. Then drop the empty ones."""
         self._keeping = keep
         if not keep:
             self._close_emptied()
 
     def move(self, old: int, new: int, pods: Iterable[PodInfo]) -> None:
-        """Renumber the row of ``pods``, which are all the pods on it; the columns are moved by the space."""
+        """Renumber the row of ``pods``, which are all the pods on it; the ``RowSpace`` moves the columns."""
         for key in {pod.label_class: None for pod in pods}:
             rows = self._classes[key].rows
             rows[new] = rows.pop(old)
@@ -220,7 +219,7 @@ class PodCounts:
 
 
 def _filed_under(matcher: PodMatcher) -> tuple[frozenset[str] | None, Selector]:
-    """Return the namespaces and the selector by which a matcher is filed: those of its first term."""
+    """Return the namespaces and the selector that index a matcher: those of its first term."""
     return (matcher.terms[0].namespaces, matcher.terms[0].selector) if matcher.terms else (None, Selector())
 
 
@@ -242,8 +241,8 @@ class _Holders:
 class HeldTerms:
     """How many pods hold a term, in each domain of its topology, for one kind of term (required anti-affinity, …).
 
-    A pod is to be taken off before the labels of its row change, and put on again after. ``position`` grows whenever a term
-    is held for the first time, or by nobody any more.
+    Remove a pod before the labels of its row change, and add it again after. ``position`` grows whenever a term gets its first
+    holder or loses its last one.
     """
 
     def __init__(self, labels: LabelColumns) -> None:
@@ -259,15 +258,15 @@ class HeldTerms:
         return len(self._held) if not self._emptied else sum(bool(holders.total) for holders in self._held.values())
 
     def __iter__(self) -> Iterator[tuple[HeldTerm, IntArray]]:
-        """Yield each distinct term that at least one placed pod holds, with its holders in each domain, as ``selecting``."""
+        """Yield each distinct term that a placed pod holds, with its number of holders in each domain, as ``selecting``."""
         for held, holders in self._held.items():
             if holders.total:
                 yield held, self._in_domains(held)
 
     def selecting(self, pod: PodInfo, namespace_labels: Mapping[str, str]) -> Iterator[tuple[HeldTerm, IntArray]]:
-        """Yield the terms that select ``pod``, whose namespace has these labels, with their holders in each domain.
+        """Yield the terms that select ``pod``, whose namespace has these labels, with their numbers of holders in each domain.
 
-        Holders come for each value of the label ``topology_key``, shape (values,), 0 for id 0; a fresh array.
+        The numbers are one for each value of the label ``topology_key``, shape (values,), 0 for id 0; a fresh array.
         """
         for held in self._filed.candidates(pod.namespace, pod.labels):
             if self._held[held].total and held.term.matches(pod, namespace_labels):
@@ -296,7 +295,7 @@ class HeldTerms:
                 self._drop_emptied()
 
     def keep_empty(self, keep: bool) -> None:
-        """While told to keep, remember terms that no pod holds any more: it will be back. Then drop what is empty."""
+        """While ``keep`` is set, keep terms without holders, because the pods will return. Then drop those without any."""
         self._keeping = keep
         if not keep:
             self._drop_emptied()
@@ -316,5 +315,5 @@ class HeldTerms:
 
 
 def _namespaces_and_selector(term: AffinityTerm) -> tuple[frozenset[str] | None, Selector]:
-    """Return how a term is filed. One with a namespace selector may select in any namespace."""
+    """Return the namespaces (None: any) and the selector that index a term. A term with a namespace selector has None."""
     return (term.namespaces if term.namespace_selector is None else None), term.selector

@@ -1,8 +1,8 @@
 """Topology domains: rows that share the value of a node label, and counts over them.
 
-A domain is the id of a label value (``nodes.label(key)``), so what is known of domains is an array with one entry for each
-value the label has or had; id 0 is "no such label" and is no domain. Where all rows count, pods by domain are at hand
-(``NodeTable.pod_counts.by_domain``); these functions are for where only some do. A mask of None means all rows.
+A domain is the id of a label value (``nodes.label(key)``), so data by domain is an array with one entry for each value that the
+label has or had; id 0 means "no such label" and is no domain. ``NodeTable.pod_counts.by_domain`` counts pods over all rows;
+these functions count over some of them. A mask of None means all rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def domain_sums(nodes: NodeView, key: str, per_row: npt.NDArray[np.integer], row
 
 
 def domains_with(nodes: NodeView, key: str, rows: BoolArray | None = None) -> BoolArray:
-    """Say for each domain whether the view has a row of it; shape (values,), False for id 0. Not to be written to."""
+    """Return for each domain whether the view has a row of it; shape (values,), False for id 0. Read-only."""
     column = nodes.label(key)
     if rows is None and nodes.is_whole:
         return column.domains
@@ -46,7 +46,7 @@ def domains_with(nodes: NodeView, key: str, rows: BoolArray | None = None) -> Bo
 
 
 def rows_with_labels(nodes: NodeView, keys: Iterable[str]) -> BoolArray | None:
-    """Say for each row whether its node has every one of these labels; None if every node of the table has."""
+    """Return for each row whether its node has all of these labels; None if every node of the table has."""
     mask: BoolArray | None = None
     for key in keys:
         if not nodes.label(key).is_everywhere:

@@ -1,4 +1,4 @@
-"""What changed, in order, for readers that keep something of their own and come back from time to time."""
+"""The journal: keys of changed objects, in order, for readers that update a cache from it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ __all__ = ["Journal"]
 
 
 class Journal:
-    """Keys of objects of one kind in the order they came, changed or went. A reader remembers a ``position``."""
+    """Keys of objects of one kind in the order they were added, updated or deleted. A reader keeps a ``position``."""
 
-    #: Entries kept; a reader that is further behind has to look at everything.
+    #: Number of entries kept at least; a reader that is further behind must read all objects.
     keep = 65_536
 
     def __init__(self) -> None:
@@ -24,5 +24,5 @@ class Journal:
             self._dropped += self.keep
 
     def since(self, position: int) -> list[str] | None:
-        """Return the keys noted since ``position``, with repeats; None when that is no longer known."""
+        """Return the keys noted since ``position``, with repeats; None if some of them have been dropped."""
         return None if position < self._dropped else self._keys[position - self._dropped :]

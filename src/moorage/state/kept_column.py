@@ -1,4 +1,4 @@
-"""Numbers that a rule works out from each row's own facts and would work out anew for every pod, kept until the row changes."""
+"""A cached column: one number that a plugin computes from each row, kept until the row changes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["KeptColumn"]
 
-#: Up to so many changed rows are worked out one by one; more, as columns.
+#: Up to this many changed rows are computed one by one; more, as columns.
 _FEW = 8
 
 
 class KeptColumn:
-    """One number a row of one table. ``columns`` and ``single`` work out the same, for a view and for one node.
+    """One number per row of one table. ``columns`` and ``single`` compute the same, for a view and for one node.
 
-    What they return may hang on the nodes and the sums of what is on them, and on nothing else.
+    Their results may depend on the nodes and the sums over their pods, and on nothing else.
     """
 
     def __init__(self, columns: Callable[[NodeView], IntArray], single: Callable[[NodeInfo], int]) -> None:
@@ -28,8 +28,8 @@ class KeptColumn:
         self._position = 0
 
     def of(self, nodes: NodeView) -> IntArray:
-        """Return the numbers of a view's rows, to be read only."""
-        if not nodes.is_true or nodes.table.rows_in_what_ifs:  # what is so in a what-if will not be so afterwards
+        """Return the numbers of a view's rows; read-only."""
+        if not nodes.is_true or nodes.table.rows_in_what_ifs:  # a what-if is undone afterwards
             return self._columns(nodes)
         values: IntArray = self._up_to_date(nodes)[nodes.rows]
         return values

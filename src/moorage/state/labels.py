@@ -1,7 +1,7 @@
 """Labels, taints and features as columns of small integers.
 
-A label key becomes a column of value ids when a rule first asks for it: id 0 is "absent", and every distinct value is judged
-once. Sets (of taints, of features) are interned whole in the same way.
+A label key becomes a column of value ids when a plugin first reads it: id 0 means "absent", and every distinct value is judged
+once. Sets (of taints, of features) are interned as single values in the same way.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ T = TypeVar("T", bound=Hashable)
 
 
 class InternedColumn(Generic[T]):
-    """A column whose values are rarely distinct: ``ids`` a row, ``values`` by id. Id 0 holds ``absent``.
+    """A column with few distinct values: one of ``ids`` per row, ``values`` by id. Id 0 holds ``absent``.
 
-    Values are never dropped, so ids stay good for as long as the table lives.
+    Values are never dropped, so ids stay valid for the lifetime of the table.
     """
 
     __slots__ = ("_column", "_id_of", "values")
@@ -42,7 +42,7 @@ class InternedColumn(Generic[T]):
         self._column.data[row] = self.intern(value)
 
     def intern(self, value: T) -> int:
-        """Return the id of ``value``, new or known."""
+        """Return the id of ``value``; assign a new one if it has none."""
         known = self._id_of.get(value)
         if known is None:
             known = self._id_of[value] = len(self.values)
@@ -54,11 +54,11 @@ class InternedColumn(Generic[T]):
         return self._id_of.get(value, -1)
 
     def judge(self, verdict: Callable[[T], bool]) -> BoolArray:
-        """Ask ``verdict`` once per distinct value; shape (len(values),). Index it with ``ids`` to spread it over rows."""
+        """Call ``verdict`` once per distinct value; shape (len(values),). Index it with ``ids`` to spread it over rows."""
         return np.fromiter((verdict(value) for value in self.values), dtype=bool, count=len(self.values))
 
     def spread(self, ids: Ids, ask: Callable[[T], int], dtype: npt.DTypeLike = np.bool_) -> npt.NDArray[Any]:
-        """Ask once per distinct value that ``ids`` holds and give each entry its answer; shape of ``ids``."""
+        """Call ``ask`` once per distinct value in ``ids`` and return each entry's answer; shape of ``ids``."""
         if len(self.values) == 1:
             return np.full(len(ids), ask(self.values[0]), dtype=dtype)
         few = len(ids) < 32  # then counting costs more than it saves
@@ -69,7 +69,7 @@ class InternedColumn(Generic[T]):
 
 
 class Tally:
-    """How many of something there are for each id of a growing set of ids."""
+    """A count for each id of a growing set of ids."""
 
     __slots__ = ("_counts",)
 
@@ -86,7 +86,7 @@ class Tally:
         return int(self._counts[at]) if at < len(self._counts) else 0
 
     def copy(self, size: int) -> IntArray:
-        """Return the counts of the ids below ``size``, which no id that was counted may reach; a fresh array."""
+        """Return the counts of the ids below ``size``; every id with a count must be below it. A fresh array."""
         known = self._counts[:size]
         if len(known) == size:
             return known.copy()
@@ -96,7 +96,7 @@ class Tally:
 
 
 class LabelColumn(InternedColumn[str | None]):
-    """The column of one label key. It knows how many rows hold each value, so topology domains need not be searched for."""
+    """The column of one label key. It counts the rows of each value, so that topology domains need no search."""
 
     __slots__ = ("_count", "_domains", "_everywhere", "_held", "_population")
 
@@ -110,18 +110,18 @@ class LabelColumn(InternedColumn[str | None]):
     def is_everywhere(self) -> bool:
         """True when every row has the label."""
         if self._held is None:
-            self._look()
+            self._count_held()
         return self._everywhere
 
     @property
     def held(self) -> BoolArray:
-        """Which of ``values`` some row holds, absence included; not to be written to."""
+        """For each of ``values`` whether a row holds it, including absence; read-only."""
         held = self._held
-        return self._look() if held is None or len(held) < len(self.values) else held
+        return self._count_held() if held is None or len(held) < len(self.values) else held
 
     @property
     def domains(self) -> BoolArray:
-        """The same without absence, which is no domain; not to be written to."""
+        """The same with False for absence, which is no domain; read-only."""
         held = self.held
         if self._domains is None:
             self._domains = held.copy()
@@ -130,13 +130,13 @@ class LabelColumn(InternedColumn[str | None]):
 
     @property
     def domain_count(self) -> int:
-        """How many values other than absence some row holds."""
+        """The number of values, other than absence, that a row holds."""
         if self._held is None:
-            self._look()
+            self._count_held()
         return self._count
 
-    def _look(self) -> BoolArray:
-        """Work out which values are held, and what follows from that."""
+    def _count_held(self) -> BoolArray:
+        """Compute which values are held, and the properties that derive from it."""
         held: BoolArray = self._population.copy(len(self.values)) > 0
         self._held, self._domains = held, None
         self._everywhere = not held.item(0)
@@ -144,7 +144,7 @@ class LabelColumn(InternedColumn[str | None]):
         return held
 
     def come(self, row: int, value: str | None) -> None:
-        """Fill in a row that is new."""
+        """Set the value of a new row."""
         self.set(row, value)
         self._populate(self.intern(value), 1)
 
@@ -153,7 +153,7 @@ class LabelColumn(InternedColumn[str | None]):
         self.come(row, value)
 
     def go(self, value: str | None) -> None:
-        """Forget a row that held ``value``; the column itself is the space's to move."""
+        """Stop counting a row that held ``value``; the ``RowSpace`` moves the column itself."""
         self._populate(self.intern(value), -1)
 
     def _populate(self, value: int, by: int) -> None:
@@ -162,7 +162,7 @@ class LabelColumn(InternedColumn[str | None]):
 
 
 class LabelColumns:
-    """The nodes' labels, one interned column per key that anybody asked about."""
+    """The nodes' labels, with one interned column per key that was read."""
 
     def __init__(self, space: RowSpace) -> None:
         self._space = space
@@ -173,7 +173,7 @@ class LabelColumns:
         return self._labels[row]
 
     def column(self, key: str) -> LabelColumn:
-        """Return the column of ``key``; made from the labels of all rows the first time."""
+        """Return the column of ``key``; the first call builds it from the labels of all rows."""
         column = self._columns.get(key)
         if column is None:
             column = self._columns[key] = LabelColumn(self._space)
@@ -193,7 +193,7 @@ class LabelColumns:
             column.change(row, labels.get(key))
 
     def remove(self, row: int) -> None:
-        """Forget a row's labels; the last row's move into its place (the columns themselves are moved by the space)."""
+        """Remove a row's labels; the last row's labels move into its place (the ``RowSpace`` moves the columns)."""
         for key, column in self._columns.items():
             column.go(self._labels[row].get(key))
         last = self._labels.pop()

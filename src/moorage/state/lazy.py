@@ -1,4 +1,4 @@
-"""Facts that are worked out when first asked for: ``functools.cached_property`` without its lock, which is slow."""
+"""Attributes computed at the first access: ``functools.cached_property`` without its lock, which is slow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class lazy(Generic[T]):  # noqa: N801 (used like property)
-    """A method that is called once; its answer becomes an attribute of the object. For use by one thread at a time."""
+    """A method that runs once; its result becomes an attribute of the object. Not thread-safe."""
 
     def __init__(self, work_out: Callable[[Any], T]) -> None:
         self._work_out = work_out

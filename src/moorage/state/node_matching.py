@@ -1,9 +1,9 @@
-"""Node selectors over the node table: which rows does a pod's nodeSelector or node affinity take?
+"""Match nodeSelectors and node affinity against the rows of the node table.
 
-A requirement asks for one label, and a label is a column of value ids, so each distinct value is judged once and the answer
-is spread over its rows. Requirements on ``metadata.name`` are looked up in the table's index of names.
+A requirement concerns one label, and a label is a column of value ids, so each distinct value is judged once and the result is
+spread over its rows. Requirements on ``metadata.name`` use the table's index of names.
 
-A pod's required affinity is compiled when it is first seen and kept, because most pods are copies of one another.
+Compiled required affinity is cached by its API value, because most pods are copies of one another.
 
 Source  component-helpers, scheduling/corev1/nodeaffinity/nodeaffinity.go
 """
@@ -29,24 +29,24 @@ __all__ = [
 
 
 class RequiredNodeAffinity(NamedTuple):
-    """Where a pod may run at all: every one of ``labels`` as given and, unless it is None, any term of ``matcher``."""
+    """The nodes a pod may run on: those with all of ``labels`` that match any term of ``matcher`` (None: any)."""
 
     labels: Mapping[str, str]
     matcher: NodeSelectorMatcher | None
 
     def rows(self, nodes: NodeView) -> BoolArray:
-        """Judge every row of the view. Terms that cannot be parsed match nothing."""
+        """Return a mask of the matching rows of the view. Terms that cannot be parsed match nothing."""
         mask = rows_labelled(self.labels, nodes)
         return mask if self.matcher is None else mask & rows_matching(self.matcher, nodes)
 
     def matches(self, node: Node) -> bool:
-        """Judge one node that need not be in the table."""
+        """Return True if one node matches; it need not be in the table."""
         if not self._carries_labels(node):
             return False
         return self.matcher is None or self.matcher.matches(node.labels, node.name)
 
     def error(self, node: Node) -> str | None:
-        """What upstream reports of a node instead of "no": that some terms cannot be parsed and none of the others match."""
+        """Return upstream's parse error for a node: some terms cannot be parsed, and none of the others match. Else None."""
         if self.matcher is None or not self._carries_labels(node) or self.matches(node):
             return None
         return self.matcher.error
@@ -56,7 +56,7 @@ class RequiredNodeAffinity(NamedTuple):
 
 
 def required_node_affinity(pod: PodInfo) -> RequiredNodeAffinity:
-    """Return the pod's nodeSelector and its required node affinity, compiled. Faults stay with their terms."""
+    """Return the pod's nodeSelector and its required node affinity, compiled. Parse errors stay with their terms."""
     affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
     required = affinity and affinity.required_during_scheduling_ignored_during_execution
     return RequiredNodeAffinity(pod.spec.node_selector, _compiled(required) if required else None)
@@ -68,12 +68,12 @@ def _compiled(selector: NodeSelector) -> NodeSelectorMatcher:
 
 
 def required_node_affinity_rows(pod: PodInfo, nodes: NodeView) -> BoolArray:
-    """Say for each row whether the pod's nodeSelector and required node affinity take it."""
+    """Return for each row whether the pod's nodeSelector and required node affinity match it."""
     return required_node_affinity(pod).rows(nodes)
 
 
 def rows_labelled(labels: Mapping[str, str], nodes: NodeView) -> BoolArray:
-    """Say for each row whether its node carries every one of these labels."""
+    """Return for each row whether its node has all of these labels."""
     mask = np.ones(len(nodes), dtype=bool)
     for key, value in labels.items():
         column = nodes.label(key)
@@ -82,7 +82,7 @@ def rows_labelled(labels: Mapping[str, str], nodes: NodeView) -> BoolArray:
 
 
 def rows_matching(matcher: NodeSelectorMatcher, nodes: NodeView) -> BoolArray:
-    """Say for each row whether any term takes it."""
+    """Return for each row whether any term matches it."""
     mask = nodes.false()
     for term in matcher.terms:
         mask |= rows_matching_term(term, nodes)
@@ -90,7 +90,7 @@ def rows_matching(matcher: NodeSelectorMatcher, nodes: NodeView) -> BoolArray:
 
 
 def rows_matching_term(term: NodeTerm, nodes: NodeView) -> BoolArray:
-    """Say for each row whether it meets every requirement of the term; none does if the term cannot be parsed."""
+    """Return for each row whether it meets every requirement of the term; none does if the term cannot be parsed."""
     if term.faults:
         return nodes.false()
     mask = np.ones(len(nodes), dtype=bool)
@@ -110,7 +110,7 @@ def _rows_with_label(asked: Requirement, nodes: NodeView) -> BoolArray:
         case "DoesNotExist":
             return np.equal(ids, 0)
         case "In" | "NotIn":
-            # Values are looked up, not judged one by one: a hostname column has as many values as there are nodes.
+            # Look values up instead of judging each: a hostname column has as many values as there are nodes.
             known = [at for at in map(column.find, asked.values) if at > 0]
             taken = np.equal(ids, known[0]) if len(known) == 1 else _among(known, len(column.values)).take(ids)
             return taken if asked.operator == "In" else ~taken
@@ -119,7 +119,7 @@ def _rows_with_label(asked: Requirement, nodes: NodeView) -> BoolArray:
 
 
 def _among(ids: list[int], size: int) -> BoolArray:
-    """Return a table of ``size`` answers, true at ``ids``."""
+    """Return a mask of length ``size``, true at ``ids``."""
     table = np.zeros(size, dtype=bool)
     table[ids] = True
     return table
@@ -127,7 +127,7 @@ def _among(ids: list[int], size: int) -> BoolArray:
 
 def _rows_with_field(asked: Requirement, nodes: NodeView) -> BoolArray:
     if asked.key != "metadata.name":
-        # Fields that nodes do not have read as empty.
+        # A field that nodes do not have reads as empty.
         return np.full(len(nodes), asked.matches(""))
     named = nodes.named(asked.values)
     return named if asked.operator == "In" else ~named

@@ -1,8 +1,8 @@
-"""Nodes in the order in which kube-scheduler goes through them: the zones in turn, one node of each.
+"""Nodes in kube-scheduler's iteration order: one node of each zone in turn.
 
-Zones stand in the order in which they got their first node, nodes of a zone in the order in which they came. A zone that loses
-its last node loses its place, and a node that changes its zone goes to the end of the new one. As in kube-scheduler, the order
-is made anew when nodes come or go, so a change of zones shows only then.
+Zones are in the order in which they got their first node, the nodes of a zone in the order in which they were added. A zone
+that loses its last node loses its place, and a node that changes its zone moves to the end of the new one. As in
+kube-scheduler, the order is rebuilt when a node is added or removed, so a change of zone takes effect only then.
 
 Source  kube-scheduler 1.21 and 1.36, internal/cache/node_tree.go and cache.go, updateNodeInfoSnapshotList; component-helpers,
         node/topology/helpers.go, GetZoneKey
@@ -25,7 +25,7 @@ Zone = tuple[str, str]
 
 
 def zone_of(labels: Mapping[str, str]) -> Zone | None:
-    """Return region and zone, the labels of old before those of today; None for a node that has neither."""
+    """Return region and zone, deprecated labels before current ones; None for a node that has neither."""
     region, zone = (labels.get(old, labels.get(new, "")) for old, new in (_REGION, _ZONE))
     return (region, zone) if region or zone else None
 
@@ -40,7 +40,7 @@ class NodeTree:
         self._zones.setdefault(zone_of(node.labels), {})[node.name] = None
 
     def remove(self, node: Node) -> None:
-        """Drop a node; its labels are still those that it was added with."""
+        """Remove a node; its labels must be those that it was last added or updated with."""
         zone = zone_of(node.labels)
         names = self._zones[zone]
         del names[node.name]
@@ -48,7 +48,7 @@ class NodeTree:
             del self._zones[zone]
 
     def update(self, old: Node, new: Node) -> None:
-        """Move a node, if its labels say another zone now."""
+        """Move a node to its new zone, if its labels changed it."""
         if zone_of(old.labels) != zone_of(new.labels):
             self.remove(old)
             self.add(new)

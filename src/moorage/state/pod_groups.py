@@ -1,7 +1,7 @@
-"""Who belongs to which pod group, and how many of them have a node.
+"""The pods of each pod group, and how many of them have a node.
 
-Pods name their group; the group's own object need not exist. Everybody counts whom the scheduler knows: pods that are to be
-placed, assumed ones, and those that are on a node whoever placed them. A pod leaves when it is deleted.
+Pods name their group; the PodGroup object need not exist. All pods that the scheduler knows count: pending ones, assumed ones,
+and those on a node, whichever client bound them. A pod leaves its group when it is deleted.
 
 Source  kube-scheduler, backend/cache/podgroupstate.go
 """
@@ -22,13 +22,13 @@ def group_key(pod: PodInfo) -> str | None:
 
 
 def same_group(pod: PodInfo, other: PodInfo) -> bool:
-    """Say whether both pods name one and the same group."""
+    """Return True if both pods name the same group."""
     key = group_key(pod)
     return key is not None and key == group_key(other)
 
 
 class GroupPods:
-    """The pods of one group, by UID, in the order they became known."""
+    """The pods of one group, by UID, in the order they were added."""
 
     def __init__(self) -> None:
         self._all: dict[str, PodInfo] = {}
@@ -40,7 +40,7 @@ class GroupPods:
 
     @property
     def scheduled_count(self) -> int:
-        """How many are on a node, or assumed there."""
+        """The number of pods that are on a node or assumed there."""
         return len(self._nodes)
 
     @property
@@ -49,26 +49,26 @@ class GroupPods:
 
     @property
     def nodes(self) -> Mapping[str, str]:
-        """UID → node of each that is on a node, or assumed there."""
+        """UID → node of each pod that is on a node or assumed there."""
         return self._nodes
 
     def pod(self, uid: str) -> PodInfo | None:
         return self._all.get(uid)
 
     def note(self, pod: PodInfo) -> None:
-        """A pod is there, or changed; it stays where it is."""
+        """Add or update a pod; its node does not change."""
         self._all[pod.uid] = pod
         if pod.uid not in self._nodes:
             self._unscheduled[pod.uid] = pod
 
     def put(self, pod: PodInfo, node: str) -> None:
-        """A pod is on a node, or assumed there."""
+        """Record that a pod is on a node, or assumed there."""
         self._all[pod.uid] = pod
         self._nodes[pod.uid] = node
         self._unscheduled.pop(pod.uid, None)
 
     def take(self, uid: str) -> None:
-        """A pod is on no node any more."""
+        """Record that a pod is on no node any more."""
         if self._nodes.pop(uid, None) is not None:
             self._unscheduled[uid] = self._all[uid]
 
@@ -79,7 +79,7 @@ class GroupPods:
 
 
 class PodGroups:
-    """All groups that have a pod, by ``namespace/name``. Pods that name no group are passed over."""
+    """All groups that have a pod, by ``namespace/name``. Pods that name no group are ignored."""
 
     def __init__(self) -> None:
         self._groups: dict[str, GroupPods] = {}
@@ -108,7 +108,7 @@ class PodGroups:
             group.take(pod.uid)
 
     def drop(self, pod: PodInfo) -> None:
-        """A pod was deleted."""
+        """Remove a deleted pod."""
         key = group_key(pod)
         group = None if key is None else self._groups.get(key)
         if key is not None and group is not None:

@@ -1,7 +1,7 @@
-"""A pod with everything that rules ask of it worked out once: requests, host ports, compiled affinity terms.
+"""A pod with the data that plugins derive from it: requests, host ports, compiled affinity terms.
 
-The scheduler hands ``PodInfo`` around where Kubernetes' documents say "pod"; it answers to the same names (``spec``,
-``labels``, ``namespace`` …). Derived facts are computed when first asked for and kept.
+``PodInfo`` stands for a pod throughout the scheduler and has the pod's attributes (``spec``, ``labels``, ``namespace`` …).
+Derived data is computed at the first access and kept.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["AffinityTerm", "HostPort", "PodInfo", "WeightedTerm"]
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-#: What follows from a pod's shape alone. (Its volumes do not: claims may be named after it.)
+#: Attributes that depend on a pod's shape alone. (``volumes`` does not: ephemeral claims are named after the pod.)
 _OF_SHAPE: Final = (
     "needs", "host_ports", "required_affinity", "required_anti_affinity", "preferred_affinity", "preferred_anti_affinity",
     "spread_constraints", "label_class", "_affinity_terms", "_kept",
@@ -35,21 +35,21 @@ T = TypeVar("T")
 
 
 class HostPort(NamedTuple):
-    """A port claimed on the host. An empty address means all of them, written ``0.0.0.0``."""
+    """A host port that a pod uses. ``0.0.0.0`` stands for all addresses, also where the pod names none."""
 
     protocol: str
     ip: str
     port: int
 
     def clashes(self, held: HostPort) -> bool:
-        """Return True when both cannot live on one node."""
+        """Return True if pods with these ports cannot share a node."""
         if self.protocol != held.protocol or self.port != held.port:
             return False
         return self.ip == held.ip or "0.0.0.0" in (self.ip, held.ip)  # noqa: S104 (an address to compare, not to bind)
 
 
 class PodInfo:
-    """A pod and what follows from it. Two infos are equal only if they are the same object; pods are told apart by UID."""
+    """A pod and its derived data. Two infos are equal only if they are the same object; pods are identified by UID."""
 
     def __init__(self, pod: Pod) -> None:
         self.pod = pod
@@ -65,23 +65,23 @@ class PodInfo:
         return f"PodInfo({self.key})"
 
     def shape(self) -> bytes:
-        """All of the pod but its name, UID, annotations and other marks: pods made of one template have equal shapes."""
+        """Return the pod encoded without its name, UID, annotations and such: pods of one template have equal shapes."""
         meta = self.pod.metadata
         return _ENCODER.encode(
             (self.namespace, self.labels, meta.owner_references, meta.deletion_timestamp, self.spec, self.pod.status)
         )
 
     def share(self, twin: PodInfo) -> None:
-        """Take over what was worked out for a pod of the same shape."""
+        """Copy the derived data of a pod of the same shape."""
         mine, its = self.__dict__, twin.__dict__
         for fact in _OF_SHAPE:
             if fact in its:
                 mine[fact] = its[fact]
 
     def keep(self, what: Hashable, version: Hashable, work_out: Callable[[], T]) -> T:
-        """Return what follows from the pod's shape and what ``version`` is a version of, worked out once for all of its shape.
+        """Return a value that depends on the pod's shape and on data of this ``version``; computed once per shape.
 
-        It is worked out anew when the version is another. ``what`` tells it from all else that is kept.
+        ``work_out`` runs again when the version differs. ``what`` identifies the value among all that are kept.
         """
         held = self._kept.get(what)
         if held is None or held[0] != version:
@@ -100,7 +100,7 @@ class PodInfo:
         return placed
 
     def takes_over(self, other: PodInfo) -> bool:
-        """Take over all that was worked out for ``other``, if nothing differs but where the pod is. Returns whether it did."""
+        """Copy the derived data of ``other``, if the pods differ only in their node. Return whether it was copied."""
         mine, its = self.spec, other.spec
         same = (
             self.labels is other.labels
@@ -119,7 +119,7 @@ class PodInfo:
         return False
 
     def _reads_like(self, other: PodInfo) -> bool:
-        """Return True for a pod that was decoded anew and is as ``other``, before its node has said anything of it."""
+        """Return True if a newly decoded pod equals ``other`` and no kubelet has reported a status on either."""
         mine, its = self.pod.metadata, other.pod.metadata
         status, held = self.status, other.status
         return (
@@ -148,11 +148,11 @@ class PodInfo:
 
     @lazy
     def needs(self) -> PodRequests:
-        """What the pod asks of a node; see ``PodRequests`` for units."""
+        """The pod's resource requests; see ``PodRequests`` for units."""
         return pod_requests(self.pod)
 
     def needs_under(self, options: RequestOptions) -> PodRequests:
-        """What the pod asks of a node where some parts of it do not count."""
+        """Return the pod's resource requests where some parts of the pod do not count."""
         return self.needs if is_plain(self.pod) else pod_requests(self.pod, options)
 
     @property
@@ -174,7 +174,7 @@ class PodInfo:
 
     @lazy
     def volumes(self) -> PodVolumes | None:
-        """The claims and disks that the pod stands on; None if it has no volume that matters to scheduling."""
+        """The claims and disks that the pod uses; None if it has no volume that matters to scheduling."""
         return pod_volumes(self.pod)
 
     @lazy
@@ -195,14 +195,14 @@ class PodInfo:
 
     @property
     def affinity_fault(self) -> str:
-        """Why terms cannot be parsed, as upstream words it; empty if they can. Kinds of term with a fault count as empty.
+        """Upstream's parse error of the affinity terms; empty if there is none. A kind with a malformed term has no terms.
 
-        The API server does not check these selectors, so a pod that was placed by hand may carry anything.
+        The API server does not check these selectors, so a pod that was bound by hand may have an invalid one.
         """
         return self._affinity_terms.fault
 
     def with_affinity_terms(self, terms: AffinityTerms) -> PodInfo:
-        """Return a copy of this info whose affinity is these terms, whatever its spec says."""
+        """Return a copy of this info with these affinity terms instead of those of its spec."""
         other = PodInfo(self.pod)
         other.__dict__["_affinity_terms"] = terms
         return other
@@ -217,13 +217,13 @@ class PodInfo:
 
     @property
     def has_affinity(self) -> bool:
-        """True when the pod carries any pod affinity or anti-affinity stanza, even an empty one."""
+        """True if the pod has a ``podAffinity`` or ``podAntiAffinity`` field, even an empty one."""
         affinity = self.spec.affinity
         return affinity is not None and (affinity.pod_affinity is not None or affinity.pod_anti_affinity is not None)
 
     @lazy
     def label_class(self) -> tuple[str, tuple[tuple[str, str], ...], bool]:
-        """Namespace, sorted labels, terminating: all that selecting pods can depend on."""
+        """Namespace, sorted labels, terminating: all that a pod selector or matcher depends on."""
         return self.namespace, tuple(sorted(self.labels.items())), self.terminating
 
     @lazy
@@ -232,7 +232,7 @@ class PodInfo:
 
 
 def _is_reported_on(status: PodStatus) -> bool:
-    """Return True once a node has said something of the pod's containers that what they ask for may depend on."""
+    """Return True once the kubelet has reported a container status on which the pod's requests may depend."""
     return bool(
         status.container_statuses
         or status.init_container_statuses

@@ -1,11 +1,11 @@
-"""What a pod asks of a node, as integers.
+"""A pod's resource requests, as integers.
 
-Containers and sidecars add up; an init container only counts where it needs more than all that runs after it; requests for the
-pod as a whole override those sums; overhead comes on top. What kubelet reports of a pod that is being resized counts as long
-as it is more than the pod's own words. The "non-zero" pair is what scoring uses: a container that names no CPU or memory is
-scored as asking for a little.
+Requests of containers and sidecars are summed; an init container, with the sidecars started before it, counts only where it
+requests more than that sum; pod-level requests override the result; overhead is added. While a pod is being resized, the
+amounts that the kubelet reports count where they are more than the spec's. Scoring uses the "non-zero" pair: a container
+without a CPU or memory request counts with a small default.
 
-Most pods are copies of each other, so a sum is worked out once for each distinct set of requests and then shared.
+Most pods are copies of each other, so a sum is computed once for each distinct set of requests and then shared.
 
 Source  kube-scheduler 1.36: component-helpers/resource/helpers.go, PodRequests; framework/types.go, CalculateResource
 """
@@ -26,7 +26,7 @@ __all__ = [
     "pod_requests",
 ]  # fmt: skip
 
-#: What a container that requests no CPU is scored as asking for, in millicores.
+#: The CPU with which scoring counts a container that requests none, in millicores.
 DEFAULT_CPU_MILLI = 100
 #: The same for memory, in bytes.
 DEFAULT_MEMORY = 200 * 1024 * 1024
@@ -34,7 +34,7 @@ DEFAULT_MEMORY = 200 * 1024 * 1024
 _PLAIN: Final = frozenset({"cpu", "memory", "ephemeral-storage"})
 _NANO_PER_MILLI: Final = 10**6
 _INT64_MAX: Final = 2**63 - 1
-#: Amounts are added up in thousandths, the finest step the API server stores.
+#: Amounts are summed in thousandths, the finest step that the API server stores.
 _DEFAULTS: Final[Mapping[str, int]] = {"cpu": DEFAULT_CPU_MILLI, "memory": DEFAULT_MEMORY * 1000}
 
 #: Resource names and quantities as a container lists them.
@@ -44,8 +44,8 @@ _Asked = tuple[tuple[str, Quantity], ...]
 class PodRequests(NamedTuple):
     """Units: cpu in millicores, memory and storage in bytes, other resources in counts.
 
-    ``requests`` holds what the scheduler counts and nothing else; ``key`` is the same as a value that can be hashed. Pods that
-    ask for the same share one object: read it only.
+    ``requests`` holds only the resources that the scheduler counts; ``key`` is the same as a hashable value. Pods with equal
+    requests share one object: read it only.
     """
 
     requests: Mapping[str, int]
@@ -55,11 +55,11 @@ class PodRequests(NamedTuple):
 
 
 class RequestOptions(NamedTuple):
-    """Which parts of a pod count. The defaults are those for pods on a node; each can be closed by a feature gate.
+    """Which parts of a pod count. The defaults are those for pods on a node; a feature gate can turn each off.
 
-    ``use_status``        what kubelet reports of a resize counts (InPlacePodVerticalScaling)
-    ``pod_level``         requests of the pod as a whole count (PodLevelResources)
-    ``pod_level_status``  and so does a resize of those (InPlacePodLevelResourcesVerticalScaling)
+    ``use_status``        count what the kubelet reports of a resize (InPlacePodVerticalScaling)
+    ``pod_level``         count pod-level requests (PodLevelResources)
+    ``pod_level_status``  count what the kubelet reports of their resize (InPlacePodLevelResourcesVerticalScaling)
     """
 
     use_status: bool = True
@@ -67,18 +67,18 @@ class RequestOptions(NamedTuple):
     pod_level_status: bool = True
 
 
-#: How pods on a node are counted.
+#: The options for pods on a node.
 PLACED: Final = RequestOptions()
 
 
 def amount(name: str, quantity: Quantity) -> int:
-    """Return a quantity in the units that scheduling counts ``name`` in."""
+    """Return a quantity of resource ``name`` in the scheduler's units."""
     return milli_value(quantity) if name == "cpu" else value(quantity)
 
 
 @lru_cache(maxsize=1024)
 def is_counted(name: str) -> bool:
-    """Say whether nodes are charged for a resource. Others are not looked at, whoever offers or requests them.
+    """Return True if the scheduler counts a resource. It ignores all others, on nodes and in pods.
 
     Source  framework/types.go, Resource.Add
     """
@@ -86,7 +86,7 @@ def is_counted(name: str) -> bool:
 
 
 def pod_requests(pod: Pod, options: RequestOptions = PLACED) -> PodRequests:
-    """Return what ``pod`` asks for.
+    """Return the resource requests of ``pod``.
 
     Rounds  sums up to whole units, as Go's ``Quantity.Value`` does, not each container's share
     Raises  QuantityError for a request that is no quantity
@@ -101,11 +101,11 @@ def pod_requests(pod: Pod, options: RequestOptions = PLACED) -> PodRequests:
     return _summed(containers, init, level, tuple(spec.overhead.items()) if spec.overhead else ())
 
 
-# -- what each container asks for ---------------------------------------------------------------------------------------
+# -- requests of each container -----------------------------------------------------------------------------------------
 
 
 def is_plain(pod: Pod) -> bool:
-    """Say whether a pod has neither requests of its own as a whole nor container statuses: then no option matters."""
+    """Return True if a pod has neither pod-level resources nor container statuses: then no option matters."""
     status = pod.status
     return pod.spec.resources is None and not status.container_statuses and not status.init_container_statuses
 
@@ -118,7 +118,7 @@ def _reports_resources(pod: Pod) -> bool:
 
 
 class _Resized:
-    """What kubelet reports of a pod's containers, and whether it has given up on the resize that the spec asks for."""
+    """The kubelet's statuses of a pod's containers, and whether it reports the requested resize as infeasible."""
 
     __slots__ = ("infeasible", "statuses")
 
@@ -144,13 +144,13 @@ def _asked(container: Container, resized: _Resized | None) -> _Asked:
 
 
 def _init(container: Container, resized: _Resized | None) -> tuple[bool, _Asked]:
-    """Return (is it a sidecar, what it asks for)."""
+    """Return (is it a sidecar, its requests)."""
     sidecar = container.restart_policy == "Always"
     return sidecar, _asked(container, resized if sidecar else None)
 
 
 def _effective(spec: ResourceList, actual: ResourceRequirements, allocated: ResourceList, infeasible: bool) -> ResourceList:
-    """Return the greatest of what was asked for, what runs and what was granted; an infeasible wish does not count."""
+    """Return the maximum of requested, actual and allocated amounts; leave out the requested ones of an infeasible resize."""
     if spec == actual.requests == allocated:
         return spec
     found: ResourceList = {}
@@ -177,7 +177,7 @@ def _summed(
     containers: tuple[_Asked, ...], init: tuple[tuple[bool, _Asked], ...], level: _Asked, overhead: _Asked
 ) -> PodRequests:
     total = _total(containers, init, level, overhead, {})
-    # Where the pod has a word of its own, a default only stands in for what nobody names.
+    # With pod-level requests, a default applies only to a resource that neither the pod nor any container requests.
     missing = {name: count for name, count in _DEFAULTS.items() if not level or name not in total}
     everyone = [dict(asked) for asked in (*containers, *(asked for _, asked in init))]
     needed = {name: count for name, count in missing.items() if any(name not in asked for asked in everyone)}
@@ -194,7 +194,7 @@ def _total(
     overhead: _Asked,
     missing: Mapping[str, int],
 ) -> dict[str, int]:
-    """Add up in thousandths. Each container asks for ``missing`` where it names nothing."""
+    """Return the sums in thousandths. A container without a request for a resource in ``missing`` counts with that amount."""
     total: dict[str, int] = {}
     for asked in containers:
         _add(total, _counted(asked, missing))

@@ -1,6 +1,6 @@
-"""What matters to scheduling of a pod's volumes: the claims it uses, and the disks that it names itself.
+"""The volumes of a pod that matter to scheduling: the claims it uses, and the disks in its spec.
 
-Most pods have volumes and most volumes do not matter here: secrets, config maps, empty directories. Such pods have None.
+Most pods have only volumes that do not matter here: secrets, config maps, empty directories. For such pods the result is None.
 
 Source  kube-scheduler 1.36: plugins/volumerestrictions and nodevolumelimits; component-helpers/storage/ephemeral/ephemeral.go
 """
@@ -14,14 +14,14 @@ from moorage.api.core import Pod, Volume
 
 __all__ = ["ClaimUse", "Disk", "DiskKey", "PodVolumes", "pod_volumes"]
 
-#: What tells one disk from another: its kind, and what names it there.
+#: Identifies a disk: its kind, and its name within the kind.
 DiskKey = tuple[str, ...]
 
 _RBD_POOL: Final = "rbd"
 
 
 class ClaimUse(NamedTuple):
-    """A claim that a volume stands on. ``key`` is ``namespace/name``; ``ephemeral``: the claim is made for this pod alone."""
+    """A claim that a volume uses. ``key`` is ``namespace/name``; ``ephemeral``: the claim is created for this pod alone."""
 
     name: str
     key: str
@@ -29,14 +29,14 @@ class ClaimUse(NamedTuple):
 
 
 class Disk(NamedTuple):
-    """A disk that pods on one node must not both hold, unless all only read it."""
+    """A disk that two pods on one node must not both mount, unless both mount it read-only."""
 
     key: DiskKey
     read_only: bool
 
 
 class PodVolumes(NamedTuple):
-    """``claims`` and ``inline`` in the pod's order; ``inline`` are volumes of kinds that a CSI driver has taken over."""
+    """``claims`` and ``inline`` in the pod's order; ``inline`` are in-tree volumes of kinds that migrate to a CSI driver."""
 
     claims: tuple[ClaimUse, ...] = ()
     disks: tuple[Disk, ...] = ()
@@ -44,7 +44,7 @@ class PodVolumes(NamedTuple):
 
 
 def pod_volumes(pod: Pod) -> PodVolumes | None:
-    """Return what matters of the pod's volumes; None if nothing does."""
+    """Return the volumes of the pod that matter to scheduling; None if none does."""
     volumes = pod.spec.volumes
     if not volumes:
         return None
@@ -76,7 +76,7 @@ def _is_inline(volume: Volume) -> bool:
 
 
 def _disks(volume: Volume) -> Iterator[Disk]:
-    """Yield the disks of one volume; a Ceph image counts once for each of its monitors, any of which may give it away."""
+    """Yield the disks of one volume; a Ceph image counts once per monitor: one shared monitor is enough to identify it."""
     if volume.gce_persistent_disk is not None:
         yield Disk(("gce", _text(volume.gce_persistent_disk, "pdName")), _only_reads(volume.gce_persistent_disk))
     if volume.aws_elastic_block_store is not None:

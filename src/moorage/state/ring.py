@@ -1,4 +1,4 @@
-"""The ring of nodes: rows in the order of their names' hashes, which ties are broken along."""
+"""The ring of nodes: rows in the order of their names' hashes, used to break ties between scores."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Ring:
     """Rows sorted by hash. ``rows[place]`` is a row, ``place_of[row]`` its place."""
 
     def __init__(self, hashes: npt.NDArray[np.uint64]) -> None:
-        """Put rows on the ring; ``hashes`` has one entry a row."""
+        """Sort rows by hash; ``hashes`` has one entry per row."""
         self.rows: npt.NDArray[np.intp] = np.argsort(hashes, kind="stable")
         self._hashes = hashes[self.rows].data  # which bisect reads faster than the array
         self.place_of: npt.NDArray[np.intp] = np.empty(len(self.rows), dtype=np.intp)

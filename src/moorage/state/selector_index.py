@@ -1,8 +1,8 @@
-"""Who might select this pod? An index of selectors by one label that each of them insists on.
+"""An index of selectors by one label that each requires, to find the selectors that may match a pod.
 
-A selector that wants ``app in (web, api)`` can only take pods that carry ``app``, so it is filed under that label and those
-values, and a pod meets just the selectors filed under its own labels. Most selectors insist on something that few pods have;
-those that do not are filed under their namespaces alone.
+A selector with ``app in (web, api)`` matches only pods with the label ``app``, so it is indexed under that label and those
+values, and a pod is compared only with the selectors indexed under its own labels. Most selectors require a label value that
+few pods have; those that require none are indexed under their namespaces alone.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ __all__ = ["ANYWHERE", "Place", "SelectorIndex", "places", "places_of_pod"]
 
 T = TypeVar("T")
 
-#: Where a selector is filed, and where a pod looks: namespace, label key, label value. Key and value are empty for selectors
-#: that insist on no label; the namespace is ``ANYWHERE`` for those that are not bound to listed ones.
+#: A key of the index: namespace, label key, label value. Key and value are empty for selectors that require no label; the
+#: namespace is ``ANYWHERE`` for those that select in any namespace.
 Place = tuple[str, str, str]
 #: No namespace can have this name.
 ANYWHERE = "*"
 
 
 def places(namespaces: frozenset[str] | None, selector: Selector) -> list[Place]:
-    """Return the places to file a selector under; ``namespaces`` None means any. Nowhere if it matches nothing."""
+    """Return the index keys of a selector; ``namespaces`` None means any. Empty if the selector matches nothing."""
     if selector.matches_nothing:
         return []
     where = [ANYWHERE] if namespaces is None else sorted(namespaces)
@@ -41,14 +41,14 @@ def _narrowest(selector: Selector) -> Requirement | None:
 
 
 def places_of_pod(namespace: str, labels: Mapping[str, str]) -> Iterator[Place]:
-    """Yield every place under which a selector of this namespace that takes these labels may be filed."""
+    """Yield every index key that a selector of this namespace which matches these labels may have."""
     yield namespace, "", ""
     for key, value in labels.items():
         yield namespace, key, value
 
 
 class SelectorIndex(Generic[T]):
-    """Items filed by the pods they may select. Items are told apart by equality."""
+    """Items indexed by the pods they may select. Items are compared by equality."""
 
     def __init__(self) -> None:
         self._filed: dict[Place, dict[T, None]] = {}
@@ -58,7 +58,7 @@ class SelectorIndex(Generic[T]):
             self._filed.setdefault(place, {})[item] = None
 
     def remove(self, item: T, namespaces: frozenset[str] | None, selector: Selector) -> None:
-        """Take out what was added with the very same arguments."""
+        """Remove an item that was added with equal arguments."""
         for place in places(namespaces, selector):
             items = self._filed[place]
             del items[item]
@@ -66,7 +66,7 @@ class SelectorIndex(Generic[T]):
                 del self._filed[place]
 
     def candidates(self, namespace: str, labels: Mapping[str, str]) -> Iterator[T]:
-        """Yield, once each, the items that may select such a pod. Some do not: ask them."""
+        """Yield, once each, the items that may select such a pod. The caller must check each: some do not."""
         filed = self._filed
         if not filed:
             return

@@ -1,4 +1,4 @@
-"""A topology spread constraint, compiled: its selector parsed, its defaults filled in, the pod's own values merged in."""
+"""A compiled topology spread constraint: selector parsed, defaults set, the pod's values of ``matchLabelKeys`` merged."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["SpreadConstraint", "compile_spread_constraint"]
 class SpreadConstraint(NamedTuple):
     """One constraint. ``required``: DoNotSchedule; otherwise ScheduleAnyway.
 
-    ``honors_affinity`` leaves nodes out of the count that the pod's node selector or affinity does not take, ``honors_taints``
-    those whose taints the pod does not tolerate.
+    ``honors_affinity`` leaves out nodes that do not match the pod's node selector or affinity, ``honors_taints`` those whose
+    taints the pod does not tolerate.
     """
 
     topology_key: str
@@ -30,8 +30,8 @@ class SpreadConstraint(NamedTuple):
 def compile_spread_constraint(constraint: TopologySpreadConstraint, pod_labels: Mapping[str, str]) -> SpreadConstraint:
     """Compile a constraint of a pod with these labels.
 
-    Keys in ``matchLabelKeys`` that the pod has are asked for with the pod's values. The API server merges them into the
-    selector of a new pod too; asking twice changes nothing, so pods match alike whether they came through one or not.
+    The selector also requires the pod's values of the keys in ``matchLabelKeys`` that the pod has. The API server merges them
+    into the selector of a new pod too; a repeated requirement changes nothing, so both ways give the same result.
 
     Raises  SelectorError if the selector is malformed
     Source  podtopologyspread/common.go, filterTopologySpreadConstraints

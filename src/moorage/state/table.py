@@ -1,8 +1,8 @@
-"""The node table: one row a node, one column a fact.
+"""The node table: one row per node, one column per attribute.
 
-Everything a rule may ask of nodes is here as an array over rows or as an inverted index (who holds this?). Pods are
-accounted on the row they are on. Rows are dense: when a node leaves, the last row takes its place. ``changes`` logs every
-row that changed, so that a cache can re-judge just those.
+Everything that plugins may read of nodes is here, as an array over rows or as an inverted index from a value to its rows. Each
+pod is counted on its node's row. Rows are dense: when a node is removed, the last row takes its place. ``changes`` logs every
+row that changed, so that a cache judges only those again.
 """
 
 from __future__ import annotations
@@ -28,27 +28,26 @@ from moorage.state.volume_use import VolumeUse
 
 __all__ = ["ChangeLog", "Divisors", "ImageHolders", "NodeTable"]
 
-#: Different offers of nodes that have a number; more than kinds of machines in any cluster.
+#: How many distinct allocatable sets keep their number; more than there are machine types in any cluster.
 _OFFERS_REMEMBERED = 4096
 
 
 class ChangeLog:
     """Rows in the order they changed.
 
-    ``layout`` counts the times rows were added, removed or renumbered, ``moved`` those without the additions, which leave every
-    other row where it was; ``images`` the times a node that reports images was
-    described anew, so that what follows from images alone can be kept while pods come and go; ``nodes`` the times any node
-    came, went or was described anew.
+    ``layout`` counts the times rows were added, removed or renumbered; ``moved`` the same without additions, which leave every
+    other row in place; ``images`` the updates of nodes that report images, so that data derived from images alone stays valid
+    while pods are added and removed; ``nodes`` the times any node was added, removed or updated.
     """
 
-    #: Entries kept; a reader that is further behind has to look at every row.
+    #: Number of entries kept at least; a reader that is further behind must read every row.
     keep = 65_536
 
     def __init__(self) -> None:
         self.layout = 0
         self.moved = 0
         self.images = 0
-        #: While this is true nothing is noted: what changes will be put back before anybody reads on.
+        #: While this is true nothing is logged: the changes are undone before any reader continues.
         self.muted = False
         self.nodes = 0
         self._rows: list[int] = []
@@ -67,12 +66,12 @@ class ChangeLog:
             self._dropped += self.keep
 
     def since(self, position: int) -> list[int] | None:
-        """Return the rows changed since ``position``, with repeats; None when that is no longer known."""
+        """Return the rows changed since ``position``, with repeats; None if some of them have been dropped."""
         return None if position < self._dropped else self._rows[position - self._dropped :]
 
 
 class ImageHolders(NamedTuple):
-    """An image: its size in bytes, as the first node to report it said, and the rows that have it."""
+    """An image: its size in bytes, as reported by the first node that has it, and the rows that have it."""
 
     size: int
     rows: set[int]
@@ -84,9 +83,9 @@ _EXACT = 1 << 46
 
 
 class Divisors(NamedTuple):
-    """What each row offers of a resource, as float64, at least 1; and whether every row offers any.
+    """Each row's allocatable amount of a resource, as float64, at least 1; and whether every row offers any.
 
-    ``exact``: a hundred times as much is a whole number in float64, so percentages can be worked out there and rounded down.
+    ``exact``: a hundred times each amount is a whole number in float64, so percentages computed there round down correctly.
     """
 
     amounts: npt.NDArray[np.float64]
@@ -95,7 +94,7 @@ class Divisors(NamedTuple):
 
 
 class NodeTable:
-    """All nodes. Arrays have shape (rows,); see ``NodeView`` for how rules read them."""
+    """All nodes. Arrays have shape (rows,); plugins read them through ``NodeView``."""
 
     def __init__(self) -> None:
         space = self.space = RowSpace()
@@ -106,11 +105,11 @@ class NodeTable:
         self.labels = LabelColumns(space)
         self.taints: InternedColumn[tuple[Taint, ...]] = InternedColumn(space, ())
         self.features: InternedColumn[frozenset[str]] = InternedColumn(space, frozenset())
-        #: 64 bits of each node's name, for draws that must not depend on the order of rows
+        #: 64-bit hash of each node's name, for tie-breaking that must not depend on the order of rows
         self.name_hash = space.column(np.uint64)
-        #: a number that grows with each node that comes, for orders that must not depend on the order of rows
+        #: a number that grows with each added node, for orders that must not depend on the order of rows
         self.arrival = space.column()
-        #: the ``arrival`` of the node that had come last when the row's node came or changed
+        #: the highest ``arrival`` at the time the row's node was added or updated
         self.described = space.column()
         self._tree = NodeTree()
         self._in_turn: tuple[int, npt.NDArray[np.intp]] | None = None
@@ -128,7 +127,7 @@ class NodeTable:
         #: (protocol, port) → address → row → holders
         self.host_ports: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
         self.volume_use = VolumeUse()
-        #: row that a what-if is open on → the holders, before it, of each port it touched
+        #: row with an open what-if → the number of holders before it of each port that it changed
         self._what_ifs: dict[int, dict[HostPort, int]] = {}
         self._arrived = 0
         self._ring: tuple[int, Ring] | None = None
@@ -138,7 +137,7 @@ class NodeTable:
         self._divisors_version = -1
         self._allocatable: dict[str, Column] = {}
         self._requested: dict[str, Column] = {}
-        #: for each row a number for what its node offers: equal offers have equal numbers
+        #: for each row a number of its node's allocatable set; rows with equal numbers have equal sets
         self._offer = space.column()
         self._offers: dict[tuple[tuple[str, Quantity], ...], int] = {}
         self._offered = 0
@@ -148,14 +147,14 @@ class NodeTable:
         return self.space.rows
 
     def allocatable(self, resource: str) -> Column:
-        """What nodes offer of a resource: cpu in millicores, memory and storage in bytes, others in counts."""
+        """Return nodes' allocatable amounts of a resource: cpu in millicores, memory and storage in bytes, others in counts."""
         column = self._allocatable.get(resource)
         if column is None:
             column = self._allocatable[resource] = self.space.column()
         return column
 
     def divisors(self, resource: str) -> Divisors:
-        """Return what requests of a resource are divided by for their share; good until a node changes."""
+        """Return the divisors for shares of a resource; valid until a node changes."""
         if self._divisors_version != self.changes.nodes:
             self._divisors.clear()
             self._divisors_version = self.changes.nodes
@@ -168,7 +167,7 @@ class NodeTable:
         return found
 
     def requested(self, resource: str) -> Column:
-        """What the pods on each row request, in the same units."""
+        """Return the sum of the pods' requests on each row, in the same units."""
         column = self._requested.get(resource)
         if column is None:
             column = self._requested[resource] = self.space.column()
@@ -176,15 +175,15 @@ class NodeTable:
         return column
 
     def room(self, row: int) -> tuple[int, ...]:
-        """Return what rules that are ``sums_only`` can see of a row, as one value: what is offered and what is taken.
+        """Return all that ``sums_only`` plugins can read of a row, as one tuple: its allocatable set's number, and the sums.
 
-        Good until a resource is asked for that no pod or rule has named before; then rooms have one entry more.
+        Comparable until ``requested`` is first called for a new resource; then the tuples have one more entry.
         """
         return tuple([column.data.item(row) for column in self._sums])
 
     @property
     def resources_requested(self) -> tuple[str, ...]:
-        """Every resource that ``requested`` was ever asked for or a pod has requested; new ones come last."""
+        """Every resource that ``requested`` was called for or a pod has requested; new ones are last."""
         return tuple(self._requested)
 
     @property
@@ -193,15 +192,15 @@ class NodeTable:
         return self.required_affinity, self.required_anti_affinity, self.preferred_affinity, self.preferred_anti_affinity
 
     def ring(self) -> Ring:
-        """Return the rows in the order of their names' hashes; good until a row comes or goes."""
+        """Return the rows in the order of their names' hashes; valid until a row is added or removed."""
         if self._ring is None or self._ring[0] != self.changes.layout:
             self._ring = (self.changes.layout, Ring(self.name_hash.view.copy()))
         return self._ring[1]
 
     def domains_in_ring(self, key: str) -> npt.NDArray[np.intp]:
-        """Return the ids of a label's values (see ``LabelColumn``) in the order of the ring; good until a node changes.
+        """Return the ids of a label's values (see ``LabelColumn``) in the order of the ring; valid until a node changes.
 
-        As ``intp``, which arrays are indexed by without a conversion.
+        The dtype is ``intp``, which NumPy uses as an index without conversion.
         """
         if self._ring_version != self.changes.nodes:
             self._ring_domains.clear()
@@ -212,7 +211,7 @@ class NodeTable:
         return ids
 
     def rows_in_turn(self) -> npt.NDArray[np.intp]:
-        """Return all rows in kube-scheduler's order (see ``node_tree``), as it was when a node last came or went."""
+        """Return all rows in kube-scheduler's order (see ``node_tree``), as of the last time a node was added or removed."""
         if self._in_turn is None or self._in_turn[0] != self.changes.layout:
             rows = (self.row_of[name] for name in self._tree.names())
             self._in_turn = (self.changes.layout, np.fromiter(rows, dtype=np.intp, count=len(self)))
@@ -235,7 +234,7 @@ class NodeTable:
         return row
 
     def update_node(self, node: Node) -> int:
-        """Replace what is known of a node; the pods on it stay."""
+        """Replace a node and return its row; the pods on it stay."""
         row = self.row_of[node.name]
         if node.status.images or self.nodes[row].status.images:
             self.changes.images += 1
@@ -258,7 +257,7 @@ class NodeTable:
             self._count(row, pod)
 
     def remove_node(self, name: str) -> list[PodInfo]:
-        """Drop a node; returns the pods that were on it, which the table no longer counts."""
+        """Remove a node; return the pods that were on it, which the table no longer counts."""
         row = self.row_of[name]
         pods = list(self.pods[row].values())
         for pod in pods:
@@ -326,7 +325,7 @@ class NodeTable:
         self.pod_counts.move(old, new, iter(pods))
 
     def _number_of(self, offer: tuple[tuple[str, Quantity], ...]) -> int:
-        """Return a number for what a node offers. None is given twice, so old ones may be forgotten."""
+        """Return the number of an allocatable set. A number is never reused, so the cache may be cleared."""
         number = self._offers.get(offer)
         if number is None:
             if len(self._offers) >= _OFFERS_REMEMBERED:
@@ -338,7 +337,7 @@ class NodeTable:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def add_pod(self, row: int, pod: PodInfo) -> None:
-        """Account a pod on a row. Its UID must be new to the row."""
+        """Add a pod to a row. Its UID must be new to the row."""
         self.pods[row][pod.uid] = pod
         self._account(row, pod, 1)
         self._count(row, pod)
@@ -400,16 +399,16 @@ class NodeTable:
 
     @property
     def rows_in_what_ifs(self) -> Collection[int]:
-        """The rows on which a what-if is open: what holds of their pods now will not hold afterwards."""
+        """The rows with an open what-if, whose pods are restored afterwards."""
         return self._what_ifs.keys()
 
     @contextmanager
     def what_if(self, row: int) -> Iterator[None]:
-        """Let the block add and remove pods on one row, then put everything back as it was, pods in their old order.
+        """Let the block add and remove pods on one row, then restore the row, with its pods in their old order.
 
-        Within the block the change log stands still, so nothing that is worked out there may be kept. A host port is held
-        by the node rather than by pods, as in kube-scheduler's copy of a node: one holder that goes frees it, whoever else
-        claims it. Blocks may be nested.
+        Within the block the change log records nothing, so caches must keep nothing computed there. A host port belongs to the
+        node rather than to pods, as in kube-scheduler's copy of a node: removing one holder frees it, even if other pods use
+        it. Blocks may be nested.
         """
         before = dict(self.pods[row])
         outer = self._what_ifs.get(row)
@@ -441,7 +440,7 @@ class NodeTable:
         self.pods[row] = before
 
     def _expect_return(self, expected: bool) -> None:
-        """Say that pods which go now will be back (True), or that they are (False)."""
+        """Announce that pods removed from now on will return (True), or that they have returned (False)."""
         self.changes.muted = expected
         self.pod_counts.keep_empty(expected)
         for terms in self.held_terms:

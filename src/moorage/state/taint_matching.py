@@ -1,6 +1,6 @@
-"""Taints over the node table: which rows would have a pod, given what it tolerates?
+"""Match a pod's tolerations against the taints of the rows of the node table.
 
-Nodes of one kind carry the same taints, and a taint set is interned whole, so each distinct set is judged once.
+Nodes of one kind have the same taints, and a taint set is interned as a single value, so each distinct set is judged once.
 
 Source  component-helpers, scheduling/corev1/helpers.go, FindMatchingUntoleratedTaint
 """
@@ -24,9 +24,9 @@ DO_NOT_SCHEDULE = frozenset({"NoSchedule", "NoExecute"})
 
 
 def rows_tolerated(pod: PodInfo, nodes: NodeView, effects: Container[str] | None, numeric: bool) -> BoolArray:
-    """Say for each row whether the pod tolerates all of its taints that have one of ``effects`` (None: any effect).
+    """Return for each row whether the pod tolerates all of its taints that have one of ``effects`` (None: any effect).
 
-    ``numeric`` says whether ``Lt`` and ``Gt`` tolerations count (gate ``TaintTolerationComparisonOperators``).
+    ``numeric``: ``Lt`` and ``Gt`` tolerations count (gate ``TaintTolerationComparisonOperators``).
     """
     tolerations = pod.spec.tolerations
 
@@ -37,7 +37,7 @@ def rows_tolerated(pod: PodInfo, nodes: NodeView, effects: Container[str] | None
 
 
 def count_untolerated(tolerations: Iterable[Toleration], nodes: NodeView, effect: str, numeric: bool) -> IntArray:
-    """Count each row's taints with this effect that no toleration covers; shape (rows,)."""
+    """Count each row's taints with this effect that no toleration tolerates; shape (rows,)."""
     held = tuple(tolerations)
 
     def untolerated(taints: tuple[Taint, ...]) -> int:

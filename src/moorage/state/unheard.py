@@ -1,9 +1,9 @@
-"""Pods that are assumed while their group is tried, and whose demands on others nobody hears of yet.
+"""Pods that are assumed while their group is tried, and whose affinity terms and claims do not count yet for its other pods.
 
-kube-scheduler keeps lists of the nodes that hold pods with affinity, and with required anti-affinity, and looks for what placed
-pods demand of others on these alone. It does not bring them up to date while a group is tried. So a pod that is tried after
-its fellow is not bound by what that one demands, unless the fellow's node was listed already, for another pod. So it is with
-the claims that pods use: one that is for one pod alone is taken by all of a group.
+kube-scheduler keeps lists of the nodes that hold pods with affinity, and with required anti-affinity, and looks for the terms
+of placed pods on these nodes alone. It does not update the lists while a group is tried. So the terms of an assumed pod do not
+apply to the next pod of its group, unless the assumed pod's node was in the list already because of another pod. The same holds
+for claims: all pods of a group may use a claim that only one pod may use.
 
 Source  kube-scheduler, backend/cache/snapshot.go, AssumePod; plugins/interpodaffinity/{filtering,scoring}.go
 """
@@ -23,7 +23,7 @@ _Demand = tuple[int, "AffinityTerm", str]
 
 
 class Unheard:
-    """Of each pod by UID: itself, its node, and whether scoring and Filter pass over its demands."""
+    """The assumed pods by UID, each with its node, and whether scoring and Filter ignore its affinity terms."""
 
     def __init__(self) -> None:
         self._pods: dict[str, tuple[PodInfo, str, bool, bool]] = {}
@@ -33,7 +33,7 @@ class Unheard:
         self._pods[pod.uid] = (pod, node, scoring, filtering)
 
     def add_user(self, pod: PodInfo) -> None:
-        """Nobody hears either which claims the pod has taken."""
+        """Add a pod whose use of claims does not count yet."""
         if pod.volumes is not None and pod.volumes.claims:
             self._users[pod.uid] = pod
 
@@ -42,18 +42,18 @@ class Unheard:
         self._users.pop(uid, None)
 
     def claim_uses(self, key: str) -> int:
-        """Count how often these pods use the claim ``namespace/name`` by its name."""
+        """Return how often the volumes of these pods name the claim ``namespace/name``."""
         claims = (use for pod in self._users.values() if pod.volumes is not None for use in pod.volumes.claims)
         return sum(use.key == key and not use.ephemeral for use in claims)
 
     def anti_affinity(self) -> Iterator[tuple[AffinityTerm, str]]:
-        """Yield required anti-affinity terms that Filter passes over, each with its holder's node."""
+        """Yield the required anti-affinity terms that Filter ignores, each with its holder's node."""
         for pod, node, _, filtering in self._pods.values():
             if filtering:
                 yield from ((term, node) for term in pod.required_anti_affinity)
 
     def pulls(self, hard_weight: int) -> Iterator[_Demand]:
-        """Yield what scoring passes over: weight, term and its holder's node. ``hard_weight`` is that of required affinity."""
+        """Yield the terms that scoring ignores: weight, term and its holder's node. Required affinity has ``hard_weight``."""
         for pod, node, scoring, _ in self._pods.values():
             if scoring:
                 yield from ((weight, term, node) for weight, term in _weighted(pod, hard_weight))

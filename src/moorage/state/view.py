@@ -1,7 +1,7 @@
-"""What a rule sees of nodes: all rows of the table, or some of them, through the same names.
+"""The plugins' view of nodes: all rows of the table, or some of them, through the same interface.
 
-Every array a ``NodeView`` gives has one entry per row of the view, in its order. A view of all rows costs nothing; a view of
-a few copies just those. Arrays are read-only for rules.
+Every array from a ``NodeView`` has one entry per row of the view, in its order. A view of all rows copies nothing; a view of
+some rows copies only those. Arrays are read-only for plugins.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NodeView:
     """Some rows of a node table, as columns. ``rows`` indexes any full-length column: ``column[view.rows]``."""
 
     __slots__ = ("rows", "snapshot", "table")
-    #: False for views that show nodes otherwise than the table has them.
+    #: False for views that show other values than the table's.
     is_true: ClassVar[bool] = True
 
     def __init__(self, snapshot: Snapshot, rows: Rows) -> None:
@@ -45,7 +45,7 @@ class NodeView:
 
     @property
     def is_whole(self) -> bool:
-        """True when the view is of all rows, in table order."""
+        """True if the view has all rows, in table order."""
         return isinstance(self.rows, slice)
 
     @property
@@ -53,7 +53,7 @@ class NodeView:
         return np.arange(len(self.table)) if isinstance(self.rows, slice) else self.rows
 
     def only(self, keep: BoolArray) -> NodeView:
-        """Return the view of those of its rows where ``keep`` (one entry per row of this view) is true."""
+        """Return a view of the rows where ``keep`` (one entry per row of this view) is true."""
         return NodeView(self.snapshot, self.row_numbers[keep])
 
     def take(self, column: Column | npt.NDArray[D]) -> npt.NDArray[Any]:
@@ -65,16 +65,16 @@ class NodeView:
         return column.data.take(self.rows)
 
     def false(self) -> BoolArray:
-        """Return an array of False, one entry per row, to be filled."""
+        """Return a new array of False, one entry per row."""
         return np.zeros(len(self), dtype=bool)
 
     def zeros(self) -> IntArray:
-        """Return an int64 array of zeros, one entry per row, to be filled."""
+        """Return a new int64 array of zeros, one entry per row."""
         return np.zeros(len(self), dtype=np.int64)
 
     def holding(self, rows: Collection[int]) -> BoolArray:
-        """Say for each row of the view whether it is among ``rows`` (row numbers of the table)."""
-        if not isinstance(self.rows, slice) and 8 * len(self.rows) < len(rows):  # asking costs about 8 times what filling does
+        """Return for each row of the view whether it is in ``rows`` (row numbers of the table)."""
+        if not isinstance(self.rows, slice) and 8 * len(self.rows) < len(rows):  # a lookup costs about 8 times a fill
             return np.fromiter((int(row) in rows for row in self.rows), dtype=bool, count=len(self.rows))
         mask = np.zeros(len(self.table), dtype=bool)
         mask[np.fromiter(rows, dtype=np.intp, count=len(rows))] = True
@@ -82,31 +82,31 @@ class NodeView:
         return held
 
     def named(self, names: Collection[str]) -> BoolArray:
-        """Say for each row whether its node has one of these names."""
+        """Return for each row whether its node has one of these names."""
         row_of = self.table.row_of
         return self.holding({row_of[name] for name in names if name in row_of})
 
-    # -- facts --------------------------------------------------------------------------------------------------------
+    # -- columns ------------------------------------------------------------------------------------------------------
 
     def allocatable(self, resource: str) -> IntArray:
-        """What each node offers: cpu in millicores, memory and storage in bytes, others in counts."""
+        """Return each node's allocatable amount: cpu in millicores, memory and storage in bytes, others in counts."""
         return self.take(self.table.allocatable(resource))
 
     def divisors(self, resource: str) -> npt.NDArray[np.float64]:
-        """What requests of a resource are divided by for their share of a node: what it offers, or 1 if that is nothing."""
+        """Return the divisor for shares of a resource of each node: its allocatable amount, or 1 if that is 0."""
         return self.take(self.table.divisors(resource).amounts)
 
     def exact_divisors(self, resource: str) -> npt.NDArray[np.float64] | None:
-        """The same, where percentages that are worked out with it are right once rounded down; None where they may not be."""
+        """Return the same if percentages computed with it round down correctly; None if they may not."""
         divisors = self.table.divisors(resource)
         return self.take(divisors.amounts) if divisors.exact else None
 
     def is_offered_everywhere(self, resource: str) -> bool:
-        """True if every node of the table offers some of a resource."""
+        """Return True if every node of the table offers some of a resource."""
         return self.table.divisors(resource).is_offered_everywhere
 
     def requested(self, resource: str) -> IntArray:
-        """What the pods on each node request, in the same units."""
+        """Return the sum of the pods' requests on each node, in the same units."""
         return self.take(self.table.requested(resource))
 
     @property
@@ -142,11 +142,11 @@ class NodeView:
         return self.table.features
 
     def label(self, key: str) -> LabelColumn:
-        """The column of one label key; id 0 is "absent"."""
+        """Return the column of one label key; id 0 means "absent"."""
         return self.table.labels.column(key)
 
     def ids(self, column: InternedColumn[Any]) -> Ids:
-        """This view's ids of an interned column."""
+        """Return this view's ids of an interned column."""
         return column.ids[self.rows]
 
     @property
@@ -159,7 +159,7 @@ class NodeView:
         return self.table.host_ports
 
     def pods_matching(self, matcher: PodMatcher) -> Counts:
-        """How many pods on each row the matcher selects."""
+        """Return how many pods on each row the matcher selects."""
         return self.take(self.table.pod_counts.of(matcher))
 
     # -- nodes one by one ---------------------------------------------------------------------------------------------
@@ -177,12 +177,12 @@ class NodeView:
         return NodeView(self.snapshot, np.array([row], dtype=np.intp))
 
     def one(self, row: int) -> NodeInfo:
-        """The node at a row number of the table."""
+        """Return the node at a row number of the table."""
         return NodeInfo(self.table, row)
 
 
 class NodeInfo:
-    """One node, for rules that judge one node at a time."""
+    """One node, for plugins that judge one node at a time."""
 
     __slots__ = ("_table", "row")
 
@@ -204,7 +204,7 @@ class NodeInfo:
 
     @property
     def pods(self) -> list[PodInfo]:
-        """Pods on the node, bound or assumed, in the order they came."""
+        """Pods on the node, bound or assumed, in the order they were added."""
         return list(self._table.pods[self.row].values())
 
     @property
@@ -216,7 +216,7 @@ class NodeInfo:
         return int(self._table.allowed_pods.data[self.row])
 
     def domain(self, key: str) -> int:
-        """Id of the node's value of a label, as in ``NodeView.label``; 0 is "absent"."""
+        """Return the id of the node's value of a label, as in ``NodeView.label``; 0 means "absent"."""
         return int(self._table.labels.column(key).ids[self.row])
 
     def allocatable(self, resource: str) -> int:

@@ -1,7 +1,7 @@
-"""Who uses which volumes: claims and disks by the rows whose pods hold them.
+"""The use of volumes: claims and disks by the rows of the pods that use them.
 
-Rules about volumes never look through pods. They ask which rows hold a disk, whether anybody uses a claim, or which pods on a
-row have volumes at all.
+Volume plugins do not iterate over all pods. They read which rows hold a disk, how many pods use a claim, or which pods on a row
+have volumes that matter to scheduling.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from moorage.state.pod_volumes import Disk, DiskKey
 
 __all__ = ["VolumeUse"]
 
-_NOBODY: Mapping[str, PodInfo] = {}
+_NO_PODS: Mapping[str, PodInfo] = {}
 
 
 class _Holders:
-    """The rows that hold a disk, with how many volumes on each only read it, and how many do more."""
+    """The rows that hold a disk, with the number of read-only and of writable volumes on each."""
 
     __slots__ = ("readers", "writers")
 
@@ -27,47 +27,47 @@ class _Holders:
 
 
 class VolumeUse:
-    """Kept current as pods come and go; pods without volumes that matter are never told of."""
+    """Volumes in use, updated as pods are added and removed; pods without volumes that matter are left out."""
 
     def __init__(self) -> None:
-        #: claim → row → volumes of pods there that name it
+        #: claim → row → number of volumes of pods there that name it
         self._claims: dict[str, dict[int, int]] = {}
-        #: the same for claims that were made for one pod
+        #: the same for ephemeral claims, which are created for one pod
         self._ephemeral: dict[str, dict[int, int]] = {}
         self._disks: dict[DiskKey, _Holders] = {}
         self._pods: dict[int, dict[str, PodInfo]] = {}
 
-    # -- what rules ask -----------------------------------------------------------------------------------------------
+    # -- reads by plugins ---------------------------------------------------------------------------------------------
 
     def claim_uses(self, key: str) -> int:
-        """Count how often pods on any row name the claim (``namespace/name``) as a volume of their own."""
+        """Return how many volumes of pods on any row name the claim (``namespace/name``)."""
         return sum(self._claims.get(key, {}).values())
 
     def rows_using(self, key: str) -> Iterable[int]:
-        """Return the rows of pods that stand on a claim in any way."""
+        """Return the rows of pods that use a claim, by name or as an ephemeral volume."""
         named, made = self._claims.get(key), self._ephemeral.get(key)
         return {**(named or {}), **(made or {})}
 
     def pods_on(self, row: int) -> Mapping[str, PodInfo]:
-        """Return the pods on a row that have volumes which matter, by UID."""
-        return self._pods.get(row, _NOBODY)
+        """Return the pods on a row that have volumes that matter, by UID."""
+        return self._pods.get(row, _NO_PODS)
 
     @property
     def rows(self) -> Collection[int]:
-        """The rows on which any pod has volumes that matter."""
+        """The rows on which a pod has volumes that matter."""
         return self._pods.keys()
 
     def rows_clashing(self, disk: Disk) -> Collection[int]:
-        """Return the rows on which ``disk`` cannot be mounted, because a pod there holds it already."""
+        """Return the rows on which ``disk`` cannot be mounted, because a pod there uses it already."""
         held = self._disks.get(disk.key)
         if held is None:
             return ()
         return held.writers.keys() if disk.read_only else held.writers.keys() | held.readers.keys()
 
-    # -- keeping up ---------------------------------------------------------------------------------------------------
+    # -- updates ------------------------------------------------------------------------------------------------------
 
     def add(self, row: int, pod: PodInfo) -> None:
-        """Account a pod, which has volumes that matter, on a row."""
+        """Add a pod, which has volumes that matter, to a row."""
         self._pods.setdefault(row, {})[pod.uid] = pod
         self._count(row, pod, 1)
 

@@ -242,3 +242,13 @@ def test_pages_of_plugins_have_their_extension_points():
         assert points_told(points) == has, name
         assert told is not None, name
         assert points_told(told[1]) == has, name
+
+
+#: ``kubectl describe`` of several objects, as with a selector, leaves out events since 1.36 unless it is asked for them.
+_SEVERAL = re.compile(r"kubectl describe [^\n`]*(?:-l |--selector|-A\b|--all-namespaces)[^\n`]*")
+
+
+def test_pages_ask_for_events_where_kubectl_describes_several_objects():
+    commands = [command for page in PAGES for command in _SEVERAL.findall(page.read_text("utf-8"))]
+    assert commands
+    assert [command for command in commands if "--show-events=true" not in command] == []

@@ -78,7 +78,7 @@ BAD = {  # the document, its fault
     "a default again, v1beta1": (
         configuration("v1beta1", {"filter": {"enabled": [{"name": "NodeName"}]}}),
         ('profiles[0].plugins.filter.enabled[0]: Duplicate value: "NodeName": '
-        'plugin "NodeName" already registered as "FilterPlugin"; disable it to enable it anew'),
+        'plugin "NodeName" already registered as "FilterPlugin"; disable it to enable it again'),
     ),
     **{
         f"negative weight, {version}": (

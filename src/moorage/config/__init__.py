@@ -1,1 +1,1 @@
-"""KubeSchedulerConfiguration: read strictly, checked as a whole, resolved to the plugins of each profile."""
+"""KubeSchedulerConfiguration: decode it strictly, validate it, and resolve the plugins of each profile."""

@@ -1,7 +1,7 @@
-"""What flags of kube-scheduler 1.19 to 1.21 say beside a configuration: a Policy, an algorithm provider, a profile's name.
+"""The algorithm flags of kube-scheduler 1.19 to 1.21: a Policy, an algorithm provider, a scheduler name.
 
-A Policy takes the place of plugins: it goes with a file whose only profile says nothing of them, which then says the rest. A
-provider is what the profiles of a file start from. Without a file there is one profile, whose name and pod affinity flags say.
+A Policy replaces the plugins: it may be combined with a file whose only profile configures no plugins. A provider sets the
+default plugins of the file's profiles. Without a file there is one profile; flags set its name and pod affinity weight.
 
 Source  kube-scheduler 1.21, cmd/kube-scheduler/app/options: deprecated.go and options.go; pkg/scheduler/scheduler.go, New
 """
@@ -29,9 +29,9 @@ _POLICY_HINT = f"apiVersion: v1 and kind: {POLICY}"
 
 @dataclass(frozen=True, slots=True)
 class Algorithm:
-    """``policy`` is the text of a Policy, and ``policy_where`` its name for messages; without one, ``provider`` counts.
+    """The flags. ``policy`` is the text of a Policy, and ``policy_where`` its name in messages; it overrides ``provider``.
 
-    ``scheduler_name`` and ``hard_pod_affinity_weight`` count only where there is no configuration.
+    ``scheduler_name`` and ``hard_pod_affinity_weight`` apply only without a configuration.
     """
 
     provider: str = ""
@@ -42,7 +42,7 @@ class Algorithm:
 
 
 def load_algorithm(given: Algorithm, config: bytes | None, where: str, rules: RuleBook, emulate: str | None = None) -> Loaded:
-    """Return what a configuration and these flags come to, under the release to emulate or else 1.21.
+    """Return the result of a configuration and these flags, under the release to emulate or else 1.21.
 
     Raises  ConfigError, InputError
     """
@@ -88,7 +88,7 @@ def _affinity(given: Algorithm, registry: Registry) -> tuple[PluginConfig, ...]:
 
 
 def _policy_over(loaded: Loaded, given: Algorithm, rules: RuleBook, emulate: str | None) -> Loaded:
-    """Return what a Policy runs with all else from a configuration."""
+    """Return the result of a Policy with all other settings from a configuration."""
     profiles = loaded.configuration.profiles
     if len(profiles) != 1 or profiles[0].plugin_config or profiles[0].plugins != Plugins():
         raise InputError("cannot set a Plugin config and Policy config")
@@ -114,6 +114,6 @@ def _from_policy(given: Algorithm, rules: RuleBook, emulate: str | None, base: C
 
 
 def _in_brackets(error: ConfigError) -> str:
-    """Return what is wrong as Go's aggregates say it: several in brackets."""
+    """Return the faults as Go formats an aggregate error: several in brackets."""
     told = [str(fault) for fault in error.faults]
     return told[0] if len(told) == 1 else f"[{', '.join(told)}]"

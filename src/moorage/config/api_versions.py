@@ -1,4 +1,4 @@
-"""The versions of KubeSchedulerConfiguration: how each is written, what its defaults are, and whose rules then run.
+"""The versions of KubeSchedulerConfiguration: the schema and defaults of each, and the release whose plugins run.
 
 =======  ==========  ====================  ===============================================================================
 version  read by     rules of              defaults
@@ -9,7 +9,7 @@ v1beta2  1.22-1.27   1.36                  each extension point by itself; a def
 v1beta1  1.19-1.22   1.21                  DefaultProvider; a default that is enabled again must be disabled first
 =======  ==========  ====================  ===============================================================================
 
-The rules of 1.22 to 1.28 are those of today as far as they are told apart here: scores have today's form since 1.22.
+Versions of 1.22 to 1.28 run the plugins of 1.36: since 1.22 scores have the same form as in 1.36.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from moorage.framework.features import TODAY, FeatureGates
 
 __all__ = ["API_VERSIONS", "V1", "V1BETA1", "V1BETA2", "V1BETA3", "ApiVersion", "v1beta1_over"]
 
-#: ``expand(profile, gates, catalogue, path)``: what runs at each point of a profile; ``path`` leads to its ``plugins``.
+#: ``expand(profile, gates, catalogue, path)`` returns the plugins of a profile; ``path`` leads to its ``plugins``.
 Expand = Callable[[Profile, FeatureGates, Mapping[str, tuple[str, ...]], str], Expansion]
 
 
@@ -38,10 +38,10 @@ class ApiVersion:
     """One version.
 
     ``rules``          the release whose plugins and gates run
-    ``emulated``       the releases that can be emulated and read it
-    ``plugin_points``  plugins that may be named though no class of theirs is registered, and where they run
-    ``removed``        plugins refused by name → what is said of them
-    ``checked``        plugins whose arguments are checked wherever they stand, not only where the plugin runs
+    ``emulated``       the releases that can be emulated and that read this version
+    ``plugin_points``  plugins that may be named without a registered class, and their extension points
+    ``removed``        plugins rejected by name → the message
+    ``checked``        plugins whose arguments are always validated, not only if the plugin runs
     """
 
     name: str
@@ -59,12 +59,12 @@ class ApiVersion:
 
     @property
     def is_old(self) -> bool:
-        """True where the rules of a release before today's run, with its checks."""
+        """True if the plugins and validation of an earlier release apply."""
         return self.rules != TODAY
 
     @property
     def short(self) -> str:
-        """``v1beta1``."""
+        """The version without its group: ``v1beta1``."""
         return self.name.rpartition("/")[2]
 
 
@@ -88,7 +88,7 @@ def _v1beta2(profile: Profile, gates: FeatureGates, catalogue: Mapping[str, tupl
     return settled(sets, profile.plugins, catalogue, path, profile.scheduler_name or "")
 
 
-#: Upstream looks the removed plugins up under the core group's version, and says so.
+#: Upstream's message names the core group's version "v1" for removed plugins.
 _INVALID: Final = f'was invalid in version "v1" (KubeSchedulerConfiguration is version "{release_1_36.API_VERSION}")'
 _REMOVED: Final = (
     f'was removed in version "{release_1_22.API_VERSION}" (KubeSchedulerConfiguration is version "{release_1_22.API_VERSION}")'
@@ -97,7 +97,7 @@ _IN_TREE: Final = dict.fromkeys(("AzureDiskLimits", "CinderLimits", "EBSLimits",
 
 
 def _without_later_points(plugin_points: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Leave out the points that v1beta3 cannot name."""
+    """Return the points without those that v1beta3 cannot name."""
     known = set(release_1_21.POINTS)
     return {name: tuple(point for point in points if point in known) for name, points in plugin_points.items()}
 
@@ -145,9 +145,9 @@ V1BETA1: Final = ApiVersion(
 
 
 def v1beta1_over(provider: str) -> ApiVersion:
-    """Return v1beta1 with the sets of an algorithm provider as its defaults."""
+    """Return v1beta1 with the plugin sets of an algorithm provider as its defaults."""
     return replace(V1BETA1, expand=_v1beta1(provider))
 
 
-#: By the name that ``apiVersion`` has.
+#: The versions by ``apiVersion``.
 API_VERSIONS: Final[Mapping[str, ApiVersion]] = {one.name: one for one in (V1, V1BETA3, V1BETA2, V1BETA1)}

@@ -1,4 +1,4 @@
-"""Plugin arguments: decoded for every plugin that is known, left as they are for the others.
+"""Plugin arguments: decode those of known plugins, and keep those of unknown plugins as plain data.
 
 Source  kube-scheduler 1.36.2, kube-scheduler/config/v1/types.go, PluginConfig
 """
@@ -23,7 +23,7 @@ __all__ = ["with_args"]
 def with_args(
     configuration: Configuration, version: ApiVersion, registry: Registry, gates: FeatureGates
 ) -> tuple[Configuration, list[Fault]]:
-    """Return the configuration with its plugins' arguments decoded and completed, and what is wrong with them."""
+    """Return the configuration with plugin arguments decoded and defaulted, and the faults in them."""
     faults: list[Fault] = []
     profiles: list[Profile] = []
     for i, profile in enumerate(configuration.profiles):
@@ -57,7 +57,7 @@ def _args(
 
 
 def _header_faults(name: str, data: dict[str, Any], path: str, version: ApiVersion) -> list[Fault]:
-    """Arguments may say what they are; then it must be the plugin's own."""
+    """Return faults for ``kind`` and ``apiVersion``, which are optional but must match the plugin's arguments."""
     own = f"{name}Args"
     kind, spelled = data.get("kind") or own, data.get("apiVersion") or version.name
     if kind != own:

@@ -1,9 +1,9 @@
-"""A configuration of before as today's v1, where there is such a thing, and an account of what has none.
+"""Convert an old configuration to v1, with notes on everything that has no equivalent.
 
-What 1.21 had rules of their own for is now mostly told to other rules: scores by resources are a strategy of NodeResourcesFit,
-required labels are affinity added by NodeAffinity, in-tree disks are counted as the CSI volumes they have become. Avoidance
-annotations, services that stay together, and preferred labels have nothing of the kind. Where rules of one name score
-otherwise today, that is said too.
+Most plugins that 1.36 lacks map to arguments of others: resource scoring plugins become a strategy of NodeResourcesFit,
+required labels become affinity added by NodeAffinity, and limits on in-tree disks become NodeVolumeLimits on CSI volumes.
+Avoidance annotations, ServiceAffinity and preferred labels have no equivalent. Notes also name plugins that keep their name but
+score differently.
 
 Source  kube-scheduler 1.22, apis/config/v1beta2; Kubernetes documentation, scheduler configuration
 """
@@ -30,13 +30,13 @@ __all__ = ["Converted", "convert"]
 
 _FIT: Final = "NodeResourcesFit"
 _AFFINITY: Final = "NodeAffinity"
-#: Score plugin → the strategy of NodeResourcesFit that took its place.
+#: Score plugin → the strategy of NodeResourcesFit that replaces it.
 _STRATEGIES: Final[Mapping[str, str]] = {
     "NodeResourcesLeastAllocated": "LeastAllocated",
     "NodeResourcesMostAllocated": "MostAllocated",
     "RequestedToCapacityRatio": "RequestedToCapacityRatio",
 }
-#: Plugins without an equivalent → what comes near.
+#: Plugins without an equivalent → the nearest alternative.
 _NOTHING: Final[Mapping[str, str]] = {
     "NodePreferAvoidPods": "taint such nodes PreferNoSchedule instead of annotating them",
     "SelectorSpread": "PodTopologySpread with the system's default constraints spreads such pods, by a formula of its own",
@@ -52,7 +52,7 @@ _SAME_NAME: Final[Mapping[str, str]] = {
 
 @dataclass(slots=True)
 class Converted:
-    """The document, and in ``notes`` what it does not say any more, or says otherwise."""
+    """The document, and ``notes`` on what it drops or changes."""
 
     document: dict[str, Any]
     notes: list[str] = field(default_factory=list)
@@ -73,7 +73,7 @@ def convert(loaded: Loaded, today: Registry) -> Converted:
 
 
 def _with_leases(given: Configuration) -> tuple[Configuration, list[str]]:
-    """Return a configuration that stands for a Lease, and what that means for replicas that stand for something else."""
+    """Return the configuration with a Lease as resource lock, and a note for replicas that still use another lock."""
     election = given.leader_election
     lock = election.resource_lock
     if lock == "leases":
@@ -90,7 +90,7 @@ def _changed(profile: ResolvedProfile) -> Iterator[str]:
 
 
 class _Profile:
-    """One profile on its way to v1."""
+    """The conversion of one profile to v1."""
 
     def __init__(self, profile: ResolvedProfile, today: Registry) -> None:
         self._given = profile
@@ -106,7 +106,7 @@ class _Profile:
         self._removed()
         if self._given.run_all_filters:
             self.notes.append(
-                "alwaysCheckAllPredicates has no equivalent: a node is told of by the first plugin that refuses it"
+                "alwaysCheckAllPredicates has no equivalent: only the first plugin that refuses a node is reported"
             )
         self._prepare()
         points = {point: tuple(names) for point, names in self._points.items() if names}
@@ -121,14 +121,14 @@ class _Profile:
         )
 
     def _typed(self, name: str, args: Any) -> Any:
-        """Return arguments as today's plugin takes them."""
+        """Return arguments as the 1.36 plugin's type."""
         args_type = self._today.args_type(name)
         return args if args_type is None or not isinstance(args, dict) else msgspec.convert(args, args_type)
 
-    # -- rules that are said otherwise --------------------------------------------------------------------------------
+    # -- plugins that map to others -----------------------------------------------------------------------------------
 
     def _scores_by_resources(self) -> None:
-        """Make the first score by resources the strategy of NodeResourcesFit, unless it has one; there can be only one."""
+        """Turn the first resource scorer into NodeResourcesFit's only strategy, unless NodeResourcesFit scores itself."""
         scorers = [name for name in self._points.get("score", ()) if name in _STRATEGIES or name == _FIT]
         name = _FIT if _FIT in scorers else next(iter(scorers), "")
         for other in scorers:
@@ -147,7 +147,7 @@ class _Profile:
         self.notes.append(f"{name} is the scoring strategy {strategy['type']} of {_FIT} now, which leaves out what nodes lack")
 
     def _labels(self) -> None:
-        """Make the labels that NodeLabel requires affinity of every pod."""
+        """Turn the labels that NodeLabel requires into node affinity of every pod."""
         args = self._args.pop("NodeLabel", {})
         preferred = [*args.get("presentLabelsPreference", ()), *args.get("absentLabelsPreference", ())]
         if "NodeLabel" in self._points.get("score", ()) and preferred:
@@ -191,7 +191,7 @@ class _Profile:
                 self._points["filter"].append("NodeVolumeLimits")
 
     def _spread_by_default(self) -> None:
-        """Let PodTopologySpread spread pods without constraints, if it scores and has nothing of its own to say."""
+        """Let PodTopologySpread use system defaults, if it scores and has no default constraints."""
         args = self._args.get("PodTopologySpread", {})
         if "PodTopologySpread" in self._points.get("score", ()) and not args.get("defaultConstraints"):
             self._args["PodTopologySpread"] = {**args, "defaultingType": "System"}
@@ -204,7 +204,7 @@ class _Profile:
         self._args.pop(name, None)
 
     def _prepare(self) -> None:
-        """Let plugins run at the points where today they prepare for others."""
+        """Add plugins to PreFilter and PreScore if 1.36 runs them there before Filter and Score."""
         for point, before in (("filter", "preFilter"), ("score", "preScore")):
             there = self._points.setdefault(before, [])
             for name in self._points.get(point, ()):
@@ -213,7 +213,7 @@ class _Profile:
 
 
 def _plain(args: object) -> Any:
-    """Return arguments as they would be written; what is not a struct as it is."""
+    """Return arguments as plain data; other values unchanged."""
     if not isinstance(args, msgspec.Struct):
         return args
     return {name: value for name, value in msgspec.to_builtins(args).items() if value is not None}

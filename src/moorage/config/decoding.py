@@ -1,9 +1,8 @@
-"""Plain data to frozen structs, strictly, with every fault found and where it is.
+"""Decode plain data into frozen structs strictly, and report every fault with its path.
 
-``msgspec`` stops at the first thing that is wrong. Here the data is walked beside the struct's own description instead:
-what cannot be used is noted with its path and left out, so that all that is wrong with a document comes out of one reading
-and what was sound can still be checked. Names count as written, case and all. ``null`` means what it means to Go: absent
-for a field, the zero value in a list.
+``msgspec`` stops at the first error. This decoder walks the data along the struct's type description instead: it records each
+invalid value with its path and leaves it out, so that one reading reports all faults and the valid rest can still be checked.
+Field names are case-sensitive. ``null`` means what it means to Go: absent for a field, the zero value in a list.
 
 Source  sigs.k8s.io/json, decode.go, for the texts; encoding/json for nulls and numbers
 """
@@ -33,7 +32,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class _Bad:
-    """Stands for a value that cannot be used; its fault is noted."""
+    """Stands for an invalid value, whose fault is recorded."""
 
 
 _BAD: Final = _Bad()
@@ -43,7 +42,7 @@ _RESIDUE = re.compile(r"(?P<why>.*) - at `\$\.?(?P<path>.*)`")
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the walk stands: the path people read, and the account Go gives of it (innermost struct, fields from the root)."""
+    """The walk's position: the path for messages, and Go's form of it (innermost struct, fields from the root)."""
 
     path: str
     root: int
@@ -65,9 +64,9 @@ class _Place:
 
 
 def decode(data: Any, kind: type[T], path: str, name: str) -> tuple[T | None, list[Fault]]:
-    """Return the struct that plain data describes, made of all that was sound, and what was not.
+    """Return the struct made of all valid values in the data, and the faults.
 
-    ``path`` leads to the data; ``name`` is what Go calls the struct. None where nothing could be made of it.
+    ``path`` leads to the data; ``name`` is the struct's name in Go. The struct is None if it cannot be built.
     """
     walk = _Walk()
     place = _Place(path, len(path), name)
@@ -81,7 +80,7 @@ def decode(data: Any, kind: type[T], path: str, name: str) -> tuple[T | None, li
 
 
 def _residual_fault(message: str, path: str) -> Fault:
-    """Turn what ``msgspec`` found besides (patterns, enumerations, …) into a fault with its path."""
+    """Turn an error that only ``msgspec`` finds (patterns, enumerations, …) into a fault with its path."""
     found = _RESIDUE.fullmatch(message)
     inner = found["path"] if found else ""
     where = path + inner if not path or inner.startswith("[") or not inner else f"{path}.{inner}"
@@ -94,7 +93,7 @@ class _Walk:
         self.faults: list[Fault] = []
 
     def value(self, kind: inspect.Type, value: Any, place: _Place) -> Any:
-        """Return what the place may hold of the value, as plain data, or ``_BAD``."""
+        """Return the valid part of the value as plain data, or ``_BAD``."""
         match kind:
             case inspect.Metadata(type=inner):
                 return self._duration(value, place) if is_duration(kind) else self.value(inner, value, place)
@@ -146,7 +145,7 @@ class _Walk:
     def _list(self, kind: inspect.Type, inner: inspect.Type, value: Any, place: _Place) -> Any:
         if not isinstance(value, list):
             return self._mismatch(kind, value, place)
-        # A place that cannot be used is kept with its zero, so that the paths of those behind it stay true.
+        # An invalid item is replaced by its zero value, so that the paths of later items stay correct.
         found = [
             _zero(inner) if one is None and not _holds_null(inner) else self.value(inner, one, place.item(i))
             for i, one in enumerate(value)
@@ -225,7 +224,7 @@ def _described(cls: Hashable) -> inspect.Type:
 
 
 def fields_of(cls: type) -> dict[str, inspect.Field]:
-    """Return a struct's fields by their names on the wire."""
+    """Return a struct's fields by wire name."""
     return _fields(cls)
 
 
@@ -244,7 +243,7 @@ def _holds_null(kind: inspect.Type) -> bool:
 
 
 def is_duration(kind: inspect.Type) -> bool:
-    """Return True for seconds that are a Go duration on the wire."""
+    """Return whether a type is seconds here and a Go duration on the wire."""
     if isinstance(kind, inspect.UnionType):
         return any(is_duration(one) for one in kind.types)
     return isinstance(kind, inspect.Metadata) and (kind.extra or {}).get("wire") == "duration"

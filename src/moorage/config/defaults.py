@@ -1,7 +1,7 @@
-"""What a document leaves open, filled in as kube-scheduler does before it checks anything.
+"""Defaulting of a configuration, as kube-scheduler does it before validation.
 
-Only what hangs on something else stands here: an explicit zero or empty text that counts as absent, the name of a profile
-that is alone, and arguments of plugins that nobody configured.
+This module sets only the defaults that depend on other values: a zero or empty string that counts as absent, and the name of a
+single profile. All other defaults are those of the structs' fields.
 
 Source  kube-scheduler 1.36.2, apis/config/v1/defaults.go; component-base/config/v1alpha1/defaults.go
 """
@@ -20,7 +20,7 @@ DEFAULT_SCHEDULER_NAME = "default-scheduler"
 
 
 def with_defaults(configuration: Configuration, release: str = TODAY) -> Configuration:
-    """Return the configuration with everything filled in that it leaves open, as a release does."""
+    """Return the configuration with the defaults of a release applied."""
     contention = configuration.enable_contention_profiling
     return structs.replace(
         configuration,
@@ -53,7 +53,7 @@ def _client_connection(given: ClientConnection) -> ClientConnection:
 
 
 def _profiles(given: tuple[Profile, ...]) -> tuple[Profile, ...]:
-    """Only a profile that is alone gets a name; of several, each must say its own."""
+    """Set the default name of a single profile; with several profiles, each must have its own."""
     profiles = given or (Profile(),)
     name = DEFAULT_SCHEDULER_NAME if len(profiles) == 1 else ""
     return tuple(p if p.scheduler_name is not None else structs.replace(p, scheduler_name=name) for p in profiles)

@@ -1,8 +1,8 @@
-"""The scheduler's configuration as frozen values: what a KubeSchedulerConfiguration document says, defaults applied.
+"""The scheduler's configuration as frozen structs: a KubeSchedulerConfiguration document in v1.
 
-Fields are spelled for Python here and in camelCase on the wire. Absent means the default that stands here; what an explicit
-zero or an empty text means is decided in ``moorage.config.defaults``. A plugin's arguments are an instance of its ``Args``
-where the plugin is known, and plain data where it is not.
+Fields are snake_case here and camelCase on the wire. An absent field has the default given here;
+``moorage.config.defaults`` handles explicit zeros and empty strings. A plugin's arguments are an instance of its ``Args`` if
+the plugin is known, else plain data.
 
 Source  kube-scheduler 1.36.2, kube-scheduler/config/v1/types.go; component-base/config/v1alpha1/types.go
 """
@@ -21,12 +21,12 @@ __all__ = [
     "PluginRef", "PluginSet", "Plugins", "Profile",
 ]  # fmt: skip
 
-#: A number that the wire form holds in 32 bits; a larger one cannot be decoded.
+#: A 32-bit float on the wire; a larger number is a decoding error.
 Float32: TypeAlias = Annotated[float, Meta(ge=-3.4028234663852886e38, le=3.4028234663852886e38)]
 
 
 class LeaderElection(Value):
-    """Who of several schedulers runs. Durations are seconds."""
+    """Leader election between replicas. Durations are seconds."""
 
     leader_elect: bool = True
     lease_duration: Duration = 0.0
@@ -38,7 +38,7 @@ class LeaderElection(Value):
 
 
 class ClientConnection(Value):
-    """How to talk to the API server. ``qps`` and ``burst`` limit requests; a negative ``qps`` lifts the limit."""
+    """The connection to the API server. ``qps`` and ``burst`` limit requests; a negative ``qps`` disables the limit."""
 
     kubeconfig: str = ""
     accept_content_types: str = ""
@@ -48,14 +48,14 @@ class ClientConnection(Value):
 
 
 class PluginRef(Value):
-    """A plugin by name. Without a weight (or with 0) its score counts once."""
+    """A plugin by name. No weight, or 0, means weight 1."""
 
     name: str = ""
     weight: Int32 | None = None
 
 
 class PluginSet(Value):
-    """What one extension point adds to the defaults and takes from them; the name ``*`` takes all."""
+    """The plugins that a profile enables and disables at one extension point; ``*`` disables all defaults."""
 
     enabled: tuple[PluginRef, ...] = ()
     disabled: tuple[PluginRef, ...] = ()
@@ -66,7 +66,7 @@ class PluginSet(Value):
 
 
 class Plugins(Value):
-    """The plugin sets of a profile, one an extension point, and ``multi_point`` for every point a plugin implements."""
+    """The plugin sets of a profile, one per extension point; ``multi_point`` applies at every point a plugin implements."""
 
     pre_enqueue: PluginSet = PluginSet()
     queue_sort: PluginSet = PluginSet()
@@ -85,7 +85,7 @@ class Plugins(Value):
     placement_score: PluginSet = PluginSet()
 
     def at(self, point: str) -> PluginSet:
-        """Return the set of an extension point, named as configuration spells it: ``preFilter``, ``multiPoint``."""
+        """Return the set of an extension point, by its name in the configuration: ``preFilter``, ``multiPoint``."""
         found: PluginSet = getattr(self, _ATTRIBUTES[point])
         return found
 
@@ -94,14 +94,14 @@ _ATTRIBUTES = dict(zip(Plugins.__struct_encode_fields__, Plugins.__struct_fields
 
 
 class PluginConfig(Value):
-    """The arguments of one plugin: its ``Args``, or plain data where nobody knows the plugin."""
+    """The arguments of one plugin: its ``Args``, or plain data if the plugin is unknown."""
 
     name: str = ""
     args: Any = None
 
 
 class Profile(Value):
-    """What a ``schedulerName`` stands for. ``scheduler_name`` is None only before defaults are applied."""
+    """A profile. ``scheduler_name`` is None only before defaulting."""
 
     scheduler_name: str | None = None
     percentage_of_nodes_to_score: Int32 | None = None
@@ -115,7 +115,7 @@ class ManagedResource(Value):
 
 
 class ExtenderTLSConfig(Value):
-    """TLS towards an extender. The ``…_data`` fields hold PEM and win over the files."""
+    """The TLS settings of an extender. The ``…_data`` fields hold PEM and override the files."""
 
     insecure: bool = False
     server_name: str = ""
@@ -128,9 +128,9 @@ class ExtenderTLSConfig(Value):
 
 
 class Extender(Value):
-    """A scheduler extender: an HTTP service that is asked besides the plugins. An empty verb is not called.
+    """A scheduler extender: an HTTP service that is called in addition to the plugins. An empty verb is not called.
 
-    ``http_timeout`` is in seconds; 0 means 5. ``managed_resources``: pods that ask for none of them are not sent.
+    ``http_timeout`` is in seconds; 0 means 5. ``managed_resources``: only pods that request one of them are sent.
     """
 
     url_prefix: str = ""
@@ -148,7 +148,7 @@ class Extender(Value):
 
 
 class Configuration(Value):
-    """A whole KubeSchedulerConfiguration. Backoffs are seconds; a percentage of 0 looks at every node."""
+    """A KubeSchedulerConfiguration. Backoffs are seconds; a percentage of 0 filters every node."""
 
     parallelism: Int32 = 16
     leader_election: LeaderElection = LeaderElection()

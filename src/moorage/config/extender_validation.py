@@ -1,4 +1,4 @@
-"""Rules for scheduler extenders.
+"""Validation of scheduler extenders.
 
 Source  kube-scheduler 1.36.2, apis/config/validation/validation.go, validateExtenders
 """
@@ -15,7 +15,7 @@ __all__ = ["extender_faults"]
 
 
 def extender_faults(extenders: tuple[Extender, ...]) -> Iterator[Fault]:
-    """Yield what is wrong with the extenders, alone and together."""
+    """Yield the faults of the extenders, each alone and all together."""
     managed: set[str] = set()
     for i, extender in enumerate(extenders):
         path = f"extenders[{i}]"

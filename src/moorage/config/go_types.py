@@ -1,4 +1,4 @@
-"""What Go calls our types. kube-scheduler's messages name them, and people search for its messages."""
+"""The Go names of the configuration types, which kube-scheduler's messages contain."""
 
 from __future__ import annotations
 

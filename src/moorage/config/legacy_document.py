@@ -1,7 +1,7 @@
-"""KubeSchedulerConfiguration as v1beta1, v1beta2 and v1beta3 spell it, and what it is in today's form.
+"""The KubeSchedulerConfiguration schemas of v1beta1, v1beta2 and v1beta3, and their conversion to v1.
 
-Profiles had no percentage of their own, and the queue waited for no leader. v1beta1 and v1beta2 say where health and metrics
-are served, which flags say today; only v1beta3 has ``multiPoint``.
+They have no percentage per profile and no ``delayCacheUntilActive``. v1beta1 and v1beta2 have the addresses of health and
+metrics, which are flags in v1; only v1beta3 has ``multiPoint``.
 
 Source  kube-scheduler config/v1beta1/types.go (1.21), v1beta2/types.go (1.22), v1beta3/types.go (1.24)
 """
@@ -67,7 +67,7 @@ class _MultiPointProfile(Value):
 
 
 class _Document(Value):
-    """What all three have; 0 stands for what is left out where no 0 is allowed."""
+    """The fields of all three versions. 0 means absent for fields that do not allow 0."""
 
     parallelism: Int32 = 16
     leader_election: LeaderElection = LeaderElection()
@@ -91,11 +91,11 @@ class V1Beta2Document(_Document):
 
 
 class V1Beta1Document(V1Beta2Document):
-    """Written as v1beta2 is."""
+    """The same fields as v1beta2."""
 
 
 def as_configuration(document: msgspec.Struct) -> Configuration:
-    """Return a document of any version in today's form; addresses are left behind."""
+    """Return a document of any version as v1, without the addresses."""
     if isinstance(document, Configuration):
         return document
     if not isinstance(document, V1Beta2Document | V1Beta3Document):
@@ -113,7 +113,7 @@ def _as_plugins(given: _Plugins | None) -> Plugins:
 
 
 def address_faults(document: msgspec.Struct) -> list[Fault]:
-    """Return a fault for each address that cannot be served at; v1beta1 first completes what it reads."""
+    """Return a fault for each invalid address; those of v1beta1 are defaulted first."""
     if not isinstance(document, V1Beta2Document):
         return []
     given = {"healthzBindAddress": document.healthz_bind_address, "metricsBindAddress": document.metrics_bind_address}
@@ -128,7 +128,7 @@ def address_faults(document: msgspec.Struct) -> list[Fault]:
 
 
 def _is_address(address: str) -> bool:
-    """Return True for host and port, a port alone behind a colon, and an IP address alone."""
+    """Return True for host and port, ``:port``, or an IP address."""
     host, colon, port = address.rpartition(":")
     if _is_ip(address):
         return True

@@ -1,7 +1,7 @@
-"""Where kube-scheduler 1.19 to 1.21 serves health and metrics over plain HTTP, as a v1beta1 configuration says it.
+"""The addresses at which kube-scheduler 1.19 to 1.21 serves health and metrics over plain HTTP, in a v1beta1 configuration.
 
-An address that is left out, or that is no address at all, is the default one; a host that is left out is every host, and a port
-that is left out the default one. What that comes to must be an IP address and a port.
+An absent or invalid address is the default one; an absent host means all interfaces, and an absent port the default port. The
+resulting address must be an IP address and a port.
 
 Source  kube-scheduler 1.21, apis/config/v1beta1/defaults.go; apimachinery, pkg/util/validation, IsValidSocketAddr
 """
@@ -29,7 +29,7 @@ class Addresses(NamedTuple):
 
 
 def plain_addresses(document: Mapping[str, Any]) -> Addresses:
-    """Return what the fields of a v1beta1 document come to."""
+    """Return the defaulted addresses of a v1beta1 document."""
     return Addresses(_completed(document.get("healthzBindAddress")), _completed(document.get("metricsBindAddress")))
 
 
@@ -44,7 +44,7 @@ def _completed(address: str | None) -> str:
 
 
 def socket_faults(addresses: Addresses) -> Iterator[Fault]:
-    """Yield what is wrong with addresses that were completed."""
+    """Yield the faults of defaulted addresses."""
     for field, address in zip(("healthzBindAddress", "metricsBindAddress"), addresses, strict=True):
         host, port = split_host_port(address) or ("", "")
         if not port.isdecimal() or not 0 < int(port) <= _MOST_PORT:
@@ -54,7 +54,7 @@ def socket_faults(addresses: Addresses) -> Iterator[Fault]:
 
 
 def split_host_port(address: str) -> tuple[str, str] | None:
-    """Return host and port, either of which may be empty; None where there is no port, or the host needs brackets."""
+    """Return host and port, either of which may be empty; None if there is no port or an IPv6 host lacks brackets."""
     host, colon, port = address.rpartition(":")
     if not colon:
         return None
@@ -65,7 +65,7 @@ def split_host_port(address: str) -> tuple[str, str] | None:
 
 
 def join_host_port(host: str, port: str) -> str:
-    """Return an address, the host in brackets where it needs them."""
+    """Return an address, with an IPv6 host in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -1,7 +1,7 @@
-"""Which plugins run where, as kube-scheduler 1.19 to 1.22 worked it out: each extension point by itself, without multiPoint.
+"""Resolve plugin sets as kube-scheduler 1.19 to 1.22 does: each extension point on its own, without ``multiPoint``.
 
-What a profile enables comes behind the defaults that it leaves. In v1beta1 a default that is enabled again without being
-disabled stands there twice, which is refused; in v1beta2 it keeps its place and takes the new weight.
+Plugins that a profile enables come after the defaults that it keeps. In v1beta1 a default that is enabled again without being
+disabled appears twice, which is a fault; in v1beta2 it keeps its place and takes the new weight.
 
 Source  kube-scheduler 1.21, apis/config/types.go, mergePluginSets; framework/runtime/framework.go, NewFramework; 1.22,
         apis/config/v1beta2/default_plugins.go, mergePluginSet
@@ -24,7 +24,7 @@ _INT64: Final = 2**64
 
 
 def appended(defaults: Sets, given: Plugins) -> dict[str, PluginSet]:
-    """Lay a profile's sets over the defaults as v1beta1 does."""
+    """Merge a profile's sets into the defaults as v1beta1 does."""
     return {point: PluginSet(enabled=_behind(defaults.get(point, ()), given.at(point))) for point in POINTS}
 
 
@@ -35,14 +35,14 @@ def _behind(defaults: tuple[PluginRef, ...], given: PluginSet) -> tuple[PluginRe
 
 
 def overlaid(defaults: Sets, given: Plugins) -> dict[str, PluginSet]:
-    """Lay a profile's sets over the defaults as v1beta2 does."""
+    """Merge a profile's sets into the defaults as v1beta2 does."""
     return {point: merge(PluginSet(enabled=defaults.get(point, ())), given.at(point)) for point in POINTS}
 
 
 def settled(
     sets: Mapping[str, PluginSet], given: Plugins, catalogue: Mapping[str, tuple[str, ...]], path: str, scheduler_name: str
 ) -> Expansion:
-    """Return what runs at each point and what is wrong with that.
+    """Return the plugins of each point, and the faults.
 
     ``given`` are the profile's own sets, for the paths of faults; ``catalogue``: plugin → the points it implements.
     """
@@ -60,21 +60,21 @@ def settled(
 
 
 def _repeats(point: str, names: list[str], given: PluginSet, path: str) -> Iterator[Fault]:
-    """Report defaults that were enabled again."""
+    """Yield a fault for each default that is enabled again."""
     for i, plugin in enumerate(given.enabled):
         if names.count(plugin.name) > 1:
             kind = f"{point[0].upper()}{point[1:]}Plugin"
-            text = f"plugin {quoted(plugin.name)} already registered as {quoted(kind)}; disable it to enable it anew"
+            text = f"plugin {quoted(plugin.name)} already registered as {quoted(kind)}; disable it to enable it again"
             yield Fault("Duplicate value", f"{path}.enabled[{i}]", text, plugin.name)
 
 
 def _weights(sets: Mapping[str, PluginSet]) -> dict[str, int]:
-    """Return the weight of every plugin: that of the last point which names it, wherever that is; 1 for none."""
+    """Return the weight of every plugin, taken from the last point that names it; 1 if there is none."""
     return {plugin.name: plugin.weight or 1 for point in POINTS for plugin in sets[point].enabled}
 
 
 def _overflows(weights: Mapping[str, int], given: Plugins, path: str) -> Iterator[Fault]:
-    """Refuse sums beyond 64 bits, and negative weights, which kube-scheduler takes for such where another plugin follows."""
+    """Yield faults for sums beyond 64 bits, and for negative weights, which kube-scheduler reports as such an overflow."""
     text = "total score of Score plugins could overflow; weights are positive"
     below = {name: weight for name, weight in weights.items() if weight < 0}
     if not below and sum(weights.values()) * _MAX_SCORE < _INT64 // 2:

@@ -1,7 +1,7 @@
-"""Text to a checked configuration: read strictly, defaults applied, every fault reported at once.
+"""Load a configuration from text: decode strictly, apply defaults, validate, and report every fault at once.
 
-What cannot be read is left out and noted; the rest is checked all the same, down to whether the profiles can be built. A
-fault that only follows from another one at the same place is not repeated.
+Invalid values are reported and left out; the rest is still validated, including whether the profiles can be built. A fault that
+follows from another one at the same place is not reported.
 
 Source  kube-scheduler 1.36.2, cmd/kube-scheduler/app/options/configfile.go; kube-scheduler/config/v1/types.go
 """
@@ -30,12 +30,12 @@ _HINT = f"apiVersion: {V1.name} and kind: {KIND}"
 
 
 def default_configuration() -> Configuration:
-    """Return the configuration of a scheduler that was given none."""
+    """Return the configuration of a scheduler that gets no document."""
     return with_defaults(Configuration())
 
 
 def load(text: bytes, where: str, registry: Registry, gates: FeatureGates) -> Configuration:
-    """Read one KubeSchedulerConfiguration v1, YAML or JSON, and check it. ``where`` names the text in messages.
+    """Read one KubeSchedulerConfiguration v1, YAML or JSON, and validate it. ``where`` names the text in messages.
 
     Raises  ConfigError with every fault found, in the order of the checks; InputError for text that is neither YAML nor JSON
     """
@@ -46,7 +46,7 @@ def load(text: bytes, where: str, registry: Registry, gates: FeatureGates) -> Co
 
 
 def load_version(text: SchedulerText, version: ApiVersion, registry: Registry, gates: FeatureGates) -> Configuration:
-    """Return the configuration that a document of this version holds, checked.
+    """Return the validated configuration of a document of this version.
 
     Raises  ConfigError with every fault found
     """
@@ -74,7 +74,7 @@ def _of_version(fault: Fault, version: ApiVersion) -> Fault:
 
 
 def joined(faults: list[Fault], later: Iterable[Fault]) -> list[Fault]:
-    """Add the faults of a later check, leaving out those at or below a place that is known to be wrong."""
+    """Add the faults of a later check, without those at or below a place that already has a fault."""
     known = {fault.field for fault in faults}
     return faults + [fault for fault in later if not any(place in known for place in _places_above(fault.field))]
 

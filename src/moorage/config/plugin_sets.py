@@ -1,7 +1,7 @@
-"""Which plugins run where: a profile's sets laid over the defaults, then ``multiPoint`` spread over the extension points.
+"""Resolve a profile's plugin sets: merge them into the defaults, then expand ``multiPoint`` over the extension points.
 
-At a point, what the point itself enables comes first where ``multiPoint`` has it too (it replaces that entry), then what
-comes through ``multiPoint`` alone, then the rest of what the point enables.
+The order at a point is: plugins that both the point and ``multiPoint`` enable (the point's entry replaces the other), then
+plugins of ``multiPoint`` alone, then the other plugins that the point enables.
 
 Source  kube-scheduler 1.36.2, apis/config/v1/default_plugins.go, mergePluginSet; framework/runtime/framework.go,
         updatePluginList, expandMultiPointPlugins and getValidScoreWeights
@@ -30,10 +30,10 @@ _MAX_SCORE: Final = 100
 
 
 def merge(defaults: PluginSet, given: PluginSet) -> PluginSet:
-    """Lay a point's set over the defaults of that point.
+    """Merge a point's set into the defaults of that point.
 
-    A default that is enabled again keeps its place and takes the new weight; one that is disabled goes; what else is enabled
-    comes behind. A plugin named twice is kept twice: that is reported later.
+    A default that is enabled again keeps its place and takes the new weight; a disabled one is removed; other enabled plugins
+    follow. A plugin named twice is kept twice, and reported later.
     """
     disabled = (*given.disabled, *defaults.disabled)
     gone = {plugin.name for plugin in disabled}
@@ -55,7 +55,7 @@ def merge(defaults: PluginSet, given: PluginSet) -> PluginSet:
 
 @dataclass(slots=True)
 class Expansion:
-    """What runs at each point, the weights of the score plugins, and what is wrong with it."""
+    """The plugins of each point, the weights of the Score plugins, and the faults."""
 
     points: dict[str, tuple[str, ...]] = field(default_factory=dict)
     weights: dict[str, int] = field(default_factory=dict)
@@ -97,7 +97,7 @@ def expand(
 
 
 def _spread(point: str, here: PluginSet, multi_point: PluginSet, catalogue: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return what reaches a point through ``multiPoint`` alone."""
+    """Return the plugins that run at a point through ``multiPoint`` alone."""
     gone = here.disabled_names
     if "*" in gone:
         return ()
@@ -114,9 +114,9 @@ def _in_order(here: PluginSet, spread: tuple[str, ...], in_multi_point: set[str]
 
 
 def _weights(plugins: Iterable[PluginRef], point: str, catalogue: Mapping[str, tuple[str, ...]]) -> tuple[dict[str, int], bool]:
-    """Return each plugin's weight, the first entry of a plugin counting, and whether their sum is beyond 64 bits.
+    """Return each plugin's weight, from its first entry, and whether their sum overflows 64 bits.
 
-    The sum wraps as Go's does, which is how a negative weight comes to be refused where others follow it.
+    The sum wraps as Go's does, so a negative weight with others after it is reported as an overflow.
     """
     weights: dict[str, int] = {}
     total = 0
@@ -144,19 +144,19 @@ def quoted(text: str) -> str:
 
 
 def _interface(point: str) -> str:
-    """Return what kube-scheduler's messages call an extension point: ``preFilter`` is ``PreFilterPlugin``."""
+    """Return an extension point's name in kube-scheduler's messages: ``preFilter`` is ``PreFilterPlugin``."""
     return f"{point[0].upper()}{point[1:]}Plugin"
 
 
 def _unknown(point: str, name: str, known: Iterable[str]) -> str:
-    """Return kube-scheduler's words for a plugin that nobody knows, and what may be meant."""
+    """Return kube-scheduler's message for an unknown plugin, with a suggestion."""
     near = get_close_matches(name, list(known), n=1)
     hint = f"did you mean {quoted(near[0])}?" if near else "is it one of yours? --plugins MODULE:CLASS loads it"
     return f"{_interface(point)} {quoted(name)} does not exist; {hint}"
 
 
 def faults_at(point: str, here: PluginSet, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Iterator[Fault]:
-    """Yield what is wrong with the plugins that one point enables, each by itself."""
+    """Yield the faults of the plugins that one point enables, each on its own."""
     seen: set[str] = set()
     for i, plugin in enumerate(here.enabled):
         at, name = f"{path}.enabled[{i}]", plugin.name
@@ -190,7 +190,7 @@ def _repeats(spread: tuple[str, ...], path: str, point: str, given: PluginSet) -
 
 
 def _place_in(given: PluginSet, name: str, path: str) -> str:
-    """Return the path of the last entry of that name, or of the set where only the defaults have it."""
+    """Return the path of the last entry of that name, or of the set if only the defaults have it."""
     places = [i for i, plugin in enumerate(given.enabled) if plugin.name == name]
     return f"{path}.enabled[{places[-1]}]" if places else path
 

@@ -1,7 +1,7 @@
-"""Policy: the scheduler configuration of before, as predicates, priorities and extenders.
+"""Policy: the old scheduler configuration, with predicates, priorities and extenders.
 
-Here it is a document: read strictly, checked, every fault with its path. What it stands for is in ``policy_plugins``.
-Extenders are read leniently, as upstream does: their fields in any case, unknown ones passed over, timeouts in nanoseconds.
+This module decodes and validates the document and reports every fault with its path; ``policy_plugins`` maps it to plugins.
+Extenders are decoded leniently, as upstream does: case-insensitive fields, unknown ones ignored, timeouts in nanoseconds.
 
 Source  kube-scheduler 1.21, kube-scheduler/config/v1/types.go; apis/config/validation/validation.go, ValidatePolicy;
         framework/plugins/legacy_registry.go, validatePredicate and validatePriority
@@ -86,7 +86,7 @@ class Priority(Value):
 
 
 class Policy(Value):
-    """None for predicates or priorities means the default ones; an empty list none at all."""
+    """A Policy. None for predicates or priorities means the defaults; an empty list means none."""
 
     predicates: tuple[Predicate, ...] | None = None
     priorities: tuple[Priority, ...] | None = None
@@ -96,7 +96,7 @@ class Policy(Value):
 
 
 def read_policy(text: SchedulerText) -> tuple[Policy | None, list[Fault]]:
-    """Return the policy that a document holds, and all that is wrong with it; None where nothing could be made of it."""
+    """Return the policy of a document, and its faults; the policy is None if it cannot be decoded."""
     body = dict(text.body)
     if isinstance(body.get("extenders"), list):
         body["extenders"] = [_respelled(one) for one in body["extenders"]]
@@ -109,7 +109,7 @@ def read_policy(text: SchedulerText) -> tuple[Policy | None, list[Fault]]:
 
 
 def _respelled(extender: Any) -> Any:
-    """Return an extender with its fields spelled as today, in whatever case they are, and unknown ones left out."""
+    """Return an extender with its fields, matched without regard to case, under their v1 names; unknown ones are left out."""
     if not isinstance(extender, dict):
         return extender
     known = {name.lower(): name for name in fields_of(Extender)}
@@ -169,7 +169,7 @@ def _priority_faults(priority: Priority, path: str) -> Iterator[Fault]:
 
 
 def _custom_faults(first: dict[str, Priority], priority: Priority, path: str) -> Iterator[Fault]:
-    """Priorities that come to one plugin share its weight; a function can be given only once."""
+    """Yield faults of priorities that map to one plugin: their weights must agree, and a function can occur only once."""
     kind = _custom_kind(priority.argument)
     if kind is None:
         return
@@ -195,6 +195,6 @@ def _custom_kind(argument: PriorityArgument | None) -> str | None:
 
 
 def _given(argument: msgspec.Struct) -> int:
-    """Return how many of its alternatives an argument has."""
+    """Return how many of its alternatives an argument sets."""
     values: Mapping[str, object] = msgspec.structs.asdict(argument)
     return sum(value is not None for value in values.values())

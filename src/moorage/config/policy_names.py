@@ -1,7 +1,7 @@
-"""The names that a Policy may use, and the plugins they stand for.
+"""The names that a Policy may use, and the plugins they map to.
 
-Predicates always run in the order given here, whatever the order in the document; priorities are sorted by name. Two
-predicates cannot be left out.
+Predicates always run in the order given here, not in the document's order; priorities are sorted by name. Two predicates are
+mandatory.
 
 Source  kube-scheduler 1.21, framework/plugins/legacy_registry.go
 """
@@ -16,7 +16,7 @@ __all__ = [
     "predicate_name", "priority_name",
 ]  # fmt: skip
 
-#: Scores every node alike, so it is left out.
+#: Gives every node the same score, so it is left out.
 EQUAL_PRIORITY: Final = "EqualPriority"
 
 #: Predicate → (extension point, plugin) pairs, in the order they are added to the points. The order of the predicates is the
@@ -58,7 +58,7 @@ PREDICATES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
 
 MANDATORY_PREDICATES: Final = ("PodToleratesNodeTaints", "CheckNodeUnschedulable")
 
-#: What runs where a Policy does not speak of predicates.
+#: The predicates of a Policy that does not set them.
 DEFAULT_PREDICATES: Final = (
     "NoVolumeZoneConflict", "MaxEBSVolumeCount", "MaxGCEPDVolumeCount", "MaxAzureDiskVolumeCount", "MaxCSIVolumeCountPred",
     "MatchInterPodAffinity", "NoDiskConflict", "GeneralPredicates", "PodToleratesNodeTaints", "CheckVolumeBinding",
@@ -82,7 +82,7 @@ PRIORITIES: Final[Mapping[str, tuple[str, bool]]] = {
     "TaintTolerationPriority": ("TaintToleration", True),
 }
 
-#: What runs, with its weight, where a Policy does not speak of priorities.
+#: The priorities of a Policy that does not set them, with their weights.
 DEFAULT_PRIORITIES: Final[Mapping[str, int]] = {
     "SelectorSpreadPriority": 1,
     "InterPodAffinityPriority": 1,
@@ -97,10 +97,10 @@ DEFAULT_PRIORITIES: Final[Mapping[str, int]] = {
 
 
 def predicate_name(name: str) -> str:
-    """Return a predicate's name of today for one of before."""
+    """Return the current name of a predicate."""
     return "PodFitsHostPorts" if name == "PodFitsPorts" else name
 
 
 def priority_name(name: str) -> str:
-    """Return a priority's name of today for one of before."""
+    """Return the current name of a priority."""
     return "SelectorSpreadPriority" if name == "ServiceSpreadingPriority" else name

@@ -1,7 +1,7 @@
-"""From a Policy to plugins: which run at each extension point, with which weights and arguments.
+"""Map a Policy to plugins: the plugins of each extension point, with weights and arguments.
 
-Predicates and priorities that are parametrised come to one plugin each, whatever names they are given, with all their arguments
-together. Where two priorities come to the same plugin, the weight of the one whose name sorts first counts.
+All predicates and priorities with the same kind of argument map to one plugin, which gets all their arguments. If two
+priorities map to the same plugin, the weight of the one whose name sorts first counts.
 
 Source  kube-scheduler 1.21, factory.go, createFromConfig; framework/plugins/legacy_registry.go
 """
@@ -32,9 +32,9 @@ from moorage.framework.registry import Registry
 
 __all__ = ["in_policy", "policy_configs", "policy_faults", "policy_plugins"]
 
-#: What a Policy does not speak of.
+#: The plugins of points that a Policy does not configure.
 _ALWAYS = (("queueSort", "PrioritySort"), ("postFilter", "DefaultPreemption"), ("bind", "DefaultBinder"))
-#: Where faults of weights are told of.
+#: The path of a fault in a weight.
 _WEIGHT = re.compile(r"profiles\[0\]\.plugins\.score\.enabled\[(\d+)\]\.weight")
 _ATTRIBUTES = dict(zip(Plugins.__struct_encode_fields__, Plugins.__struct_fields__, strict=True))
 
@@ -70,7 +70,7 @@ def _scorer(priority: str, gates: FeatureGates) -> tuple[str, bool]:
     return PRIORITIES[priority]
 
 
-# -- predicates and priorities by the names they come to ----------------------------------------------------------------
+# -- predicates and priorities by plugin --------------------------------------------------------------------------------
 
 
 def _predicate_keys(policy: Policy) -> Iterable[str]:
@@ -102,7 +102,7 @@ def _priority_key(priority: Priority) -> str:
 
 
 def _times(priority: str, policy: Policy) -> int:
-    """Return how often a weight counts: once for each label that the priority is given."""
+    """Return how often a weight counts: once for each label of the priority."""
     if priority == "NodeLabel":
         return len(_preferred(policy, True)) + len(_preferred(policy, False))
     return len(_spread_over(policy)) if priority == "ServiceAffinity" else 1
@@ -112,7 +112,7 @@ def _times(priority: str, policy: Policy) -> int:
 
 
 def policy_configs(policy: Policy, registry: Registry, gates: FeatureGates) -> tuple[PluginConfig, ...]:
-    """Return the arguments of those plugins that the policy gives some; they are not completed with defaults."""
+    """Return the arguments of the plugins that the policy configures, without defaults."""
     configs = {
         "InterPodAffinity": _affinity_args(policy),
         "NodeLabel": _label_args(policy),
@@ -149,7 +149,7 @@ def _label_args(policy: Policy) -> dict[str, Any] | None:
 
 
 def _placed_labels(policy: Policy) -> dict[str, list[tuple[str, str]]]:
-    """Return NodeLabel's arguments, each label with the place that it comes from."""
+    """Return NodeLabel's arguments, each label with its path in the policy."""
     return {
         "presentLabels": _required(policy, True),
         "absentLabels": _required(policy, False),
@@ -200,7 +200,7 @@ def _ratio_args(policy: Policy) -> dict[str, Any] | None:
 
 
 def _custom_predicates(policy: Policy) -> list[Predicate]:
-    """Return the predicates whose arguments count: not those that go by a known name."""
+    """Return the predicates whose arguments count: those without a built-in name."""
     return [one for one in policy.predicates or () if predicate_name(one.name) not in PREDICATES]
 
 
@@ -216,7 +216,7 @@ def _is_custom(priority: Priority) -> bool:
 
 
 def policy_faults(policy: Policy, configs: Iterable[PluginConfig], gates: FeatureGates) -> list[Fault]:
-    """Return what is wrong with the arguments that a policy gives plugins, with the places that they come from."""
+    """Return the faults in the plugin arguments of a policy, with their paths in the policy."""
     faults: list[Fault] = []
     for config in configs:
         if config.name == "NodeLabel":
@@ -232,7 +232,7 @@ def policy_faults(policy: Policy, configs: Iterable[PluginConfig], gates: Featur
 
 
 def _label_faults(policy: Policy) -> Iterator[Fault]:
-    """Yield a fault for each label that is wanted in one place and not wanted in another."""
+    """Yield a fault for each label that is listed as both present and absent."""
     args = _placed_labels(policy)
     for kind in ("Labels", "LabelsPreference"):
         wanted = dict(args[f"present{kind}"])
@@ -242,7 +242,7 @@ def _label_faults(policy: Policy) -> Iterator[Fault]:
 
 
 def _place(policy: Policy, plugin: str) -> str:
-    """Return the path of what became a plugin's arguments, or the plugin's name if there is no one such place."""
+    """Return the policy path of a plugin's arguments, or the plugin's name if they have no single path."""
     for i, priority in enumerate(policy.priorities or ()):
         given = priority.argument and priority.argument.requested_to_capacity_ratio_arguments
         if given is not None and plugin == "RequestedToCapacityRatio":
@@ -251,7 +251,7 @@ def _place(policy: Policy, plugin: str) -> str:
 
 
 def in_policy(fault: Fault, policy: Policy, plugins: Plugins, gates: FeatureGates) -> Fault:
-    """Return a fault of the weights that a policy came to as one of the weight that it gives."""
+    """Return a fault of a resolved weight with the path and value of the policy's weight."""
     found = _WEIGHT.fullmatch(fault.field)
     if found is None:
         return fault

@@ -1,7 +1,7 @@
-"""Resolving: from what a configuration says to the plugins that run for each profile, in order, with weights and arguments.
+"""Resolve a configuration to the plugins that each profile runs, in order, with weights and arguments.
 
-Which points a plugin implements comes from the registry; for plugins of the release that are not registered, from the
-release's own table, so that a profile resolves to what kube-scheduler would run. ``ResolvedProfile.missing`` names those.
+The registry says which points a plugin implements; for plugins of the release that are not registered, the release's own table
+does, so that a profile resolves to what kube-scheduler would run. ``ResolvedProfile.missing`` names those.
 
 Source  kube-scheduler 1.36.2, framework/runtime/framework.go, NewFramework; profile/profile.go; scheduler.go, buildExtenders
 """
@@ -30,13 +30,13 @@ _FIT = "NodeResourcesFit"
 
 @dataclass(frozen=True, slots=True)
 class ResolvedProfile:
-    """What runs for a scheduler name.
+    """The resolved profile of a scheduler name.
 
-    ``points``   extension point → plugins in the order they run; points where nothing runs are left out
-    ``weights``  score plugin → what its score counts
-    ``args``     plugin → its arguments, for the plugins that run and have some
+    ``points``   extension point → plugins in the order they run; points without plugins are left out
+    ``weights``  Score plugin → weight
+    ``args``     plugin → arguments, for the plugins that run and take some
     ``missing``  plugins that run in kube-scheduler and are not registered here
-    ``run_all_filters``  a node is asked about by every Filter plugin, even after one has refused it
+    ``run_all_filters``  run every Filter plugin on a node, even after one has refused it
     """
 
     scheduler_name: str
@@ -52,7 +52,7 @@ class ResolvedProfile:
 def resolve(
     configuration: Configuration, registry: Registry, gates: FeatureGates, version: ApiVersion = V1
 ) -> tuple[ResolvedProfile, ...]:
-    """Return the profiles of a configuration that was loaded, in its order.
+    """Return the resolved profiles of a loaded configuration, in its order.
 
     Raises  ConfigError with every fault that kube-scheduler would refuse to start with
     """
@@ -69,13 +69,13 @@ def resolve(
 def resolution_faults(
     configuration: Configuration, registry: Registry, gates: FeatureGates, version: ApiVersion = V1
 ) -> list[Fault]:
-    """Return what would keep ``resolve`` from building the profiles."""
+    """Return the faults for which ``resolve`` would raise."""
     expansions = _expansions(configuration, registry, gates, version)
     return list(_faults(configuration, registry, gates, expansions, version))
 
 
 def catalogue(registry: Registry, version: ApiVersion = V1) -> dict[str, tuple[str, ...]]:
-    """Return every plugin that may be named, and the extension points it implements."""
+    """Return plugin → the extension points it implements, for every plugin that may be named."""
     found = dict(version.plugin_points)
     for name, points in registry.points().items():
         known = version.plugin_points.get(name)
@@ -94,7 +94,7 @@ def _expansions(configuration: Configuration, registry: Registry, gates: Feature
 
 
 def add_own_points(found: Expansion, registry: Registry, known: Mapping[str, tuple[str, ...]]) -> None:
-    """Let plugins prepare what they filter and score by, where they do so here and did not in the release (``known``)."""
+    """Add plugins to PreFilter and PreScore that they implement here, but not in the emulated release (``known``)."""
     implemented = registry.points()
     for point, before in (("filter", "preFilter"), ("score", "preScore")):
         here = found.points[point]
@@ -105,7 +105,7 @@ def add_own_points(found: Expansion, registry: Registry, known: Mapping[str, tup
 def resolved(
     configuration: Configuration, profile: Profile, found: Expansion, registry: Registry, gates: FeatureGates
 ) -> ResolvedProfile:
-    """Return a profile whose plugins have been worked out, with their arguments."""
+    """Return the resolved profile for expanded plugin sets, with arguments."""
     running = _running(found)
     return ResolvedProfile(
         scheduler_name=profile.scheduler_name or "",
@@ -119,18 +119,18 @@ def resolved(
 
 
 def _is_used(point: str, gates: FeatureGates) -> bool:
-    """False for the points of groups that keep together, where there are none."""
+    """Return False for the placement points if the gate TopologyAwareWorkloadScheduling is off."""
     return gates["TopologyAwareWorkloadScheduling"] or point not in {"placementGenerate", "placementScore"}
 
 
 def _percentage(configuration: Configuration, profile: Profile) -> int:
-    """Return the profile's percentage, or the one of all profiles. 0 looks at every node."""
+    """Return the profile's percentage, or the one of all profiles; 0 filters every node."""
     own = profile.percentage_of_nodes_to_score
     return configuration.percentage_of_nodes_to_score if own is None else own
 
 
 def _running(found: Expansion) -> tuple[str, ...]:
-    """Return the names of what runs anywhere, in the order of the extension points."""
+    """Return the names of all plugins that run, in the order of the extension points."""
     return tuple(dict.fromkeys(name for point in POINTS for name in found.points[point]))
 
 
@@ -140,7 +140,7 @@ def _running(found: Expansion) -> tuple[str, ...]:
 def args_of(
     configuration: Configuration, profile: Profile, names: Iterable[str], registry: Registry, gates: FeatureGates
 ) -> dict[str, Any]:
-    """Return the arguments of these plugins: what the profile gives, or their defaults; those that take none are left out."""
+    """Return the plugins' arguments from the profile, or their defaults; plugins without arguments are left out."""
     given = {config.name: config.args for config in profile.plugin_config}
     args: dict[str, Any] = {}
     for name in names:
@@ -163,12 +163,12 @@ def _default_args(registry: Registry, name: str, gates: FeatureGates) -> Any:
 
 
 def _needed(args_type: type[Any]) -> list[str]:
-    """Return the arguments that have no default. Plugins of the release have none of that kind."""
+    """Return the names of required arguments. Plugins of the release have none."""
     return [name for name, field in fields_of(args_type).items() if field.required]
 
 
 def _ignored_by_extenders(configuration: Configuration) -> tuple[str, ...]:
-    """Return the resources that extenders account for; they take the place of the plugin's own ``ignoredResources``."""
+    """Return the resources that the scheduler ignores for extenders; they replace NodeResourcesFit's ``ignoredResources``."""
     managed = (resource for extender in configuration.extenders for resource in extender.managed_resources)
     return tuple(resource.name for resource in managed if resource.ignored_by_scheduler)
 
@@ -188,7 +188,7 @@ def _faults(
 
 
 def _extender_faults(configuration: Configuration, profile: Profile, path: str) -> Iterator[Fault]:
-    """Resources ignored for an extender's sake are told to NodeResourcesFit, which must therefore be there."""
+    """Yield a fault if NodeResourcesFit is absent although extenders have resources that it must ignore."""
     if not _ignored_by_extenders(configuration) or any(config.name == _FIT for config in profile.plugin_config):
         return
     multi_point = profile.plugins.multi_point
@@ -211,7 +211,7 @@ def _args_faults(
     configuration: Configuration, profile: Profile, found: Expansion, registry: Registry, gates: FeatureGates,
     checked: frozenset[str], path: str,
 ) -> Iterator[Fault]:  # fmt: skip
-    """Check arguments that kube-scheduler only looks at when it builds the plugin: those of plugins that run."""
+    """Yield faults in arguments that kube-scheduler validates only when it builds the plugin, for plugins that run."""
     index = {config.name: i for i, config in reversed(list(enumerate(profile.plugin_config)))}
     running = _running(found)
     for name in running:
@@ -226,7 +226,7 @@ def _args_faults(
 
 
 def _unlike_each_other(configuration: Configuration, expansions: list[Expansion]) -> Iterator[Fault]:
-    """All profiles share one queue, so they must sort it alike, with the same arguments."""
+    """Yield faults if profiles differ in their QueueSort plugin or its arguments: all profiles share one queue."""
     first: tuple[str, Any] | None = None
     names: set[str] = set()
     for i, (profile, found) in enumerate(zip(configuration.profiles, expansions, strict=True)):

@@ -1,4 +1,4 @@
-"""A text as one document: what it says it is, what it holds, and which fields stand in it twice.
+"""Read a text as one document: its kind and version, its body, and its duplicate fields.
 
 Source  kube-scheduler 1.36.2, cmd/kube-scheduler/app/options/configfile.go
 """
@@ -18,7 +18,7 @@ __all__ = ["KIND", "SchedulerText", "not_registered", "read_text", "refuse"]
 
 KIND: Final = "KubeSchedulerConfiguration"
 
-#: How a reader of documents reports a field that is there twice: YAML by its key, JSON by its path.
+#: The readers' message for a duplicate field: YAML names its key, JSON its path.
 _REPEATED = re.compile(
     r""":(?P<line>[0-9]+):\ (?: key\ (?P<key>"(?:[^"\\]|\\.)*")\ already\ set\ in\ map | duplicate\ field\ "(?P<path>.*)" )""",
     re.VERBOSE,
@@ -28,7 +28,7 @@ _SHOWN = 100
 
 @dataclass(frozen=True, slots=True)
 class SchedulerText:
-    """A document: ``body`` is all but ``kind`` and ``version``; ``faults`` are its repeated fields."""
+    """A document: ``body`` is all but ``kind`` and ``version``; ``faults`` are its duplicate fields."""
 
     where: str
     kind: str
@@ -38,9 +38,9 @@ class SchedulerText:
 
 
 def read_text(text: bytes, where: str, hint: str) -> SchedulerText:
-    """Read the only document of a text. ``hint`` is the apiVersion to write where there is none.
+    """Read the only document of a text. ``hint`` is the apiVersion and kind to suggest if they are missing.
 
-    Raises  ConfigError where it does not say what it is; InputError for text that is neither YAML nor JSON
+    Raises  ConfigError if kind or apiVersion is missing; InputError for text that is neither YAML nor JSON
     """
     data, faults = _document(text, where)
     refuse(where, _header_faults(data, text, hint))
@@ -55,14 +55,14 @@ def refuse(where: str, faults: list[Fault], kind: str = KIND) -> None:
 
 
 def not_registered(kind: str, version: str, kinds: Collection[str], hint: str) -> Fault:
-    """Say that nobody knows a kind of that version. ``kinds`` are those that somebody knows, of whatever version."""
+    """Return the fault for an unknown kind or version. ``kinds`` are the known kinds of any version."""
     text = f'no kind "{kind}" is registered for version "{version}"; write {hint}'
     known = kind in kinds
     return Fault("Unsupported value", "apiVersion" if known else "kind", text, version if known else kind)
 
 
 def _document(text: bytes, where: str) -> tuple[Any, list[Fault]]:
-    """Return the only document of a text, and a fault for each field that stands in it twice."""
+    """Return the only document of a text, and a fault for each duplicate field."""
     faults: list[Fault] = []
     try:
         documents = list(read_documents(text, where, strict=True))
@@ -86,7 +86,7 @@ def _repeated_fault(found: re.Match[str]) -> Fault:
 
 
 def _header_faults(data: Any, text: bytes, hint: str) -> list[Fault]:
-    """Return why a document does not say what it is, and nothing where it does."""
+    """Return the faults of a document's ``kind`` and ``apiVersion``; empty if both are present."""
     if not isinstance(data, dict):
         return [Fault("Invalid value", "", f"couldn't get version/kind; a {KIND} is a mapping", "…")]
     kind, version = data.get("kind"), data.get("apiVersion")

@@ -1,7 +1,7 @@
-"""What kube-scheduler 1.19, 1.20 and 1.21 bring: their plugins, where each runs, and the two providers' sets of them.
+"""The plugins of kube-scheduler 1.19, 1.20 and 1.21, their extension points, and the sets of the two algorithm providers.
 
-A provider is a set of plugins for each extension point; a profile's own sets are laid over it. ClusterAutoscalerProvider packs
-nodes where DefaultProvider spreads over them, and is otherwise the same.
+A provider is a plugin set for each extension point, into which a profile's own sets are merged. ClusterAutoscalerProvider packs
+nodes and DefaultProvider spreads over them; otherwise they are equal.
 
 Source  kube-scheduler 1.21, algorithmprovider/registry.go and framework/plugins; 1.20 and 1.19, algorithmprovider/registry.go
 """
@@ -23,7 +23,7 @@ API_VERSION: Final = "kubescheduler.config.k8s.io/v1beta1"
 RELEASES: Final = ("1.19", "1.20", "1.21")
 DEFAULT_PROVIDER: Final = "DefaultProvider"
 PROVIDERS: Final = (DEFAULT_PROVIDER, "ClusterAutoscalerProvider")
-#: What a scheduler of these releases may stand for: an object's annotation, a Lease, or both at once.
+#: The resource locks of these releases: an object's annotation, a Lease, or both at once.
 LOCKS: Final = ("endpoints", "configmaps", "leases", "endpointsleases", "configmapsleases")
 
 #: Extension point → plugins in the order they run; scores with their weights.
@@ -81,7 +81,7 @@ _DEFAULT: Final[Mapping[str, str]] = {
     "bind": "DefaultBinder",
 }
 
-#: Where the releases before were different.
+#: The points that differ in 1.19 and 1.20.
 _BEFORE: Final[Mapping[str, Mapping[str, str]]] = {
     "1.19": {
         "preFilter": "NodeResourcesFit NodePorts PodTopologySpread InterPodAffinity VolumeBinding",
@@ -110,12 +110,12 @@ _SCORES: Final = {
 
 
 def default_lock(release: str) -> str:
-    """Return what a scheduler of a release stands for unless something else is configured."""
+    """Return the default resource lock of a release."""
     return "endpointsleases" if release == "1.19" else "leases"
 
 
 def provider(name: str, release: str, gates: FeatureGates) -> Sets:
-    """Return the sets of one of ``PROVIDERS``, as a release has them."""
+    """Return the plugin sets of one of ``PROVIDERS`` in a release."""
     named = {**_DEFAULT, **_BEFORE.get(release, {})}
     sets = {point: tuple(PluginRef(name=plugin) for plugin in plugins.split()) for point, plugins in named.items()}
     packs = name != DEFAULT_PROVIDER
@@ -123,7 +123,7 @@ def provider(name: str, release: str, gates: FeatureGates) -> Sets:
     if gates["VolumeCapacityPriority"]:
         scores["VolumeBinding"] = 1
     if not gates["DefaultPodTopologySpread"]:
-        # PodTopologySpread does not spread pods without constraints of their own, so the rule of old has to.
+        # PodTopologySpread does not spread pods without constraints, so SelectorSpread has to.
         sets["preScore"] += (PluginRef(name="SelectorSpread"),)
         scores["SelectorSpread"] = 1
     sets["score"] = tuple(PluginRef(name=plugin, weight=weight) for plugin, weight in scores.items())

@@ -1,6 +1,6 @@
-"""What a v1beta2 configuration starts from: the defaults of kube-scheduler 1.22, point by point.
+"""The defaults of a v1beta2 configuration: those of kube-scheduler 1.22, by extension point.
 
-Scoring by resources had become a strategy of NodeResourcesFit, and the rules it replaced were refused.
+Resource scoring is a strategy of NodeResourcesFit, and the plugins that it replaces are rejected.
 
 Source  kube-scheduler 1.22, apis/config/v1beta2/default_plugins.go and apis/config/validation/validation.go
 """
@@ -42,7 +42,7 @@ PLUGIN_POINTS: Final[Mapping[str, tuple[str, ...]]] = {
     "VolumeZone": ("filter",),
 }
 
-#: Plugins of v1beta1 that are refused by name.
+#: Plugins of v1beta1 that are rejected by name.
 REMOVED_PLUGINS: Final = (
     "NodeLabel",
     "NodePreferAvoidPods",

@@ -1,4 +1,4 @@
-"""What a v1beta3 configuration starts from: the defaults of kube-scheduler 1.24, as one list for all extension points.
+"""The defaults of a v1beta3 configuration: those of kube-scheduler 1.24, as one list for all extension points.
 
 Source  kube-scheduler 1.24, apis/config/v1beta3/default_plugins.go
 """
@@ -39,6 +39,6 @@ _DEFAULTS: Final = (
 
 
 def default_plugins(gates: FeatureGates) -> tuple[PluginRef, ...]:
-    """Return the plugins that run unless a profile says otherwise, as entries of ``multiPoint``; no gate changes them."""
+    """Return the default plugins as entries of ``multiPoint``; no gate changes them."""
     del gates
     return _DEFAULTS

@@ -1,7 +1,7 @@
-"""What kube-scheduler 1.36 brings: its plugins, where each runs, and which are on unless told otherwise.
+"""The plugins of kube-scheduler 1.36, their extension points, and the default plugins.
 
-The table of extension points stands in for plugins that are not registered here, so that a profile resolves to what the
-real scheduler would run even where Moorage has no rule of that name.
+The table of extension points covers plugins that are not registered here, so that a profile resolves to what kube-scheduler
+would run even if Moorage has no plugin of that name.
 
 Source  kube-scheduler 1.36.2, apis/config/v1/default_plugins.go, apis/config/validation/validation.go and framework/plugins
 """
@@ -19,7 +19,7 @@ __all__ = ["API_VERSION", "CHECKED_WHEN_LOADED", "KIND", "PLUGIN_POINTS", "REMOV
 API_VERSION: Final = "kubescheduler.config.k8s.io/v1"
 KIND: Final = "KubeSchedulerConfiguration"
 
-#: Plugins of earlier releases that are refused by name wherever they are enabled or configured.
+#: Plugins of earlier releases that are rejected by name wherever they are enabled or configured.
 REMOVED_PLUGINS: Final = ("AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits")
 
 #: Plugin → the extension points it implements.
@@ -49,8 +49,8 @@ PLUGIN_POINTS: Final[Mapping[str, tuple[str, ...]]] = {
     "VolumeZone": ("preFilter", "filter"),
 }
 
-#: Plugins whose arguments are checked with the document, wherever they stand. (Those of NodeResourcesFit are checked when the
-#: plugin is built, so a profile that does not run it may hold anything.)
+#: Plugins whose arguments are always validated with the document. (Those of NodeResourcesFit are validated when the plugin is
+#: built, so invalid ones pass in a profile that does not run it.)
 CHECKED_WHEN_LOADED: Final = frozenset(
     [
         "DefaultPreemption",
@@ -63,7 +63,7 @@ CHECKED_WHEN_LOADED: Final = frozenset(
     ]
 )
 
-#: On by default, in this order, with the weight their scores count with.
+#: The default plugins in order, with their weights.
 _DEFAULTS: Final = (
     PluginRef(name="SchedulingGates"),
     PluginRef(name="PrioritySort"),
@@ -87,12 +87,12 @@ _DEFAULTS: Final = (
 
 
 def default_plugins(gates: FeatureGates) -> tuple[PluginRef, ...]:
-    """Return the plugins that run unless a profile says otherwise, as entries of ``multiPoint``."""
+    """Return the default plugins as entries of ``multiPoint``."""
     found = list(_DEFAULTS)
     if gates["NodeDeclaredFeatures"]:
         found.append(PluginRef(name="NodeDeclaredFeatures"))
     if gates["DynamicResourceAllocation"]:
-        # Before preemption: freeing a claim nobody uses is better than evicting a pod that works.
+        # Before preemption: releasing an unused claim is better than evicting a running pod.
         at = next(i for i, plugin in enumerate(found) if plugin.name == "DefaultPreemption")
         found.insert(at, PluginRef(name="DynamicResources", weight=2))
     if gates["GangScheduling"]:

@@ -1,7 +1,7 @@
-"""Any document that says how to schedule, and what it comes to: its profiles, and the release whose rules they run by.
+"""Load any scheduler configuration document and resolve it: its profiles, and the release whose plugins run.
 
-The release is never guessed from the profiles: it is what the caller asks to emulate, or else what the document's apiVersion
-stands for. A document that the emulated release could not read is refused as that release would.
+The release is never guessed from the profiles: it is the release that the caller emulates, or else that of the document's
+apiVersion. A document that the emulated release cannot read is rejected with that release's message.
 
 Source  kube-scheduler 1.21, scheduler.go, New; 1.36, cmd/kube-scheduler/app/options/configfile.go
 """
@@ -31,7 +31,7 @@ from moorage.framework.registry import Registry
 
 __all__ = ["EMULATED", "POLICY", "Loaded", "RuleBook", "from_policy", "from_provider", "load_any", "load_as", "load_default"]
 
-#: Releases that can be asked for.
+#: Releases that can be emulated.
 EMULATED: Final = (*RELEASES, TODAY)
 POLICY: Final = "Policy"
 _ADDRESSES: Final = dict.fromkeys(
@@ -43,7 +43,7 @@ _ATTRIBUTES: Final = dict(zip(Plugins.__struct_encode_fields__, Plugins.__struct
 
 
 class RuleBook(Protocol):
-    """What each release has to schedule by."""
+    """The plugins and feature gates of each release."""
 
     def registry(self, release: str) -> Registry: ...
     def gates(self, release: str) -> FeatureGates: ...
@@ -51,13 +51,13 @@ class RuleBook(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a document comes to.
+    """A loaded and resolved document.
 
-    ``source``    what it is: ``KubeSchedulerConfiguration v1beta1``, ``Policy v1``, ``provider DefaultProvider``, ``defaults``
-    ``version``   how such a document is written, or would be
-    ``release``   whose rules run
-    ``unused``    fields that mean nothing here → what says it today
-    ``addresses`` where health and metrics are served over plain HTTP; None for releases that do not do that
+    ``source``    its kind: ``KubeSchedulerConfiguration v1beta1``, ``Policy v1``, ``provider DefaultProvider``, ``defaults``
+    ``version``   the version to write it in
+    ``release``   the release whose plugins and gates apply
+    ``unused``    fields that have no effect here → their replacement
+    ``addresses`` where health and metrics are served over plain HTTP; None for releases that do not serve it
     """
 
     source: str
@@ -72,7 +72,7 @@ class Loaded:
 
     @property
     def heading(self) -> str:
-        """Say which release's rules run, and by whose word."""
+        """Return a line that names the release and the source of the configuration."""
         return f"rules of Kubernetes {self.release} ({self.source})"
 
 
@@ -93,7 +93,7 @@ def load_any(text: bytes, where: str, rules: RuleBook, emulate: str | None = Non
 
 
 def load_as(version: ApiVersion, text: SchedulerText, rules: RuleBook, emulate: str | None = None) -> Loaded:
-    """Read a KubeSchedulerConfiguration that is of this version, and resolve its profiles.
+    """Read a KubeSchedulerConfiguration of this version, and resolve its profiles.
 
     Raises  ConfigError with every fault found
     """
@@ -123,7 +123,7 @@ def _with_emulate(source: str, emulate: str | None) -> str:
 
 
 def load_default(rules: RuleBook, emulate: str | None = None) -> Loaded:
-    """Return what a scheduler runs that is given no configuration."""
+    """Return the configuration of a scheduler that gets no document."""
     if emulate in RELEASES:
         return from_provider(DEFAULT_PROVIDER, rules, emulate)
     registry, gates = rules.registry(TODAY), rules.gates(TODAY)
@@ -133,9 +133,9 @@ def load_default(rules: RuleBook, emulate: str | None = None) -> Loaded:
 
 
 def from_provider(name: str, rules: RuleBook, emulate: str | None = None, profile: Profile = _UNNAMED) -> Loaded:
-    """Return what an algorithm provider runs. ``profile`` is its name, and arguments of plugins.
+    """Return the configuration of an algorithm provider. ``profile`` sets the profile's name and plugin arguments.
 
-    Raises  InputError for a name that no release knew, or under a release that knows no providers
+    Raises  InputError for an unknown provider, or for a release without providers
     """
     release = emulate or V1BETA1.rules
     if name not in PROVIDERS or release not in RELEASES:
@@ -153,7 +153,7 @@ def from_provider(name: str, rules: RuleBook, emulate: str | None = None, profil
 def from_policy(
     text: SchedulerText, rules: RuleBook, emulate: str | None = None, base: Configuration = _NOTHING_SAID
 ) -> Loaded:
-    """Return what a Policy runs. ``base`` says all that a Policy does not speak of, and the name of its only profile.
+    """Return the configuration of a Policy. ``base`` has all settings that a Policy lacks, and the name of the only profile.
 
     Raises  ConfigError with every fault found
     """
@@ -175,7 +175,7 @@ def from_policy(
 
 
 def _settled(source: str, release: str, configuration: Configuration, rules: RuleBook) -> tuple[Loaded, list[Fault]]:
-    """Resolve a configuration whose only profile says all that runs."""
+    """Resolve a configuration whose only profile lists all plugins."""
     registry, gates = rules.registry(release), rules.gates(release)
     configuration = with_defaults(configuration, release)
     profile = configuration.profiles[0]

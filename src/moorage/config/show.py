@@ -1,8 +1,8 @@
-"""A configuration as people and programs read it: resolved, with every default written out.
+"""Show a resolved configuration, with every default written out, as a document or as a table.
 
-As a document it is a KubeSchedulerConfiguration again, of the version that it was read as: the defaults are switched off and
-every extension point lists its plugins, so that it loads to the same profiles wherever it is taken, whatever the defaults
-there are. (A Policy is written as v1beta1.) As text it is a table of what runs where. Private keys are not shown.
+The document is a KubeSchedulerConfiguration of the version that was read: it disables the defaults and lists the plugins of
+every extension point, so that it loads to the same profiles under any defaults. (A Policy is written as v1beta1.) The table
+lists the plugins of each point. Private keys are not shown.
 
 Source  kube-scheduler 1.36.2, cmd/kube-scheduler/app/options/configfile.go, for the idea of a written-out configuration
 """
@@ -40,7 +40,7 @@ _HIDDEN = b"REDACTED"
 
 
 def as_document(configuration: Configuration, profiles: Sequence[ResolvedProfile], version: ApiVersion = V1) -> dict[str, Any]:
-    """Return the configuration as plain data, spelled in a version, that loads to the same profiles."""
+    """Return the configuration as plain data of a version, which loads to the same profiles."""
     known = _points_of(version)
     written = structs.replace(configuration, profiles=tuple(_explicit(profile, version, known) for profile in profiles))
     plain = {name: value for name, value in plain_struct(written).items() if name in fields_of(version.document)}
@@ -48,7 +48,7 @@ def as_document(configuration: Configuration, profiles: Sequence[ResolvedProfile
 
 
 def _points_of(version: ApiVersion) -> tuple[str, ...]:
-    """Return the extension points that a version's profiles list, ``multiPoint`` among them where it has that."""
+    """Return the extension points that a version's profiles list, including ``multiPoint`` if it has that."""
     if version is V1:
         return tuple(Plugins.__struct_encode_fields__)
     return (*OLD_POINTS, "multiPoint") if version.has_multi_point else OLD_POINTS
@@ -78,7 +78,7 @@ def _explicit(profile: ResolvedProfile, version: ApiVersion, known: Sequence[str
 
 
 def _enabled(profile: ResolvedProfile, point: str, version: ApiVersion) -> tuple[PluginRef, ...]:
-    """Return what a point lists: not the plugins that run there though that version would not have them."""
+    """Return the plugins that a point lists, without those that the version does not run there."""
     weights = _weights(profile, point)
     return tuple(
         PluginRef(name=name, weight=weights.get(name))
@@ -92,7 +92,7 @@ def _weights(profile: ResolvedProfile, point: str) -> Mapping[str, int]:
 
 
 def typed_args(name: str, args: object, version: ApiVersion) -> Any:
-    """Say what the arguments are, as kube-scheduler does for plugins of its own."""
+    """Return arguments with ``kind`` and ``apiVersion``, as kube-scheduler writes them for its own plugins."""
     plain = _plain(args, inspect.AnyType())
     if name not in version.plugin_points or not isinstance(args, msgspec.Struct):
         return plain
@@ -100,7 +100,7 @@ def typed_args(name: str, args: object, version: ApiVersion) -> Any:
 
 
 def plain_struct(value: msgspec.Struct) -> dict[str, Any]:
-    """Return a struct as data, spelled as on the wire, without what is absent or empty. Numbers and booleans always stand."""
+    """Return a struct as data with wire names, without absent or empty values. Numbers and booleans are always included."""
     plain = {name: _plain(getattr(value, field.name), field.type) for name, field in fields_of(type(value)).items()}
     if isinstance(value, ExtenderTLSConfig) and value.key_data:
         plain["keyData"] = base64.b64encode(_HIDDEN).decode()
@@ -123,9 +123,9 @@ def _plain(value: Any, kind: inspect.Type) -> Any:
 
 
 def as_table(profiles: Sequence[ResolvedProfile], heading: str = "") -> str:
-    """Return a table of what runs at each extension point of each profile, in order, with the weights of scores.
+    """Return a table of the plugins at each extension point of each profile, in order, with Score weights.
 
-    ``heading`` is the first line, if there is one.
+    ``heading`` is the first line, unless it is empty.
     """
     parts = [one_line(heading)] if heading else []
     return "\n\n".join([*parts, *("\n".join(map(one_line, _profile_lines(profile))) for profile in profiles)]) + "\n"

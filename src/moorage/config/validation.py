@@ -1,6 +1,6 @@
-"""Every rule that a configuration must keep, with the words and the field names of kube-scheduler.
+"""Validation of a configuration, with the messages and field names of kube-scheduler.
 
-The order of the faults is the order of the checks upstream, so that both programs complain about the same thing first.
+Faults are in the order of upstream's checks, so that both programs report the same fault first.
 
 Source  kube-scheduler 1.36.2, apis/config/validation/validation.go; component-base/config/validation/validation.go
 """
@@ -23,7 +23,7 @@ __all__ = ["leader_election_faults", "validation_faults"]
 
 
 def validation_faults(configuration: Configuration, gates: FeatureGates, version: ApiVersion = V1) -> list[Fault]:
-    """Return all that is wrong with a configuration whose defaults are applied. Its profiles are not resolved yet."""
+    """Return the faults of a defaulted configuration, whose profiles are not resolved yet."""
     return list(_faults(configuration, gates, version))
 
 
@@ -49,7 +49,7 @@ def _client_connection(given: ClientConnection) -> Iterator[Fault]:
 
 
 def leader_election_faults(given: LeaderElection, version: ApiVersion = V1) -> Iterator[Fault]:
-    """Yield what is wrong with a configuration's leader election, as flags may have changed it."""
+    """Yield the faults of a configuration's leader election, after flags are applied."""
     if not given.leader_elect:
         return
     yield from _durations(given, version)
@@ -138,12 +138,12 @@ def _plugin_config(profile: Profile, path: str, gates: FeatureGates, version: Ap
 
 
 def _queue_sorts(profiles: tuple[Profile, ...]) -> Iterator[Fault]:
-    """All profiles share one queue, so what they say about sorting must be the same."""
+    """Yield a fault if profiles differ in QueueSort: all profiles share one queue."""
     first = profiles[0].plugins.queue_sort
     if len(first.enabled) > 1:
         text = "only one queue sort plugin can be enabled"
         yield Fault("Invalid value", "profiles[0].plugins.queueSort.Enabled", text, len(first.enabled))
-    # Where none is named, that is "" in kube-scheduler, and so is the name of arguments that are given without one.
+    # kube-scheduler uses "" if no plugin is named, which also matches arguments without a name.
     sort = first.enabled[0].name if first.enabled else ""
     args = _args_of(profiles[0], sort) if sort else None
     for i, profile in enumerate(profiles[1:], 1):

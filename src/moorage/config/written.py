@@ -1,8 +1,8 @@
-"""A configuration as kube-scheduler writes it out: ``--write-config-to`` and ``/configz``.
+"""Write a configuration as kube-scheduler does for ``--write-config-to`` and ``/configz``.
 
-Every default is there, and the plugin sets stay what they are: ``multiPoint`` with the defaults laid under it, each extension
-point with what the profile adds to it or takes from it. Weights stand with every plugin, 0 where nothing is said; arguments are
-those of the plugins that are enabled, by name. Held against kube-scheduler's own, it shows what differs and nothing else.
+The output has every default and keeps the plugin sets: ``multiPoint`` merged with the defaults, and each extension point with
+the plugins that the profile enables or disables there. Every plugin has a weight, 0 if not set; arguments are those of the
+enabled plugins, by name. A diff with kube-scheduler's own output shows only real differences.
 
 Source  kube-scheduler 1.36.2, options/configfile.go, encodeConfig; framework/runtime/framework.go, NewFramework, captureProfile
 """
@@ -26,12 +26,12 @@ from moorage.config.show import as_document, plain_struct, typed_args
 
 __all__ = ["as_written"]
 
-#: What an extender is given to answer where nothing is said.
+#: The default timeout of an extender.
 _EXTENDER_TIMEOUT_S: Final = 5.0
 
 
 def as_written(loaded: Loaded) -> dict[str, Any]:
-    """Return the configuration as plain data that loads to the same profiles. What is no v1 is written point by point."""
+    """Return the configuration as plain data that loads to the same profiles. Versions other than v1 list each point."""
     given = loaded.configuration
     if loaded.version is not V1:
         return {**as_document(given, loaded.profiles, loaded.version), **_served(loaded)}
@@ -51,19 +51,19 @@ def as_written(loaded: Loaded) -> dict[str, Any]:
 
 
 def _served(loaded: Loaded) -> dict[str, Any]:
-    """Return where health and metrics are served over plain HTTP. As upstream has it, "" is read as the default again."""
+    """Return the addresses of health and metrics over plain HTTP. As in upstream, "" is read back as the default."""
     if loaded.addresses is None:
         return {}
     return {"healthzBindAddress": loaded.addresses.healthz, "metricsBindAddress": loaded.addresses.metrics}
 
 
 def _whole(value: msgspec.Struct) -> dict[str, Any]:
-    """Return a struct with its empty fields."""
+    """Return a struct as data, including its empty fields."""
     return {**dict.fromkeys(fields_of(type(value)), ""), **plain_struct(value)}
 
 
 def _extender(given: Extender) -> dict[str, Any]:
-    """Return an extender without what it does not say; its address and its timeout always stand there."""
+    """Return an extender without its empty fields, but always with its URL and timeout."""
     told = structs.replace(given, http_timeout=given.http_timeout or _EXTENDER_TIMEOUT_S)
     found = {name: value for name, value in plain_struct(told).items() if value}
     for nested in (found.get("tlsConfig"), *found.get("managedResources", ())):
@@ -87,7 +87,7 @@ def _profile(loaded: Loaded, given: Profile) -> dict[str, Any]:
 
 
 def _merged(given: Plugins, defaults: tuple[PluginRef, ...]) -> dict[str, PluginSet]:
-    """Return the set of every point, by its name; only ``multiPoint`` has defaults."""
+    """Return the set of every point by name; only ``multiPoint`` is merged with defaults."""
     points = Plugins.__struct_encode_fields__
     return {point: merge(PluginSet(enabled=defaults if point == "multiPoint" else ()), given.at(point)) for point in points}
 

@@ -174,11 +174,11 @@ def test_whatever_comes_is_read_or_refused(body, read):
         ("http://e/x?to=http://a:b@c", "http://e/x?to=http://a:b@c"),
     ],
 )
-def test_no_address_is_told_with_a_password(url, told):
+def test_no_address_shows_its_password(url, told):
     assert shown(url) == told
 
 
-def test_an_extender_is_told_names_or_nodes():
+def test_a_request_has_names_or_nodes():
     pod = a_pod("p", labels={"a": "b"}, containers=[{"name": "c", "resources": {"requests": {"cpu": "1"}}}]).pod
     node = a_node("n", allocatable={"cpu": "2"})
     by_name = json.loads(node_args(pod, [node], ["n"], by_name=True))
@@ -204,7 +204,7 @@ def test_where_objects_are_known_in_full_they_are_sent_so():
     assert [pods[0]["spec"], pods[1]["metadata"]["name"]] == [{"hostname": "h"}, "unknown"]
 
 
-def test_an_extender_is_told_uids_or_pods_of_victims():
+def test_a_preempt_request_has_uids_or_pods_of_victims():
     pod, victim = a_pod("p").pod, a_pod("v").pod
     by_uid = json.loads(preempt_args(pod, {"n": ([victim], 1)}, by_uid=True))
     assert by_uid["NodeNameToMetaVictims"] == {"n": {"Pods": [{"UID": "default/v"}], "NumPDBViolations": 1}}
@@ -214,7 +214,7 @@ def test_an_extender_is_told_uids_or_pods_of_victims():
     assert whole["NodeNameToMetaVictims"] is None
 
 
-def test_an_extender_that_binds_is_told_which_pod_goes_where():
+def test_a_bind_request_names_pod_and_node():
     told = json.loads(bind_args(a_pod("p").pod, "n"))
     assert told == {"PodName": "p", "PodNamespace": "default", "PodUID": "default/p", "Node": "n"}
 

@@ -68,7 +68,7 @@ def test_no_answer_says_nothing():
     assert (binds(cluster), reports, queued) == (["default/p"], [], [])
 
 
-def test_who_is_told_by_a_watch_is_not_read():
+def test_a_change_that_a_watch_delivered_is_not_read():
     async def main():
         cluster = MemoryCluster([node("n1", cpu="100"), *(pod(f"p{number}", cpu="1m") for number in range(20))])
         async with running(cluster) as loop:

@@ -182,7 +182,7 @@ def test_lines_have_kube_schedulers_levels():
     assert {text: level for level, text, _ in loop.log.lines if text in LEVELS} == LEVELS
 
 
-def test_a_quiet_log_is_told_nothing_it_does_not_show():
+def test_a_quiet_log_gets_only_lines_that_it_shows():
     async def main():
         log = Lines(level=0)
         async with running(MemoryCluster([node("n1"), pod("a"), pod("b", cpu="3")]), log):
@@ -206,13 +206,13 @@ def test_scores_are_told_to_those_who_look_closely():
     assert sum(int(facts["score"]) for facts in by_plugin) == int(final[0]["score"])
 
 
-def test_what_came_of_preemption_is_told():
+def test_the_result_of_preemption_is_logged():
     loop, _ = run(MemoryCluster([node("n1"), pod("a", cpu="9")]), 1)
     (facts,) = loop.log.said("Status after running PostFilter plugins for pod")
     assert "preemption: 0/1 nodes are available" in facts["status"]
 
 
-def test_an_empty_cluster_is_told_of():
+def test_an_empty_cluster_is_logged():
     loop, _ = run(MemoryCluster([pod("a")]), 2)
     text = "Unable to schedule pod; no nodes are registered to the cluster; waiting"
     assert loop.log.said(text)[0] == {"pod": "default/a"}

@@ -636,7 +636,7 @@ def test_a_victim_that_is_marked_already_is_only_deleted():
     assert cluster.requests["delete_pod"] == 2
 
 
-def test_a_victim_that_is_not_bound_yet_is_told_of_and_not_deleted():
+def test_a_victim_that_is_not_bound_yet_is_reported_and_not_deleted():
     async def main():
         async def slow():
             await asyncio.sleep(60)

@@ -112,7 +112,7 @@ def test_a_time_is_cut_to_its_second():
     ],
     ids=["refused", "lost"],
 )  # fmt: skip
-def test_a_bind_that_was_refused_is_told_in_the_servers_words(error, told):
+def test_a_rejected_bind_is_reported_in_the_servers_words(error, told):
     async def main():
         one = a_pod("p")
         cluster, inbox = MemoryCluster([one.pod]), Inbox()

@@ -27,7 +27,7 @@ from moorage.apiserver.vocabulary.kinds import Kind
 from moorage.apiserver.vocabulary.records import Document
 from moorage.errors import Fault
 
-__all__ = ["SCHEDULE_ZONE", "further_faults", "new_cron_job_faults", "new_pod_faults", "pod_specs"]
+__all__ = ["SCHEDULE_ZONE", "further_faults", "metadata_faults", "new_cron_job_faults", "new_pod_faults", "pod_specs"]
 
 _INT32_MAX: Final = 2**31 - 1
 _FINALIZERS: Final = frozenset(["foregroundDeletion", "kubernetes", "orphan"])
@@ -52,7 +52,7 @@ _ENV_NAME_TEXT: Final = (
 
 def further_faults(kind: Kind, document: Document) -> Iterator[Fault]:
     """Find what is wrong with an object that has its defaults, beyond what scheduling reads of it."""
-    yield from _metadata_faults(document["metadata"])
+    yield from metadata_faults(document["metadata"])
     for path, spec in pod_specs(kind, document):
         yield from _pod_spec_faults(path, spec)
         if kind.kind != "Pod" and spec.get("ephemeralContainers"):
@@ -71,7 +71,8 @@ def new_pod_faults(pod: Document) -> Iterator[Fault]:
         yield Fault("Forbidden", "spec.nodeName", "cannot be set until all schedulingGates have been cleared")
 
 
-def _metadata_faults(metadata: Document) -> Iterator[Fault]:
+def metadata_faults(metadata: Document) -> Iterator[Fault]:
+    """Find what is wrong with the finalizers and the owners of an object."""
     yield from _finalizer_faults("metadata", metadata)
     for owner in metadata.get("ownerReferences") or ():
         if not owner.get("apiVersion"):

@@ -98,5 +98,5 @@ def event_change_faults(old: Document, new: Document) -> Iterator[Fault]:
     if old.get("series") != new.get("series"):
         yield from _series_faults(new)
     for field, name in _FIXED:
-        if old.get(field) != new.get(field):
+        if (old.get(field) or None) != (new.get(field) or None):  # Go knows no difference between empty and absent
             yield Fault("Invalid value", name, "field is immutable", new.get(field))

@@ -19,7 +19,7 @@ from moorage.api.quantity import parse
 from moorage.api.validation import validate
 from moorage.api.validation.metadata import object_meta
 from moorage.apiserver.admission.changing import change_faults, ephemeral_faults, resize_faults
-from moorage.apiserver.admission.checking import further_faults, new_cron_job_faults, new_pod_faults
+from moorage.apiserver.admission.checking import further_faults, metadata_faults, new_cron_job_faults, new_pod_faults
 from moorage.apiserver.admission.event_rules import new_event_faults
 from moorage.apiserver.admission.filling import fill_in
 from moorage.apiserver.admission.guarded_fields import drop_guarded, drop_guarded_status
@@ -217,7 +217,8 @@ def prepare_update(
         counted = subresource != "status" and _is_changed(kind, old, new)
         _put(new["metadata"], "generation", (old["metadata"].get("generation", 0) + counted) or None)
     if subresource == "status":
-        _refuse(kind, new, [*status_faults(kind, old, new, found)])
+        own = _changed_metadata_faults(kind, old, new)
+        _refuse(kind, new, [*own, *status_faults(kind, old, new, found)])
         return
     match subresource:
         case "resize":
@@ -231,7 +232,7 @@ def prepare_update(
 
 def drop_empty(metadata: Document) -> None:
     """Take out of an object's metadata what says nothing: such fields are neither stored nor shown."""
-    for name in ("annotations", "finalizers", "labels", "ownerReferences"):
+    for name in _SENT:
         if name in metadata and not metadata[name]:
             del metadata[name]
 
@@ -355,6 +356,22 @@ def _faults(kind: Kind, found: Value) -> list[Fault]:
         return validate(found)
     metadata = found.metadata if isinstance(found, _Named) else ObjectMeta()
     return list(object_meta(metadata, kind.namespaced, kind.check_name))
+
+
+def _changed_metadata_faults(kind: Kind, old: Document, new: Document) -> list[Fault]:
+    """Find what is wrong with metadata that a write of the status changes.
+
+    What stays is not looked at again: an object that was taken over from a file has to be able to run.
+    """
+    if all(old["metadata"].get(name) == new["metadata"].get(name) for name in _SENT):
+        return []
+    found = decode({"metadata": new["metadata"]}, _Named, "")
+    own = object_meta(found.metadata, kind.namespaced, kind.check_name)
+    return [*own, *metadata_faults(new["metadata"])]
+
+
+#: What clients write of an object's metadata.
+_SENT: Final = ("annotations", "finalizers", "labels", "ownerReferences")
 
 
 #: Kinds all of whose spec stays as it is: what is not changed is not looked at again.

@@ -203,7 +203,7 @@ class Connection(RequestHandler):
         elif exc is not None and "Too many" in str(exc):
             status = 431
         what, why = _REFUSALS.get(status, ("InternalError", "the request could not be answered"))
-        if status >= 500:
+        if status >= 500 and not isinstance(exc, ConnectionError):  # a client that goes away is no fault of ours
             self.logger.error("a request failed in the HTTP library: %s", type(exc).__name__)
         body = msgspec.json.encode(ApiError(status, what, why).status())
         response = web.Response(status=status, body=body, headers={"Content-Type": "application/json", **HEADERS})

@@ -116,10 +116,21 @@ def _review(store: Store, guard: Guard, authorizer: Authorizer, request: Request
 # -- one object ---------------------------------------------------------------------------------------------------------
 
 
-def _shown(store: Store, request: Request, kind: Kind, record: Record, code: int = 200) -> Response:
+def _check_form(request: Request, kind: Kind, *, many: bool) -> None:
+    """Check that what is answered has the form that the client takes. Writes check it before they change anything.
+
+    Raises  ApiError 406
+    """
     form = form_of(request.accept)
-    if form == "PartialObjectMetadataList":
+    if many and form == "PartialObjectMetadata":
+        raise not_acceptable_form(form, f"a list (*{kind.go}List)")
+    if not many and form == "PartialObjectMetadataList":
         raise not_acceptable_form(form, f"not a list (*{kind.go})")
+
+
+def _shown(store: Store, request: Request, kind: Kind, record: Record, code: int = 200) -> Response:
+    _check_form(request, kind, many=False)
+    form = form_of(request.accept)
     if form == "PartialObjectMetadata":
         return Response(code, metadata_of(record))
     if form != "Table":
@@ -142,6 +153,7 @@ _WRITERS: Final = {"PATCH": writing.patch, "POST": writing.create, "PUT": writin
 
 def _write(store: Store, authorizer: Authorizer, request: Request, target: Target) -> Response:
     """Make or change an object, if its writer may bring about what comes of it."""
+    _check_form(request, target.kind, many=False)
     confirm = confirmation(authorizer, request.user, request.method, target)
     written = _WRITERS[request.method](store, request, target, confirm)
     shown = _shown(store, request, target.kind, written.record, 201 if written.is_new else 200)
@@ -158,6 +170,7 @@ _SHOWN_WHEN_GONE: Final = frozenset(
 
 def _delete(store: Store, request: Request, target: Target) -> Response:
     kind = target.kind
+    _check_form(request, kind, many=False)
     options = _delete_options(request)
     warnings = (_PRESERVED,) if kind.kind == "Job" and not options.propagation else ()
     deleted = store.delete(kind, target.namespace or "", target.name, _usual(store, kind, options))
@@ -239,9 +252,8 @@ def _list(store: Store, request: Request, target: Target) -> Response:
 
 def _many(store: Store, request: Request, kind: Kind, page: Page) -> Response:
     """Return a list in the form that the client takes."""
+    _check_form(request, kind, many=True)
     form = form_of(request.accept)
-    if form == "PartialObjectMetadata":
-        raise not_acceptable_form(form, f"a list (*{kind.go}List)")
     if form == "PartialObjectMetadataList":
         return Response(200, metadata_list(_META, _list_metadata(page), page.records))
     if form == "Table":
@@ -280,6 +292,7 @@ def _list_metadata(page: Page) -> Document:
 def _delete_all(store: Store, request: Request, target: Target) -> Response:
     kind = target.kind
     check_list(request, is_watch=False)
+    _check_form(request, kind, many=True)
     options = _delete_options(request)
     page = Page([*store.all(kind, chosen_by(request, target))], store.version)
     for record in page.records:

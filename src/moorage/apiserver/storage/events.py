@@ -12,6 +12,9 @@ from __future__ import annotations
 import datetime
 from typing import Any, Final
 
+from moorage.apiserver.admission.preparing import completed
+from moorage.apiserver.schema.conforming import conform
+from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage.history import Change
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.kinds import Kind, served
@@ -71,15 +74,18 @@ class _Mirror:
             record = self._store.get(other, metadata["namespace"], metadata["name"])
             held = record.document()["metadata"]
             made["metadata"] = {**metadata, **{name: held[name] for name in ("managedFields", "uid") if name in held}}
+            completed(other, made)
             self._store.put(other, record, made)
 
 
 def _converted(kind: Kind, document: Document) -> Document:
-    """Return an event in the form of another kind."""
+    """Return an event in the form of another kind, without the fields that this form leaves out while they are empty."""
     names = _BACK if kind is _NEW else _NAMES
     made = {names.get(name, name): value for name, value in document.items()}
     metadata = {name: value for name, value in document["metadata"].items() if name not in _NOT_SHARED}
-    return {**made, "apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
+    head = {"kind": kind.kind, "apiVersion": kind.api_version}
+    converted, _ = conform(kind_schema(kind), {**head, **made, **head, "metadata": metadata})
+    return converted
 
 
 def forget_old_events(store: Store) -> int:

@@ -39,6 +39,10 @@ SEEDS ?= 200
 simtest: $(VENV)/.ready-to-test  ## whole schedulers under faults in virtual time; SEEDS=10000 for more, ARGS='--seed N' for one again
 	@$(BIN)/python -m moorage.testing.simtest --seeds $(SEEDS) $(ARGS)
 
+.PHONY: fuzz
+fuzz: $(VENV)/.ready-to-test  ## attack every route of the embedded API server; ROUNDS=100 for more, ARGS='--seed N' for one again
+	@$(BIN)/python -m moorage.testing.attacks --rounds $(ROUNDS) $(ARGS)
+
 .PHONY: lint
 lint: $(VENV)/.ready-to-test  ## formatting, lint, types and import layers
 	@scripts/check lint

@@ -1,0 +1,42 @@
+"""``python -m moorage.testing.attacks``: attack the embedded API server in many rounds, or play one attack again."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from moorage.printable import some_lines
+from moorage.testing.attacks.making import Attack
+from moorage.testing.attacks.running import run
+from moorage.testing.attacks.wire import Answer
+
+
+def _show(attack: Attack, answer: Answer | None) -> None:
+    sys.stdout.write(some_lines(f"{attack}\n    {answer}") + "\n")
+
+
+def main() -> int:
+    """Play rounds; exits with 1 when a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m moorage.testing.attacks", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=1, help="how many rounds; each attacks every route in every way [1]")
+    parser.add_argument("--seed", type=int, default=0, help="the seed of the first round [0]")
+    parser.add_argument("--attacks", type=int, help="how many attacks of each round [all]")
+    parser.add_argument("--only", type=int, metavar="NUMBER", help="only this attack of a round, shown with its answer")
+    given = parser.parse_args()
+    start, broken, played = time.process_time(), 0, 0
+    for seed in range(given.seed, given.seed + given.rounds):
+        result = run(seed, given.attacks, given.only, _show if given.only is not None else None)
+        played += result.attacks
+        broken += len(result.broken)
+        for line in result.broken:
+            sys.stdout.write(f"seed {seed}: {some_lines(line)}\n")
+        codes = ", ".join(f"{code or 'hung up'}: {count}" for code, count in sorted(result.codes.items()))
+        sys.stdout.write(f"seed {seed}: {codes}\n")
+        sys.stdout.flush()
+    sys.stdout.write(f"{played} attacks, {broken} broken promises, {time.process_time() - start:.1f} s CPU\n")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

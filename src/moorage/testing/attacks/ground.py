@@ -1,0 +1,202 @@
+"""Where attacks go: an embedded API server with a seeded object of every kind, and with users of few rights."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Final
+
+import msgspec
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from moorage.apiserver.access.accounts import Accounts
+from moorage.apiserver.access.authorizing import Authorizer
+from moorage.apiserver.access.founding import found_cluster
+from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.http.limits import Limits
+from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.http.serving import serving
+from moorage.apiserver.http.writing import create
+from moorage.apiserver.storage.history import Change
+from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.kinds import KINDS, Kind, Review, served
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.requesting import Request
+from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.apiserver.vocabulary.targets import Target
+from moorage.framework.features import FeatureGates
+from moorage.testing.attacks.objects import sound
+from moorage.testing.attacks.routes import CLOSED, OPEN, SEEDED
+
+__all__ = ["PLANTED", "Ground", "a_ground"]
+
+#: What stands in every object that ordinary users may not read.
+PLANTED: Final = "planted-where-only-the-administrator-reads"
+_RBAC: Final = "rbac.authorization.k8s.io"
+_ADMIN: Final = User("admin", ("system:masters",))
+_USER: Final = User("user", ("people",))
+_ROBOT: Final = User(f"system:serviceaccount:{OPEN}:robot", ("system:serviceaccounts", f"system:serviceaccounts:{OPEN}"))
+_ALL: Final = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
+
+#: What the ordinary users may do, all of it in one namespace; the last is what they may do with cluster-wide roles.
+_RULES: Final[dict[str, list[Document]]] = {
+    "user": [
+        {"apiGroups": ["", "apps", "batch"], "resources": ["*"], "verbs": ["get", "list"]},
+        {"apiGroups": [""], "resources": ["pods", "configmaps", "services", "pods/status", "pods/eviction"], "verbs": _ALL},
+        {"apiGroups": ["apps"], "resources": ["deployments", "deployments/scale"], "verbs": ["patch", "update", "watch"]},
+    ],
+    "robot": [
+        {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch"]},
+        {"apiGroups": [_RBAC], "resources": ["roles", "rolebindings"], "verbs": _ALL},
+        {"apiGroups": ["resource.k8s.io"], "resources": ["*"], "verbs": ["create", "update", "patch"]},
+    ],
+}  # fmt: skip
+_ROLES: Final[Document] = {
+    "apiGroups": [_RBAC],
+    "resources": ["clusterroles", "clusterrolebindings"],
+    "verbs": ["create", "update", "patch"],
+}
+
+
+class _Log(logging.Handler):
+    """Keeps what the server logs as an error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(logging.Formatter("%(name)s %(message)s").format(record))
+
+
+class Ground:
+    """A server that is attacked: its store, its port, the tokens of its users, and what was written since the last look."""
+
+    def __init__(self, store: Store, port: int, tokens: dict[str, str], accounts: Accounts, log: list[str]) -> None:
+        self.store = store
+        self.port = port
+        self.tokens = tokens
+        self._accounts = accounts
+        self.authorizer = Authorizer(store)
+        self.users = {"user": _USER, "robot": _ROBOT, "anonymous": User("system:anonymous", ("system:unauthenticated",))}
+        self.log = log
+        self._written: list[tuple[Kind, Change]] = []
+        self._is_torn = False
+        store.follow(self._see)
+
+    def _see(self, kind: Kind, change: Change) -> None:
+        self._written.append((kind, change))
+        if change.gone and (kind.group == _RBAC or kind.kind in {"Namespace", "ServiceAccount"}):
+            self._is_torn = True
+
+    def restore(self, about: Kind | Review | None) -> None:
+        """Make what earlier attacks deleted of a kind's seeded objects; all that was there where rights may be gone."""
+        if self._is_torn:
+            self._is_torn = False
+            found_cluster(self.store)
+            _plant(self.store)
+            self.tokens["robot"] = self._accounts.issue(OPEN, "robot", {})["status"]["token"]
+        elif isinstance(about, Kind):
+            _plant_kind(self.store, about)
+        self.written()
+
+    def written(self) -> list[tuple[Kind, Change]]:
+        """Return what was written since this was asked last."""
+        found, self._written = self._written, []
+        return found
+
+    def logged(self) -> list[str]:
+        """Return what was logged since this was asked last."""
+        found = [*self.log]
+        self.log.clear()
+        return found
+
+
+@asynccontextmanager
+async def a_ground(seed: int) -> AsyncIterator[Ground]:
+    """Serve a cluster of its own for one run of attacks."""
+    gates = FeatureGates({"GenericWorkload": True})
+    store = open_store(clock=lambda: 1_790_000_000.0, seed=seed, gates=gates)
+    try:
+        _plant(store)
+        accounts = Accounts(store, _key())
+        token = accounts.issue(OPEN, "robot", {})["status"]["token"]
+        tokens = {"anonymous": "", "user": "token-of-user", "admin": "token-of-admin", "robot": token}
+        guard = Guard({tokens["admin"]: _ADMIN, tokens["user"]: _USER}, accounts=accounts)
+        with _listening() as log:
+            async with serving(store, guard, limits=Limits(client_s=5.0)) as port:
+                yield Ground(store, port, tokens, accounts, log)
+    finally:
+        store.close()
+
+
+def _key() -> bytes:
+    made = ec.generate_private_key(ec.SECP256R1())
+    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    return made.private_bytes(serialization.Encoding.PEM, form, plain)
+
+
+@contextmanager
+def _listening() -> Iterator[list[str]]:
+    handler = _Log()
+    loggers = [logging.getLogger(name) for name in ("moorage", "aiohttp", "asyncio")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    try:
+        yield handler.lines
+    finally:
+        for logger in loggers:
+            logger.removeHandler(handler)
+
+
+def _plant(store: Store) -> None:
+    """Make what is missing of the namespaces, the seeded objects and the rights of ordinary users."""
+    for namespace in (OPEN, CLOSED):
+        _create(store, served("namespaces"), "", {"metadata": {"name": namespace}})
+    for kind in KINDS:
+        if store.offers.issuperset({kind.gate} - {""}):
+            _plant_kind(store, kind)
+    _give(store)
+
+
+def _plant_kind(store: Store, kind: Kind) -> None:
+    """Make the seeded objects of a kind, where they are missing."""
+    if "create" in kind.verbs:
+        for namespace in (OPEN, CLOSED) if kind.namespaced else ("",):
+            mark = PLANTED if _is_secret(kind, namespace) else ""
+            with suppress(ApiError):  # an earlier attack made what forbids it: a range of limits, or a namespace that ends
+                _create(store, kind, namespace, sound(kind, namespace, SEEDED, mark))
+
+
+def _create(store: Store, kind: Kind, namespace: str, document: Document) -> None:
+    """Make an object as a request does, unless it is there."""
+    if store.find(kind, namespace, document["metadata"]["name"]) is None:
+        asked = Request("POST", "/", {}, "", "application/json", msgspec.json.encode(document), _ADMIN, "attacks")
+        create(store, asked, Target(kind, namespace), None)
+
+
+def _is_secret(kind: Kind, namespace: str) -> bool:
+    """Return True for what ordinary users may not read; changing cluster-wide roles shows them."""
+    return namespace == CLOSED or (not namespace and kind.group != _RBAC)
+
+
+def _give(store: Store) -> None:
+    """Give the ordinary users their rights."""
+    account: Document = {"kind": "ServiceAccount", "name": "robot", "namespace": OPEN}
+    subjects = {"user": {"kind": "User", "apiGroup": _RBAC, "name": "user"}, "robot": account}
+    _create(store, served("serviceaccounts"), OPEN, {"metadata": {"name": "robot"}})
+    for name, rules in _RULES.items():
+        _create(store, served("roles", _RBAC), OPEN, {"metadata": {"name": f"of-{name}"}, "rules": rules})
+        ref = {"apiGroup": _RBAC, "kind": "Role", "name": f"of-{name}"}
+        binding: Document = {"metadata": {"name": f"of-{name}"}, "subjects": [subjects[name]], "roleRef": ref}
+        _create(store, served("rolebindings", _RBAC), OPEN, binding)
+    _create(store, served("clusterroles", _RBAC), "", {"metadata": {"name": "of-robot"}, "rules": [_ROLES]})
+    ref = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "of-robot"}
+    _create(
+        store,
+        served("clusterrolebindings", _RBAC),
+        "",
+        {"metadata": {"name": "of-robot"}, "subjects": [account], "roleRef": ref},
+    )

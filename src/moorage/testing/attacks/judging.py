@@ -1,0 +1,78 @@
+"""What is wrong with an answer, whatever was asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from moorage.apiserver.schema.protobuf import PROTOBUF
+from moorage.testing.attacks.making import Attack
+from moorage.testing.attacks.wire import Answer
+
+__all__ = ["faults_of", "read_answer"]
+
+#: What an answer that shows the inside of the program has in it.
+_INSIDE: Final = re.compile(
+    rb"Traceback|site-packages|/moorage/|\.py\b|object at 0x|<class '|NoneType|'(?:dict|list|str|int)' object|msgspec"
+)
+#: Codes of 500 and more that are documented, and why: a stream that is not served; HTTP/2; versions yet to come; too busy.
+_DOCUMENTED: Final = frozenset([501, 503, 504, 505])
+_TEXT: Final = "text/plain"
+
+
+def faults_of(attack: Attack, answer: Answer) -> Iterator[str]:
+    """Yield what no answer may be, in a sentence each."""
+    form = answer.headers.get("content-type", "")
+    if answer.code >= 500 and answer.code not in _DOCUMENTED and not _is_foreseen(answer):
+        yield f"answered {answer.code}: {answer.body[:300]!r}"
+    if found := _INSIDE.search(answer.body):
+        yield f"shows the inside of the program: {answer.body[max(0, found.start() - 60) : found.end() + 60]!r}"
+    if attack.method == "HEAD" or answer.code == 304 or answer.streams:
+        return
+    if not form:
+        yield "the answer does not say what it is"
+        return
+    try:
+        document = read_answer(answer)
+    except Exception as error:  # whatever its reader finds wrong with it
+        yield f"is no {form}: {type(error).__name__} {str(error)[:100]}: {answer.body[:100]!r}"
+        return
+    if answer.code >= 400 and isinstance(document, dict):
+        yield from _status_faults(answer, document)
+
+
+def _is_foreseen(answer: Answer) -> bool:
+    """Return True for a 500 that kube-apiserver gives as well: one that says its cause."""
+    return answer.code == 500 and b"Internal error occurred" not in answer.body
+
+
+def _status_faults(answer: Answer, document: dict[str, Any]) -> Iterator[str]:
+    if document.get("kind") != "Status" or document.get("status") != "Failure" or not document.get("message"):
+        yield f"a refusal is no Status that says why: {answer.body[:200]!r}"
+    elif document.get("code") != answer.code:
+        yield f"a Status of {document.get('code')} under {answer.code}"
+
+
+def read_answer(answer: Answer) -> Any:
+    """Return what is in an answer; None where its form has no reader here.
+
+    Raises  anything, for what is not in the form that the answer says
+    """
+    form = answer.headers.get("content-type", "").partition(";")[0]
+    if form == "application/json":
+        return msgspec.json.decode(answer.body)
+    if form == "application/yaml":
+        return yaml.load(answer.body, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - it is the safe one
+    if form == PROTOBUF:
+        if not answer.body.startswith(b"k8s\0"):
+            raise ValueError("does not begin as protobuf of Kubernetes")
+        return None
+    if form == _TEXT:
+        return answer.body.decode()
+    if not form.startswith("application/com.github.proto-openapi"):
+        raise ValueError("a type that is not served")
+    return None

@@ -1,0 +1,101 @@
+"""What ordinary users may do, asked of the server as they would ask it, and what they did beyond that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, TypeAlias
+
+import msgspec
+
+from moorage.apiserver.access.rules import Attributes
+from moorage.apiserver.storage.history import Change
+from moorage.apiserver.vocabulary.kinds import KINDS, Kind
+from moorage.testing.attacks.ground import PLANTED, Ground
+from moorage.testing.attacks.making import Attack
+from moorage.testing.attacks.routes import CLOSED, OPEN
+from moorage.testing.attacks.wire import Answer, Line, Malformed
+
+__all__ = ["Rights", "faults_of_rights", "held_rights"]
+
+#: Who may do what.
+Rights: TypeAlias = set[tuple[str, Attributes]]
+
+_VERBS: Final = {"DELETE": "delete", "GET": "get", "HEAD": "get", "PATCH": "patch", "POST": "create", "PUT": "update"}
+_OF_MANY: Final = {"delete": "deletecollection", "get": "list"}
+_CHANGING: Final = ("create", "update", "patch", "delete", "deletecollection")
+_ALL: Final = (*_CHANGING, "get", "list", "watch", "bind", "escalate")
+#: What the server writes on behalf of who was let in elsewhere: the other name of an event, room for evictions, counts.
+_ALONG: Final = frozenset(["Event", "PodDisruptionBudget", "ResourceQuota"])
+
+
+async def faults_of_rights(
+    ground: Ground, line: Line, attack: Attack, answer: Answer | None, written: list[tuple[Kind, Change]], rights: Rights
+) -> list[str]:
+    """Return what an ordinary user saw or did without the right to. ``rights`` are those held at the start."""
+    if attack.who == "admin":
+        return []
+    faults = [fault for kind, change in written for fault in _overwritten(rights, attack, kind, change)]
+    if answer is None:
+        return faults
+    if PLANTED.encode() in answer.body:
+        faults.append(f"{attack.who} is shown an object of others")
+    about = attack.what.route.about
+    if answer.code < 300 and about is not None and attack.is_plain and not _decides_rights(about.group):
+        asked = _asked(attack, answer)
+        if not await _may(ground, line, attack.who, asked):
+            faults.append(f"SelfSubjectAccessReview denies {attack.who} what was answered {answer.code}: {asked}")
+    return faults
+
+
+def _decides_rights(group: str) -> bool:
+    return group == "rbac.authorization.k8s.io"
+
+
+def _asked(attack: Attack, answer: Answer) -> dict[str, str]:
+    route, verb = attack.what.route, _VERBS[attack.method]
+    assert route.about is not None
+    if not route.name:
+        verb = "watch" if answer.streams else _OF_MANY.get(verb, verb)
+    return {
+        "verb": verb, "group": route.about.group, "resource": route.about.resource, "namespace": route.namespace,
+        "name": route.name, "subresource": route.subresource,
+    }  # fmt: skip
+
+
+async def _may(ground: Ground, line: Line, who: str, asked: dict[str, str]) -> bool:
+    body = msgspec.json.encode({"spec": {"resourceAttributes": asked}})
+    lines = [
+        "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews HTTP/1.1", "Host: localhost",
+        f"Authorization: Bearer {ground.tokens[who]}", "Content-Type: application/json", f"Content-Length: {len(body)}", "", "",
+    ]  # fmt: skip
+    answer = await line.ask("\r\n".join(lines).encode() + body)
+    if answer is not None and answer.code == 403:
+        return True  # an earlier attack took the right to ask
+    if answer is None or answer.code != 201:
+        raise Malformed(f"a review is answered {answer}")
+    return bool(msgspec.json.decode(answer.body)["status"]["allowed"])
+
+
+def _overwritten(rights: Rights, attack: Attack, kind: Kind, change: Change) -> Iterator[str]:
+    if kind.kind in _ALONG:
+        return
+    record = change.after
+    asked = (
+        Attributes(verb, kind.group, kind.resource, part, "", record.namespace)
+        for verb in _CHANGING
+        for part in ("", *kind.subresources)
+    )
+    if not any((attack.who, one) in rights for one in asked):
+        yield f"{attack.who} wrote {kind.qualified} {record.key} without a right to"
+
+
+def held_rights(ground: Ground) -> Rights:
+    """Return what every ordinary user may do, of all that could be asked."""
+    asked = [
+        Attributes(verb, kind.group, kind.resource, part, "", namespace)
+        for kind in KINDS
+        for part in ("", *kind.subresources)
+        for namespace in ("", OPEN, CLOSED, "kube-system")
+        for verb in _ALL
+    ] + [Attributes(verb, path=path) for verb in ("get", "post") for path in ("/metrics", "/api", "/x")]
+    return {(who, one) for who, user in ground.users.items() for one in asked if ground.authorizer.judge(user, one).allowed}

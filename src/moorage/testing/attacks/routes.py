@@ -1,0 +1,98 @@
+"""Every path that the embedded API server serves, derived from its own tables, so that a new kind is attacked as well."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from moorage.apiserver.http.routing import check_route
+from moorage.apiserver.schema.bodies import OBJECT_TYPES, PATCH_TYPES
+from moorage.apiserver.vocabulary.kinds import KINDS, MEASURED, REVIEWS, Kind, Review
+from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.apiserver.vocabulary.targets import find_target
+
+__all__ = ["CLOSED", "MADE", "METHODS", "OPEN", "SEEDED", "Route", "combinations", "object_path", "routes"]
+
+#: The namespaces: one where ordinary users hold some rights, and one where they hold none.
+OPEN: Final = "open"
+CLOSED: Final = "closed"
+#: The name of the object that is there from the start, and of the one that attacks make.
+SEEDED: Final = "seeded"
+MADE: Final = "made"
+
+METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
+_TYPES: Final[Mapping[str, tuple[str, ...]]] = {
+    "GET": ("",), "HEAD": ("",), "POST": OBJECT_TYPES, "PUT": OBJECT_TYPES, "PATCH": PATCH_TYPES, "DELETE": ("", *OBJECT_TYPES),
+}  # fmt: skip
+_ALL: Final[tuple[Kind | Review, ...]] = (*KINDS, *MEASURED, *REVIEWS)
+_DOCUMENTS: Final = (
+    "/", "/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1",
+    "/readyz", "/readyz/ping", "/version",
+)  # fmt: skip
+
+
+class Route(NamedTuple):
+    """A path and what it is about. ``about`` is None for documents."""
+
+    path: str
+    about: Kind | Review | None = None
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+class Combination(NamedTuple):
+    route: Route
+    method: str
+    media_type: str
+
+
+def object_path(kind: Kind | Review, namespace: str, name: str = "", subresource: str = "") -> str:
+    """Return the path of an object, of a part of it, or of a collection."""
+    head = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+    parts = (f"namespaces/{namespace}" if namespace else "", kind.resource, name, subresource)
+    return "/".join([head, *filter(None, parts)])
+
+
+def routes() -> Iterator[Route]:
+    """Yield every route, with names put in."""
+    yield from (Route(path) for path in _DOCUMENTS)
+    groups = sorted({(kind.group, kind.version) for kind in _ALL if kind.group})
+    yield from (Route(f"/apis/{group}/{version}") for group, version in groups)
+    for review in REVIEWS:
+        for namespace in (OPEN, CLOSED) if review.namespaced else ("",):
+            yield Route(object_path(review, namespace), review, namespace)
+    for kind in (*KINDS, *MEASURED):
+        yield from _of_kind(kind)
+
+
+def _of_kind(kind: Kind) -> Iterator[Route]:
+    yield Route(object_path(kind, ""), kind)
+    for namespace in (OPEN, CLOSED) if kind.namespaced else ("",):
+        if namespace:
+            yield Route(object_path(kind, namespace), kind, namespace)
+        for name in (SEEDED, MADE):
+            yield Route(object_path(kind, namespace, name), kind, namespace, name)
+        for part in kind.subresources:
+            yield Route(object_path(kind, namespace, SEEDED, part), kind, namespace, SEEDED, part)
+
+
+def combinations() -> list[Combination]:
+    """Return every route with every method and every type of body that it takes; once with a method that it does not take."""
+    return [
+        Combination(route, method, form)
+        for route in routes()
+        for method in METHODS
+        for form in (_TYPES[method] if _takes(route, method) else _TYPES[method][:1])
+    ]
+
+
+def _takes(route: Route, method: str) -> bool:
+    """Return whether a method is served under a path."""
+    if route.about is None:
+        return method == "GET"
+    try:
+        check_route(method, find_target(route.path), _TYPES[method][0])
+    except ApiError:
+        return False
+    return True

@@ -1,0 +1,167 @@
+"""Play attacks against a server and say what was wrong. The same seed plays the same attacks.
+
+After each request: no fault of the server, no inside shown, an answer of the form that it says, nothing written by what was
+refused, no right overstepped, the connection in step. After a run: the server is ready, everything stored is sound, no user
+has gained a right, and nothing is left behind in memory or open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from moorage.testing.attacks.ground import Ground, a_ground
+from moorage.testing.attacks.judging import faults_of
+from moorage.testing.attacks.making import Attack, make
+from moorage.testing.attacks.rights import Rights, faults_of_rights, held_rights
+from moorage.testing.attacks.routes import combinations
+from moorage.testing.attacks.settled import faults_of_store, faults_of_written
+from moorage.testing.attacks.wire import Answer, Line, Malformed
+
+__all__ = ["Run", "run"]
+
+#: What one request may cost, in seconds of the processor's time. A pause of the garbage collector falls within.
+_MOST_CPU_S: Final = 2.0
+_READY: Final = b"GET /readyz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+#: How often the server is asked whether it is ready where nothing is suspicious.
+_EVERY: Final = 50
+
+
+@dataclass
+class Run:
+    """What came of one seed: each broken promise with the attack that broke it, and the codes that were answered."""
+
+    seed: int
+    attacks: int = 0
+    broken: list[str] = field(default_factory=list)
+    codes: Counter[int] = field(default_factory=Counter)
+    met: set[str] = field(default_factory=set)
+
+    def blame(self, faults: list[str], what: object) -> None:
+        self.broken += [f"{fault}\n        {what}" for fault in faults]
+
+
+def run(
+    seed: int, attacks: int | None = None, only: int | None = None, told: Callable[[Attack, Answer | None], None] | None = None
+) -> Run:
+    """Play a seed's attacks: one of each route, method and type of body in an order of its own, or the first so many of them.
+
+    ``only`` plays a single one of them. ``told`` sees each with its answer.
+    """
+    result = Run(seed)
+    before = _left_behind()
+    asyncio.run(_play(result, attacks, only, told))
+    gc.collect()
+    after = _left_behind()
+    result.blame(
+        [f"{more} {name} more than before are left behind" for name, more in (after - before).items()], "the whole run"
+    )
+    return result
+
+
+def _left_behind() -> Counter[str]:
+    """Count what must not outlive a server: its objects, and open descriptors."""
+    names = {"Store", "Front", "Connection", "Stream", "Watch", "Line", "Task"}
+    kept = Counter(type(one).__name__ for one in gc.get_objects() if type(one).__name__ in names and _is_ours(type(one)))
+    kept["open descriptors"] = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    return kept
+
+
+def _is_ours(of: type) -> bool:
+    return of.__module__.startswith(("moorage.", "asyncio", "_asyncio"))
+
+
+async def _play(
+    result: Run, attacks: int | None, only: int | None, told: Callable[[Attack, Answer | None], None] | None
+) -> None:
+    rng = random.Random(result.seed)  # noqa: S311 - chance, not secrecy
+    order = combinations()
+    rng.shuffle(order)
+    async with a_ground(result.seed) as ground:
+        lines = Line(ground.port), Line(ground.port)
+        rights = held_rights(ground)
+        for number, what in enumerate(order[:attacks]):
+            attack = make(random.Random(f"{result.seed}/{number}"), number, what)  # noqa: S311
+            if only is None or number == only:
+                answer = await _attack(result, ground, lines, attack, rights)
+                if told is not None:
+                    told(attack, answer)
+        gained = held_rights(ground) - rights
+        result.blame([f"{who} has gained {one}" for who, one in sorted(gained)], "the whole run")
+        result.blame(await faults_of_store(ground, lines[1]), "the whole run")
+        result.blame([f"logged: {line}" for line in ground.logged()], "while the store was looked at")
+        for line in lines:
+            await line.close()
+
+
+async def _attack(result: Run, ground: Ground, lines: tuple[Line, Line], attack: Attack, rights: Rights) -> Answer | None:
+    ground.restore(attack.what.route.about)
+    version, spent = ground.store.version, time.process_time()
+    faults, answer = [], None
+    ends = attack.framing in {"too long", "endless chunk", "bad chunk", "none", "negative"}
+    try:
+        answer = await lines[0].ask(attack.raw(ground.tokens[attack.who]), is_head=attack.method == "HEAD", ends=ends)
+    except Malformed as fault:
+        faults.append(f"the answer is no HTTP: {fault}")
+        await lines[0].close()
+    except TimeoutError:
+        faults.append("no answer came in time")
+        await lines[0].close()
+    if (spent := time.process_time() - spent) > _MOST_CPU_S:
+        faults.append(f"took {spent:.1f} s of the processor's time")
+    result.attacks += 1
+    result.codes[answer.code if answer is not None else 0] += 1
+    faults += [f"logged: {line}" for line in ground.logged()]
+    faults += _faults_of_version(ground, attack, answer, version)
+    faults += faults_of(attack, answer) if answer is not None else _faults_of_silence(attack)
+    written = ground.written()
+    faults += await faults_of_rights(ground, lines[1], attack, answer, written, rights)
+    faults += await faults_of_written(ground, lines[1], written)
+    ground.written()
+    if faults or attack.framing or attack.number % _EVERY == 0:
+        faults += await _faults_of_step(lines)
+    result.blame(faults, attack)
+    return answer
+
+
+def _faults_of_version(ground: Ground, attack: Attack, answer: Answer | None, before: int) -> Iterator[str]:
+    """Yield how the store's version must not have changed."""
+    now = ground.store.version
+    if now < before:
+        yield f"the store's version went back from {before} to {now}"
+    elif now > before:
+        # A collection is deleted object by object, as by kube-apiserver: those before the one that stays are gone.
+        of_many = attack.method == "DELETE" and not attack.what.route.name
+        if answer is not None and answer.code >= 400 and not (of_many and answer.code != 406):
+            yield f"was refused with {answer.code}, and wrote: {answer.body[:300]!r}"
+        elif attack.method in {"GET", "HEAD"}:
+            yield "a request that reads wrote"
+        elif attack.is_plain and ("dryRun", "All") in attack.query[:1]:
+            yield "a dry run wrote"
+
+
+def _faults_of_silence(attack: Attack) -> Iterator[str]:
+    """Yield that a request was not answered at all, where it was one."""
+    if not attack.framing and attack.is_plain:
+        yield "was not answered"
+
+
+async def _faults_of_step(lines: tuple[Line, Line]) -> list[str]:
+    """Return what is wrong with the next request: over the attack's connection, if that stays open, and over another."""
+    faults = []
+    for line, which in zip(lines, ("the same", "another"), strict=True):
+        try:
+            answer = await line.ask(_READY) or await line.ask(_READY)  # an idle connection may have been closed meanwhile
+            if answer is None or (answer.code, answer.body) != (200, b"ok"):
+                faults.append(f"/readyz over {which} connection is answered {answer}")
+        except (Malformed, TimeoutError) as fault:
+            faults.append(f"/readyz over {which} connection: {type(fault).__name__} {fault}")
+            await line.close()
+    return faults

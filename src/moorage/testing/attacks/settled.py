@@ -1,0 +1,149 @@
+"""What must hold of a server after attacks: all that is stored is sound, and can be read, written, watched and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from moorage.apiserver.schema.protobuf import PROTOBUF
+from moorage.apiserver.storage.history import Change
+from moorage.apiserver.vocabulary.kinds import KINDS, Kind
+from moorage.apiserver.vocabulary.records import Document, Record
+from moorage.testing.attacks.ground import Ground
+from moorage.testing.attacks.judging import read_answer
+from moorage.testing.attacks.routes import object_path
+from moorage.testing.attacks.wire import Answer, Line
+
+__all__ = ["faults_of_store", "faults_of_written"]
+
+_JSON: Final = "application/json"
+_FORMS: Final = (
+    "application/yaml", PROTOBUF, f"{_JSON};as=Table;v=v1;g=meta.k8s.io",
+    f"{_JSON};as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+)  # fmt: skip
+
+
+class _Asking:
+    """Asks as the administrator."""
+
+    def __init__(self, ground: Ground, line: Line) -> None:
+        self._ground, self._line = ground, line
+
+    async def ask(self, method: str, path: str, document: Any = None, accept: str = _JSON) -> Answer:
+        body = b"" if document is None else msgspec.json.encode(document)
+        lines = [
+            f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {self._ground.tokens['admin']}",
+            f"Accept: {accept}", "Content-Type: application/json", f"Content-Length: {len(body)}", "", "",
+        ]  # fmt: skip
+        answer = await self._line.ask("\r\n".join(lines).encode() + body)
+        return answer if answer is not None else Answer("", 0, {})
+
+
+async def faults_of_store(ground: Ground, line: Line) -> list[str]:
+    """Return what is wrong with what is stored. Everything is deleted on the way."""
+    asking = _Asking(ground, line)
+    kinds = [kind for kind in KINDS if not kind.gate or kind.gate in ground.store.offers]
+    faults = [fault for kind in kinds async for fault in _of_kind(ground, asking, kind)]
+    for kind in kinds:
+        if "delete" in kind.verbs and kind.kind != "Namespace":
+            faults += [fault async for fault in _deleted(ground, asking, kind)]
+    return faults
+
+
+async def faults_of_written(ground: Ground, line: Line, written: list[tuple[Kind, Change]]) -> list[str]:
+    """Return what is wrong with the objects that a request wrote, as far as they are still there."""
+    asking = _Asking(ground, line)
+    faults = []
+    for kind, change in written:
+        found = ground.store.find(kind, change.after.namespace, change.after.name)
+        if found is not None:
+            faults += [f"{kind.qualified} {found.key}: {fault}" async for fault in _of_object(asking, kind, found)]
+    return faults
+
+
+async def _of_kind(ground: Ground, asking: _Asking, kind: Kind) -> AsyncIterator[str]:
+    listed = await asking.ask("GET", object_path(kind, ""))
+    if listed.code != 200:
+        yield f"{kind.qualified} cannot be listed: {listed.code} {listed.body[:300]!r}"
+        return
+    items = msgspec.json.decode(listed.body)["items"]
+    records = [*ground.store.all(kind)]
+    if len(items) != len(records):
+        yield f"{kind.qualified}: {len(items)} are listed, {len(records)} are stored"
+    for form in _FORMS:
+        answer = await asking.ask("GET", object_path(kind, ""), accept=form)
+        if fault := _unread(answer):
+            yield f"{kind.qualified} cannot be listed as {form}: {fault}"
+    watched = await asking.ask("GET", object_path(kind, "") + "?watch=1&resourceVersion=0&allowWatchBookmarks=true")
+    told = watched.body.count(b'"type":"ADDED"')
+    if watched.code != 200 or told != len(records):
+        yield f"{kind.qualified}: a watch begins with {told} of {len(records)}, code {watched.code}"
+    for record in records:
+        async for fault in _of_object(asking, kind, record):
+            yield f"{kind.qualified} {record.key}: {fault}"
+
+
+def _unread(answer: Answer) -> str:
+    if answer.code != 200:
+        return f"{answer.code} {answer.body[:300]!r}"
+    try:
+        read_answer(answer)
+    except Exception as error:  # whatever its reader finds wrong with it
+        return f"{type(error).__name__} {str(error)[:200]}"
+    return ""
+
+
+async def _of_object(asking: _Asking, kind: Kind, record: Record) -> AsyncIterator[str]:
+    path = object_path(kind, record.namespace, record.name)
+    shown = await asking.ask("GET", path)
+    if shown.code != 200:
+        yield f"cannot be read: {shown.code} {shown.body[:300]!r}"
+        return
+    document: Document = msgspec.json.decode(shown.body)
+    if document != record.document():
+        yield "is shown otherwise than it is stored"
+    if "update" in kind.verbs:
+        again = await asking.ask("PUT", f"{path}?dryRun=All&fieldValidation=Strict", document)
+        if again.code == 422 and _is_bound_nowhere(kind, again):
+            return
+        if again.code != 200:
+            yield f"is not valid by the server's own rules: {again.code} {again.body[:400]!r} {record.body[:1500]!r}"
+        elif changed := [*_changes(document, msgspec.json.decode(again.body))]:
+            yield f"is changed by being written as it is, at {changed[:3]}"
+
+
+def _is_bound_nowhere(kind: Kind, answer: Answer) -> bool:
+    """Return True for a pod whose only fault is its node's name. Bindings may name any, as with kube-apiserver."""
+    causes = msgspec.json.decode(answer.body)["details"].get("causes") or [{}]
+    return kind.kind == "Pod" and all(cause.get("field") == "spec.nodeName" for cause in causes)
+
+
+def _changes(before: Any, after: Any, at: str = "") -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in {**before, **after}:
+            if (name in before) != (name in after):
+                yield f"{at}.{name}"
+            elif name != "managedFields":
+                yield from _changes(before[name], after[name], f"{at}.{name}")
+    elif before != after:
+        yield at
+
+
+async def _deleted(ground: Ground, asking: _Asking, kind: Kind) -> AsyncIterator[str]:
+    for record in [*ground.store.all(kind)]:
+        path = object_path(kind, record.namespace, record.name)
+        held = record.document()["metadata"].get("finalizers")
+        answer = await asking.ask("DELETE", f"{path}?gracePeriodSeconds=0&propagationPolicy=Background")
+        is_kept = answer.code == 403 and record.name.startswith("system-")
+        if answer.code not in {200, 202, 404} and not is_kept:
+            yield f"{kind.qualified} {record.key} cannot be deleted: {answer.code} {answer.body[:300]!r}"
+        left = ground.store.find(kind, record.namespace, record.name)
+        is_same = left is not None and left.document()["metadata"]["uid"] == record.document()["metadata"]["uid"]
+        if answer.code == 200 and left is not None and is_same and not held and not _finalizers(left):
+            yield f"{kind.qualified} {record.key} is deleted and still there"
+
+
+def _finalizers(record: Record) -> Any:
+    return record.document()["metadata"].get("finalizers")

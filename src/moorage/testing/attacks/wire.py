@@ -1,0 +1,118 @@
+"""A client that says over a socket whatever it is given, and reads what comes back strictly."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+__all__ = ["Answer", "Line", "Malformed"]
+
+_PATIENCE_S = 20.0
+_GLANCE_S = 0.005
+
+
+class Malformed(Exception):  # noqa: N818 - never leaves this package
+    """An answer that is no HTTP."""
+
+
+@dataclass
+class Answer:
+    """What was answered. ``streams`` says that it did not end while it was read."""
+
+    version: str
+    code: int
+    headers: dict[str, str]
+    body: bytes = b""
+    streams: bool = False
+
+    @property
+    def closes(self) -> bool:
+        connection = self.headers.get("connection", "").lower()
+        return self.streams or connection == "close" or (self.version == "1.0" and connection != "keep-alive")
+
+
+class Line:
+    """A connection, opened again when it was closed."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._pipe: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._pipe is not None
+
+    async def ask(self, request: bytes, *, is_head: bool = False, ends: bool = False) -> Answer | None:
+        """Send a request; return the answer, None where the server hangs up without one. ``ends`` says that no more will come.
+
+        Raises  Malformed, and TimeoutError where nothing comes
+        """
+        async with asyncio.timeout(_PATIENCE_S):
+            if self._pipe is None:
+                self._pipe = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 24)
+            reader, writer = self._pipe
+            try:
+                writer.write(request)
+                if ends and writer.can_write_eof():
+                    writer.write_eof()
+                answer = await _read(reader, is_head)
+            except (ConnectionError, asyncio.IncompleteReadError):
+                await self.close()
+                return None
+        if ends or answer.closes:
+            await self.close()
+        return answer
+
+    async def close(self) -> None:
+        if self._pipe is not None:
+            writer, self._pipe = self._pipe[1], None
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+
+async def _read(reader: asyncio.StreamReader, is_head: bool) -> Answer:
+    while True:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        first, *lines = head[:-4].split("\r\n")
+        if not first.startswith(("HTTP/1.1 ", "HTTP/1.0 ")) or not first[9:12].isdigit():
+            raise Malformed(f"begins with {first[:80]!r}")
+        if first[9:12] != "100":
+            break
+    answer = Answer(first[5:8], int(first[9:12]), _fields(lines))
+    if is_head or answer.code in {204, 304}:
+        return answer
+    if answer.headers.get("transfer-encoding", "").lower() == "chunked":
+        await _stream(reader, answer)
+    elif "content-length" in answer.headers:
+        answer.body = await reader.readexactly(int(answer.headers["content-length"]))
+    else:
+        raise Malformed("neither a length nor chunks")
+    return answer
+
+
+def _fields(lines: list[str]) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for line in lines:
+        name, colon, value = line.partition(": ")
+        key = name.lower()
+        if not colon or not name.isprintable() or any(not " " <= letter != "\x7f" for letter in value if letter != "\t"):
+            raise Malformed(f"header {line[:80]!r}")
+        if key in fields and key != "warning":
+            raise Malformed(f"header {name} stands twice")
+        fields[key] = value
+    return fields
+
+
+async def _stream(reader: asyncio.StreamReader, answer: Answer) -> None:
+    """Read what a watch tells at once."""
+    try:
+        while True:
+            async with asyncio.timeout(_GLANCE_S):
+                size = int(await reader.readuntil(b"\r\n"), 16)
+                answer.body += (await reader.readexactly(size + 2))[:-2]
+            if not size:
+                return
+    except (TimeoutError, asyncio.IncompleteReadError):
+        answer.streams = True

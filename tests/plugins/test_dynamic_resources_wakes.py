@@ -1,7 +1,7 @@
 """Whatever lets a pod with claims fit that did not before, wakes it: over random changes, one object at a time.
 
-Devices that are freed by the deletion of a slice or of a claim wake nobody, as with kube-scheduler: a claim gives its devices
-back before it is deleted, and a driver that withdraws devices makes nobody fit.
+Devices that are freed by the deletion of a slice wake no pod, as with kube-scheduler: a driver that withdraws devices lets none
+fit. A claim gives its devices back before it is deleted; after a gap a list may show the deletion alone, which wakes pods here.
 """
 
 from __future__ import annotations
@@ -104,7 +104,10 @@ class World:
 
     def change(self):
         """Change something. Returns what, the events that tell of it, and how it was and is; None if it may not be."""
-        what = self.draw.choice([*MAKE, "pod"])
+        what = self.draw.choice([*MAKE, "pod", "gone"])
+        if what == "gone":
+            gone = self.cluster.remove_object(a_claim(self.draw.choice(["c", "own", "other"])))
+            return None if gone is None else (what, object_events(gone, None), gone, None)
         if what == "pod":
             old, self.pod = self.pod, some_pod(self.draw, self.uses, self.requests)
             return what, pod_changes(old, self.pod), old, self.pod
@@ -144,7 +147,7 @@ def test_what_lets_the_pod_fit_wakes_it(seed, kind):
 def test_every_kind_of_change_helps_now_and_then():
     """… or else the property above would say little."""
     helped = Counter(what for seed in range(40) for what in walk(seed, seed % 4))
-    assert set(helped) == {*MAKE, "pod"}, helped
+    assert set(helped) == {*MAKE, "pod", "gone"}, helped
 
 
 def may_become(old, new):

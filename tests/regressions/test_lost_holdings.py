@@ -125,3 +125,28 @@ def test_devices_whose_allocation_was_lost_before_any_watch_told_of_it_are_free(
         await stage.placed("q", within_s=40)
 
     on_stage(main)
+
+
+def test_devices_of_a_claim_that_went_unseen_wake_those_who_wait_for_them():
+    """It gave its devices back and was deleted while nothing was heard: a list only shows that it is gone."""
+
+    async def main(stage):
+        gadgets = with_gadgets(stage)
+        gadgets.claim(name="c")
+        gadgets.claim(name="d")
+        await asyncio.sleep(5)
+        stage.world.pod("p", **holding("c"))
+        await stage.placed("p")
+        stage.world.pod("q", **holding("d"))
+        await asyncio.sleep(5)
+        for link in stage.links("resourceclaims"):
+            link.stalled = True
+        stage.world.delete_pod("p", grace=0)
+        stage.api.do("DELETE", f"{DEVICE_CLAIMS}/c")
+        await stage.until(lambda: claim_of(stage, "c") is None)
+        for link in stage.links("resourceclaims"):
+            link.stalled = False
+            link.cut("expired")
+        await stage.placed("q", within_s=30)
+
+    on_stage(main)

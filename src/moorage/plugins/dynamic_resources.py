@@ -5,7 +5,8 @@ Reads     spec.resourceClaims and the names in the pod's status; requests of ext
 Rejects   the pod, while a claim or a class is missing; nodes without the devices, and nodes that an allocated claim is not for.
           Evicting pods never helps
 Scores    nodes higher where requests with alternatives get an earlier one
-Wakes on  nodes, claims, classes and slices that come or change; the pod's own claims being generated
+Wakes on  nodes, claims, classes and slices that come or change; claims that go with their devices; the pod's own claims being
+          generated
 Source    kube-scheduler 1.36, plugins/dynamicresources
 
 kube-scheduler stops looking for devices on a node after some time; here it is after so many devices looked at, so that
@@ -315,6 +316,7 @@ class DynamicResources:
         either = Action.ADD | Action.UPDATE
         yield Wake(ClusterEvent(Resource.NODE, Action.ADD | Action.UPDATE_NODE_LABEL | Action.UPDATE_NODE_ALLOCATABLE))
         yield Wake(ClusterEvent(Resource.RESOURCE_CLAIM, either), self._claim_changed)
+        yield Wake(ClusterEvent(Resource.RESOURCE_CLAIM, Action.DELETE), self._claim_gone)
         yield Wake(ClusterEvent(Resource.POD, Action.UPDATE_POD_GENERATED_CLAIM), self._pod_changed)
         yield Wake(ClusterEvent(Resource.DEVICE_CLASS, either))
         yield Wake(ClusterEvent(Resource.RESOURCE_SLICE, either))
@@ -331,6 +333,14 @@ class DynamicResources:
         if all(claim.metadata.uid != new.metadata.uid for claim in claims):
             return False
         return old is None or old.status != new.status
+
+    def _claim_gone(self, pod: PodInfo, old: ResourceClaim, new: None) -> bool:
+        """A claim is gone: did it have devices until then, as far as was seen?
+
+        It gives them back before it goes, but a list after a gap shows only that it is gone. kube-scheduler does not look.
+        """
+        del pod, new
+        return old.status.allocation is not None
 
     def _pod_changed(self, pod: PodInfo, old: PodInfo | None, new: PodInfo) -> bool:
         """Claims were generated for a pod: is it this one, and has it all of them now?"""

@@ -158,6 +158,8 @@ class Confirmer:
     def _is_settled(self, taken: _Taken | _Answered, *, later: bool) -> bool:
         """Return whether the change is certainly lost. ``later``: it is not, or unknown; check again unless confirmed."""
         if not self._is_open(taken):
+            if self._taken.get(taken.key) is taken:
+                del self._taken[taken.key]
             return False
         if later:
             self._look_after(replace(taken, pause_s=min(taken.pause_s * 2, _LONGEST_S)))

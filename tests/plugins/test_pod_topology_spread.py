@@ -19,6 +19,7 @@ from moorage.plugins.pod_topology_spread import PodTopologySpread, PodTopologySp
 from moorage.state.view import NodeView
 from moorage.testing.asking import refusals
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from tests.executed import executed
 
 SKEWED = Status(Code.UNSCHEDULABLE, "PodTopologySpread", ("node(s) didn't match pod topology spread constraints",))
 UNLABELLED = Status(
@@ -395,3 +396,35 @@ def test_signs_what_it_reads(one, other):
 
 def test_signs_nothing_where_nothing_is_read():
     assert PodTopologySpread(arguments("List", [])).sign(web()) == {}
+
+
+# -- many constraints -----------------------------------------------------------------------------------------------------
+
+
+def asked_of_many(kind, count, nodes):
+    """Return how much work it is to judge a pod that is spread over so many topologies which no node is in."""
+    cluster = a_cluster([node(f"n{i}", "a") for i in range(nodes)], {"n0": [web("held")]})
+    pod = web("new", constraint(), *(constraint(f"rack-{i}", whenUnsatisfiable=kind) for i in range(count)))
+    plugin, snapshot = PodTopologySpread(), cluster.snapshot
+
+    def attempt():
+        list(plugin.filter(plugin.pre_filter(pod, snapshot), snapshot.nodes))
+        plugin.pre_score(pod, snapshot, snapshot.nodes)
+
+    return executed(attempt)
+
+
+@pytest.mark.parametrize("kind", ["DoNotSchedule", "ScheduleAnyway"])
+def test_constraints_cost_the_same_each_however_many_nodes_there_are(kind):
+    once = asked_of_many(kind, 100, 20)
+    assert asked_of_many(kind, 200, 20) < 2.2 * once
+    assert asked_of_many(kind, 100, 80) < 1.2 * once + 80 * 10
+
+
+@pytest.mark.parametrize("others", [[], [constraint()], [constraint(), constraint("host")]], ids=len)
+def test_a_topology_that_no_node_is_in_decides_wherever_it_stands(others):
+    pod = web("new", *others, constraint("rack"), constraint("shelf"))
+    cluster = holding({"a1": 1}, *THREE_ZONES)
+    assert refusals(PodTopologySpread(), pod, cluster.snapshot) == dict.fromkeys(["a1", "a2", "b1", "c1"], UNLABELLED)
+    cluster.set_node(node("d1", "d", labels={"rack": "r", "shelf": "s"}))
+    assert "d1" not in refusals(PodTopologySpread(), pod, cluster.snapshot)

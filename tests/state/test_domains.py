@@ -59,3 +59,19 @@ def test_values_that_no_node_has_any_more_are_no_domains():
     assert by_value(nodes, "zone", domains_with(nodes, "zone", np.ones(4, dtype=bool)))["b"]
     cluster.remove_node("n1")
     assert not by_value(nodes, "zone", domains_with(nodes, "zone", np.ones(3, dtype=bool)))["b"]
+
+
+def test_a_label_that_no_node_has_yet_is_found_once_one_has():
+    cluster = a_cluster(NODES)
+    nodes = cluster.snapshot.nodes
+    assert nodes.label("shelf") is nodes.label("row")  # nothing is kept for keys that no node has
+    assert not nodes.label("shelf").is_everywhere
+    assert by_value(nodes, "shelf", domains_with(nodes, "shelf")) == {None: False}
+    cluster.set_node(a_node("n9", {"shelf": "s"}))
+    assert rows_with_labels(nodes, ["shelf"]).tolist() == [False, False, False, False, True]
+    assert by_value(nodes, "shelf", domains_with(nodes, "shelf")) == {None: False, "s": True}
+    cluster.set_node(a_node("n9", {"row": "r"}))
+    assert rows_with_labels(nodes, ["shelf"]).tolist() == [False] * 5
+    assert nodes.one(4).domain("row") != 0
+    cluster.remove_node("n9")
+    assert not rows_with_labels(nodes, ["row"]).any()

@@ -82,13 +82,13 @@ class PodTopologySpreadArgs(PluginArgs, frozen=True):
         elif self.defaulting_type == "System" and self.default_constraints:
             why = "when .defaultConstraints are not empty"
             faults.append(Fault("Invalid value", f"{at}defaultingType", why, self.defaulting_type))
-        for i in range(len(self.default_constraints)):
-            faults += _constraint_faults(self.default_constraints, i, f"{at}defaultConstraints[{i}]")
+        earlier: set[tuple[str, str]] = set()
+        for i, one in enumerate(self.default_constraints):
+            faults += _constraint_faults(one, earlier, f"{at}defaultConstraints[{i}]")
         return faults
 
 
-def _constraint_faults(constraints: Sequence[TopologySpreadConstraint], index: int, at: str) -> list[Fault]:
-    one = constraints[index]
+def _constraint_faults(one: TopologySpreadConstraint, earlier: set[tuple[str, str]], at: str) -> list[Fault]:
     faults: list[Fault] = []
     for name, number in (("maxSkew", one.max_skew), ("minDomains", one.min_domains or 0)):
         if number >= 2**31:
@@ -111,8 +111,9 @@ def _constraint_faults(constraints: Sequence[TopologySpreadConstraint], index: i
         why = "constraint must not define a selector, as they deduced for each pod"
         faults.append(Fault("Forbidden", f"{at}.labelSelector", why))
     same = (one.topology_key, one.when_unsatisfiable)
-    if any((other.topology_key, other.when_unsatisfiable) == same for other in constraints[:index]):
+    if same in earlier:
         faults.append(Fault("Duplicate value", at, value=f"{{{same[0]}, {same[1]}}}"))
+    earlier.add(same)
     return faults
 
 
@@ -189,6 +190,9 @@ class PodTopologySpread:
         constraints = self._constraints(pod, snapshot, required=True)
         if not constraints:
             return SKIP
+        hopeless = _without_domains(constraints, snapshot)
+        if hopeless is not None:  # no node gets past it, so what comes after it is not even looked at
+            constraints = constraints[: hopeless + 1]
         return count_spreads(snapshot.nodes, self._counted(pod, snapshot, constraints))
 
     def add_pod(self, spreads: tuple[Spread, ...], pod: PodInfo, other: PodInfo, node: NodeInfo) -> tuple[Spread, ...]:
@@ -204,6 +208,8 @@ class PodTopologySpread:
             column = nodes.label(spread.constraint.topology_key)
             if not column.is_everywhere:
                 unlabelled |= (nodes.ids(column) == 0) & ~skewed
+                if unlabelled.all():
+                    break
             crowded = spread.crowded()
             if crowded.any():
                 skewed |= crowded.take(nodes.ids(column)) & ~unlabelled
@@ -226,6 +232,9 @@ class PodTopologySpread:
             return SKIP
         # A node without a zone can still be spread over by host name, but only where the constraints are the system's.
         all_labels = bool(pod.spec.topology_spread_constraints) or not self._system
+        hopeless = _without_domains(constraints, snapshot) if all_labels else None
+        if hopeless is not None:  # it sets all nodes aside, whatever the others prefer
+            constraints = constraints[hopeless : hopeless + 1]
         return prefer_spread(feasible, self._counted(pod, snapshot, constraints, all_labels=all_labels), all_labels)
 
     def score(self, preference: SpreadPreference, nodes: NodeView) -> IntArray:
@@ -295,6 +304,15 @@ def signature(pod: PodInfo, constraints: tuple[SpreadConstraint, ...]) -> Signat
         "spec.affinity.nodeAffinity": affinity and affinity.node_affinity,
         "spec.tolerations": pod.spec.tolerations,
     }
+
+
+def _without_domains(constraints: Sequence[SpreadConstraint], snapshot: Snapshot) -> int | None:
+    """Return which constraint is the first whose topology no node is in.
+
+    Nodes have few labels, so however many constraints a pod has, few come before that one.
+    """
+    labels = snapshot.table.labels
+    return next((i for i, one in enumerate(constraints) if not labels.is_anywhere(one.topology_key)), None)
 
 
 def _owners(snapshot: Snapshot) -> tuple[tuple[Log, int], ...]:

@@ -110,13 +110,13 @@ def _counted_rows(
         taken = affinity.rows(nodes)
     if any(constraint.honors_taints for constraint in constraints):
         bearable = rows_tolerated(pod, nodes, DO_NOT_SCHEDULE, numeric)
+    by_policy: dict[tuple[bool, bool], BoolArray | None] = {}
     for constraint in constraints:
-        rows = among
-        if constraint.honors_affinity:
-            rows = _both(rows, taken)
-        if constraint.honors_taints:
-            rows = _both(rows, bearable)
-        yield constraint, rows
+        policy = constraint.honors_affinity, constraint.honors_taints
+        if policy not in by_policy:
+            rows = _both(among, taken) if constraint.honors_affinity else among
+            by_policy[policy] = _both(rows, bearable) if constraint.honors_taints else rows
+        yield constraint, by_policy[policy]
 
 
 def _both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
@@ -128,7 +128,7 @@ def _both(one: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
 def pods_by_domain(nodes: NodeView, counted: Counted) -> IntArray:
     """Count the pods that a constraint matches in each domain, on all rows or those that count; shape (values,)."""
     key = counted.constraint.topology_key
-    if counted.matcher is None:
+    if counted.matcher is None or not nodes.table.labels.is_anywhere(key):
         return np.zeros(len(nodes.label(key).values), dtype=np.int64)
     if counted.rows is None:
         return nodes.table.pod_counts.by_domain(counted.matcher, key)

@@ -116,8 +116,8 @@ def _add_unlabelled(counts: IntArray, nodes: NodeView, key: str, pods: Counts, r
 
 def score_spread(preference: SpreadPreference, nodes: NodeView) -> IntArray:
     """Return the raw score of each row: the less, the better; ``SET_ASIDE`` for nodes that are not to be scored."""
-    costs = [_costs(one, nodes) for one in preference.weighed]
-    scores = _rounded(costs[0] if len(costs) == 1 else sum(costs, start=np.zeros(len(nodes))))
+    costs = (_costs(one, nodes) for one in preference.weighed)
+    scores = _rounded(next(costs) if len(preference.weighed) == 1 else sum(costs, start=np.zeros(len(nodes))))
     labelled = rows_with_labels(nodes, [one.topology_key for one in preference.weighed]) if preference.all_labels else None
     return scores if labelled is None else np.where(labelled, scores, SET_ASIDE)
 

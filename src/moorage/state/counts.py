@@ -112,6 +112,8 @@ class PodCounts:
 
     def by_domain(self, matcher: PodMatcher, key: str) -> IntArray:
         """Return the number of matching pods for each value of label ``key``, shape (values,), 0 for id 0. A fresh array."""
+        if not self._labels.is_anywhere(key):
+            return np.zeros(1, dtype=np.int64)
         counted = self._counted(matcher)
         labels = self._labels.column(key)
         tally = counted.domains.get(key)

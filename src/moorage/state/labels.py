@@ -6,6 +6,7 @@ once. Sets (of taints, of features) are interned as single values in the same wa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -162,20 +163,32 @@ class LabelColumn(InternedColumn[str | None]):
 
 
 class LabelColumns:
-    """The nodes' labels, with one interned column per key that was read."""
+    """The nodes' labels, with one interned column per key that was read and that some node has.
+
+    Keys that no node has share one column, so reading thousands of them costs next to nothing.
+    """
 
     def __init__(self, space: RowSpace) -> None:
         self._space = space
         self._columns: dict[str, LabelColumn] = {}
         self._labels: list[Mapping[str, str]] = []
+        #: How many nodes have each key.
+        self._there: Counter[str] = Counter()
+        self._nowhere = LabelColumn(space)
 
     def of(self, row: int) -> Mapping[str, str]:
         return self._labels[row]
 
+    def is_anywhere(self, key: str) -> bool:
+        """Return False for a key that no node has, nor had since it was first read."""
+        return key in self._there or key in self._columns
+
     def column(self, key: str) -> LabelColumn:
-        """Return the column of ``key``; the first call builds it from the labels of all rows."""
+        """Return the column of ``key``; the first call after a node has it builds it from the labels of all rows."""
         column = self._columns.get(key)
         if column is None:
+            if key not in self._there:
+                return self._nowhere
             column = self._columns[key] = LabelColumn(self._space)
             for row, labels in enumerate(self._labels):
                 column.come(row, labels.get(key))
@@ -183,19 +196,31 @@ class LabelColumns:
 
     def append(self, labels: Mapping[str, str]) -> None:
         self._labels.append(labels)
+        self._there.update(labels.keys())
         row = len(self._labels) - 1
+        self._nowhere.come(row, None)
         for key, column in self._columns.items():
             column.come(row, labels.get(key))
 
     def replace(self, row: int, labels: Mapping[str, str]) -> None:
+        self._forget(self._labels[row])
+        self._there.update(labels.keys())
         self._labels[row] = labels
         for key, column in self._columns.items():
             column.change(row, labels.get(key))
 
     def remove(self, row: int) -> None:
         """Remove a row's labels; the last row's labels move into its place (the ``RowSpace`` moves the columns)."""
+        self._forget(self._labels[row])
+        self._nowhere.go(None)
         for key, column in self._columns.items():
             column.go(self._labels[row].get(key))
         last = self._labels.pop()
         if row < len(self._labels):
             self._labels[row] = last
+
+    def _forget(self, labels: Mapping[str, str]) -> None:
+        for key in labels:
+            self._there[key] -= 1
+            if not self._there[key]:
+                del self._there[key]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from moorage.api.core import TopologySpreadConstraint
-from moorage.api.selectors import Selector, compile_label_selector
+from moorage.api.selectors import Requirement, Selector, compile_label_selector
 
 __all__ = ["SpreadConstraint", "compile_spread_constraint"]
 
@@ -37,9 +37,9 @@ def compile_spread_constraint(constraint: TopologySpreadConstraint, pod_labels: 
     Source  podtopologyspread/common.go, filterTopologySpreadConstraints
     """
     selector = compile_label_selector(constraint.label_selector)
-    for key in constraint.match_label_keys:
-        if key in pod_labels:
-            selector = selector.with_requirement(key, "In", (pod_labels[key],))
+    own = [Requirement(key, "In", (pod_labels[key],)) for key in constraint.match_label_keys if key in pod_labels]
+    if own:
+        selector = Selector((*selector.requirements, *own), selector.matches_nothing)
     return SpreadConstraint(
         constraint.topology_key,
         constraint.max_skew,

@@ -19,7 +19,7 @@ from moorage.api.core import Node, Taint
 from moorage.api.meta import Quantity
 from moorage.state.columns import Column, RowSpace
 from moorage.state.counts import HeldTerm, HeldTerms, PodCounts
-from moorage.state.labels import InternedColumn, LabelColumns
+from moorage.state.labels import InternedColumn, LabelColumn, LabelColumns
 from moorage.state.node_tree import NodeTree
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount
@@ -131,7 +131,7 @@ class NodeTable:
         self._what_ifs: dict[int, dict[HostPort, int]] = {}
         self._arrived = 0
         self._ring: tuple[int, Ring] | None = None
-        self._ring_domains: dict[str, npt.NDArray[np.intp]] = {}
+        self._ring_domains: dict[LabelColumn, npt.NDArray[np.intp]] = {}
         self._ring_version = -1
         self._divisors: dict[str, Divisors] = {}
         self._divisors_version = -1
@@ -205,9 +205,10 @@ class NodeTable:
         if self._ring_version != self.changes.nodes:
             self._ring_domains.clear()
             self._ring_version = self.changes.nodes
-        ids = self._ring_domains.get(key)
+        column = self.labels.column(key)
+        ids = self._ring_domains.get(column)
         if ids is None:
-            ids = self._ring_domains[key] = self.labels.column(key).ids[self.ring().rows].astype(np.intp)
+            ids = self._ring_domains[column] = column.ids[self.ring().rows].astype(np.intp)
         return ids
 
     def rows_in_turn(self) -> npt.NDArray[np.intp]:

@@ -192,6 +192,25 @@ def test_refuses_alias_bombs():
     assert len(yaml(bomb(4))[0]) == 4
 
 
+def test_aliases_of_long_texts_are_bounded_by_what_they_come_to():
+    text = "x" * 1_000_000
+    assert len(yaml(f"a: &a {text}\nb: [{', '.join(['*a'] * 20)}]")[0]["b"]) == 20
+    for many in (f"a: &a {text}\nb: [{', '.join(['*a'] * 60)}]", f"a: &a {{? {text} : 1}}\nb: [{', '.join(['*a'] * 60)}]"):
+        with pytest.raises(InputError, match="excessive aliasing"):
+            yaml(many)
+
+
+def test_what_stands_twice_is_told_a_hundred_times_at_most():
+    for text in (json_of_repeats(300), "\n".join(f"a{i}: 1\na{i}: 2" for i in range(300))):
+        with pytest.raises(InputError) as caught:
+            list(read_documents(text, "f", strict=True))
+        assert len(str(caught.value).splitlines()) == 100
+
+
+def json_of_repeats(count):
+    return "{" + ",".join(f'"a{i}":1,"a{i}":2' for i in range(count)) + "}"
+
+
 def test_the_alias_budget_is_the_streams():
     with pytest.raises(InputError, match="excessive aliasing"):
         yaml("\n---\n".join([bomb(4)] * 40))

@@ -291,6 +291,49 @@ def test_faults_are_told_in_the_order_of_the_document(against_a_server):
     against_a_server(test)
 
 
+def test_a_hundred_faults_of_a_document_are_told_and_no_more(against_a_server):
+    async def test(client, _):
+        for fields in (b'"a%d":1,"a%d":2', b'"a%d":{"x":%d}'):
+            unknown = b",".join(fields % (i, i) for i in range(300))
+            body = b'{"metadata":{"name":"x"},%b}' % unknown
+            _, answer = await client.ask("POST", f"{MAPS}?fieldValidation=Strict", body)
+            assert answer["message"].count("unknown field") == 100
+        repeats = b",".join(b'"a%d":"1","a%d":"2","a%d":"3"' % (i, i, i) for i in range(300))
+        body = b'{"metadata":{"name":"x"},"data":{%b}}' % repeats
+        _, answer = await client.ask("POST", f"{MAPS}?fieldValidation=Strict", body)
+        assert answer["message"].count("duplicate field") == 100
+        merge = "application/merge-patch+json"
+        await client.ask("POST", MAPS, {"metadata": {"name": "held"}})
+        _, answer = await client.ask("PATCH", f"{MAPS}/held?fieldValidation=Strict", b'{"data":{%b}}' % repeats, form=merge)
+        assert answer["message"].count("duplicate field") == 100
+
+    against_a_server(test)
+
+
+def test_a_thousand_faults_of_an_object_are_told_and_no_more(against_a_server):
+    async def test(client, _):
+        pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}], "tolerations": [{}] * 5000}}
+        code, answer = await client.ask("POST", "/api/v1/namespaces/default/pods", pod)
+        assert (code, len(answer["details"]["causes"])) == (422, 1000)
+        assert answer["message"].endswith(", only the first 1000 errors are listed]")
+        owner = {"apiVersion": "v1", "kind": "K", "name": "o", "uid": "u", "controller": True}
+        _, answer = await client.ask("POST", MAPS, {"metadata": {"name": "x", "ownerReferences": [owner] * 3000}})
+        assert len(answer["message"]) < 2 << 20
+        assert "only the first" in answer["message"]
+
+    against_a_server(test)
+
+
+def test_the_first_document_of_yaml_counts(against_a_server):
+    async def test(client, _):
+        body = b'---\n{"metadata": {"name": "x"}}\n---\nnot: [even yaml'
+        assert (await client.ask("POST", MAPS, body, form="application/yaml"))[0] == 201
+        code, answer = await client.ask("POST", MAPS, b"---\n" * 500_000 + body, form="application/yaml")
+        assert (code, "name or generateName is required" in answer["message"]) == (422, True)
+
+    against_a_server(test)
+
+
 def test_managed_fields_are_written_in_their_order(against_a_server):
     async def test(client, _):
         ports = [{"name": "b", "port": 2}, {"name": "a", "port": 1}]

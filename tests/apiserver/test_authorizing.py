@@ -3,11 +3,13 @@
 import asyncio
 import copy
 import json
+from itertools import product
 
 import aiohttp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from moorage.api.rbac import PolicyRule
 from moorage.apiserver.access.authorizing import Authorizer, denied
@@ -102,6 +104,40 @@ def test_what_is_covered_can_be_done_already(held, wanted):
         assert [one for one in asked if allows(wanted, one) and not any(allows(rule, one) for rule in held)] == []
     assert missing([wanted], [wanted]) == []
     assert missing([*held, *missing(held, [wanted])], [wanted]) == []
+
+
+def in_parts(rule):
+    """Yield a rule as rules of one verb, group, resource and name each, all of them."""
+    for group, resource, verb in product(rule.api_groups, rule.resources, rule.verbs):
+        part = PolicyRule(verbs=(verb,), api_groups=(group,), resources=(resource,))
+        yield from (structs.replace(part, resource_names=(name,)) for name in rule.resource_names)
+        if not rule.resource_names:
+            yield part
+    yield from (PolicyRule(verbs=(verb,), paths=(path,)) for path, verb in product(rule.paths, rule.verbs))
+
+
+def covers(held, part):
+    """Say of one held rule whether it covers one part, word by word."""
+    if not {"*", *part.verbs} & {*held.verbs}:
+        return False
+    if part.paths:
+        return any(one in {"*", *part.paths} or (one[-1:] == "*" and part.paths[0].startswith(one[:-1])) for one in held.paths)
+    below = {f"*/{one.partition('/')[2]}" for one in part.resources if "/" in one}
+    if not {"*", *part.api_groups} & {*held.api_groups} or not {"*", *part.resources, *below} & {*held.resources}:
+        return False
+    return not held.resource_names or bool({*part.resource_names} & {*held.resource_names})
+
+
+paths = st.lists(st.sampled_from(["*", "/a", "/a/*", "/a/b", "/b", "/*"]), max_size=3).map(tuple)
+names = st.lists(st.sampled_from(["n", "m", "*", "/", ""]), max_size=2).map(tuple)
+any_rules = st.builds(PolicyRule, verbs=words, api_groups=words, resources=words, resource_names=names, paths=paths)
+
+
+@settings(max_examples=150)
+@given(held=st.lists(any_rules, max_size=4), wanted=st.lists(any_rules, max_size=2))
+def test_what_is_missing_is_what_no_rule_covers(held, wanted):
+    parts = [part for rule in wanted for part in in_parts(rule) if not any(covers(one, part) for one in held)]
+    assert {*missing(held, wanted)} == {*parts}
 
 
 def test_rules_are_shown_as_the_api_server_does():

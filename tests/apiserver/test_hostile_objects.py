@@ -121,7 +121,7 @@ def ask(store, resource, name, document, form="application/json", **query):
     target = Target(kind, "default" if kind.namespaced else "", name)
     request = Request("POST", "/", query, "", form, msgspec.json.encode(document), User("me"), "tests/1")
     return (writing.patch if form != "application/json" else writing.replace if name else writing.create)(
-        store, request, target
+        store, request, target, None
     )
 
 

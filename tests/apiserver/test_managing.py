@@ -15,6 +15,7 @@ from moorage.apiserver.fields.fieldsets import (
     set_of,
     shown,
     union,
+    union_all,
     without,
 )  # fmt: skip
 from moorage.apiserver.fields.managing import LAST_APPLIED, Manager, apply, manager_of, track
@@ -54,6 +55,12 @@ def test_sets_of_fields_are_sets_of_paths(left, right):
     assert set(paths(without(one, two))) == kept
     assert all(has(one, path) for path in left)
     assert not any(has(one, path) for path in right - left)
+
+
+@given(st.lists(PATHS, max_size=4))
+@settings(max_examples=100)
+def test_many_sets_together_are_all_of_their_paths(many):
+    assert set(paths(union_all(map(set_of, many)))) == set().union(*many)
 
 
 NO_SETS = [None, [], {"x": {}}, {"q:x": 1}, {"f:a": None}, {"k:{": {}}, {"k:1": {}}, {"i:x": {}}]

@@ -5,6 +5,8 @@ import shutil
 import subprocess
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from moorage.apiserver.fields.patches import json_patch, merge_patch
 from moorage.apiserver.fields.strategic import strategic_merge
@@ -151,6 +153,38 @@ def test_strategic_merge_refuses(patch, code, message):
     with pytest.raises(ApiError) as caught:
         strategic_merge(find_kind("pods"), held_pod(), patch)
     assert (caught.value.code, caught.value.message) == (code, message)
+
+
+def plainly_merged(held, patch):
+    """Return a list of containers with a patch merged in, item by item, looking through the whole list for each."""
+    merged = list(held)
+    for item in patch:
+        at = next((i for i, one in enumerate(merged) if one["name"] == item["name"]), None)
+        if "$patch" in item:
+            merged = [one for one in merged if one["name"] != item["name"]]
+        elif at is None:
+            merged.append(item)
+        else:
+            merged[at] = {**merged[at], **item}
+    wanted, stood = [one["name"] for one in patch], [one["name"] for one in held]
+    named = sorted((one for one in merged if one["name"] in wanted), key=lambda one: wanted.index(one["name"]))
+    others = [one for one in merged if one["name"] not in wanted]
+    out = []
+    while named and others:
+        left, right = others[0]["name"], named[0]["name"]
+        is_first = left in stood and right in stood and stood.index(left) < stood.index(right)
+        out.append((others if is_first else named).pop(0))
+    return out + named + others
+
+
+NAMED = st.builds(lambda name, image: {"name": name, "image": image}, st.sampled_from("abcde"), st.sampled_from(["1", "2"]))
+GOING = st.builds(lambda name: {"name": name, "$patch": "delete"}, st.sampled_from("abcde"))
+
+
+@given(st.lists(NAMED, min_size=1, max_size=5), st.lists(NAMED | GOING, max_size=5))
+def test_strategic_merge_of_lists_does_what_the_plain_way_does(held, patch):
+    found = strategic_merge(find_kind("pods"), {"spec": {"containers": held}}, {"spec": {"containers": patch}})
+    assert found["spec"]["containers"] == plainly_merged(held, patch)
 
 
 def test_json_patch_is_as_lenient_as_that_of_kubernetes():

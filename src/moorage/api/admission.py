@@ -211,15 +211,11 @@ def _of_pod(pod: Pod, side: str) -> ResourceList:
         _add(total, getattr(container.resources, side))
     for container in pod.spec.init_containers:
         own: ResourceList = getattr(container.resources, side)
+        for name, amount in own.items():
+            most[name] = max(parse(amount) + begun.get(name, 0), most.get(name, 0))
         if container.restart_policy == "Always":
             _add(total, own)
             _add(begun, own)
-            now = begun
-        else:
-            now = dict(begun)
-            _add(now, own)
-        for name, amount in now.items():
-            most[name] = max(amount, most.get(name, 0))
     found: ResourceList = {name: quantity_of_nano(max(total.get(name, 0), most.get(name, 0))) for name in {**total, **most}}
     own_amounts: ResourceList = {} if pod.spec.resources is None else getattr(pod.spec.resources, side)
     return {**found, **own_amounts}
@@ -323,7 +319,8 @@ def apply_runtime_class(pod: Pod, classes: Mapping[str, RuntimeClass]) -> Admitt
     overhead = found.overhead.pod_fixed if found.overhead else {}
     scheduling = found.scheduling or RuntimeScheduling()
     refusals = [*_wrong_overhead(spec.overhead, found.overhead), *_wrong_selector(spec.node_selector, scheduling.node_selector)]
-    added = tuple(one for one in scheduling.tolerations if one not in spec.tolerations)
+    held = frozenset(spec.tolerations)
+    added = tuple(one for one in scheduling.tolerations if one not in held)
     changed = replace(
         spec,
         overhead=spec.overhead or overhead,

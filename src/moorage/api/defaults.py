@@ -180,16 +180,18 @@ def _sum_over_containers(spec: PodSpec, part: Callable[[ResourceRequirements], R
 
     Source  component-helpers/resource/helpers.go, AggregateContainerRequests and AggregateContainerLimits
     """
-    running = _add(_nano(part(container.resources)) for container in spec.containers)
+    running: dict[str, int] = {}
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
+    for container in spec.containers:
+        _add(running, _nano(part(container.resources)))
     for container in spec.init_containers:
         asked = _nano(part(container.resources))
-        step = _add([asked, sidecars])
+        for name, nano in asked.items():
+            peak[name] = max(peak.get(name, 0), nano + sidecars.get(name, 0))
         if container.restart_policy == "Always":
-            running = _add([running, asked])
-            sidecars = step
-        peak = {name: max(peak.get(name, 0), step.get(name, 0)) for name in {**peak, **step}}
+            _add(running, asked)
+            _add(sidecars, asked)
     return {name: max(running.get(name, 0), peak.get(name, 0)) for name in {**running, **peak}}
 
 
@@ -197,12 +199,9 @@ def _nano(amounts: ResourceList) -> dict[str, int]:
     return {name: parse(quantity) for name, quantity in amounts.items()}
 
 
-def _add(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for part in parts:
-        for name, nano in part.items():
-            total[name] = total.get(name, 0) + nano
-    return total
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, nano in more.items():
+        total[name] = total.get(name, 0) + nano
 
 
 def quantity_of_nano(nano: int) -> str:
@@ -271,7 +270,8 @@ def _merged_constraint(constraint: TopologySpreadConstraint, labels: Mapping[str
 
 def _merged_selector(selector: LabelSelector, operator: str, keys: Iterable[str], labels: Mapping[str, str]) -> LabelSelector:
     wanted = [LabelSelectorRequirement(key=key, operator=operator, values=(labels[key],)) for key in keys if key in labels]
-    missing = tuple(asked for asked in wanted if asked not in selector.match_expressions)
+    held = frozenset(selector.match_expressions)
+    missing = tuple(asked for asked in wanted if asked not in held)
     return replace(selector, match_expressions=(*selector.match_expressions, *missing)) if missing else selector
 
 

@@ -20,7 +20,7 @@ from moorage.api.encodings import to_utf8
 from moorage.api.json_tree import JsonSyntaxError, loads_strict_json
 from moorage.errors import InputError
 
-__all__ = ["Document", "loads_strict_json", "read_documents", "read_json", "read_yaml"]
+__all__ = ["Document", "loads_strict_json", "read_documents", "read_first_yaml", "read_json", "read_yaml"]
 
 #: JSON that is not JSON is tried as YAML up to this size; beyond it, it is surely a damaged dump.
 _SECOND_CHANCE = 1 << 20
@@ -37,9 +37,18 @@ class Document:
 
 def read_yaml(data: bytes | str, where: str, *, strict: bool = False) -> Iterator[Document]:
     """Yield the documents of a YAML stream, leaving out empty ones. ``strict`` refuses duplicate keys."""
+    return _documents(_yaml(data, where, strict))
+
+
+def read_first_yaml(data: bytes | str, where: str, *, strict: bool = False) -> Any:
+    """Return the first document of a YAML stream, None for one that is empty. What comes after it is not looked at."""
+    return next((tree for tree, _ in _yaml(data, where, strict)), None)
+
+
+def _yaml(data: bytes | str, where: str, strict: bool) -> Iterator[tuple[Any, int]]:
     from moorage.api import yaml_tree  # it takes long to import, and much input is JSON
 
-    return _documents(yaml_tree.read_tree(to_utf8(data, where), where, strict=strict))
+    return yaml_tree.read_tree(to_utf8(data, where), where, strict=strict)
 
 
 def read_json(data: bytes | str, where: str, *, strict: bool = False) -> Iterator[Document]:

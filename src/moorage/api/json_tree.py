@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -19,17 +20,19 @@ import msgspec
 from moorage.api.encodings import to_utf8
 from moorage.errors import InputError
 
-__all__ = ["MAX_DEPTH", "UNREADABLE", "JsonSyntaxError", "loads_strict_json", "read_tree", "refuse_depth"]
+__all__ = ["MAX_DEPTH", "MAX_REPEATS", "UNREADABLE", "JsonSyntaxError", "loads_strict_json", "read_tree", "refuse_depth"]
 
 #: Deepest nesting of lists and objects.
 MAX_DEPTH: Final = 100
+#: How many duplicate fields of a document an error lists, as Go's decoder does.
+MAX_REPEATS: Final = 100
 #: What msgspec's decoders raise for bytes that are not what was asked for.
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 #: What may stand between two documents: blanks, and separators as in YAML.
-_BLANK = re.compile(r"(?:[ \t\r\n]+|(?<=\n)---[ \t]*(?:#[^\n]*)?(?=\r?\n|\Z))*")
+_BLANK = re.compile(r"(?:[ \t\r\n]++|(?<=\n)---[ \t]*(?:#[^\n]*)?(?=\r?\n|\Z))*+")
 _SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}|\\u[dD][c-fC-F][0-9a-fA-F]{2}")
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]')
+_TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{},:]')
 
 
 class JsonSyntaxError(InputError):
@@ -48,7 +51,7 @@ def read_tree(data: bytes, where: str, *, strict: bool = False) -> Iterator[tupl
     """Yield each document of a JSON stream (UTF-8, no byte order mark) with the line it starts on.
 
     Raises  JsonSyntaxError for what is not JSON; InputError for what is, but is refused. Messages open with
-            ``where:line:``. With ``strict`` duplicate fields are refused, all of a document's at once
+            ``where:line:``. With ``strict`` duplicate fields are refused, up to ``MAX_REPEATS`` of a document's at once
     """
     try:
         document = msgspec.json.decode(data)
@@ -87,7 +90,7 @@ def _read_carefully(data: bytes, where: str, strict: bool) -> Iterator[tuple[Any
         counted = start
         document, end = _decode_one(decoder, text, start, where, line, read)
         if repeats:
-            raise InputError(*_duplicates(text, start, end, line, where))
+            raise InputError(*islice(_duplicates(text, start, end, line, where), MAX_REPEATS))
         yield document, line
         start, read = _skip_blank(text, end), read + 1
 

@@ -23,7 +23,8 @@ _LABEL_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = f"({_LABEL_KEY})?"
 
 _is_dns_label = re.compile(_DNS_LABEL).fullmatch
-_is_dns_subdomain = re.compile(_DNS_SUBDOMAIN).fullmatch
+# The same, but that no label is looked at a second time: nothing is remembered of a long text but where it stands.
+_is_dns_subdomain = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*+").fullmatch
 _is_label_key = re.compile(_LABEL_KEY).fullmatch
 _is_label_value = re.compile(_LABEL_VALUE).fullmatch
 

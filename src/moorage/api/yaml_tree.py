@@ -35,6 +35,7 @@ from yaml.reader import Reader, ReaderError
 from yaml.scanner import Scanner
 
 from moorage.api.collector import collector_paused
+from moorage.api.json_tree import MAX_REPEATS
 from moorage.api.yaml_scalars import ScalarError, key_text, resolve_plain, resolve_tagged, to_json
 from moorage.errors import InputError
 
@@ -44,8 +45,9 @@ __all__ = ["MAX_ALIASED", "MAX_DEPTH", "MAX_NODES", "read_tree"]
 MAX_DEPTH: Final = 100
 #: Most scalars, lists and mappings in one stream. A 20 MB dump has about a million.
 MAX_NODES: Final = 8_000_000
-#: Most nodes that aliases may add to one stream, copies of copies included.
+#: Most nodes that aliases may add to one stream, copies of copies included, and the most characters in those.
 MAX_ALIASED: Final = 100_000
+MAX_ALIASED_TEXT: Final = 32 << 20
 #: libyaml compares every %TAG with all before it.
 _MAX_DIRECTIVES: Final = 1_000
 
@@ -89,7 +91,8 @@ def read_tree(
     """Yield each document of a YAML stream with the line it starts on. Empty documents are None.
 
     Raises  InputError, its message opening with ``where:line:``, for anything that kubectl would refuse and for streams
-            beyond the limits of this module; with ``strict`` also for duplicate keys, all of a document's at once
+            beyond the limits of this module; with ``strict`` also for duplicate keys, up to ``MAX_REPEATS`` of a document's
+            at once
     """
     if data.count(b"\n%") + data.count(b"\r%") > _MAX_DIRECTIVES:
         raise InputError(f"{where}:1: more than {_MAX_DIRECTIVES} directives")
@@ -168,7 +171,7 @@ class _Tree:
         self.where = where
         self.strict = strict
         self.nodes = 0
-        self.aliased = 0
+        self.aliased = self.aliased_text = 0
         self.root: Plain = None
         self.line = 1
         self.outside: list[tuple[Plain, Plain, CollectionStartEvent]] = []
@@ -278,7 +281,11 @@ class _Tree:
 
     def _copy(self, value: Plain, event: Event, depth: int) -> Plain:
         self.aliased += 1
-        if self.aliased > MAX_ALIASED:
+        if isinstance(value, str):
+            self.aliased_text += len(value)
+        elif isinstance(value, dict):
+            self.aliased_text += sum(map(len, value))
+        if self.aliased > MAX_ALIASED or self.aliased_text > MAX_ALIASED_TEXT:
             raise self.refused(event, "document contains excessive aliasing")
         if not isinstance(value, (dict, list)):
             return value
@@ -303,8 +310,9 @@ class _Tree:
 
     def _set(self, key: str, value: Plain, event: Event) -> None:
         if self.strict and key in self.here:
-            shown = json.dumps(key, ensure_ascii=False)
-            self.faults.append(f"{self.where}:{_line(event)}: key {shown} already set in map")
+            if len(self.faults) < MAX_REPEATS:
+                shown = json.dumps(key, ensure_ascii=False)
+                self.faults.append(f"{self.where}:{_line(event)}: key {shown} already set in map")
             return
         self.here[key] = value
 

@@ -42,7 +42,7 @@ from moorage.api.workloads import (
 )
 from moorage.errors import Fault
 
-__all__ = ["PodValidator", "validate"]
+__all__ = ["PodValidator", "faults_of", "validate"]
 
 
 def _in_namespace(found: Any) -> Faults:
@@ -97,5 +97,10 @@ def validate(found: Value) -> list[Fault]:
 
     Many pods in a row are checked faster by one ``PodValidator``.
     """
+    return list(faults_of(found))
+
+
+def faults_of(found: Value) -> Faults:
+    """Yield what is wrong with an object, one fault at a time, for a caller that stops after some."""
     check = _CHECKS.get(type(found))
-    return [] if check is None else list(check(found))
+    return iter(()) if check is None else check(found)

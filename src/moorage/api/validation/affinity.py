@@ -6,6 +6,7 @@ Source  kubernetes, pkg/apis/core/validation/validation.go, validateAffinity, va
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
@@ -143,13 +144,14 @@ def _label_keys(path: str, match: tuple[str, ...], mismatch: tuple[str, ...], se
             yield from label_name(f"{path}.{name}[{i}]", key)
     if match and selector is not None:
         # Once merged into the selector a key stands there by right; only a second time is one too many.
-        held = set(selector.match_labels)
+        held, places = set(selector.match_labels), {key: i for i, key in reversed([*enumerate(match)])}
         for asked in selector.match_expressions:
-            if asked.key in match and asked.key in held:
-                yield invalid(f"{path}[{match.index(asked.key)}]", asked.key, "exists in both matchLabelKeys and labelSelector")
+            if asked.key in places and asked.key in held:
+                yield invalid(f"{path}[{places[asked.key]}]", asked.key, "exists in both matchLabelKeys and labelSelector")
             held.add(asked.key)
+    both = frozenset(match) & frozenset(mismatch)
     for i, key in enumerate(match):
-        if key in mismatch:
+        if key in both:
             yield invalid(f"{path}.matchLabelKeys[{i}]", key, "exists in both matchLabelKeys and mismatchLabelKeys")
 
 
@@ -158,6 +160,7 @@ def _label_keys(path: str, match: tuple[str, ...], mismatch: tuple[str, ...], se
 
 def spread_constraints(path: str, constraints: tuple[TopologySpreadConstraint, ...]) -> Faults:
     """Find constraints that are unsound, or that say twice how one topology is to be spread."""
+    left = Counter((one.topology_key, one.when_unsatisfiable) for one in constraints)
     for i, constraint in enumerate(constraints):
         at = f"{path}[{i}]"
         yield from positive(f"{at}.maxSkew", constraint.max_skew)
@@ -165,7 +168,8 @@ def spread_constraints(path: str, constraints: tuple[TopologySpreadConstraint, .
             yield required(f"{at}.topologyKey", "can not be empty")
         yield from one_of(f"{at}.whenUnsatisfiable", constraint.when_unsatisfiable, ("DoNotSchedule", "ScheduleAnyway"))
         pair = (constraint.topology_key, constraint.when_unsatisfiable)
-        if any(pair == (later.topology_key, later.when_unsatisfiable) for later in constraints[i + 1 :]):
+        left[pair] -= 1
+        if left[pair]:  # a later one says so, too
             yield duplicate(f"{at}.{{topologyKey, whenUnsatisfiable}}", f"{{{pair[0]}, {pair[1]}}}")
         if constraint.min_domains is not None:
             yield from positive(f"{at}.minDomains", constraint.min_domains)

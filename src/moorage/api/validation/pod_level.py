@@ -52,19 +52,22 @@ def _total(spec: PodSpec, part: Callable[[Container], ResourceList]) -> _Sums:
     beside: _Sums = {}
     most: _Sums = {}
     for one in spec.containers:
-        running = _added(running, _amounts(part(one)))
+        _add(running, _amounts(part(one)))
     for one in spec.init_containers:
         asked = _amounts(part(one))
         if one.restart_policy == "Always":
-            running, beside = _added(running, asked), _added(beside, asked)
-            asked = {}
-        _raise(most, _added(asked, beside))
+            _add(running, asked)
+            _add(beside, asked)
+            _raise(most, {name: beside[name] for name in asked})
+        else:
+            _raise(most, {name: amount.plus(beside[name]) if name in beside else amount for name, amount in asked.items()})
     _raise(running, most)
     return running
 
 
-def _added(first: _Sums, second: _Sums) -> _Sums:
-    return first | {name: first[name].plus(amount) if name in first else amount for name, amount in second.items()}
+def _add(sums: _Sums, more: _Sums) -> None:
+    for name, amount in more.items():
+        sums[name] = sums[name].plus(amount) if name in sums else amount
 
 
 def _raise(sums: _Sums, other: _Sums) -> None:

@@ -6,7 +6,7 @@ Source  kubernetes, pkg/apis/core/validation/validation.go, ValidatePodSpec
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from typing import Final
 
 import msgspec
@@ -142,7 +142,7 @@ def _claims_nothing(spec: PodSpec) -> bool:
 def pod_spec_faults(path: str, spec: PodSpec, *, is_pod: bool = False) -> Faults:
     """Find what is wrong with a spec. That of a pod is held to what defaulting leaves, that of a template is not."""
     yield from _volumes(f"{path}.volumes", spec.volumes)
-    claims = [claim.name for claim in spec.resource_claims]
+    claims = frozenset(claim.name for claim in spec.resource_claims)
     yield from _resource_claims(f"{path}.resourceClaims", spec.resource_claims)
     yield from _containers(path, spec, claims, is_pod)
     if spec.resources is not None:
@@ -183,7 +183,7 @@ def _scheduling_group(path: str, spec: PodSpec) -> Faults:
 # -- containers ---------------------------------------------------------------------------------------------------------
 
 
-def _containers(path: str, spec: PodSpec, claims: Iterable[str], is_pod: bool) -> Faults:
+def _containers(path: str, spec: PodSpec, claims: Set[str], is_pod: bool) -> Faults:
     if not spec.containers:
         yield required(f"{path}.containers")
     names: set[str] = set()
@@ -200,7 +200,7 @@ def _containers(path: str, spec: PodSpec, claims: Iterable[str], is_pod: bool) -
         yield from _host_ports(f"{at}.ports", container.ports, set())
 
 
-def _container(path: str, container: Container, names: set[str], claims: Iterable[str]) -> Faults:
+def _container(path: str, container: Container, names: set[str], claims: Set[str]) -> Faults:
     yield from member(f"{path}.name", container.name, names)
     if container.ports:
         yield from _ports(f"{path}.ports", container.ports)

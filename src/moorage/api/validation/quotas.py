@@ -101,19 +101,19 @@ def _name(path: str, name: str) -> Faults:
 
 
 def _scopes(spec: ResourceQuotaSpec) -> Faults:
-    path = "spec.scopes"
+    path, outside = "spec.scopes", _out_of_scope(spec)
     for scope in spec.scopes:
         if scope not in _SCOPED:
             yield invalid(path, spec.scopes, "unsupported scope")
-        for _ in _out_of_scope(spec, scope):
+        for _ in range(outside.get(scope, 0)):
             yield invalid(path, spec.scopes, "unsupported scope applied to resource")
     yield from _conflicts(path, spec, frozenset(spec.scopes))
 
 
-def _out_of_scope(spec: ResourceQuotaSpec, scope: str) -> list[str]:
-    """Return the limited resources that a scope has nothing to do with."""
-    known = _SCOPED.get(scope)
-    return [] if known is None else [name for name in spec.hard if _is_standard(name) and name not in known]
+def _out_of_scope(spec: ResourceQuotaSpec) -> dict[str, int]:
+    """Return with how many of the limited resources each scope has nothing to do."""
+    limited = [name for name in spec.hard if _is_standard(name)]
+    return {scope: sum(name not in known for name in limited) for scope, known in _SCOPED.items()}
 
 
 def _conflicts(path: str, spec: ResourceQuotaSpec, scopes: frozenset[str]) -> Faults:
@@ -126,11 +126,12 @@ def _selector(spec: ResourceQuotaSpec) -> Faults:
     if spec.scope_selector is None:
         return
     path, asked = "spec.scopeSelector.matchExpressions", spec.scope_selector.match_expressions
+    outside, shown = _out_of_scope(spec), _as_go(spec.scope_selector)
     for one in asked:
         if one.scope_name not in _SCOPED:
             yield invalid(f"{path}.scopeName", one.scope_name, "unsupported scope")
-        for _ in _out_of_scope(spec, one.scope_name):
-            yield invalid(path, _as_go(spec.scope_selector), "unsupported scope applied to resource")
+        for _ in range(outside.get(one.scope_name, 0)):
+            yield invalid(path, shown, "unsupported scope applied to resource")
         yield from _requirement(path, one)
     yield from _conflicts(path, spec, frozenset(one.scope_name for one in asked))
 

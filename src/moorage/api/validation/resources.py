@@ -5,7 +5,7 @@ Source  kubernetes, pkg/apis/core/validation/validation.go, validateResourceRequ
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from typing import Final
 
 from moorage.api.core import ResourceClaimUse, ResourceRequirements
@@ -37,7 +37,7 @@ def is_integer_resource(name: str) -> bool:
     return name in _COUNTED or is_extended_resource_name(name)
 
 
-def container_resources(path: str, resources: ResourceRequirements, claims: Iterable[str] = ()) -> Faults:
+def container_resources(path: str, resources: ResourceRequirements, claims: Set[str] = frozenset()) -> Faults:
     """Find what is wrong with a container's resources; ``claims`` are the names of the pod's resource claims."""
     if resources.limits or resources.requests:
         for part, amounts in (("limits", resources.limits), ("requests", resources.requests)):
@@ -46,7 +46,7 @@ def container_resources(path: str, resources: ResourceRequirements, claims: Iter
                 yield from _amount(f"{path}.{part}[{name}]", name, amount)
         yield from _within_limits(path, resources)
     if resources.claims:
-        yield from _claims(f"{path}.claims", resources.claims, set(claims))
+        yield from _claims(f"{path}.claims", resources.claims, claims)
 
 
 def pod_resources(path: str, resources: ResourceRequirements) -> Faults:
@@ -126,17 +126,20 @@ def _nano(amount: Quantity) -> int | None:
         return None
 
 
-def _claims(path: str, uses: Iterable[ResourceClaimUse], known: set[str]) -> Faults:
+def _claims(path: str, uses: Iterable[ResourceClaimUse], known: Set[str]) -> Faults:
     seen: set[str] = set()
+    in_part: set[str] = set()
     for i, use in enumerate(uses):
         at = f"{path}[{i}]"
         key = f"{use.name}/{use.request}" if use.request else use.name
         if not use.name:
             yield required(at)
             continue
-        if key in seen or use.name in seen or (not use.request and any(one.startswith(f"{use.name}/") for one in seen)):
+        if key in seen or use.name in seen or (not use.request and use.name in in_part):
             yield duplicate(at, key)
         seen.add(key)
+        if use.request:
+            in_part.add(use.name)
         if use.name not in known:
             listed = f": {', '.join(sorted(known))}" if known else " which is empty"
             yield Fault("Not found", at, f"must be one of the names in pod.spec.resourceClaims{listed}", use.name)

@@ -149,10 +149,10 @@ def _deadline(before: int | None, after: int | None) -> Iterator[Fault]:
 
 
 def _tolerations(before: list[Document], after: list[Document]) -> Iterator[Fault]:
-    def timeless(one: Document) -> Document:
-        return {name: value for name, value in one.items() if name != "tolerationSeconds"}
+    def timeless(one: Document) -> frozenset[tuple[str, str]]:
+        return frozenset((name, value) for name, value in one.items() if name != "tolerationSeconds")
 
-    held = [timeless(one) for one in after]
+    held = {timeless(one) for one in after}
     if any(timeless(one) not in held for one in before):
         yield Fault("Forbidden", "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
 

@@ -117,7 +117,8 @@ def pod_specs(kind: Kind, document: Document) -> Iterator[tuple[str, Document]]:
 def _with_claims(pod: Document, spec: Document) -> Document:
     """Return the spec of a stateful set's pods with what its controller adds: volumes for its claims, and their names."""
     claims = [(claim.get("metadata") or {}).get("name") for claim in spec.get("volumeClaimTemplates") or ()]
-    own = [volume for volume in pod.get("volumes") or () if volume.get("name") not in claims]
+    named = frozenset(claims)
+    own = [volume for volume in pod.get("volumes") or () if volume.get("name") not in named]
     added = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in claims if name]
     kept = {name: value for name, value in pod.items() if name not in {"hostname", "subdomain"}}
     return {**kept, "volumes": [*own, *added]}

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, Final
 
 from moorage.api.decode import decode
 from moorage.api.meta import ObjectMeta, Value
 from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.quantity import parse
-from moorage.api.validation import validate
+from moorage.api.validation import faults_of
 from moorage.api.validation.metadata import object_meta
 from moorage.apiserver.admission.changing import change_faults, ephemeral_faults, resize_faults
 from moorage.apiserver.admission.checking import further_faults, metadata_faults, new_cron_job_faults, new_pod_faults
@@ -107,9 +108,12 @@ def prepare_create(kind: Kind, document: Document, gates: FeatureGates) -> None:
         document["status"]["qosClass"] = qos_class(spec)
         if spec.get("schedulingGates"):
             document["status"]["conditions"] = [{**_GATED, "lastTransitionTime": now}]
-    faults = [*_faults(kind, found), *further_faults(kind, document)]
-    new = _NEW_FAULTS.get(kind.kind)
-    _refuse(kind, document, [*faults, *new(document)] if new is not None else faults)
+    new = _NEW_FAULTS.get(kind.kind, _no_faults)
+    _refuse(kind, document, chain(_faults(kind, found), further_faults(kind, document), new(document)))
+
+
+def _no_faults(_: Document) -> Iterator[Fault]:
+    return iter(())
 
 
 #: What tells of a pod that nobody may place yet.
@@ -217,8 +221,7 @@ def prepare_update(
         counted = subresource != "status" and _is_changed(kind, old, new)
         _put(new["metadata"], "generation", (old["metadata"].get("generation", 0) + counted) or None)
     if subresource == "status":
-        own = _changed_metadata_faults(kind, old, new)
-        _refuse(kind, new, [*own, *status_faults(kind, old, new, found)])
+        _refuse(kind, new, chain(_changed_metadata_faults(kind, old, new), status_faults(kind, old, new, found)))
         return
     match subresource:
         case "resize":
@@ -227,7 +230,7 @@ def prepare_update(
             changes = ephemeral_faults(old, new)
         case _:
             changes = change_faults(kind, old, new, gates)
-    _refuse(kind, new, [*_update_faults(kind, found), *further_faults(kind, new), *changes])
+    _refuse(kind, new, chain(_update_faults(kind, found), further_faults(kind, new), changes))
 
 
 def drop_empty(metadata: Document) -> None:
@@ -351,23 +354,22 @@ def _only_resources(old: Document, new: Document) -> None:
 # -- rules --------------------------------------------------------------------------------------------------------------
 
 
-def _faults(kind: Kind, found: Value) -> list[Fault]:
+def _faults(kind: Kind, found: Value) -> Iterator[Fault]:
     if kind.struct is not None:
-        return validate(found)
+        return faults_of(found)
     metadata = found.metadata if isinstance(found, _Named) else ObjectMeta()
-    return list(object_meta(metadata, kind.namespaced, kind.check_name))
+    return object_meta(metadata, kind.namespaced, kind.check_name)
 
 
-def _changed_metadata_faults(kind: Kind, old: Document, new: Document) -> list[Fault]:
+def _changed_metadata_faults(kind: Kind, old: Document, new: Document) -> Iterator[Fault]:
     """Find what is wrong with metadata that a write of the status changes.
 
     What stays is not looked at again: an object that was taken over from a file has to be able to run.
     """
-    if all(old["metadata"].get(name) == new["metadata"].get(name) for name in _SENT):
-        return []
-    found = decode({"metadata": new["metadata"]}, _Named, "")
-    own = object_meta(found.metadata, kind.namespaced, kind.check_name)
-    return [*own, *metadata_faults(new["metadata"])]
+    if any(old["metadata"].get(name) != new["metadata"].get(name) for name in _SENT):
+        found = decode({"metadata": new["metadata"]}, _Named, "")
+        yield from object_meta(found.metadata, kind.namespaced, kind.check_name)
+        yield from metadata_faults(new["metadata"])
 
 
 #: What clients write of an object's metadata.
@@ -378,13 +380,14 @@ _SENT: Final = ("annotations", "finalizers", "labels", "ownerReferences")
 _FROZEN: Final = (PodGroup, Workload)
 
 
-def _update_faults(kind: Kind, found: Value) -> list[Fault]:
-    return list(object_meta(found.metadata, True)) if isinstance(found, _FROZEN) else _faults(kind, found)
+def _update_faults(kind: Kind, found: Value) -> Iterator[Fault]:
+    return object_meta(found.metadata, True) if isinstance(found, _FROZEN) else _faults(kind, found)
 
 
-def _refuse(kind: Kind, document: Document, faults: list[Fault]) -> None:
-    if faults:
-        raise invalid(kind.kind, kind.group, document["metadata"]["name"], faults)
+def _refuse(kind: Kind, document: Document, faults: Iterator[Fault]) -> None:
+    first = next(faults, None)
+    if first is not None:
+        raise invalid(kind.kind, kind.group, document["metadata"]["name"], chain([first], faults))
 
 
 _OF_QUALITY: Final = ("cpu", "memory")

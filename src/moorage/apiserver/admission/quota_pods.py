@@ -177,10 +177,10 @@ def _of_containers(pod: Document, side: str) -> Usage:
             own = _effective(container, statuses, side, is_stuck)
             add(total, own)
             add(sidecars, own)
-            raise_to(starting, sidecars)
+            raise_to(starting, {name: sidecars[name] for name in own})
         else:
             own = amounts((container.get("resources") or {}).get(side))
-            add(own, sidecars)
+            add(own, {name: sidecars[name] for name in own if name in sidecars})
             raise_to(starting, own)
     raise_to(total, starting)
     return total

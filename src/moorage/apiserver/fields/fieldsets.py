@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 __all__ = [
     "FieldSet", "Path", "difference", "has", "intersection", "is_field_set", "ordered", "paths", "set_of", "shown", "union",
-    "without",
+    "union_all", "without",
 ]  # fmt: skip
 
 FieldSet: TypeAlias = Mapping[str, Any]
@@ -87,6 +87,29 @@ def union(left: FieldSet, right: FieldSet) -> FieldSet:
             either = _is_member(mine) or _is_member(inner)
             made[key] = _node(either, dict(_below(union(mine, inner)))) or {}
     return made
+
+
+def union_all(sets: Iterable[FieldSet]) -> FieldSet:
+    """Return the set of all that is in any of the sets."""
+    made: dict[str, Any] = {}
+    for one in sets:
+        _lay_into(made, one)
+    return made
+
+
+def _lay_into(made: dict[str, Any], more: FieldSet) -> None:
+    """Add a set to one that nothing else shares."""
+    for key, inner in _below(more):
+        mine = made.get(key)
+        if mine is None:
+            made[key] = mine = {}
+            either = _is_member(inner)
+        else:
+            either = _is_member(mine) or _is_member(inner)
+        mine.pop(_SELF, None)
+        _lay_into(mine, inner)
+        if either and mine:
+            mine[_SELF] = {}
 
 
 def intersection(left: FieldSet, right: FieldSet) -> FieldSet:

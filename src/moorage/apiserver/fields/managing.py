@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import reduce
 from typing import Any, Final, NamedTuple
 
 from moorage.api.validation.metadata import MAX_ANNOTATIONS
@@ -28,6 +27,7 @@ from moorage.apiserver.fields.fieldsets import (
     set_of,
     shown,
     union,
+    union_all,
     without,
 )
 from moorage.apiserver.fields.merging import Differences, compare, field_set, merge, named_members, remove, type_faults
@@ -274,20 +274,23 @@ def _cap(managed: _Managed) -> None:
     """Put the oldest of too many managers together, by version."""
     updaters = sorted((one for one in managed if not one.applies), key=lambda one: (managed[one].time, one))
     firsts: dict[str, Manager] = {}
+    gathered: dict[Manager, list[_Entry]] = {}
     over = len(updaters) - _MAX_UPDATERS
     for manager in updaters:
         if over <= 0:
-            return
+            break
         entry = managed[manager]
         if entry.version not in firsts:
             firsts[entry.version] = manager
             continue
         bucket = Manager(_ANCIENT, version=entry.version)
-        if bucket not in managed:
-            managed[bucket] = managed.pop(firsts[entry.version])
-        managed[bucket] = _Entry(ordered(union(entry.fields, managed[bucket].fields)), entry.version, entry.time)
-        del managed[manager]
+        if bucket not in gathered:
+            gathered[bucket] = [managed[bucket] if bucket in managed else managed.pop(firsts[entry.version])]
+        gathered[bucket].append(entry)
+        managed.pop(manager, None)
         over -= 1
+    for bucket, entries in gathered.items():
+        managed[bucket] = _Entry(ordered(union_all(one.fields for one in entries)), bucket.version, entries[-1].time)
 
 
 # -- apply --------------------------------------------------------------------------------------------------------------
@@ -396,7 +399,7 @@ def _prune(shape: Struct, merged: Document, managed: _Managed, last: FieldSet) -
     before = named_members(shape, last)
     pruned = remove(shape, merged, before)
     everything = named_members(shape, field_set(shape, merged))
-    everybody = named_members(shape, reduce(union, (entry.fields for entry in managed.values()), {}))
+    everybody = named_members(shape, union_all(entry.fields for entry in managed.values()))
     kept = union(named_members(shape, field_set(shape, pruned)), everybody)
     pruned = remove(shape, merged, difference(everything, kept))
     left = named_members(shape, field_set(shape, pruned))
@@ -447,7 +450,7 @@ def _last_applied(task: _Task) -> FieldSet:
         last = json.loads(((live["metadata"].get("annotations")) or {}).get(LAST_APPLIED) or "null")
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(last, dict) or last.get("apiVersion") != _version(task.config) or list(type_faults(shape, last)):
+    if not isinstance(last, dict) or last.get("apiVersion") != _version(task.config) or any(type_faults(shape, last)):
         return {}
     changed = compare(shape, last, live)
     held = field_set(shape, last)

@@ -301,36 +301,49 @@ _EXPECTED: Final = {
 }  # fmt: skip
 
 
-def type_faults(shape: Type, value: Any, path: str = "") -> Iterator[str]:
+#: Where a value stands: the steps that lead there, the last one first, each as elements of field sets are spelled. Paths are
+#: only put together to tell of a fault: one that goes through a long key would take as long again for each value below it.
+_Place: TypeAlias = tuple[Any, str] | None
+
+
+def _path(place: _Place) -> str:
+    steps: list[str] = []
+    while place is not None:
+        place, element = place
+        steps.append(shown((element,)))
+    return "".join(reversed(steps))
+
+
+def type_faults(shape: Type, value: Any, place: _Place = None) -> Iterator[str]:
     """Find what a configuration to be applied holds that its kind does not, and lists that name a thing twice."""
     if value is None:
         return
     if isinstance(shape, Scalar):
-        yield from _scalar_faults(shape, value, path)
+        yield from _scalar_faults(shape, value, place)
     elif isinstance(shape, ListOf):
         if not isinstance(value, list):
-            yield f"{path}: expected list, got {_value_shown(value)}"
+            yield f"{_path(place)}: expected list, got {_value_shown(value)}"
         else:
-            yield from _list_faults(shape, value, path)
+            yield from _list_faults(shape, value, place)
     elif not isinstance(value, dict):
-        yield f"{path}: expected map, got {_value_shown(value)}"
+        yield f"{_path(place)}: expected map, got {_value_shown(value)}"
     else:
         for name, inner in value.items():
             below = _inner_type(shape, name)
             if below is None:
-                yield f"{path}.{name}: field not declared in schema"
+                yield f"{_path((place, f'f:{name}'))}: field not declared in schema"
             else:
-                yield from type_faults(below, inner, f"{path}.{name}")
+                yield from type_faults(below, inner, (place, f"f:{name}"))
 
 
-def _scalar_faults(shape: Scalar, value: Any, path: str) -> Iterator[str]:
+def _scalar_faults(shape: Scalar, value: Any, place: _Place) -> Iterator[str]:
     expected = _EXPECTED.get(shape.letter)
     if expected is None:
         return
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     fits = {"i": is_number, "f": is_number, "b": isinstance(value, bool)}.get(shape.letter, isinstance(value, str))
     if not fits:
-        yield f"{path}: expected {expected}, got {_value_shown(value, expected)}"
+        yield f"{_path(place)}: expected {expected}, got {_value_shown(value, expected)}"
 
 
 def _value_shown(value: Any, expected: str = "") -> str:
@@ -354,10 +367,10 @@ def _go_literal(value: Any) -> str:
             return go_value(value)
 
 
-def _list_faults(shape: ListOf, items: list[Any], path: str) -> Iterator[str]:
+def _list_faults(shape: ListOf, items: list[Any], place: _Place) -> Iterator[str]:
     if shape.is_atomic:
         for i, item in enumerate(items):
-            yield from type_faults(shape.item, item, f"{path}[{i}]")
+            yield from type_faults(shape.item, item, (place, f"i:{i}"))
         return
     seen: set[str] = set()
     for i, item in enumerate(items):
@@ -365,14 +378,9 @@ def _list_faults(shape: ListOf, items: list[Any], path: str) -> Iterator[str]:
             element = element_of(shape, item)
         except KeyError as missing:
             what = "associative list with keys has an element that omits key field"
-            yield f"{path}: element {i}: {what} {json.dumps(missing.args[0])} (and doesn't have default value)"
+            yield f"{_path(place)}: element {i}: {what} {json.dumps(missing.args[0])} (and doesn't have default value)"
             continue
-        here = f"{path}{_element_shown(element)}"
         if element in seen:
-            yield f"{path}: duplicate entries for key {_element_shown(element)}"
+            yield f"{_path(place)}: duplicate entries for key {shown((element,))}"
         seen.add(element)
-        yield from type_faults(shape.item, item, here)
-
-
-def _element_shown(element: str) -> str:
-    return shown((element,))
+        yield from type_faults(shape.item, item, (place, element))

@@ -10,8 +10,10 @@ Source  apimachinery, pkg/util/strategicpatch/patch.go
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Struct, Type, kind_schema
 from moorage.apiserver.vocabulary.go_texts import go_value
@@ -44,14 +46,14 @@ def _merge_map(here: Any, patch: dict[str, Any], shape: Type | None) -> dict[str
         raise unknown(f"unknown patch type: {go_value(directive)} in map: {go_value(patch)}")
     merged = dict(here) if isinstance(here, dict) else {}
     if "$retainKeys" in patch:
-        retained = _list(patch["$retainKeys"], "$retainKeys")
+        retained = {_mark(one) for one in _list(patch["$retainKeys"], "$retainKeys")}
         if any(key not in retained for key in patch if not key.startswith("$")):
             raise bad_request("invalid patch format of retainKeys")
         merged = {key: value for key, value in merged.items() if key in retained}
     for key, value in patch.items():
         if key.startswith(_DELETE_FROM):
-            name = key.removeprefix(_DELETE_FROM)
-            merged[name] = [one for one in merged.get(name) or [] if one not in _list(value, key)]
+            name, gone = key.removeprefix(_DELETE_FROM), {_mark(one) for one in _list(value, key)}
+            merged[name] = [one for one in merged.get(name) or [] if _mark(one) not in gone]
         elif key.startswith("$"):
             continue
         elif value is None:
@@ -81,7 +83,8 @@ def _merge_value(here: Any, value: Any, shape: Type | None, key: str) -> Any:
         return value
     held = here if isinstance(here, list) else []
     if not field.merge_key:
-        return held + [one for one in value if one not in held]
+        marks = {_mark(one) for one in held}
+        return held + [one for one in value if _mark(one) not in marks]
     return _merge_list(held, value, field.merge_key, field.type.item)
 
 
@@ -90,20 +93,35 @@ def _merge_list(here: list[Any], patch: list[Any], by: str, shape: Type) -> list
     if any(isinstance(one, dict) and one.get("$patch") == "replace" and by not in one for one in patch):
         return [one for one in patch if not (isinstance(one, dict) and "$patch" in one)]
     merged = list(here)
+    places: dict[Hashable, list[int]] = {}
+    for i, one in enumerate(here):
+        if isinstance(one, dict):
+            places.setdefault(_mark(one.get(by)), []).append(i)
     for item in patch:
-        if not here and isinstance(item, dict) and by not in item:
-            merged.append(_merge_map({}, item, shape))
-            continue
-        if not isinstance(item, dict) or by not in item:
+        if not isinstance(item, dict) or (by not in item and here):
             raise unknown(f"map: {go_value(item)} does not contain declared merge key: {by}")
-        at = next((i for i, one in enumerate(merged) if isinstance(one, dict) and one.get(by) == item[by]), None)
-        if item.get("$patch") == "delete":
-            merged = [one for one in merged if not (isinstance(one, dict) and one.get(by) == item[by])]
-        elif at is None:
-            merged.append(_merge_map({}, item, shape))
-        else:
+        mark = _mark(item[by]) if by in item else _NAMELESS
+        if mark is not _NAMELESS and item.get("$patch") == "delete":
+            for at in places.pop(mark, ()):
+                merged[at] = _GONE
+        elif mark in places:
+            at = places[mark][0]
             merged[at] = _merge_map(merged[at], item, shape)
-    return merged
+        else:
+            if mark is not _NAMELESS:
+                places[mark] = [len(merged)]
+            merged.append(_merge_map({}, item, shape))
+    return [one for one in merged if one is not _GONE]
+
+
+#: Stands where an item of a list was deleted, and for the name of one that has none.
+_GONE: Final = object()
+_NAMELESS: Final = object()
+
+
+def _mark(value: Any) -> Hashable:
+    """Return something to find equal values by. Lists and objects go by how they are written."""
+    return (msgspec.json.encode(value, order="deterministic"),) if isinstance(value, (dict, list)) else value
 
 
 def _set_orders(merged: dict[str, Any], before: dict[str, Any], patch: dict[str, Any], fields: Mapping[str, Field]) -> None:
@@ -138,15 +156,31 @@ def _check_order(patch: dict[str, Any], name: str, order: list[Any], fields: Map
 def _ordered(items: list[Any], order: list[Any], before: list[Any], by: str | None) -> list[Any]:
     """Merge the items that the patch names with those only the server has; where both were there before, as they stood."""
 
-    def name(item: Any) -> Any:
-        return item.get(by) if by and isinstance(item, dict) else item
-
-    wanted, stood = [name(one) for one in order], [name(one) for one in before]
-    named = sorted((one for one in items if name(one) in wanted), key=lambda one: wanted.index(name(one)))
+    name = _namer(by)
+    wanted, stood = _firsts(map(name, order)), _firsts(map(name, before))
+    named = sorted((one for one in items if name(one) in wanted), key=lambda one: wanted[name(one)])
     others = [one for one in items if name(one) not in wanted]
     merged: list[Any] = []
-    while named and others:
-        left, right = name(others[0]), name(named[0])
-        first = left in stood and right in stood and stood.index(left) < stood.index(right)
-        merged.append((others if first else named).pop(0))
-    return merged + named + others
+    i = k = 0
+    while i < len(named) and k < len(others):
+        left, right = stood.get(name(others[k])), stood.get(name(named[i]))
+        if left is not None and right is not None and left < right:
+            merged.append(others[k])
+            k += 1
+        else:
+            merged.append(named[i])
+            i += 1
+    return merged + named[i:] + others[k:]
+
+
+def _namer(by: str | None) -> Callable[[Any], Hashable]:
+    """Return what tells the items of a list apart: their merge key, or what they are."""
+    return lambda item: _mark(item.get(by) if by and isinstance(item, dict) else item)
+
+
+def _firsts(names: Iterable[Hashable]) -> dict[Hashable, int]:
+    """Return where each name comes first."""
+    places: dict[Hashable, int] = {}
+    for i, name in enumerate(names):
+        places.setdefault(name, i)
+    return places

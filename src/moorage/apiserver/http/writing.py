@@ -39,6 +39,7 @@ from moorage.apiserver.vocabulary.requesting import Request
 from moorage.apiserver.vocabulary.statuses import (
     ApiError,
     bad_request,
+    bounded,
     conflict,
     invalid,
     not_found,
@@ -361,7 +362,8 @@ def _configuration(kind: Kind, config: Document) -> Document:
 def _applied(store: Store, request: Request, target: Target, held: Record | None, config: Document) -> Document:
     kind = target.kind
     shape = kind_schema(kind)
-    if faults := list(type_faults(shape, config)):
+    _, faults = bounded(type_faults(shape, config))
+    if faults:
         metadata = config["metadata"]
         subject = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {kind.group}/{kind.version}, Kind={kind.kind}"
         why = faults[0] if len(faults) == 1 else "errors:\n" + "\n".join(f"  {fault}" for fault in faults)

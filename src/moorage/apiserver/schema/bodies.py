@@ -8,15 +8,16 @@ Source  apiserver, pkg/server/config.go (limits), pkg/endpoints/handlers/create.
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from moorage.api.documents import read_json, read_yaml
+import msgspec
+
+from moorage.api.documents import read_first_yaml, read_json
 from moorage.apiserver.schema.conforming import Misfit, conform
 from moorage.apiserver.schema.protobuf import PROTOBUF, read_protobuf
 from moorage.apiserver.schema.schemas import Struct, kind_schema
+from moorage.apiserver.schema.strictness import as_written, repeated_fields, strange_fields
 from moorage.apiserver.vocabulary.go_texts import go_word, syntax_fault
 from moorage.apiserver.vocabulary.kinds import KINDS, Kind
 from moorage.apiserver.vocabulary.records import Document
@@ -43,14 +44,11 @@ PATCH_TYPES: Final = (
 
 
 class Body(NamedTuple):
-    """The document in a body, None for an empty one, and what stands in it twice, in words.
-
-    ``places`` is where what may be said of each field of such a document belongs, by those words.
-    """
+    """The document in a body, None for an empty one, and what stands in it twice: in words, or as it was written."""
 
     document: Any
     repeats: tuple[str, ...] = ()
-    places: Mapping[str, int] = {}
+    written: Any = None
 
 
 def read_body(body: bytes, media_type: str, accepted: tuple[str, ...], *, kind: str = "", strict: bool = False) -> Body:
@@ -88,57 +86,44 @@ def _summary(body: bytes) -> str:
 
 
 def _read_text(body: bytes, media_type: str, strict: bool) -> Body:
+    if not media_type.endswith("yaml"):
+        document = _json_document(body)
+        return Body(_checked_head(document), written=as_written(body) if strict and not _is_plain(document, body) else None)
     repeats: tuple[str, ...] = ()
-    is_yaml = media_type.endswith("yaml")
     try:
-        document = _one_document(body, is_yaml, strict)
+        document = _yaml_document(body, strict)
     except InputError as error:
-        lines = str(error).splitlines()
-        repeats = tuple(_placed(line) if is_yaml else _without_place(line) for line in lines)
-        if not strict or not all(_tells_of_repeat(line) for line in repeats):
-            raise _Unreadable(_fault_of(body, is_yaml, repeats)) from None
-        document = _one_document(body, is_yaml, strict=False)
-    return Body(_checked_head(document), repeats, _places(body) if repeats and not is_yaml else {})
+        repeats = tuple(map(_placed, str(error).splitlines()))
+        if not strict or not all(map(_tells_of_repeat, repeats)):
+            raise _Unreadable(f"yaml: {'; '.join(line.partition(', while ')[0] for line in repeats)}") from None
+        document = _yaml_document(body, strict=False)
+    return Body(_checked_head(document), repeats)
 
 
-def _places(body: bytes) -> dict[str, int]:
-    """Return the place of every field of a JSON document: as one that is unknown, and as one that stands there again."""
-    places: dict[str, int] = {}
-
-    def walk(value: Any, path: str) -> None:
-        if isinstance(value, _Fields):
-            for name, inner in value:
-                below = f"{path}.{name}" if path else name
-                word = "duplicate" if f'unknown field "{below}"' in places else "unknown"
-                places.setdefault(f'{word} field "{below}"', len(places))
-                walk(inner, below)
-        elif isinstance(value, list):
-            for i, inner in enumerate(value):
-                walk(inner, f"{path}[{i}]")
-
-    walk(json.loads(body, object_pairs_hook=_Fields), "")
-    return places
+def _is_plain(document: Any, body: bytes) -> bool:
+    """Return True for a document that was written as we would: nothing stands twice in it. Programs mostly write so."""
+    try:
+        return msgspec.json.encode(document) == body.strip(b" \t\r\n")
+    except (OverflowError, RecursionError):
+        return False
 
 
-class _Fields(list[Any]):
-    """The fields of an object, those that stand there twice too."""
+def _yaml_document(body: bytes, strict: bool) -> Any:
+    """Return the first document; one that is empty, or null, is an object without fields."""
+    found = read_first_yaml(body, "", strict=strict)
+    return {} if found is None else found
 
 
-def _one_document(body: bytes, is_yaml: bool, strict: bool) -> Any:
-    """Return what a body holds; nothing at all, and null, are an object without fields. Of YAML the first document counts."""
-    if is_yaml:
-        found = next((document.data for document in read_yaml(body, "", strict=strict)), None)
-        return {} if found is None else found
-    documents = [document.data for document in read_json(body, "", strict=strict)] if body.strip() else []
+def _json_document(body: bytes) -> Any:
+    """Return the one document; null is an object without fields."""
+    try:
+        documents = [document.data for document in read_json(body, "")] if body.strip() else []
+    except InputError as error:
+        lines = map(_without_place, str(error).splitlines())
+        raise _Unreadable(f"{_NO_HEAD}{syntax_fault(body) or '; '.join(lines)}") from None
     if len(documents) > 1 or not body.strip():
-        raise _Unreadable(_fault_of(body, is_yaml=False, found=()))
+        raise _Unreadable(f"{_NO_HEAD}{syntax_fault(body)}")
     return documents[0] if documents else {}
-
-
-def _fault_of(body: bytes, is_yaml: bool, found: tuple[str, ...]) -> str:
-    if is_yaml:
-        return f"yaml: {'; '.join(line.partition(', while ')[0] for line in found)}"
-    return f"{_NO_HEAD}{syntax_fault(body) or '; '.join(found)}"
 
 
 _NO_HEAD: Final = "couldn't get version/kind; json parse error: "
@@ -166,15 +151,13 @@ def read_patch(body: bytes, *, strict: bool = False) -> Body:
     """
     if fault := syntax_fault(body):
         raise bad_request(fault)
-    repeats: tuple[str, ...] = ()
     try:
-        documents = [document.data for document in read_json(body, "", strict=strict)]
-    except InputError as error:
-        repeats = tuple(_without_place(line) for line in str(error).splitlines())
-        if not strict or not all(_tells_of_repeat(line) for line in repeats):
-            raise bad_request("; ".join(repeats)) from None
         documents = [document.data for document in read_json(body, "")]
-    return Body(documents[0] if documents else None, repeats)
+    except InputError as error:
+        raise bad_request("; ".join(map(_without_place, str(error).splitlines()))) from None
+    document = documents[0] if documents else None
+    written = as_written(body) if strict and not _is_plain(document, body) else None
+    return Body(document, () if written is None else repeated_fields(written))
 
 
 def _without_place(line: str) -> str:
@@ -191,7 +174,7 @@ _PLACE: Final = re.compile(r":(\d+):(?:\d+:)? ?")
 
 
 def _tells_of_repeat(line: str) -> bool:
-    return line.startswith("duplicate field ") or line.endswith("already set in map")
+    return line.endswith("already set in map")
 
 
 def _listed(repeats: tuple[str, ...]) -> tuple[str, ...]:
@@ -230,19 +213,14 @@ def fitted(form: Form, body: Body, validation: str) -> tuple[Document, tuple[str
         fit, unknown = conform(form.shape, body.document)
     except Misfit as misfit:
         raise bad_request(f"{subject}: {misfit}") from None
-    strange = tuple(f'unknown field "{path}"' for path in unknown)
-    repeats = body.repeats
-    if body.places:
-        repeats = tuple(text for text in repeats if not _is_within(text.split('"')[1], unknown))
-    found = sorted((*_listed(repeats), *strange), key=lambda text: body.places.get(text, -1))
+    if body.written is not None:
+        strange = found = strange_fields(form.shape, body.written)
+    else:
+        unknown_fields = tuple(f'unknown field "{path}"' for path in unknown)
+        strange, found = (*body.repeats, *unknown_fields), (*_listed(body.repeats), *unknown_fields)
     if validation == "Strict" and found:
         raise bad_request(f"{subject}: strict decoding error: {', '.join(found)}")
-    return fit, (*repeats, *strange) if validation != "Ignore" else ()
-
-
-def _is_within(path: str, unknown: Sequence[str]) -> bool:
-    """Return whether a field that stands twice is unknown, or inside what is, where nothing is told of it."""
-    return any(path == one or path.startswith((f"{one}.", f"{one}[")) for one in unknown)
+    return fit, strange if validation != "Ignore" else ()
 
 
 def object_of(kind: Kind, document: Document, namespace: str | None, name: str) -> Document:

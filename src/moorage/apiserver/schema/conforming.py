@@ -14,17 +14,17 @@ import datetime
 import json
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from moorage.api.quantity import QuantityError, canonical
 from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type
 from moorage.apiserver.vocabulary.go_texts import go_word
 from moorage.apiserver.vocabulary.records import Document
 
-__all__ = ["Misfit", "conform"]
+__all__ = ["MAX_UNKNOWN", "Misfit", "Place", "conform", "path_of"]
 
-#: Go's decoder gives up telling of unknown fields after so many.
-_MAX_UNKNOWN: Final = 100
+#: Go's decoder gives up telling of fields that are unknown or stand twice after so many.
+MAX_UNKNOWN: Final = 100
 
 
 class Misfit(Exception):  # noqa: N818 - always caught by who reads the request
@@ -46,16 +46,28 @@ class _WrongType(Exception):  # noqa: N818 - never leaves this module
         self.owner = ""
 
 
-def conform(shape: Struct, document: Any, path: str = "") -> tuple[Document, list[str]]:
-    """Return a document as its kind has it, and the paths of fields that the kind does not have.
+#: Where a value stands: the steps that lead there, the last one first. They are only put together to tell of a field that the
+#: kind does not have: a path through a long key would take as long again for each value below it.
+Place: TypeAlias = tuple[Any, str | int] | None
 
-    ``path`` is where the document stands, for a part of one.
+
+def path_of(place: Place) -> str:
+    """Return a place as people read it: ``spec.containers[0].image``."""
+    steps: list[str] = []
+    while place is not None:
+        place, step = place
+        steps.append(f"[{step}]" if isinstance(step, int) else f".{step}")
+    return "".join(reversed(steps)).removeprefix(".")
+
+
+def conform(shape: Struct, document: Any) -> tuple[Document, list[str]]:
+    """Return a document as its kind has it, and the paths of fields that the kind does not have.
 
     Raises  Misfit for a value of the wrong type
     """
     unknown: list[str] = []
     try:
-        return _struct(shape, document, path, unknown), unknown
+        return _struct(shape, document, None, unknown), unknown
     except _WrongType as wrong:
         where = ".".join([wrong.owner, *reversed(wrong.path)])
         place = f"Go struct field {where}" if wrong.path else "Go value"
@@ -78,7 +90,7 @@ def _converted(what: str, go: str) -> str:
     return f"unrecognized type: {go}"
 
 
-def _struct(shape: Struct, value: Any, path: str, unknown: list[str]) -> Document:
+def _struct(shape: Struct, value: Any, place: Place, unknown: list[str]) -> Document:
     if not isinstance(value, dict):
         raise _WrongType(go_word(value), shape.full_go)
     fields = shape.fields
@@ -86,11 +98,15 @@ def _struct(shape: Struct, value: Any, path: str, unknown: list[str]) -> Documen
     for name, inner in value.items():
         field = fields.get(name)
         if field is None:
-            if len(unknown) < _MAX_UNKNOWN:
-                unknown.append(f"{path}.{name}" if path else name)
+            if len(unknown) < MAX_UNKNOWN:
+                unknown.append(path_of((place, name)))
         elif inner is not None:
+            held = field.type
             try:
-                fitted = _fit(field.type, inner, path, name, unknown)
+                if isinstance(held, Scalar):
+                    fitted = _SCALARS[held.letter](inner, held.go)
+                else:
+                    fitted = _fit(held, inner, (place, name), unknown)
             except _WrongType as wrong:
                 wrong.path.append(f"{field.embedded}.{name}" if field.embedded else name)
                 wrong.owner = wrong.owner or shape.go
@@ -106,13 +122,11 @@ def _is_left_out(field: Field, value: Any) -> bool:
     return field.is_left_out and not field.is_pointer and not value and not isinstance(field.type, Struct)
 
 
-def _fit(shape: Type, value: Any, path: str, name: str, unknown: list[str]) -> Any:
-    """``path`` and ``name`` say where the value stands; they are joined only where somebody needs to know."""
+def _fit(shape: Type, value: Any, place: Place, unknown: list[str]) -> Any:
     if isinstance(shape, Scalar):
         return _SCALARS[shape.letter](value, shape.go)
-    here = f"{path}.{name}" if path and name else name or path
     if isinstance(shape, Struct):
-        return _struct(shape, value, here, unknown)
+        return _struct(shape, value, place, unknown)
     if isinstance(shape, ListOf):
         if not isinstance(value, list):
             raise _WrongType(go_word(value), shape.go)
@@ -120,18 +134,18 @@ def _fit(shape: Type, value: Any, path: str, name: str, unknown: list[str]) -> A
         if isinstance(item, Scalar):
             read = _SCALARS[item.letter]
             return [read("" if one is None else one, item.go) for one in value]
-        return [_fit(item, {} if one is None else one, f"{here}[{i}]", "", unknown) for i, one in enumerate(value)]
-    return _map(shape, value, here, unknown)
+        return [_fit(item, {} if one is None else one, (place, i), unknown) for i, one in enumerate(value)]
+    return _map(shape, value, place, unknown)
 
 
-def _map(shape: MapOf, value: Any, here: str, unknown: list[str]) -> Document:
+def _map(shape: MapOf, value: Any, place: Place, unknown: list[str]) -> Document:
     if not isinstance(value, dict):
         raise _WrongType(go_word(value), shape.go)
     item = shape.item
     if isinstance(item, Scalar):
         read, zero = _SCALARS[item.letter], "0" if item.letter == "Q" else ""
         return {key: read(zero if one is None else one, item.go) for key, one in value.items()}
-    return {key: _fit(item, {} if one is None else one, here, key, unknown) for key, one in value.items()}
+    return {key: _fit(item, {} if one is None else one, (place, key), unknown) for key, one in value.items()}
 
 
 # -- scalars ------------------------------------------------------------------------------------------------------------

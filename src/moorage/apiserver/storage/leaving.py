@@ -75,7 +75,8 @@ def check_finalizers(kind: Kind, old: Document, new: Document) -> None:
     Raises  ApiError 422 for a finalizer that is new to an object on its way out
     """
     before, after = (document["metadata"].get("finalizers") or [] for document in (old, new))
-    added = [one for one in after if one not in before]
+    held = frozenset(before)
+    added = [one for one in after if one not in held]
     if added and old["metadata"].get("deletionTimestamp"):
         shown = ", ".join(f'"{one}"' for one in sorted(added))
         why = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"

@@ -64,7 +64,7 @@ def go_word(value: Any) -> str:
 
 _END: Final = "unexpected end of JSON input"
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
-_PART: Final = re.compile(rb'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*')
+_PART: Final = re.compile(rb'"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
 _NUMBER: Final = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _UNFINISHED: Final = (
     (re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?[eE][+-]?"), "in exponent of numeric literal"),

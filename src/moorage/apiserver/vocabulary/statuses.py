@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from moorage.apiserver.vocabulary.go_texts import go_quoted
 from moorage.errors import Fault, MoorageError
 
 __all__ = [
-    "ApiError", "Cause", "PlainError", "already_exists", "bad_request", "conflict", "expired", "forbidden",
+    "ApiError", "Cause", "PlainError", "already_exists", "bad_request", "bounded", "conflict", "expired", "forbidden",
     "forbidden_path", "internal", "invalid", "no_such_page", "not_acceptable", "not_acceptable_at_all",
     "not_acceptable_form", "not_allowed", "not_found", "not_found_path", "quoted", "success", "timeout", "too_large",
     "too_many", "unauthorized", "unknown", "unsupported_media", "unsupported_patch",
 ]  # fmt: skip
 
+_F = TypeVar("_F")
 
 quoted = go_quoted
 
@@ -140,14 +141,35 @@ _CAUSES: Final = {
 }
 
 
+#: How many errors a refusal lists, and how many characters their texts may have together. Each takes time to word.
+MAX_FAULTS: Final = 1000
+MAX_TOLD: Final = 1 << 20
+
+
 def invalid(kind: str, group: str, name: str, faults: Iterable[Fault]) -> ApiError:
-    """Return the refusal of an object that breaks its kind's rules."""
-    found = list(faults)
-    texts = list(dict.fromkeys(str(fault) for fault in found))
+    """Return the refusal of an object that breaks its kind's rules. Faults beyond the limits are not even looked for."""
+    found, told = bounded(faults)
+    texts = list(dict.fromkeys(told))
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     message = f"{_qualified(kind, group)} {quoted(name)} is invalid: {listed}"
     causes = [Cause(_CAUSES.get(fault.kind, "FieldValueInvalid"), fault.body, fault.field) for fault in found]
     return ApiError(422, "Invalid", message, group=group, kind=kind, name=name, causes=causes)
+
+
+def bounded(faults: Iterable[_F]) -> tuple[list[_F], list[str]]:
+    """Return the faults that a refusal tells, and what it says of them: the last text says so where there are more."""
+    found: list[_F] = []
+    texts: list[str] = []
+    size = 0
+    for fault in faults:
+        text = str(fault)
+        size += len(text)
+        if found and (len(found) == MAX_FAULTS or size > MAX_TOLD):
+            texts.append(f"only the first {len(found)} errors are listed")
+            break
+        found.append(fault)
+        texts.append(text)
+    return found, texts
 
 
 # -- about a request ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,96 @@
+"""What strict decoding reports about an object in JSON: unknown fields and duplicate fields.
+
+They are reported in the order of the document, as Go's decoder does: each once, and 100 at most.
+
+Source  sigs.k8s.io/json, internal/golang/encoding/json/kubernetes_patch.go
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from moorage.apiserver.schema.conforming import MAX_UNKNOWN, Place, path_of
+from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type
+
+__all__ = ["as_written", "repeated_fields", "strange_fields"]
+
+#: How many errors are worded at most to find those that differ.
+_MOST_WORDED: Final = 10 * MAX_UNKNOWN
+
+
+class _Fields(list[Any]):
+    """The fields of an object as they were written: pairs of a name and a value."""
+
+
+def as_written(body: bytes) -> Any:
+    """Return a JSON document with all its fields, or None where none stands twice."""
+    is_doubtful = False
+
+    def build(pairs: list[tuple[str, Any]]) -> _Fields:
+        nonlocal is_doubtful
+        is_doubtful = is_doubtful or len(dict(pairs)) != len(pairs)
+        return _Fields(pairs)
+
+    found = json.loads(body, object_pairs_hook=build, parse_int=str, parse_float=str)
+    return found if is_doubtful else None
+
+
+def strange_fields(shape: Struct, written: Any) -> tuple[str, ...]:
+    """Return the errors about unknown and duplicate fields. What is in an unknown field is not looked at."""
+    return _first(_strange(shape, written, None))
+
+
+def repeated_fields(written: Any) -> tuple[str, ...]:
+    """Return the errors about duplicate fields, for an object of any kind."""
+    return _first(_repeated(written, None))
+
+
+def _first(errors: Iterable[str]) -> tuple[str, ...]:
+    different: dict[str, None] = {}
+    for count, text in enumerate(errors, 1):
+        different[text] = None
+        if len(different) == MAX_UNKNOWN or count == _MOST_WORDED:
+            break
+    return tuple(different)
+
+
+def _strange(shape: Type, value: Any, place: Place) -> Iterator[str]:
+    if isinstance(value, _Fields):
+        if isinstance(shape, (Struct, MapOf)):
+            yield from _in_object(shape, value, place)
+    elif isinstance(value, list) and isinstance(shape, ListOf) and not isinstance(shape.item, Scalar):
+        for i, one in enumerate(value):
+            yield from _strange(shape.item, one, (place, i))
+
+
+def _in_object(shape: Struct | MapOf, fields: _Fields, place: Place) -> Iterator[str]:
+    seen: dict[str, bool] = {}
+    for name, inner in fields:
+        if isinstance(shape, Struct):
+            field = shape.fields.get(name)
+            held = None if field is None else field.type
+        else:
+            held = shape.item
+        # One error for each name, however often it stands here.
+        if held is None and name not in seen:
+            yield f'unknown field "{path_of((place, name))}"'
+        elif held is not None and seen.get(name) is False:
+            yield f'duplicate field "{path_of((place, name))}"'
+        seen[name] = name in seen
+        if held is not None:
+            yield from _strange(held, inner, (place, name))
+
+
+def _repeated(value: Any, place: Place) -> Iterator[str]:
+    if isinstance(value, _Fields):
+        seen: dict[str, bool] = {}
+        for name, inner in value:
+            if seen.get(name) is False:
+                yield f'duplicate field "{path_of((place, name))}"'
+            seen[name] = name in seen
+            yield from _repeated(inner, (place, name))
+    elif isinstance(value, list):
+        for i, one in enumerate(value):
+            yield from _repeated(one, (place, i))

@@ -704,3 +704,18 @@ def test_a_pod_that_has_no_node_in_a_later_version_is_bound_again(answered):
     assert driven.steps(60.0) == [("p", "n")]
     driven.done(driven.only_work(Phase.BIND))
     assert driven.steps(600.0) == []
+
+
+def test_a_pod_that_goes_before_any_watch_showed_it_on_its_node_wakes_those_who_wait_for_its_room():
+    """Its bind was answered, a list after a gap shows only that it is gone."""
+    driven = Driven()
+    first, second = pod("first", "2"), pod("second", "2")
+    driven.see(node(cpu="2"), first)
+    assert driven.step() == ("first", "n")
+    driven.done(driven.only_work(Phase.BIND))
+    driven.see(second)
+    assert driven.step() == ("second", None)
+    assert driven.place(second.uid) is Place.UNSCHEDULABLE
+    driven.gone(first)
+    assert driven.place(second.uid) is not Place.UNSCHEDULABLE
+    assert driven.step(20.0) == ("second", "n")

@@ -177,11 +177,13 @@ class EventHandlers:
         binding = self._bindings.by_uid.get(uid)
         if binding is not None:
             self._binding_cycle.withdraw(binding)
+        assumed_on = self._cluster.assumed.get(uid)
         placed = self._cluster.remove_pod(uid)
         if self._cluster.groups is not None:
             self._cluster.groups.drop(placed or last)
         if placed is not None:
-            self._wake([ASSIGNED_POD_DELETE], placed, None)
+            # An assumed pod has no node name yet, and hints pass over the deletion of a pod that was on no node.
+            self._wake([ASSIGNED_POD_DELETE], placed if assumed_on is None else placed.on(assumed_on), None)
         if last.uid == uid:
             self._queue.delete(last, self._state.now)
 

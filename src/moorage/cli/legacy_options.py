@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Final
 
 from moorage.cli.legacy_flags import IDLE, NOT_WITH_CONFIG
@@ -21,7 +20,7 @@ from moorage.cli.run_release import Era
 from moorage.config.algorithm import Algorithm
 from moorage.config.api_versions import V1BETA1
 from moorage.config.document import LeaderElection
-from moorage.config.legacy_serving import Addresses, join_host_port
+from moorage.config.legacy_serving import Addresses, is_ip, join_host_port
 from moorage.config.reading import read_text
 from moorage.config.scheduler_document import POLICY
 from moorage.config.validation import leader_election_faults
@@ -76,7 +75,7 @@ class OldFlags:
             yield f"--secure-port {given['secure-port']} must be between 0 and 65535, inclusive. 0 for turning off secure port"
         if not 0 <= given["port"] <= _MOST_PORT:
             yield f"--port {given['port']} must be between 0 and 65535, inclusive. 0 for turning off insecure (HTTP) port"
-        if not _is_ip(given["address"]):
+        if not is_ip(given["address"]):
             yield f"--address {given['address']} is an invalid IP address"
         if given["use-legacy-policy-config"] and not given["policy-config-file"]:
             yield str(Fault("Required value", "policyConfigFile", "required when --use-legacy-policy-config is true"))
@@ -218,11 +217,3 @@ def policy_of(data: object) -> bytes:
     if not isinstance(found, str):
         raise InputError(f'missing policy config map value at key "{POLICY_KEY}"')
     return found.encode()
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True

@@ -8,7 +8,6 @@ Source  kube-scheduler config/v1beta1/types.go (1.21), v1beta2/types.go (1.22), 
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import TypeVar
 
 import msgspec
@@ -25,7 +24,7 @@ from moorage.config.document import (
     PluginSet,
     Profile,
 )
-from moorage.config.legacy_serving import plain_addresses, socket_faults
+from moorage.config.legacy_serving import is_ip, plain_addresses, socket_faults
 from moorage.errors import Fault
 from moorage.framework.args import Int32
 
@@ -130,15 +129,7 @@ def address_faults(document: msgspec.Struct) -> list[Fault]:
 def _is_address(address: str) -> bool:
     """Return True for host and port, ``:port``, or an IP address."""
     host, colon, port = address.rpartition(":")
-    if _is_ip(address):
+    if is_ip(address):
         return True
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    return bool(colon) and port.isdecimal() and 0 < int(port) < 2**16 and (not host or _is_ip(host))
-
-
-def _is_ip(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
+    return bool(colon) and port.isdecimal() and 0 < int(port) < 2**16 and (not host or is_ip(host))

@@ -14,7 +14,16 @@ from typing import Any, Final, NamedTuple
 
 from moorage.errors import Fault
 
-__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "Addresses", "join_host_port", "plain_addresses", "socket_faults", "split_host_port"]
+__all__ = [
+    "DEFAULT_HOST",
+    "DEFAULT_PORT",
+    "Addresses",
+    "is_ip",
+    "join_host_port",
+    "plain_addresses",
+    "socket_faults",
+    "split_host_port",
+]
 
 DEFAULT_HOST: Final = "0.0.0.0"  # noqa: S104 as upstream serves it
 DEFAULT_PORT: Final = 10251
@@ -40,7 +49,7 @@ def _completed(address: str | None) -> str:
     if parts is not None:
         host, port = parts
         return join_host_port(host or DEFAULT_HOST, port)
-    return join_host_port(address, str(DEFAULT_PORT)) if _is_ip(address) else Addresses().healthz
+    return join_host_port(address, str(DEFAULT_PORT)) if is_ip(address) else Addresses().healthz
 
 
 def socket_faults(addresses: Addresses) -> Iterator[Fault]:
@@ -49,7 +58,7 @@ def socket_faults(addresses: Addresses) -> Iterator[Fault]:
         host, port = split_host_port(address) or ("", "")
         if not port.isdecimal() or not 0 < int(port) <= _MOST_PORT:
             yield Fault("Invalid value", field, "must be between 1 and 65535, inclusive", address)
-        if not _is_ip(host):
+        if not is_ip(host):
             yield Fault("Invalid value", field, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)", address)
 
 
@@ -69,7 +78,8 @@ def join_host_port(host: str, port: str) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _is_ip(text: str) -> bool:
+def is_ip(text: str) -> bool:
+    """Return True for an IPv4 or IPv6 address without brackets."""
     try:
         ip_address(text)
     except ValueError:

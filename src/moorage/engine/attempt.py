@@ -16,6 +16,7 @@ from moorage.engine.engine_state import EngineState
 from moorage.engine.failure_handler import FailureHandler
 from moorage.engine.outbox import Decided
 from moorage.errors import AttemptError, PluginError
+from moorage.framework.profile import Profile
 from moorage.queue import Place, QueuedPod
 
 __all__ = ["Attempt", "PodAttempt", "let_go"]
@@ -63,25 +64,29 @@ class PodAttempt:
     def key(self) -> str:
         return self._queued.pod.key
 
+    @property
+    def _profile(self) -> Profile:
+        return self._state.profiles[self._queued.pod.spec.scheduler_name]
+
     def run(self) -> Asking[None]:
-        pod, state = self._queued.pod, self._state
-        profile = state.profiles[pod.spec.scheduler_name]
-        decision = yield from self._cycle.deciding(profile, pod, state.cluster.snapshot, state.queue.nominated)
+        state = self._state
+        decision = yield from self._cycle.deciding(
+            self._profile, self._queued.pod, state.cluster.snapshot, state.queue.nominated
+        )
         for error in decision.done_without:
             state.outbox.fault(error)
         self._settle(decision)
 
     def run_alone(self) -> None:
-        pod, state = self._queued.pod, self._state
-        profile = state.profiles[pod.spec.scheduler_name]
-        self._settle(self._cycle.decide(profile, pod, state.cluster.snapshot, state.queue.nominated))
+        state = self._state
+        self._settle(self._cycle.decide(self._profile, self._queued.pod, state.cluster.snapshot, state.queue.nominated))
 
     def _settle(self, decision: Decision) -> None:
         if decision.node is None:
             self._state.outbox.put(Decided(decision))
             self._failure_handler.failed(self._queued, decision)
         else:
-            self._binding_cycle.begin(self._queued, self._state.profiles[decision.pod.spec.scheduler_name], decision)
+            self._binding_cycle.begin(self._queued, self._profile, decision)
 
     def abort(self, fault: PluginError) -> None:
         let_go(self._queued, fault, self._state, self._failure_handler)

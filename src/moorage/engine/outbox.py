@@ -7,7 +7,6 @@ decision precedes whatever its pod does next.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from msgspec import Struct
 
@@ -65,8 +64,6 @@ class Fault(Struct, frozen=True):
 
 Output = Decided | Revoked | Work | Query | Cancel | Skipped | Preempted | GroupAttempted | Fault
 
-_NOTHING: Final[list[Output]] = []
-
 
 class Outbox:
     """Outputs that no driver has taken yet, oldest first. Tickets number the work and count up from 1."""
@@ -101,7 +98,5 @@ class Outbox:
 
     def drain(self) -> list[Output]:
         """Remove and return all outputs."""
-        if not self._outputs:
-            return _NOTHING
         outputs, self._outputs = self._outputs, []
         return outputs

@@ -73,14 +73,10 @@ class PodGroups:
     def attempt_for(self, pods: list[QueuedPod]) -> GroupAttempt:
         """Return the attempt for pods of one group. Pods that name different schedulers fail together."""
         names = [queued.pod.spec.scheduler_name for queued in pods]
-        other = next((name for name in names if name != names[0]), None)
         namespace, _, name = (group_key(pods[0].pod) or "/").partition("/")
         info = GroupInfo(namespace, name, tuple(queued.pod for queued in pods))
         group = QueuedGroup(info, self.state.profiles[names[0]], tuple(pods))
-        refusal = (
-            f'all pods in a single pod group should have the same .spec.schedulerName set, got: "{other}" and "{names[0]}"'
-        )
-        return GroupAttempt(self, group, refusal if other is not None else "")
+        return GroupAttempt(self, group, _refusal_of(names))
 
 
 class GroupAttempt:
@@ -239,6 +235,14 @@ class GroupAttempt:
         if with_condition(known, condition, None) is not known:
             effects = (SetGroupCondition(known, condition),)
             self._state.outbox.order(Phase.GROUP_STATUS, self._group.pods[0].pod, "", effects)
+
+
+def _refusal_of(schedulers: list[str]) -> str:
+    """Return why pods that name these schedulers cannot be placed together; "" if they name one."""
+    other = next((name for name in schedulers if name != schedulers[0]), None)
+    if other is None:
+        return ""
+    return f'all pods in a single pod group should have the same .spec.schedulerName set, got: "{other}" and "{schedulers[0]}"'
 
 
 def _refusal(permit: Status | None) -> Status:

@@ -262,15 +262,8 @@ class Scheduler:
 
         Work that is no longer wanted is answered here; what follows from that is in the next ``take``.
         """
-        outputs = self.state.outbox.drain()
-        for output in outputs:
-            if isinstance(output, Work) and not self.is_wanted(output.ticket):
-                return self._without_unwanted(outputs)
-        return outputs
-
-    def _without_unwanted(self, outputs: list[Output]) -> list[Output]:
         wanted: list[Output] = []
-        for output in outputs:
+        for output in self.state.outbox.drain():
             if isinstance(output, Work) and not self.is_wanted(output.ticket):
                 self._done(Done(output.ticket, NO_LONGER_WANTED, 0))
             else:

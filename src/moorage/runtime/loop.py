@@ -216,10 +216,11 @@ class Loop:
 
     # -- what the engine produced ------------------------------------------------------------------------------------------
 
-    def _deliver(self, began: float = 0.0, *, reports: bool = True) -> None:
+    def _deliver(self, began: float | None = None, *, reports: bool = True) -> None:
         """Report the engine's decisions and start its work.
 
-        ``began`` is when the attempt began. ``reports`` False keeps revoked decisions from logs, metrics and events.
+        ``began`` is when the attempt began; None for now. ``reports`` False keeps revoked decisions from logs, metrics and
+        events.
         """
         now = self._clock()
         for output in self.scheduler.take():
@@ -233,7 +234,7 @@ class Loop:
                 case Revoked() if not reports:
                     pass
                 case _:
-                    self._report_output(output, began, now)
+                    self._report_output(output, now if began is None else began, now)
 
     def _report_output(self, output: Output, began: float, now: float) -> None:
         match output:

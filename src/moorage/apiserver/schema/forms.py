@@ -166,7 +166,7 @@ def as_yaml(document: Any) -> bytes:
 #: Texts stay on their lines, however long.
 _UNFOLDED: Final = 1 << 30
 #: Texts that PyYAML writes bare, and that readers in Go take for numbers or truths.
-_TAKEN_WRONGLY: Final = re.compile(r"[yYnN]|[-+]?([\d_]*\.?[\d_]*([eE][-+]?[\d_]+)?|0_*[bBoOxX][\da-fA-F_]+)", re.ASCII)
+_TAKEN_WRONGLY: Final = re.compile(r"[yYnN]|[-+]?([\d_]*(\.[\d_]*)?([eE][-+]?[\d_]+)?|0_*[bBoOxX][\da-fA-F_]+)", re.ASCII)
 _DUMPER: Final[Any] = type("_Dumper", (getattr(yaml, "CSafeDumper", yaml.SafeDumper),), {})
 
 

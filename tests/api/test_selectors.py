@@ -16,6 +16,7 @@ from moorage.api.selectors import (
     parse_selector,
     selector_from_map,
 )
+from tests.executed import executed
 
 
 def asks(key, operator, *values):
@@ -237,3 +238,21 @@ def test_the_order_of_requirements_does_not_matter(selector, random):
     shuffled = list(compiled.requirements)
     random.shuffle(shuffled)
     assert Selector(tuple(shuffled)) == compiled
+
+
+many = st.builds(
+    Requirement, st.sampled_from("abcdefgh"), st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Like"]),
+    st.lists(values, max_size=2).map(tuple),
+)  # fmt: skip
+
+
+@given(st.lists(many, min_size=17, max_size=40), st.dictionaries(st.sampled_from("abcdefghij"), values))
+def test_many_requirements_are_judged_as_one_by_one(asked, labels):
+    assert Selector(tuple(asked)).matches(labels) == all(one.matches(labels.get(one.key)) for one in asked)
+
+
+def test_labels_cost_what_they_are_however_many_requirements_there_are():
+    few, lots = (parse_selector(",".join(f"!k{i}" for i in range(count))) for count in (20, 2000))
+    labels = {"a": "b", "c": "d"}
+    assert lots.matches(labels)
+    assert executed(lambda: lots.matches(labels)) == executed(lambda: few.matches(labels))

@@ -375,6 +375,9 @@ def test_selectors_narrow_lists(store, pods):
     assert names(fields="spec.nodeName!=n1,metadata.namespace==default") == ["b"]
     assert names(fields="metadata.name=b,status.phase=Pending") == ["b"]
     assert names(fields="spec.nodeName=") == ["b"]
+    assert names(fields="metadata.name!=a,metadata.name!=c,metadata.name!=d") == ["b"]
+    assert names(fields="metadata.name=a,metadata.name!=b,metadata.name=a") == ["a"]
+    assert names(fields="metadata.name=a,metadata.name=b,metadata.name=c") == []
 
 
 REFUSED = {  # resource, label selector, field selector: in a kube-apiserver's words

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from moorage.api.meta import LabelSelector
 from moorage.api.node_selectors import NodeSelectorMatcher, NodeTerm, compile_node_selector, compile_node_term
@@ -33,6 +34,42 @@ __all__ = [
 ]  # fmt: skip
 
 
+#: Up to this many requirements are checked one by one, which is faster for few.
+_FEW: Final = 16
+#: Operators that an absent label satisfies, and those that it does not.
+_WITHOUT: Final = frozenset(["DoesNotExist", "NotIn"])
+_WITH: Final = frozenset(["Exists", "Gt", "In", "Lt"])
+
+
+class _Sieve(NamedTuple):
+    """Many requirements by their keys, so that a match costs time in proportion to the labels, not to the requirements.
+
+    ``needed`` holds the keys of the labels that must exist.
+    """
+
+    needed: frozenset[str]
+    by_key: Mapping[str, tuple[Requirement, ...]]
+
+    @classmethod
+    def of(cls, requirements: Iterable[Requirement]) -> _Sieve | None:
+        """Return the requirements by key; None if one has an unknown operator."""
+        by_key: dict[str, list[Requirement]] = {}
+        needed: set[str] = set()
+        for asked in requirements:
+            by_key.setdefault(asked.key, []).append(asked)
+            if asked.operator in _WITH:
+                needed.add(asked.key)
+            elif asked.operator not in _WITHOUT:
+                return None
+        return cls(frozenset(needed), {key: tuple(some) for key, some in by_key.items()})
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        if len(self.needed) > len(labels) or not all(key in labels for key in self.needed):
+            return False
+        fewer, more = (labels, self.by_key) if len(labels) < len(self.by_key) else (self.by_key, labels)
+        return all(asked.matches(labels[key]) for key in fewer if key in more for asked in self.by_key[key])
+
+
 @dataclass(frozen=True, slots=True)
 class Selector:
     """A compiled label selector: every requirement must hold. Sorted, without repeats, hashable.
@@ -43,10 +80,12 @@ class Selector:
     requirements: tuple[Requirement, ...] = ()
     matches_nothing: bool = False
     _hash: int = field(init=False, repr=False, compare=False)
+    _sieve: _Sieve | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         requirements = () if self.matches_nothing else tuple(sorted(set(self.requirements)))
         object.__setattr__(self, "requirements", requirements)
+        object.__setattr__(self, "_sieve", _Sieve.of(requirements) if len(requirements) > _FEW else None)
         object.__setattr__(self, "_hash", hash((requirements, self.matches_nothing)))
 
     def __hash__(self) -> int:
@@ -60,6 +99,8 @@ class Selector:
     def matches(self, labels: Mapping[str, str]) -> bool:
         if self.matches_nothing:
             return False
+        if self._sieve is not None:
+            return self._sieve.matches(labels)
         for asked in self.requirements:  # noqa: SIM110 - all() and its generator take twice as long
             if not asked.matches(labels.get(asked.key)):
                 return False

@@ -31,14 +31,27 @@ class FieldTerm(NamedTuple):
     equal: bool = True
 
     def matches(self, record: Record) -> bool:
-        match self.path:
-            case "metadata.name":
-                held = record.name
-            case "metadata.namespace":
-                held = record.namespace
-            case _:
-                held = record.fields.get(self.path, "")
-        return (held == self.value) is self.equal
+        return (_held(record, self.path) == self.value) is self.equal
+
+
+def _held(record: Record, path: str) -> str:
+    match path:
+        case "metadata.name":
+            return record.name
+        case "metadata.namespace":
+            return record.namespace
+        case _:
+            return record.fields.get(path, "")
+
+
+class _NoneOf(NamedTuple):
+    """All inequalities of one field."""
+
+    path: str
+    values: frozenset[str]
+
+    def matches(self, record: Record) -> bool:
+        return _held(record, self.path) not in self.values
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +60,7 @@ class Selection:
 
     namespace: str | None = None
     labels: Selector = EVERYTHING
-    fields: tuple[FieldTerm, ...] = ()
+    fields: tuple[FieldTerm | _NoneOf, ...] = ()
 
     @property
     def is_everything(self) -> bool:
@@ -75,7 +88,20 @@ def selection(kind: Kind, namespace: str | None, labels: str, fields: str) -> Se
         chosen = parse_selector(labels) if labels else EVERYTHING
     except SelectorError as error:
         raise bad_request(str(error)) from None
-    return Selection(namespace, chosen, parse_fields(kind, fields) if fields else ())
+    return Selection(namespace, chosen, _condensed(parse_fields(kind, fields)) if fields else ())
+
+
+def _condensed(terms: tuple[FieldTerm, ...]) -> tuple[FieldTerm | _NoneOf, ...]:
+    """Return equivalent terms, at most three for each field, because each object is checked against all of them."""
+    equal: dict[str, dict[str, FieldTerm]] = {}
+    unequal: dict[str, set[str]] = {}
+    for term in terms:
+        if not term.equal:
+            unequal.setdefault(term.path, set()).add(term.value)
+        elif len(some := equal.setdefault(term.path, {})) < 2:  # two that differ are never met, nor are more
+            some[term.value] = term
+    kept = [term for some in equal.values() for term in some.values()]
+    return (*kept, *(_NoneOf(path, frozenset(values)) for path, values in unequal.items()))
 
 
 def parse_fields(kind: Kind, text: str) -> tuple[FieldTerm, ...]:

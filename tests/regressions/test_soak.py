@@ -12,7 +12,8 @@ from tests.regressions.churning import churn
 
 def weigh(stage):
     (member,) = stage.members
-    beyond = (stage, stage.api, stage.api.store, stage.network, stage.recording, stage.world, stage.mood)
+    store = stage.api.store  # its shelves are reached from the watches that a scheduler waits for
+    beyond = (stage, stage.api, store, *store._shelves.values(), stage.network, stage.recording, stage.world, stage.mood)
     counts = {
         "tasks": weighing.tasks([*stage.world.tasks, asyncio.current_task()]),
         "objects": weighing.reachable(member.live, beyond),

@@ -99,5 +99,9 @@ def test_recordings_beside_the_project_agree_too():
     if folder is None:
         pytest.skip("no recordings beside the project (../shared/conformance)")
     known = {path.name: path.read_bytes() for path in BUNDLED.glob("v1.*/*.gz")}
-    others = [path for path in sorted(folder.glob("v1.*/*.jsonl.gz")) if path.read_bytes() != known.get(path.name)]
+    # Only these releases are emulated; recordings of others lie there for the work on them.
+    releases = sorted(path.name for path in BUNDLED.glob("v1.*"))
+    beside = [path for release in releases for path in sorted(folder.glob(f"{release}/*.jsonl.gz"))]
+    assert {path.parent.name for path in beside} == set(releases)
+    others = [path for path in beside if path.read_bytes() != known.get(path.name)]
     assert [line for path in others for line in disagreements(path)] == []

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from time import perf_counter, process_time
 
-from moorage.cycle.attempt import Nominated
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
+from moorage.cycle.what_if import Nominated
 from moorage.framework.profile import Profile
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo

@@ -23,13 +23,13 @@ import msgspec
 import numpy as np
 
 from moorage.api.core import Pod
-from moorage.cli.building import build_scheduler
+from moorage.cli.scheduler_factory import build_scheduler
 from moorage.client.endpoint import Endpoint
 from moorage.client.kubeconfig import Surroundings, read_kubeconfig
 from moorage.client.rest import Rest
 from moorage.engine.facts import Fact, Seen
 from moorage.server.live import Live
-from moorage.server.measuring import Meter
+from moorage.server.scheduler_metrics import Meter
 from moorage.simulator.simulate import Options, load_options
 
 __all__ = ["main"]

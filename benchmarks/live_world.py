@@ -24,15 +24,15 @@ import msgspec
 from benchmarks import shapes
 from benchmarks.workloads import WORKLOADS, Sizes
 from moorage.api.core import Namespace, Node, Pod
-from moorage.apiserver.access.authority import Authority, make_authority
-from moorage.apiserver.access.guarding import guard_for
+from moorage.apiserver.access.authentication import guard_for
+from moorage.apiserver.access.certificate_authority import Authority, make_authority
 from moorage.apiserver.http.limits import Limits
-from moorage.apiserver.http.opening import open_store
-from moorage.apiserver.http.serving import serving
-from moorage.apiserver.storage.history import Change
+from moorage.apiserver.http.serve import serving
+from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.kinds import KINDS, Kind, served
+from moorage.apiserver.storage.watch_cache import Change
 from moorage.apiserver.vocabulary.records import Document, Record
+from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind, served
 
 __all__ = ["EVENTS", "NODES", "PODS", "Follower", "Scheduler", "World", "world"]
 

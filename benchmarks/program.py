@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.simulator.reading import read
+from moorage.simulator.cluster_reader import read
 
 __all__ = ["help_text", "library_import", "reading", "whole_run"]
 

@@ -20,12 +20,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
-from moorage.apiserver.access.authority import make_authority
-from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.http.limits import Limits
-from moorage.apiserver.http.opening import open_store
-from moorage.apiserver.http.serving import serving
-from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.http.serve import serving
+from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.vocabulary.served_kinds import served
 
 __all__ = ["measure_watches", "serve"]
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.apiserver.access.founding import found_cluster
+from moorage.apiserver.access.bootstrap import found_cluster
 from moorage.apiserver.storage.store import Store
-from moorage.cli.filling import fill
 from moorage.cli.main import main
+from moorage.cli.store_loader import fill
 from moorage.client.kubeconfig import Surroundings, read_kubeconfig
 from moorage.client.rest import Rest
 from tests.cli.test_run import running

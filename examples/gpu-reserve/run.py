@@ -9,7 +9,7 @@ from gpu_reserve import GpuReserve
 
 from moorage.simulator.simulate import Options, simulate
 from moorage.testing.builders import a_node, a_pod
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
 
 CONFIG = b"""
 apiVersion: kubescheduler.config.k8s.io/v1

@@ -11,7 +11,7 @@ from prefer_labels import PreferLabels, PreferLabelsArgs
 from moorage.errors import ConfigError
 from moorage.simulator.simulate import Options, simulate
 from moorage.testing.builders import a_node, a_pod
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
 
 CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1

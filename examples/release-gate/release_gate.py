@@ -5,7 +5,7 @@ Rejects   every node, while there is no such Release or its spec.open is not tru
 Wakes on  that Release being made, or changed so that it is open
 """
 
-from moorage.api.custom import CustomObject
+from moorage.api.custom_objects import CustomObject
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.verdicts import SKIP, Hold, Skip
 from moorage.state.cluster import Snapshot

@@ -8,7 +8,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from release_gate import ReleaseGate
 
 import moorage
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
 
 HERE = Path(__file__).parent
 CONFIG = (HERE.parent / "config" / "release-gate.yaml").read_bytes()

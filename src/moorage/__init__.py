@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from moorage.simulator.cluster_reader import read
     from moorage.simulator.cluster_run import simulate_cluster
-    from moorage.simulator.reading import read
     from moorage.simulator.simulate import Options, kinds_named, simulate
 
 __version__ = "0.1.0"
@@ -21,7 +21,7 @@ __all__ = ["Options", "__version__", "kinds_named", "read", "simulate", "simulat
 _FOUND_IN: Mapping[str, str] = {
     "Options": "moorage.simulator.simulate",
     "kinds_named": "moorage.simulator.simulate",
-    "read": "moorage.simulator.reading",
+    "read": "moorage.simulator.cluster_reader",
     "simulate": "moorage.simulator.simulate",
     "simulate_cluster": "moorage.simulator.cluster_run",
 }

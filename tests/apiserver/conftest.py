@@ -12,11 +12,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from moorage.apiserver.access.founding import found_cluster
-from moorage.apiserver.access.guarding import Guard, User
-from moorage.apiserver.http.serving import serving
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.bootstrap import found_cluster
+from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.vocabulary.served_kinds import find_kind
 
 TOKEN = "a-token-for-tests"
 ADMIN = User("admin", ("system:masters",))

@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from moorage.apiserver.admission.preparing import completed
-from moorage.apiserver.http import writing
+from moorage.apiserver.admission.strategy import completed
+from moorage.apiserver.http import write_requests
 from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, kind_schema
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.kinds import KINDS, Kind
+from moorage.apiserver.vocabulary.http_messages import Request
 from moorage.apiserver.vocabulary.records import Document, Record
-from moorage.apiserver.vocabulary.requesting import Request
+from moorage.apiserver.vocabulary.request_targets import Target
+from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.targets import Target
 from moorage.apiserver.vocabulary.users import User
 
 ADMIN = User("admin", ("system:masters",))
@@ -260,7 +260,7 @@ class Bench:
         if asked.form == APPLY:
             query["force"] = "true"
         request = Request(asked.method, "/", query, "", asked.form, asked.body, ADMIN, "tests/1")
-        carry_out = {"POST": writing.create, "PUT": writing.replace, "PATCH": writing.patch}[asked.method]
+        carry_out = {"POST": write_requests.create, "PUT": write_requests.replace, "PATCH": write_requests.patch}[asked.method]
         try:
             return carry_out(self.store, request, target, None)
         except ApiError as refused:

@@ -12,13 +12,13 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from moorage.apiserver.access.authority import make_authority
-from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.http import accepting, connections
 from moorage.apiserver.http.accepting import MAX_RESERVE, MIN_RESERVE, TLS_BUFFER, connections_for
 from moorage.apiserver.http.limits import Limits
-from moorage.apiserver.http.opening import open_store
-from moorage.apiserver.http.serving import serving
+from moorage.apiserver.http.serve import serving
+from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.http.tally import Tally
 
 GET = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"

@@ -5,15 +5,15 @@ import json
 
 import pytest
 
-from moorage.apiserver.access.accounts import ISSUER, Accounts
-from moorage.apiserver.access.authority import make_authority
-from moorage.apiserver.access.authorizing import Authorizer
-from moorage.apiserver.access.guarding import Guard
-from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.access.authentication import Guard
+from moorage.apiserver.access.certificate_authority import make_authority
+from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.access.service_account_tokens import ISSUER, Accounts
 from moorage.apiserver.http.requests import Request, serve
-from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.vocabulary.request_targets import find_target
+from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.targets import find_target
 from moorage.apiserver.vocabulary.users import User
 from moorage.errors import ConfigError
 

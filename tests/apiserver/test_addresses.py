@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from moorage.apiserver.access.addresses import Address, address_of, is_loopback
+from moorage.apiserver.access.listen_addresses import Address, address_of, is_loopback
 from moorage.errors import ConfigError
 
 GIVEN = {  # flags, where it listens, by which names it is known, how its host may be named, where it is dialled

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 
 CLAIMS = find_kind("persistentvolumeclaims")

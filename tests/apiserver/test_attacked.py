@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 
 from moorage.apiserver.http.connections import Connection
-from moorage.apiserver.storage.events import mirror_events
+from moorage.apiserver.storage.event_apis import mirror_events
 
 LISTED = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 ONE = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"

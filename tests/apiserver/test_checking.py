@@ -4,11 +4,11 @@ import copy
 
 import pytest
 
-from moorage.apiserver.admission.changing import change_faults, resize_faults
-from moorage.apiserver.admission.preparing import qos_class
-from moorage.apiserver.fields.managing import Manager
-from moorage.apiserver.schema.bodies import Body, fitted, form_of_kind, object_of
-from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.admission.strategy import qos_class
+from moorage.apiserver.admission.update_validation import change_faults, resize_faults
+from moorage.apiserver.fields.managed_fields import Manager
+from moorage.apiserver.schema.request_bodies import Body, fitted, form_of_kind, object_of
+from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.framework.features import FeatureGates
 

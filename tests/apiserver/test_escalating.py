@@ -9,15 +9,15 @@ import time
 import aiohttp
 import pytest
 
-from moorage.apiserver.access.authorizing import Authorizer
-from moorage.apiserver.access.escalating import check_escalation
-from moorage.apiserver.access.guarding import Guard
-from moorage.apiserver.access.rules import Attributes
-from moorage.apiserver.http.opening import open_store
-from moorage.apiserver.http.serving import serving
-from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.access.authentication import Guard
+from moorage.apiserver.access.escalation_check import check_escalation
+from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.access.rbac_rules import Attributes
+from moorage.apiserver.http.serve import serving
+from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.vocabulary.request_targets import Target
+from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.targets import Target
 from moorage.apiserver.vocabulary.users import User
 
 RBAC = "rbac.authorization.k8s.io"

@@ -2,8 +2,8 @@
 
 import pytest
 
-from moorage.apiserver.storage.events import forget_old_events, mirror_events
-from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.storage.event_apis import forget_old_events, mirror_events
+from moorage.apiserver.vocabulary.served_kinds import find_kind
 
 OLD, NEW = find_kind("events"), find_kind("events", "events.k8s.io")
 POD = {"kind": "Pod", "name": "web", "namespace": "default"}

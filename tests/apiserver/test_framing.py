@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from moorage.apiserver.http.accepting import TLS_BUFFER
 from moorage.apiserver.http.connections import MAX_FIELD, MAX_HEAD, MAX_LINE, Connection
-from moorage.apiserver.schema.bodies import MAX_BODY
+from moorage.apiserver.schema.request_bodies import MAX_BODY
 
 READ = 256 << 10  # what asyncio reads at once
 #: Sizes of bodies around every limit that bytes pass on their way.

@@ -12,14 +12,14 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from moorage.apiserver.access.authority import make_authority
-from moorage.apiserver.access.guarding import Guard, User, guard_for
+from moorage.apiserver.access.authentication import Guard, User, guard_for
+from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.http.connections import MAX_FIELD, MAX_HEAD, MAX_LINE
 from moorage.apiserver.http.limits import Limits
-from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.server import MAX_PARAMETERS
-from moorage.apiserver.http.serving import serving
-from moorage.apiserver.vocabulary.kinds import KINDS, REVIEWS
+from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.vocabulary.served_kinds import KINDS, REVIEWS
 
 TOKEN = "a-token-for-tests"
 HOST, MINE = "Host: localhost", f"Authorization: Bearer {TOKEN}"

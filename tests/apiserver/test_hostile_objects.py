@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.apiserver.http import writing
-from moorage.apiserver.schema.conforming import Misfit, conform
+from moorage.apiserver.http import write_requests
+from moorage.apiserver.schema.normalization import Misfit, conform
 from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, kind_schema
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.kinds import KINDS, find_kind
-from moorage.apiserver.vocabulary.requesting import Request
+from moorage.apiserver.vocabulary.http_messages import Request
+from moorage.apiserver.vocabulary.request_targets import Target
+from moorage.apiserver.vocabulary.served_kinds import KINDS, find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.targets import Target
 from moorage.apiserver.vocabulary.users import User
 
 TEMPLATE = {
@@ -120,7 +120,7 @@ def ask(store, resource, name, document, form="application/json", **query):
     kind = kind_of(resource)
     target = Target(kind, "default" if kind.namespaced else "", name)
     request = Request("POST", "/", query, "", form, msgspec.json.encode(document), User("me"), "tests/1")
-    return (writing.patch if form != "application/json" else writing.replace if name else writing.create)(
+    return (write_requests.patch if form != "application/json" else write_requests.replace if name else write_requests.create)(
         store, request, target, None
     )
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from moorage.apiserver.access.guarding import Guard
-from moorage.apiserver.http.serving import serving
+from moorage.apiserver.access.authentication import Guard
+from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.kinds import KINDS, MEASURED, REVIEWS, offered
+from moorage.apiserver.vocabulary.served_kinds import KINDS, MEASURED, REVIEWS, offered
 from moorage.errors import ConfigError
 
 TOKEN = "a-token-for-tests"

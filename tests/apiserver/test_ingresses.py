@@ -3,7 +3,7 @@
 import pytest
 
 from moorage.apiserver.tables.tables import table
-from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
 
 INGRESSES = served("ingresses", "networking.k8s.io")

@@ -16,11 +16,11 @@ import threading
 import aiohttp
 import pytest
 
-from moorage.apiserver.access.guarding import Guard, User
-from moorage.apiserver.http.opening import open_store
-from moorage.apiserver.http.serving import serving
-from moorage.apiserver.storage.selecting import ALL
-from moorage.apiserver.vocabulary.kinds import KINDS, find_kind
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.http.serve import serving
+from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.storage.list_selection import ALL
+from moorage.apiserver.vocabulary.served_kinds import KINDS, find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ConfigError, InputError
 
@@ -243,7 +243,7 @@ def test_one_process_at_a_time(tmp_path):
     with pytest.raises(ConfigError, match="another process has it open"):
         open_store(path)
     opening = (
-        "import sys; from moorage.apiserver.http.opening import open_store; "
+        "import sys; from moorage.apiserver.http.store_setup import open_store; "
         "from pathlib import Path; open_store(Path(sys.argv[1]))"
     )
     run = subprocess.run([sys.executable, "-c", opening, path], capture_output=True, text=True, check=False, timeout=60)
@@ -429,9 +429,9 @@ def test_watches_are_told_of_nothing_that_is_not_kept_yet(tmp_path, monkeypatch)
 SERVER = """
 import asyncio, sys
 from pathlib import Path
-from moorage.apiserver.access.guarding import Guard, User
-from moorage.apiserver.http.opening import open_store
-from moorage.apiserver.http.serving import serving
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.serve import serving
 
 async def run():
     async with serving(open_store(Path(sys.argv[1])), Guard({sys.argv[2]: User("admin", ("system:masters",))})) as port:

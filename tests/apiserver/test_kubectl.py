@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from moorage.apiserver.http.serving import write_kubeconfig
+from moorage.apiserver.http.serve import write_kubeconfig
 from moorage.apiserver.storage.store import Store
 
 pytestmark = [

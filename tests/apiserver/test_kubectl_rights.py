@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from moorage.apiserver.access.authority import make_authority
-from moorage.apiserver.access.guarding import guard_for
-from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.access.authentication import guard_for
+from moorage.apiserver.access.certificate_authority import make_authority
+from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.vocabulary.users import User
 
 pytestmark = [

@@ -8,11 +8,11 @@ import subprocess
 
 import pytest
 
-from moorage.apiserver.access.authority import make_authority
-from moorage.apiserver.access.guarding import Guard, User
-from moorage.apiserver.http.opening import open_store
-from moorage.apiserver.http.serving import serving, write_kubeconfig
-from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.certificate_authority import make_authority
+from moorage.apiserver.http.serve import serving, write_kubeconfig
+from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.vocabulary.served_kinds import find_kind
 
 pytestmark = pytest.mark.slow
 

@@ -8,12 +8,12 @@ import socket
 import aiohttp
 import pytest
 
-from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.access.authentication import Guard, User
 from moorage.apiserver.http.limits import Limits, Seats
-from moorage.apiserver.http.opening import open_store
 from moorage.apiserver.http.sending import PIECE
-from moorage.apiserver.http.serving import serving
-from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.http.serve import serving
+from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 
 SMALL = Limits(reading=3, mutating=2, per_client=2, waiting=2, watches=3, watches_per_client=2, seat_s=0.05)

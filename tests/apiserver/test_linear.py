@@ -6,8 +6,8 @@ import time
 import msgspec
 import pytest
 
-from moorage.api.collector import collector_paused
-from moorage.apiserver.vocabulary.kinds import served
+from moorage.api.gc_pause import collector_paused
+from moorage.apiserver.vocabulary.served_kinds import served
 from tests.apiserver.growing import STRATEGIC, Asked, Bench, Place, all_places, put, requests, sound, texts
 from tests.executed import executed
 

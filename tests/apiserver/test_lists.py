@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from moorage.apiserver.http.lists import Listing, encoded_list, object_list
 from moorage.apiserver.http.sending import PIECE, cut
-from moorage.apiserver.schema.forms import JSON, YAML, encoded_as
 from moorage.apiserver.schema.protobuf import PROTOBUF
-from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.schema.representations import JSON, YAML, encoded_as
 from moorage.apiserver.vocabulary.records import Record
+from moorage.apiserver.vocabulary.served_kinds import served
 
 CONFIG, PODS = served("configmaps"), served("pods")
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moorage.apiserver.fields.field_merge import compare, field_set, merge, type_faults
 from moorage.apiserver.fields.fieldsets import (
     difference,
     has,
@@ -18,10 +19,9 @@ from moorage.apiserver.fields.fieldsets import (
     union_all,
     without,
 )  # fmt: skip
-from moorage.apiserver.fields.managing import LAST_APPLIED, Manager, apply, manager_of, track
-from moorage.apiserver.fields.merging import compare, field_set, merge, type_faults
+from moorage.apiserver.fields.managed_fields import LAST_APPLIED, Manager, apply, manager_of, track
 from moorage.apiserver.schema.schemas import Struct, kind_schema
-from moorage.apiserver.vocabulary.kinds import KINDS, find_kind
+from moorage.apiserver.vocabulary.served_kinds import KINDS, find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 
 NOW = "2026-01-01T00:00:00Z"

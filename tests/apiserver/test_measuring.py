@@ -4,9 +4,9 @@ import copy
 
 import pytest
 
-from moorage.apiserver.storage.selecting import ALL, selection
-from moorage.apiserver.tables.measuring import measure, measure_all
-from moorage.apiserver.vocabulary.kinds import MEASURED, served
+from moorage.apiserver.storage.list_selection import ALL, selection
+from moorage.apiserver.tables.usage_metrics import measure, measure_all
+from moorage.apiserver.vocabulary.served_kinds import MEASURED, served
 from moorage.apiserver.vocabulary.statuses import ApiError
 
 NODES, PODS = MEASURED

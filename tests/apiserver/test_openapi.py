@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from moorage.apiserver.schema import openapi
-from moorage.apiserver.schema.describing import describe, descriptions
 from moorage.apiserver.schema.discovery import aggregated_version
+from moorage.apiserver.schema.field_descriptions import describe, descriptions
 from moorage.apiserver.schema.protobuf import _fields, messages
 from moorage.apiserver.schema.schemas import kind_schema, schema
 from moorage.apiserver.schema.swagger_proto import SWAGGER_PROTOBUF, SWAGGER_SENT, swagger_protobuf
-from moorage.apiserver.vocabulary.kinds import ALL_GATES, KINDS, MEASURED, REVIEWS
+from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, MEASURED, REVIEWS
 
 PLACES = sorted(openapi.index()["paths"])
 

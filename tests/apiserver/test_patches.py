@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.apiserver.fields.patches import json_patch, merge_patch
-from moorage.apiserver.fields.strategic import strategic_merge
-from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.fields.strategic_merge import strategic_merge
+from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 
 MERGES = {  # RFC 7386, appendix A

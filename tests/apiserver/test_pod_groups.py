@@ -10,14 +10,14 @@ import time
 import msgspec
 import pytest
 
+from moorage.apiserver.access.authentication import Guard, User
 from moorage.apiserver.access.bootstrap_roles import born_with
-from moorage.apiserver.access.guarding import Guard, User
-from moorage.apiserver.http.serving import serving
+from moorage.apiserver.http.serve import serving
 from moorage.apiserver.schema.protobuf import read_protobuf
-from moorage.apiserver.schema.protobuf_writing import write_protobuf
+from moorage.apiserver.schema.protobuf_encoding import write_protobuf
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.tables.tables import table
-from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.framework.features import FeatureGates
 

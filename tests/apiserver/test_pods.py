@@ -4,9 +4,9 @@ import contextlib
 
 import pytest
 
-from moorage.apiserver.storage.deleting import options_of
-from moorage.apiserver.storage.pods import bind, evict
-from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.storage.delete_options import options_of
+from moorage.apiserver.storage.pod_subresources import bind, evict
+from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 
 BUDGETS = find_kind("poddisruptionbudgets", "policy")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
 
 HTTP = {"httpGet": {"port": 80}}

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from moorage.api.documents import read_yaml
-from moorage.apiserver.schema.forms import accepted, encoded_as
+from moorage.api.manifests import read_yaml
 from moorage.apiserver.schema.protobuf import Flag, messages, read_protobuf
-from moorage.apiserver.schema.protobuf_writing import _WRITERS, write_event, write_protobuf
+from moorage.apiserver.schema.protobuf_encoding import _WRITERS, write_event, write_protobuf
+from moorage.apiserver.schema.representations import accepted, encoded_as
 from moorage.apiserver.vocabulary.statuses import ApiError, not_found
 
 

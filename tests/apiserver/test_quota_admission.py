@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.quantity import exact
-from moorage.apiserver.admission.quota_facts import Facts
+from moorage.apiserver.admission.quota_types import Facts
 from moorage.apiserver.admission.quota_usage import meter_of
-from moorage.apiserver.fields.managing import Manager
+from moorage.apiserver.fields.managed_fields import Manager
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.kinds import KINDS, served
+from moorage.apiserver.vocabulary.served_kinds import KINDS, served
 from moorage.apiserver.vocabulary.statuses import ApiError
 
 PODS, SERVICES, CLAIMS = served("pods"), served("services"), served("persistentvolumeclaims")

@@ -3,9 +3,9 @@
 import msgspec
 
 from moorage.apiserver.schema.protobuf import read_protobuf
-from moorage.apiserver.schema.protobuf_writing import write_protobuf
+from moorage.apiserver.schema.protobuf_encoding import write_protobuf
 from moorage.apiserver.tables.tables import table
-from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.vocabulary.served_kinds import served
 
 QUOTAS, TEMPLATES = served("resourcequotas"), served("podtemplates")
 PATH = "/api/v1/namespaces/default/resourcequotas"

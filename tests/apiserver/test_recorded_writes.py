@@ -14,13 +14,13 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import pytest
 
-from moorage.apiserver.access.authorizing import Authorizer
-from moorage.apiserver.access.founding import found_cluster
-from moorage.apiserver.access.guarding import Guard
+from moorage.apiserver.access.authentication import Guard
+from moorage.apiserver.access.bootstrap import found_cluster
+from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.http.requests import Request, serve
 from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.request_targets import find_target
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.targets import find_target
 from moorage.apiserver.vocabulary.users import User
 
 STORIES = {

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.framework.features import FeatureGates
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.vocabulary.served_kinds import served
 
 PODS = "/api/v1/namespaces/default/pods"
 PRETENDED = "is only pretended to run in this cluster"

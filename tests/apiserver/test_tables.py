@@ -3,7 +3,7 @@
 import pytest
 
 from moorage.apiserver.tables.tables import table
-from moorage.apiserver.vocabulary.kinds import KINDS
+from moorage.apiserver.vocabulary.served_kinds import KINDS
 
 NOW = 1_580_000_000.0  # 2020-01-26T00:53:20Z
 MADE = "2020-01-26T00:52:20Z"  # a minute earlier

@@ -10,13 +10,13 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from moorage.apiserver.http.lines import MOST_BYTES, Lines
-from moorage.apiserver.http.watching import open_stream
-from moorage.apiserver.storage.selecting import ALL, Selection, selection
+from moorage.apiserver.http.watch_stream import open_stream
+from moorage.apiserver.storage.list_selection import ALL, Selection, selection
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.kinds import served
-from moorage.apiserver.vocabulary.requesting import Request
+from moorage.apiserver.vocabulary.http_messages import Request
+from moorage.apiserver.vocabulary.request_targets import find_target
+from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.targets import find_target
 from moorage.apiserver.vocabulary.users import User
 
 CONFIG = served("configmaps")

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from moorage.apiserver.storage.events import mirror_events
-from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.storage.event_apis import mirror_events
+from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
 
 EVENTS, OLD_EVENTS = served("events", "events.k8s.io"), served("events")

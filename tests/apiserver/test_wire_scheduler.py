@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.access.authentication import Guard, User
 
 EVENTS, LEASES = "/apis/events.k8s.io/v1", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 PODS, CLAIMS = "/api/v1/namespaces/default/pods", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"

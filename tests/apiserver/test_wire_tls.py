@@ -7,9 +7,9 @@ import ssl
 
 import pytest
 
-from moorage.apiserver.access.authority import SCHEDULER, make_authority
-from moorage.apiserver.access.guarding import guard_for
-from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.access.authentication import guard_for
+from moorage.apiserver.access.certificate_authority import SCHEDULER, make_authority
+from moorage.apiserver.http.store_setup import open_store
 
 STRICT = getattr(ssl, "VERIFY_X509_STRICT", 0)
 

@@ -7,7 +7,7 @@ import time
 import pytest
 import yaml
 
-from moorage.apiserver.schema.forms import as_yaml
+from moorage.apiserver.schema.representations import as_yaml
 
 LONG = 30_000
 TEXTS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.cel.cel_errors import CompileError
 from moorage.cel.devices import compile_selector
-from moorage.cel.faults import CompileError
 from moorage.cel.parser import MAX_DEPTH
 
 ANYTHING = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"

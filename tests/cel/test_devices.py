@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from moorage.cel.cel_errors import EvalError
 from moorage.cel.devices import DeviceFacts, Version, compile_selector, device_variables
-from moorage.cel.faults import EvalError
 
 DRIVER = "dra.example.com"
 DEVICE = DeviceFacts(

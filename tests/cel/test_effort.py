@@ -7,7 +7,7 @@ from time import process_time
 import pytest
 
 from moorage.cel import CostLimitError, DeviceFacts, compile_selector, device_variables
-from moorage.cel.faults import CompileError
+from moorage.cel.cel_errors import CompileError
 from moorage.cel.frame import Frame
 from moorage.cel.program import MOST_FAULTS, compile_expression
 

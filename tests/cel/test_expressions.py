@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from moorage.cel.faults import CompileError, CostLimitError, EvalError
-from moorage.cel.kinds import DYN, INT, STRING, list_of, map_of
+from moorage.cel.cel_errors import CompileError, CostLimitError, EvalError
 from moorage.cel.program import compile_expression
+from moorage.cel.types import DYN, INT, STRING, list_of, map_of
 from moorage.cel.values import Map, UInt
 
 VARIABLES = {"d": DYN, "i": INT, "s": STRING, "l": list_of(INT), "m": map_of(STRING, INT)}

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from moorage.cel.faults import CelError, CompileError
-from moorage.cel.kinds import BOOL, DOUBLE, DYN, INT, STRING, UINT, list_of, map_of
+from moorage.cel.cel_errors import CelError, CompileError
 from moorage.cel.program import compile_expression
+from moorage.cel.types import BOOL, DOUBLE, DYN, INT, STRING, UINT, list_of, map_of
 from moorage.cel.values import Map, UInt
 
 cel = pytest.importorskip("cel_expr_python.cel")

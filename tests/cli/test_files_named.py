@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.apiserver.access.authority import make_authority
+from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.errors import InputError
 from moorage.files import read_file
 from tests.cli.hostile import check_harmless

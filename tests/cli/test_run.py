@@ -20,8 +20,8 @@ import pytest
 import yaml
 from aiohttp import ClientSession, TCPConnector
 
-from moorage.apiserver.access.guarding import Guard, User
-from moorage.apiserver.http.serving import serving, write_kubeconfig
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.http.serve import serving, write_kubeconfig
 from moorage.apiserver.storage.store import Store
 from moorage.cli.main import _run
 from moorage.cli.pflag import read_flags

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from moorage.api.core import Node
-from moorage.apiserver.access.authority import make_authority
+from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.cli import run_serving
 from moorage.cli.pflag import read_flags
 from moorage.cli.run_flags import FLAGS

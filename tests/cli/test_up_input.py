@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.apiserver.access.addresses import Address
-from moorage.apiserver.http.opening import open_store
-from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.access.listen_addresses import Address
+from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.cli.filling import fill, lost_pods
+from moorage.cli.store_loader import fill, lost_pods
 from moorage.cli.up import _tell, up
-from moorage.controllers.machinery.kinds import REPLICA_SETS
+from moorage.controllers.machinery.kind_names import REPLICA_SETS
 from moorage.controllers.manager import Manager
-from moorage.controllers.upkeep.quotas import ResourceQuotas
+from moorage.controllers.upkeep.resource_quota import ResourceQuotas
 from moorage.errors import InputError
 from moorage.server.embedded import Ready
 

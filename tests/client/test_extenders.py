@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from moorage.client.extenders import MOST_BYTES, ExtenderClient
-from moorage.config.document import Extender, ExtenderTLSConfig
+from moorage.config.configuration import Extender, ExtenderTLSConfig
 from moorage.cycle.extender_wire import ExtenderError
 from moorage.errors import ConfigError
 from moorage.framework.effects import Question

@@ -8,8 +8,8 @@ import pytest
 
 from moorage.api.core import Pod
 from moorage.client.listwatch import Reader
+from moorage.client.raw_objects import WholeObjects
 from moorage.client.resources import resource_of
-from moorage.client.whole import WholeObjects
 from moorage.errors import ClusterError
 
 POD = {

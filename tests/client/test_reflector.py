@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Node
-from moorage.api.custom import CustomKind
+from moorage.api.custom_objects import CustomKind
 from moorage.client.reflector import Reflector
 from moorage.client.resources import WATCHED, Resource, custom_resource, resource_of, watched
 from moorage.engine.facts import Gone

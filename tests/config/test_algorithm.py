@@ -9,7 +9,7 @@ import pytest
 from moorage.config.algorithm import Algorithm, load_algorithm
 from moorage.config.legacy_serving import Addresses, plain_addresses, split_host_port
 from moorage.config.scheduler_document import load_any, load_default
-from moorage.config.written import as_written
+from moorage.config.writer import as_written
 from moorage.engine.release_plugins import RuleBook
 from moorage.errors import ConfigError, InputError
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.config.document import PluginRef, Plugins, PluginSet
+from moorage.config.configuration import PluginRef, Plugins, PluginSet
 from moorage.config.plugin_sets import expand, merge
 
 CATALOGUE = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.config.document import Configuration, PluginConfig, PluginRef, Plugins, PluginSet, Profile
-from moorage.config.loading import load
+from moorage.config.configuration import Configuration, PluginConfig, PluginRef, Plugins, PluginSet, Profile
+from moorage.config.loader import load
 from moorage.config.profiles import catalogue, resolve
 from moorage.config.release_1_36 import CHECKED_WHEN_LOADED, PLUGIN_POINTS, default_plugins
 from moorage.errors import ConfigError

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.config.document import PluginRef, Plugins, PluginSet
-from moorage.config.loading import load
+from moorage.config.configuration import PluginRef, Plugins, PluginSet
+from moorage.config.loader import load
 from moorage.config.plugin_sets import expand
 from moorage.config.release_1_36 import PLUGIN_POINTS, default_plugins
 from moorage.errors import ConfigError

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.config.loading import load
+from moorage.config.loader import load
 from moorage.config.profiles import resolve
 from moorage.config.release_1_36 import PLUGIN_POINTS, default_plugins
 from moorage.config.show import as_document, as_table

@@ -4,7 +4,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.controllers.everything import all_controllers
+from moorage.controllers.all_controllers import all_controllers
 
 WORKLOADS = """
 apiVersion: v1

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.cron import CronError, parse_schedule, zone_named
-from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.controllers.upkeep.garbage_collector import GarbageCollector
 from moorage.controllers.workloads.cron_job import CronJobs
 from moorage.controllers.workloads.job import Jobs

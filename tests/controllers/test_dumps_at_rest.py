@@ -6,9 +6,9 @@ import re
 import pytest
 import yaml
 
-from moorage.apiserver.vocabulary.kinds import KINDS
-from moorage.cli.filling import fill
-from moorage.controllers.everything import all_controllers
+from moorage.apiserver.vocabulary.served_kinds import KINDS
+from moorage.cli.store_loader import fill
+from moorage.controllers.all_controllers import all_controllers
 
 pytestmark = pytest.mark.slow
 

@@ -3,9 +3,9 @@
 import pytest
 import yaml
 
-from moorage.controllers.machinery.indexes import parse_indexes
+from moorage.controllers.machinery.index_ranges import parse_indexes
 from moorage.controllers.upkeep.garbage_collector import GarbageCollector
-from moorage.controllers.upkeep.pod_collector import PodCollector
+from moorage.controllers.upkeep.pod_garbage_collector import PodCollector
 from moorage.controllers.workloads.job import Jobs
 
 JOB = """

@@ -4,7 +4,7 @@ from copy import deepcopy
 
 import pytest
 
-from moorage.controllers.machinery.kinds import DAEMON_SETS, STATEFUL_SETS
+from moorage.controllers.machinery.kind_names import DAEMON_SETS, STATEFUL_SETS
 from moorage.controllers.workloads.made_from import is_made_from, unknown_revision
 
 TEMPLATE = {

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.controllers.everything import all_controllers
-from moorage.controllers.machinery.kinds import EVENTS, NODES, PODS, REPLICA_SETS
+from moorage.controllers.all_controllers import all_controllers
+from moorage.controllers.machinery.kind_names import EVENTS, NODES, PODS, REPLICA_SETS
+from moorage.controllers.machinery.object_index import World
 from moorage.controllers.machinery.steps import Create, Later, Note, SetStatus
 from moorage.controllers.machinery.work_queue import WorkQueue
-from moorage.controllers.machinery.world import World
 from moorage.controllers.manager import Manager
 
 MAP = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
@@ -261,7 +261,7 @@ RUN = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 from conftest import Lab
-from moorage.controllers.everything import all_controllers
+from moorage.controllers.all_controllers import all_controllers
 lab = Lab(*(one for one in all_controllers() if one.name != "kubelet"), nodes=5)
 shop = json.loads(sys.argv[2])
 shop["spec"]["replicas"] = 9

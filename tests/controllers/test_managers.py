@@ -4,8 +4,8 @@ import copy
 
 import pytest
 
-from moorage.apiserver.fields.managing import Manager
-from moorage.controllers.everything import all_controllers
+from moorage.apiserver.fields.managed_fields import Manager
+from moorage.controllers.all_controllers import all_controllers
 from moorage.controllers.nodes.kubelets import Kubelets
 
 CONTROLLERS = ("kube-controller-manager", "")

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.controllers.everything import all_controllers
+from moorage.controllers.all_controllers import all_controllers
 from moorage.controllers.nodes.hollow_nodes import STANDARD_CLASS
 from moorage.controllers.nodes.kubelets import Kubelets
 

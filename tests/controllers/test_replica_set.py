@@ -2,9 +2,9 @@
 
 import pytest
 
-from moorage.controllers.machinery.documents import stamp
-from moorage.controllers.machinery.kinds import CONTROLLERS, REPLICA_SETS
-from moorage.controllers.workloads.ranking import order_of_going
+from moorage.controllers.machinery.kind_names import CONTROLLERS, REPLICA_SETS
+from moorage.controllers.machinery.object_fields import stamp
+from moorage.controllers.workloads.deletion_order import order_of_going
 from moorage.controllers.workloads.replica_set import ReplicaSets
 
 WEB = """

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from moorage.apiserver.access.founding import found_cluster, publish_authority
-from moorage.controllers.everything import all_controllers
+from moorage.apiserver.access.bootstrap import found_cluster, publish_authority
+from moorage.controllers.all_controllers import all_controllers
 from moorage.controllers.nodes.kubelets import Kubelets
 
 NAME = "kube-root-ca.crt"

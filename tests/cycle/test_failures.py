@@ -7,11 +7,12 @@ from types import MappingProxyType
 
 import msgspec
 import pytest
+from tests.cycle.test_classes import ORDER, WEIGHTS, Bench
 
 from moorage.api.core import Namespace, Service
 from moorage.api.workloads import PodDisruptionBudget
 from moorage.cycle.cycle import Cycle
-from moorage.cycle.ranking import Ranking
+from moorage.cycle.row_importance import Ranking
 from moorage.framework.points import PostFilterResult, points_of
 from moorage.framework.profile import make_profile
 from moorage.framework.registry import Registry
@@ -21,7 +22,6 @@ from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.simulator.simulate import Options, prepare
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from tests.cycle.test_classes import ORDER, WEIGHTS, Bench
 from tests.strategies import HOST, ZONE
 
 APART = {
@@ -216,8 +216,8 @@ def test_a_search_that_found_something_is_not_reused():
 
 def test_nodes_without_pods_of_lower_priority_are_not_tried(monkeypatch):
     stage = Stage()
-    monkeypatch.setattr("moorage.cycle.attempt.FailedAttempt.what_if", None)
-    monkeypatch.setattr("moorage.cycle.attempt.FailedAttempt.what_ifs", None)
+    monkeypatch.setattr("moorage.cycle.what_if.FailedAttempt.what_if", None)
+    monkeypatch.setattr("moorage.cycle.what_if.FailedAttempt.what_ifs", None)
     decision = stage.decide(priority=0)
     assert decision.post_filter.reasons == (
         "preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod.",
@@ -239,7 +239,7 @@ def hopeless_run(by_class, replicas=60, nodes=12):
 
 
 def test_replicas_that_fit_nowhere_cost_one_search_in_a_run(monkeypatch):
-    from moorage.cycle.attempt import FailedAttempt
+    from moorage.cycle.what_if import FailedAttempt
 
     opened = []
     what_if = FailedAttempt.what_if

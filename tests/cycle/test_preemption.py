@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.cycle.disruption import Budgets
+from moorage.cycle.disruption_budgets import Budgets
 from moorage.cycle.preemption import NOT_HELPFUL, Candidate, choose, find_candidates
-from moorage.cycle.ranking import Ranking
 from moorage.cycle.reprieve import Victims
+from moorage.cycle.row_importance import Ranking
 from moorage.framework.verdict_table import fit_error
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_ports import NodePorts

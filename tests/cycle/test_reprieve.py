@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.cycle.disruption import Budgets
-from moorage.cycle.ranking import Ranking
+from moorage.cycle.disruption_budgets import Budgets
 from moorage.cycle.reprieve import NOBODY_LESSER, select_victims, select_victims_everywhere
+from moorage.cycle.row_importance import Ranking
 from moorage.framework.points import Depends
 from moorage.framework.verdicts import Code, Hold, Reject, Status
 from moorage.plugins.node_affinity import NodeAffinity

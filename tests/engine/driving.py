@@ -7,7 +7,7 @@ from collections import deque
 
 from msgspec.structs import replace
 
-from moorage.config.loading import load
+from moorage.config.loader import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import NO_LONGER_WANTED, Done, Gone, Phase, Query, Seen, Work
 from moorage.engine.outbox import Cancel, Decided, Fault, GroupAttempted, Preempted, Revoked, Skipped

@@ -16,7 +16,7 @@ from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimStatus,
 from moorage.engine.facts import Done, Gone, Seen, WriteLost, Wrote
 from moorage.errors import ClusterError, MoorageError
 from moorage.framework.effects import Amend
-from moorage.plugins.devices.shapes import Book
+from moorage.plugins.devices.claim_shapes import Book
 from moorage.state.cluster import object_key
 from tests.engine.driving import Driven, node, pod
 

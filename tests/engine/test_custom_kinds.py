@@ -2,7 +2,7 @@
 
 import pytest
 
-from moorage.api.custom import read_custom
+from moorage.api.custom_objects import read_custom
 from moorage.engine.custom_kinds import named_kinds
 from moorage.engine.facts import Gone, Seen
 from moorage.errors import StateError

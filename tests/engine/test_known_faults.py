@@ -16,7 +16,7 @@ from moorage.engine.facts import Gone, Phase, Seen
 from moorage.framework.effects import BindPod, Call, Evict
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.verdicts import Hold, Reject, Wait
-from moorage.queue.queued import Place
+from moorage.queue.queued_pod import Place
 from tests.engine.driving import Driven, bound, dying, node, pod
 
 

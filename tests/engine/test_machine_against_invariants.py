@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from moorage.config.loading import load
+from moorage.config.loader import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import Done, Gone, Phase, Seen
 from moorage.engine.outbox import Decided
@@ -26,7 +26,7 @@ from moorage.engine.scheduler import Scheduler
 from moorage.framework.effects import Call, Evict
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Hold, Wait
-from moorage.queue.queued import Place
+from moorage.queue.queued_pod import Place
 from moorage.simulator.simulate import registry_with
 from moorage.state.cluster import Cluster
 from moorage.state.pod_info import PodInfo

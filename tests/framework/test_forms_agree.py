@@ -14,8 +14,8 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import points_of
 from moorage.plugins import BUILTIN
 from moorage.state.view import NodeView
-from moorage.testing.asking import refusals
-from moorage.testing.checking_rules import check_claims, check_filter_forms, check_score_forms, check_what_ifs
+from moorage.testing.plugin_queries import refusals
+from moorage.testing.rule_checks import check_claims, check_filter_forms, check_score_forms, check_what_ifs
 from tests.strategies import clusters, pods
 
 RULES = [cls for cls in BUILTIN if {"filter", "score"} & set(points_of(cls))]

@@ -8,8 +8,8 @@ from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from moorage.framework.effects import Amend, Call, Delete, Write
 from moorage.framework.features import FeatureGates
 from moorage.plugins.dynamic_resources import DynamicResources
-from moorage.testing.asking import refusals
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.plugin_queries import refusals
 
 DRIVER = "gpu.example.com"
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "default/p", "controller": True}

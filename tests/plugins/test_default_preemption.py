@@ -18,8 +18,8 @@ from moorage.framework.verdicts import Code, Hold, Reject
 from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_resources_fit import NodeResourcesFit
-from moorage.testing.asking import wakes
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.plugin_queries import wakes
 
 BEFORE = "2026-01-01T00:00:00Z"
 LEAVING = {"deletionTimestamp": BEFORE}

@@ -9,8 +9,8 @@ from moorage.api.core import Node
 from moorage.api.decode import decode
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from moorage.framework.features import FeatureGates
-from moorage.plugins.backed_scores import Backed, backed
-from moorage.plugins.devices.stock import stock_of
+from moorage.plugins.device_backed_scores import Backed, backed
+from moorage.plugins.devices.device_counts import stock_of
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.scoring_strategies import Demand

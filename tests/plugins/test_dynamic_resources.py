@@ -7,8 +7,8 @@ from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import SKIP, Code
 from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.plugins.node_name import NodeName
-from moorage.testing.asking import final_scores
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.plugin_queries import final_scores
 
 
 def test_skips_pods_without_claims_and_scores_every_node_alike():

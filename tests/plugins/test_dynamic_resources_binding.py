@@ -9,7 +9,7 @@ from moorage.api.devices import ResourceClaim
 from moorage.errors import AttemptError
 from moorage.framework.effects import Amend, Until
 from moorage.plugins.devices.binding import FINALIZER, MAX_USERS
-from moorage.plugins.devices.shapes import Book
+from moorage.plugins.devices.claim_shapes import Book
 from moorage.plugins.dynamic_resources import DynamicResources
 from moorage.testing.attempts import failed_attempt
 from tests.plugins.device_claims import (

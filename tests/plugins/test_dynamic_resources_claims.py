@@ -9,9 +9,9 @@ from moorage.api.devices import ResourceClaim
 from moorage.framework.events import Action, Resource
 from moorage.framework.verdicts import Hold
 from moorage.plugins.dynamic_resources import DynamicResources
-from moorage.testing.asking import final_scores, refusals, wakes
 from moorage.testing.builders import a_pod
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
+from moorage.testing.plugin_queries import final_scores, refusals, wakes
 from tests.plugins.device_claims import (
     DRIVER,
     GPU,

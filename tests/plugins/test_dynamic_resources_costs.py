@@ -8,10 +8,10 @@ import pytest
 
 from moorage.cel import Selector
 from moorage.errors import AttemptError
+from moorage.plugins.devices.device_counts import stock_of
 from moorage.plugins.devices.meter import ATTEMPT_COST, FREE_CHARACTERS, FREE_COST
-from moorage.plugins.devices.stock import stock_of
-from moorage.testing.asking import refusals
 from moorage.testing.builders import a_cluster, a_node
+from moorage.testing.plugin_queries import refusals
 from tests.engine.driving import Driven, node
 from tests.plugins.device_claims import DRIVER, a_claim, a_class, a_slice, attached, exactly, using
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from moorage.api.devices import ResourceClaim, ResourceClaimStatus
 from moorage.framework.effects import Amend
 from moorage.plugins.devices.binding import FINALIZER
-from moorage.plugins.devices.shapes import Book
+from moorage.plugins.devices.claim_shapes import Book
 from tests.plugins.device_claims import (
     DRIVER,
     GPU,

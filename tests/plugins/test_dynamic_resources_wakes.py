@@ -17,9 +17,9 @@ from moorage.api.core import Node
 from moorage.api.devices import ResourceClaim
 from moorage.errors import MoorageError
 from moorage.queue import node_events, object_events
-from moorage.queue.events_of import pod_changes
-from moorage.testing.asking import refusals
+from moorage.queue.cluster_events import pod_changes
 from moorage.testing.builders import a_node, a_pod
+from moorage.testing.plugin_queries import refusals
 from tests.plugins.device_claims import DRIVER, GPU, TEMPLATE, a_claim, a_class, a_slice, allocated, attached, with_devices
 
 OWNED = {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "default/p", "controller": True}]}

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.plugins.image_locality import ImageLocality, image_scores, images_asked, normalized_image_name
-from moorage.testing.asking import final_scores
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.plugin_queries import final_scores
 
 MIB = 1024 * 1024
 

@@ -15,8 +15,8 @@ from moorage.framework.events import Action, Resource
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code, Skip, Status
 from moorage.plugins.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
-from moorage.testing.asking import refusals, wakes
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.plugin_queries import refusals, wakes
 
 NAME = "InterPodAffinity"
 FAR = Status(Code.UNRESOLVABLE, NAME, ("node(s) didn't match pod affinity rules",))

@@ -13,8 +13,8 @@ from moorage.framework.events import Action, Resource
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import SKIP, Code, Hold, Narrow, Status
 from moorage.plugins.node_affinity import NodeAffinity, NodeAffinityArgs
-from moorage.testing.asking import final_scores, refusals, wakes
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.plugin_queries import final_scores, refusals, wakes
 
 NO = Status(Code.UNRESOLVABLE, "NodeAffinity", ("node(s) didn't match Pod's node affinity/selector",))
 ENFORCED = Status(Code.UNRESOLVABLE, "NodeAffinity", ("node(s) didn't match scheduler-enforced node affinity",))

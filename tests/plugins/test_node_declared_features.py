@@ -12,8 +12,8 @@ from moorage.framework.events import Action, Resource
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import SKIP, Code, Status
 from moorage.plugins.node_declared_features import NodeDeclaredFeatures, needed_features
-from moorage.testing.asking import refusals, wakes
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.plugin_queries import refusals, wakes
 
 NO = Status(Code.UNRESOLVABLE, "NodeDeclaredFeatures", ("node(s) didn't match Pod's required features",))
 RESTART = "RestartAllContainersOnContainerExits"

@@ -7,8 +7,8 @@ import pytest
 from moorage.framework.events import Action, Resource
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.node_name import NodeName
-from moorage.testing.asking import refusals, wakes
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.plugin_queries import refusals, wakes
 
 NO = Status(Code.UNRESOLVABLE, "NodeName", ("node(s) didn't match the requested node name",))
 # the node that the pod names → the nodes refused

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from moorage.framework.events import Action, Resource
 from moorage.framework.verdicts import SKIP, Code, Status
 from moorage.plugins.node_ports import NodePorts
-from moorage.testing.asking import refusals, wakes
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.plugin_queries import refusals, wakes
 
 NO = Status(Code.UNSCHEDULABLE, "NodePorts", ("node(s) didn't have free ports for the requested pod ports",))
 

@@ -16,8 +16,8 @@ from moorage.framework.features import FeatureGates
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
-from moorage.testing.asking import final_scores
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.plugin_queries import final_scores
 
 GPU = "example.com/gpu"
 

@@ -19,8 +19,8 @@ from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.state.cluster import Cluster
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
-from moorage.testing.asking import final_scores, refusals, wakes
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.plugin_queries import final_scores, refusals, wakes
 
 GPU = "example.com/gpu"
 FPGA = "other.example.com/fpga"

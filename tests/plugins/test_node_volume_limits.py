@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.storage import CSIDriver, VolumeAttachment
-from moorage.cycle.attempt import OneNode
+from moorage.cycle.what_if import OneNode
 from moorage.framework.events import Action, Resource
 from moorage.framework.features import FeatureGates
+from moorage.framework.plugin_runner import run_pre_filter
 from moorage.framework.profile import make_profile
-from moorage.framework.running import run_pre_filter
 from moorage.framework.verdicts import SKIP, Code, Status
 from moorage.plugins.node_volume_limits import NodeVolumeLimits
-from moorage.testing.asking import refusals, wakes
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
+from moorage.testing.plugin_queries import refusals, wakes
 from moorage.testing.storage import a_bound_claim, a_claim, a_class, a_csi_node, a_volume, standing_on, with_objects
 
 DRIVER, EBS = "csi.example.com", "ebs.csi.aws.com"

@@ -17,8 +17,8 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code, Skip, Status
 from moorage.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
 from moorage.state.view import NodeView
-from moorage.testing.asking import refusals
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.plugin_queries import refusals
 from tests.executed import executed
 
 SKEWED = Status(Code.UNSCHEDULABLE, "PodTopologySpread", ("node(s) didn't match pod topology spread constraints",))

@@ -13,8 +13,8 @@ from moorage.api.meta import ObjectMeta
 from moorage.framework.events import Action, Resource
 from moorage.framework.features import FeatureGates
 from moorage.plugins.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
-from moorage.testing.asking import refusals, wakes
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.plugin_queries import refusals, wakes
 
 WEB = {"matchLabels": {"app": "web"}}
 

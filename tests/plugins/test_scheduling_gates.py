@@ -7,8 +7,8 @@ import pytest
 from moorage.framework.events import Action, Resource
 from moorage.framework.verdicts import Code
 from moorage.plugins.scheduling_gates import SchedulingGates
-from moorage.testing.asking import wakes
 from moorage.testing.builders import a_pod
+from moorage.testing.plugin_queries import wakes
 
 # gates → what is said, None for nothing
 CASES = {

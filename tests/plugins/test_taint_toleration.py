@@ -12,8 +12,8 @@ from moorage.framework.events import Action, Resource
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.taint_toleration import TaintToleration
-from moorage.testing.asking import final_scores, refusals, wakes
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.plugin_queries import final_scores, refusals, wakes
 
 NO = Status(Code.UNRESOLVABLE, "TaintToleration", ("node(s) had untolerated taint(s)",))
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from moorage.framework.events import Action
 from moorage.plugins.volume_binding import VolumeBinding
-from moorage.plugins.volumes.claims import SELECTED_NODE
-from moorage.testing.asking import refusals, wakes
+from moorage.plugins.volumes.claim_lookup import SELECTED_NODE
 from moorage.testing.builders import a_pod
+from moorage.testing.plugin_queries import refusals, wakes
 from moorage.testing.storage import (
     a_bound_claim,
     a_claim,

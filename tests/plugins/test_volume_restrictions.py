@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.cycle.attempt import OneNode
+from moorage.cycle.what_if import OneNode
 from moorage.framework.events import Action, Resource
+from moorage.framework.plugin_runner import run_pre_filter
 from moorage.framework.profile import make_profile
-from moorage.framework.running import run_pre_filter
 from moorage.framework.verdicts import SKIP, Code, Hold, Status
 from moorage.plugins.volume_restrictions import VolumeRestrictions
-from moorage.testing.asking import refusals, wakes
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
+from moorage.testing.plugin_queries import refusals, wakes
 from moorage.testing.storage import a_claim, standing_on, with_objects
 
 DISK = Status(Code.UNSCHEDULABLE, "VolumeRestrictions", ("node(s) had no available disk",))

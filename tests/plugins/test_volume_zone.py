@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from moorage.framework.events import Action, Resource
 from moorage.framework.verdicts import SKIP, Code, Hold, Status
 from moorage.plugins.volume_zone import VolumeZone
-from moorage.testing.asking import refusals, wakes
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
+from moorage.testing.plugin_queries import refusals, wakes
 from moorage.testing.storage import a_bound_claim, a_claim, a_class, a_volume, standing_on, with_objects
 
 NO = Status(Code.UNRESOLVABLE, "VolumeZone", ("node(s) had no available volume zone",))

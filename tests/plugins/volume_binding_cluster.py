@@ -8,8 +8,8 @@ from moorage.api.storage import CSIDriver, CSIStorageCapacity
 from moorage.framework.events import Action, Resource
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.volume_binding import VolumeBinding
-from moorage.testing.asking import refusals
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from moorage.testing.plugin_queries import refusals
 from moorage.testing.storage import (
     a_class,
     standing_on,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.queue.backoff import BackoffQueue
-from moorage.queue.queued import QueuedPod
+from moorage.queue.queued_pod import QueuedPod
 from moorage.testing.builders import a_pod
 
 

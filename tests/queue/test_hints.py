@@ -6,7 +6,7 @@ import pytest
 
 from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Resource, Wake
 from moorage.queue.hints import Hints, Outcome, wakes_of
-from moorage.queue.queued import QueuedPod
+from moorage.queue.queued_pod import QueuedPod
 from moorage.testing.builders import a_pod
 
 NODE_ADDED = ClusterEvent(Resource.NODE, Action.ADD)

@@ -19,7 +19,7 @@ from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Resource, 
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Hold
 from moorage.queue import Place, QueueProfile, SchedulingQueue
-from moorage.queue.events_of import ASSIGNED_POD_DELETE, pod_changes
+from moorage.queue.cluster_events import ASSIGNED_POD_DELETE, pod_changes
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_pod
 

@@ -603,7 +603,7 @@ def test_with_the_built_in_plugins_a_node_with_room_wakes_whom_it_could_hold():
 
 DECISIONS = """
 from moorage.queue import QueueProfile, SchedulingQueue
-from moorage.queue.events_of import ASSIGNED_POD_DELETE
+from moorage.queue.cluster_events import ASSIGNED_POD_DELETE
 from moorage.framework.events import Wake
 from moorage.testing.builders import a_pod
 names = ["alpha", "beta", "gamma", "delta", "epsilon"]

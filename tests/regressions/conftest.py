@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from moorage.testing.simtest import staging
+from moorage.testing.simtest import stage
 from tests.regressions.real_ground import NAMED, RealApi, run_hurriedly
 
 
@@ -17,5 +17,5 @@ def pytest_generate_tests(metafunc):
 @pytest.fixture(autouse=True)
 def ground(request, monkeypatch):
     if getattr(request, "param", "virtual") == "real":
-        monkeypatch.setattr(staging, "VirtualApi", RealApi)
-        monkeypatch.setattr(staging, "run_virtually", run_hurriedly)
+        monkeypatch.setattr(stage, "VirtualApi", RealApi)
+        monkeypatch.setattr(stage, "run_virtually", run_hurriedly)

@@ -14,9 +14,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from moorage.apiserver.access.guarding import Guard, User
-from moorage.apiserver.http.serving import serving, write_kubeconfig
-from moorage.testing.simtest import rules
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.http.serve import serving, write_kubeconfig
+from moorage.testing.simtest import oracle_rules
 from moorage.testing.simtest.recording import Written
 from moorage.testing.simtest.virtual_api import VirtualApi
 from moorage.testing.simtest.world import World
@@ -152,7 +152,7 @@ class Place:
                 assert where.setdefault(entry.uid, on) == on
                 node = next(one for one in nodes.values() if one["metadata"]["name"] == on)
                 others = [pod for uid, pod in pods.items() if pod["spec"].get("nodeName") == on and uid != entry.uid]
-                assert rules.crowds(entry.document, node, others) == ""
+                assert oracle_rules.crowds(entry.document, node, others) == ""
 
 
 def free_port():

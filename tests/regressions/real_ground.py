@@ -18,10 +18,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
-from moorage.apiserver.storage.history import Change
-from moorage.apiserver.vocabulary.kinds import KINDS
+from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.vocabulary.http_messages import Response
 from moorage.apiserver.vocabulary.records import Record
-from moorage.apiserver.vocabulary.requesting import Response
+from moorage.apiserver.vocabulary.served_kinds import KINDS
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.client.endpoint import tls_context
 from moorage.client.kubeconfig import Surroundings, read_kubeconfig

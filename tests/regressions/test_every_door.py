@@ -10,9 +10,9 @@ import json
 import aiohttp
 import pytest
 
-from moorage.apiserver.access.guarding import Guard, User
-from moorage.apiserver.http.opening import open_store
-from moorage.apiserver.http.serving import serving
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.http.serve import serving
+from moorage.apiserver.http.store_setup import open_store
 from moorage.testing.simtest.recording import Written
 from tests.regressions.leaking import TRACE, leaks
 from tests.regressions.processes import START_S, free_port, in_place

@@ -13,7 +13,7 @@ import pytest
 
 from moorage.errors import ClusterError
 from moorage.testing.simtest.network import Rule
-from moorage.testing.simtest.staging import LOST, on_stage
+from moorage.testing.simtest.stage import LOST, on_stage
 from tests.regressions.churning import churn
 
 # -- watches and lists -------------------------------------------------------------------------------------------------

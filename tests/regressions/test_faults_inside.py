@@ -14,8 +14,8 @@ from moorage.framework.points import PostFilterResult
 from moorage.framework.verdicts import Code, Hold, Wait
 from moorage.testing.memory_cluster import MemoryCluster
 from moorage.testing.simtest.recording import Tried
-from moorage.testing.simtest.staging import on_stage
-from moorage.testing.simtest.unruly import RAISED
+from moorage.testing.simtest.stage import on_stage
+from moorage.testing.simtest.unruly_plugin import RAISED
 from moorage.testing.virtual_time import run_virtually
 from tests.runtime.test_asking import Scripted, everything
 from tests.runtime.test_loop import node, placed, pod, running
@@ -361,7 +361,7 @@ def test_f41_a_storm_of_updates_while_pods_are_in_flight():
 
 
 def node_kind(stage, number):
-    from moorage.apiserver.vocabulary.kinds import find_kind
+    from moorage.apiserver.vocabulary.served_kinds import find_kind
 
     return find_kind("nodes"), "", f"n{number}"
 

@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from moorage.testing.simtest.staging import LOST, on_stage
+from moorage.testing.simtest.stage import LOST, on_stage
 from tests.regressions.churning import churn
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"

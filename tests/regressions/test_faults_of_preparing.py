@@ -13,7 +13,7 @@ from moorage.api.devices import ResourceClaim
 from moorage.api.meta import ObjectMeta
 from moorage.framework.effects import Call, Delete, Write
 from moorage.testing.simtest.recording import Written
-from moorage.testing.simtest.staging import on_stage
+from moorage.testing.simtest.stage import on_stage
 
 
 def claim_of(pod):

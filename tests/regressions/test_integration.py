@@ -11,8 +11,8 @@ import pytest
 
 from moorage.framework.effects import BindPod
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Wait
-from moorage.testing.simtest.judging import Terms
-from moorage.testing.simtest.staging import on_stage
+from moorage.testing.simtest.oracle import Terms
+from moorage.testing.simtest.stage import on_stage
 from moorage.testing.simtest.world import NODES, PODS
 
 MERGE = "application/merge-patch+json"

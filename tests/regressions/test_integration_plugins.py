@@ -12,8 +12,8 @@ from moorage.framework.effects import BindPod, Call
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import PostFilterResult
 from moorage.framework.verdicts import SKIP, Code, Hold, Wait
-from moorage.testing.simtest.judging import Terms
-from moorage.testing.simtest.staging import on_stage
+from moorage.testing.simtest.oracle import Terms
+from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
 
 NO = Hold.because("not now")

@@ -6,9 +6,9 @@ import pytest
 
 from moorage.framework.points import PostFilterResult
 from moorage.framework.verdicts import Code
-from moorage.queue.queued import Place
-from moorage.testing.simtest.judging import Terms
-from moorage.testing.simtest.staging import on_stage
+from moorage.queue.queued_pod import Place
+from moorage.testing.simtest.oracle import Terms
+from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
 
 PODS, GROUPS = on.PODS, f"{on.GROUPS}/podgroups"

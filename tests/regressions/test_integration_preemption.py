@@ -10,8 +10,8 @@ import pytest
 
 from moorage.framework.effects import Call
 from moorage.framework.verdicts import Hold, Wait
-from moorage.testing.simtest.judging import Terms
-from moorage.testing.simtest.staging import on_stage
+from moorage.testing.simtest.oracle import Terms
+from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
 from tests.regressions.test_integration_plugins import plugin, profile
 

@@ -11,10 +11,10 @@ from moorage.errors import PluginError
 from moorage.framework.effects import BindPod
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.verdicts import Hold, Wait
-from moorage.queue.queued import Place
-from moorage.testing.simtest.judging import Terms
+from moorage.queue.queued_pod import Place
+from moorage.testing.simtest.oracle import Terms
 from moorage.testing.simtest.recording import Tried
-from moorage.testing.simtest.staging import on_stage
+from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
 from tests.regressions.test_integration_plugins import plugin, profile
 

@@ -8,8 +8,8 @@ import asyncio
 
 import pytest
 
-from moorage.testing.simtest.judging import Terms
-from moorage.testing.simtest.staging import on_stage
+from moorage.testing.simtest.oracle import Terms
+from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"

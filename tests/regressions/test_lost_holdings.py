@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from moorage.testing.simtest.disks import Disks, using
-from moorage.testing.simtest.gadgets import DEVICE_CLAIMS, Gadgets
-from moorage.testing.simtest.gadgets import using as holding
-from moorage.testing.simtest.staging import LOST, on_stage
+from moorage.testing.simtest.device_world import DEVICE_CLAIMS, Gadgets
+from moorage.testing.simtest.device_world import using as holding
+from moorage.testing.simtest.stage import LOST, on_stage
+from moorage.testing.simtest.storage_world import Disks, using
 from tests.regressions.test_lost_writes import dies
 
 

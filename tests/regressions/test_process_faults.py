@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from moorage.apiserver.vocabulary.kinds import find_kind
+from moorage.apiserver.vocabulary.served_kinds import find_kind
 from tests.regressions.processes import FAST, LEASE_S, SLACK_S, START_S, Proxy, free_port, in_place
 
 pytestmark = pytest.mark.slow

@@ -15,10 +15,10 @@ from contextlib import asynccontextmanager, suppress
 import aiohttp
 import pytest
 
-from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.access.authentication import Guard, User
 from moorage.apiserver.http.limits import Limits
-from moorage.apiserver.http.opening import open_store
-from moorage.apiserver.http.serving import serving
+from moorage.apiserver.http.serve import serving
+from moorage.apiserver.http.store_setup import open_store
 from tests.apiserver.test_journal import CONFIGS, HOME, SERVER, config
 from tests.regressions.processes import SOURCES, Proxy, in_place
 

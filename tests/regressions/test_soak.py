@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from moorage.testing.simtest import weighing
+from moorage.testing.simtest import memory_weights
 from moorage.testing.simtest.recording import Weighed
-from moorage.testing.simtest.staging import LOST, on_stage
+from moorage.testing.simtest.stage import LOST, on_stage
 from tests.regressions.churning import churn
 
 
@@ -15,8 +15,8 @@ def weigh(stage):
     store = stage.api.store  # its shelves are reached from the watches that a scheduler waits for
     beyond = (stage, stage.api, store, *store._shelves.values(), stage.network, stage.recording, stage.world, stage.mood)
     counts = {
-        "tasks": weighing.tasks([*stage.world.tasks, asyncio.current_task()]),
-        "objects": weighing.reachable(member.live, beyond),
+        "tasks": memory_weights.tasks([*stage.world.tasks, asyncio.current_task()]),
+        "objects": memory_weights.reachable(member.live, beyond),
     }
     for what, count in counts.items():
         stage.recording.add(Weighed(stage.now, member.actor, what, count))
@@ -49,7 +49,7 @@ def test_an_hour_leaves_nothing_behind():
 
 @pytest.mark.slow
 def test_a_scheduler_that_keeps_what_it_heard_is_found_out(monkeypatch):
-    from moorage.runtime.recording import Recorder
+    from moorage.runtime.event_recorder import Recorder
 
     kept, note = [], Recorder.note
 

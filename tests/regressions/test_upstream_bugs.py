@@ -13,10 +13,10 @@ from moorage.cycle.extenders import Extender
 from moorage.errors import ClusterError
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.verdicts import Hold
-from moorage.queue.queued import Place
+from moorage.queue.queued_pod import Place
 from moorage.testing.memory_cluster import MemoryCluster
-from moorage.testing.simtest.judging import Terms
-from moorage.testing.simtest.staging import LOST, on_stage
+from moorage.testing.simtest.oracle import Terms
+from moorage.testing.simtest.stage import LOST, on_stage
 from moorage.testing.simtest.world import NODES
 from moorage.testing.virtual_time import run_virtually
 from tests.regressions.holding import Holds

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from moorage.errors import ClusterError
-from moorage.testing.simtest.staging import LOST, on_stage
+from moorage.testing.simtest.stage import LOST, on_stage
 from tests.regressions.holding import Holds
 
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from moorage.queue.queued import Place
-from moorage.testing.simtest.judging import Terms
-from moorage.testing.simtest.staging import on_stage
+from moorage.queue.queued_pod import Place
+from moorage.testing.simtest.oracle import Terms
+from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
 
 #: Longer than any backoff, so that whoever is woken is ready at once.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
-from moorage.config.loading import load
+from moorage.config.loader import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import Seen
 from moorage.engine.profiles import build_profiles
@@ -328,7 +328,7 @@ def test_slow_status_and_events_do_not_slow_binds(lane):
 
 
 def test_events_that_do_not_fit_are_dropped_and_counted(monkeypatch):
-    monkeypatch.setattr("moorage.runtime.recording._WAITING", 1000)
+    monkeypatch.setattr("moorage.runtime.event_recorder._WAITING", 1000)
 
     async def main():
         cluster = MemoryCluster([node("n1"), *(pod(f"stuck{i}", cpu="8") for i in range(1100))])

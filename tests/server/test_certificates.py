@@ -15,8 +15,9 @@ from cryptography.x509.oid import NameOID
 
 from moorage.apiserver.http import accepting
 from moorage.errors import InputError
-from moorage.runtime.observing import SILENT
-from moorage.server.callers import Identifier
+from moorage.runtime.observer import SILENT
+from moorage.server.authentication import Identifier
+from moorage.server.authorization import Judge, OpenPaths
 from moorage.server.certificates import (
     NamedPair,
     Pair,
@@ -29,10 +30,9 @@ from moorage.server.certificates import (
 )
 from moorage.server.endpoints import Served, make_app
 from moorage.server.health import Health
-from moorage.server.listening import listen, serving
-from moorage.server.metric_kinds import Registry
-from moorage.server.pages import Program
-from moorage.server.permissions import Judge, OpenPaths
+from moorage.server.listener import listen, serving
+from moorage.server.metric_types import Registry
+from moorage.server.zpages import Program
 
 NOW = datetime.now(UTC)
 PEM = serialization.Encoding.PEM

@@ -13,8 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.api.devices import AllocationResult, ClaimConsumer, ResourceClaim
-from moorage.apiserver.access.guarding import Guard, User
-from moorage.apiserver.http.serving import serving
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.rest import Rest

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 import moorage
-from moorage.cli.building import build_scheduler
+from moorage.cli.scheduler_factory import build_scheduler
 from moorage.client.endpoint import Endpoint
 from moorage.client.rest import Rest
 from moorage.framework.events import Action, ClusterEvent, Wake

@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from moorage.api.custom import CustomKind
-from moorage.apiserver.access.authority import SCHEDULER, make_authority
-from moorage.apiserver.access.authorizing import Authorizer
-from moorage.apiserver.access.founding import found_cluster
-from moorage.apiserver.access.rules import Attributes
+from moorage.api.custom_objects import CustomKind
+from moorage.apiserver.access.bootstrap import found_cluster
+from moorage.apiserver.access.certificate_authority import SCHEDULER, make_authority
+from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.access.rbac_rules import Attributes
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.kinds import served
-from moorage.cli.building import build_scheduler
+from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.cli.patience import told_if_slow
+from moorage.cli.scheduler_factory import build_scheduler
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.verdicts import SKIP, Hold
 from moorage.server import patience

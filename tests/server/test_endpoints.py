@@ -11,14 +11,14 @@ from aiohttp import ClientSession
 from aiohttp.test_utils import TestServer
 
 from moorage.errors import ClusterError, InputError
-from moorage.runtime.leader import Election, LeaseRecord, Timing
-from moorage.runtime.observing import SILENT
-from moorage.server.callers import Caller, Identifier
+from moorage.runtime.leader_election import Election, LeaseRecord, Timing
+from moorage.runtime.observer import SILENT
+from moorage.server.authentication import Caller, Identifier
+from moorage.server.authorization import Answer, Judge, OpenPaths
 from moorage.server.endpoints import Served, make_app
 from moorage.server.health import Check, Health, watchdog
-from moorage.server.metric_kinds import Counter, Registry, Spec
-from moorage.server.pages import Program, accepted, stacks
-from moorage.server.permissions import Answer, Judge, OpenPaths
+from moorage.server.metric_types import Counter, Registry, Spec
+from moorage.server.zpages import Program, accepted, stacks
 
 USERS = {"admin": Caller("admin", ("system:masters",)), "eve": Caller("eve")}
 

@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from moorage.apiserver.access.authority import make_authority
-from moorage.apiserver.access.founding import found_cluster
+from moorage.apiserver.access.bootstrap import found_cluster
+from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.server.embedded import Embedded
 from tests.cli.test_run import running
 from tests.server.test_on_embedded_server import a_scheduler

@@ -10,14 +10,14 @@ import pytest
 from moorage.api.decode import decode
 from moorage.api.meta import ObjectMeta
 from moorage.api.pod_groups import Condition, PodGroup, PodGroupStatus
-from moorage.apiserver.access.guarding import Guard, User
-from moorage.apiserver.http.serving import serving
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.rest import Rest
 from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates
-from moorage.runtime.telling import Teller
+from moorage.runtime.status_writer import Teller
 from moorage.server.api_cluster import ApiCluster
 
 VERSION = "scheduling.k8s.io/v1alpha2"

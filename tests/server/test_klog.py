@@ -10,7 +10,7 @@ import pytest
 
 from moorage.errors import InputError
 from moorage.printable import is_printable
-from moorage.runtime.observing import Ref
+from moorage.runtime.observer import Ref
 from moorage.server.klog import Klog, hear_others, read_vmodule
 
 #: A moment of 2026-11-21, in whatever zone this machine is in.

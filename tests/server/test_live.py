@@ -14,14 +14,14 @@ import pytest
 from aiohttp import web
 
 from moorage.api.core import Pod
-from moorage.api.custom import read_custom
+from moorage.api.custom_objects import read_custom
 from moorage.api.decode import decode
 from moorage.api.devices import ResourceClaim
 from moorage.api.storage import PersistentVolumeClaim
 from moorage.client.endpoint import Endpoint
 from moorage.client.rest import Rest
 from moorage.errors import ClusterError
-from moorage.runtime.leader import LeaseRecord
+from moorage.runtime.leader_election import LeaseRecord
 from moorage.runtime.ports import Event, Note, StatusChange
 from moorage.server.api_cluster import ApiCluster, change_between, merged
 from moorage.server.api_lease import ApiLease

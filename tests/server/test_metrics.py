@@ -9,10 +9,10 @@ from moorage.errors import PluginError
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import SKIP, Code, Hold, Status, Wait
-from moorage.server.measuring import Meter
-from moorage.server.metric_kinds import Counter, Filter, Gauge, Histogram, Registry, Spec, exponential
 from moorage.server.metric_specs import NEVER_MOVED, SPECS
-from moorage.server.probing import SAMPLED, Probe
+from moorage.server.metric_types import Counter, Filter, Gauge, Histogram, Registry, Spec, exponential
+from moorage.server.plugin_metrics import SAMPLED, Probe
+from moorage.server.scheduler_metrics import Meter
 from moorage.testing.builders import a_pod
 
 #: Written from kube-scheduler 1.36.2's metrics.go: name, stability, labels, buckets as (first, factor, how many).

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.server.measuring import Meter, registry_of
-from moorage.server.metric_kinds import Filter
 from moorage.server.metric_specs import SPECS
+from moorage.server.metric_types import Filter
 from moorage.server.old_metric_specs import specs_of
+from moorage.server.scheduler_metrics import Meter, registry_of
 
 #: From pkg/scheduler/metrics/metrics.go of 1.19, 1.20 and 1.21, less what each had deprecated: name → labels.
 UPSTREAM = {

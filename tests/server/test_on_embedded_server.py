@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 import pytest
 from aiohttp import web
 
-from moorage.apiserver.access.founding import found_cluster
-from moorage.apiserver.access.guarding import Guard, User
-from moorage.apiserver.http.serving import serving
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.bootstrap import found_cluster
+from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.extenders import ExtenderClient
 from moorage.client.rest import Rest
-from moorage.config.document import Extender
+from moorage.config.configuration import Extender
 from moorage.config.scheduler_document import load_default
 from moorage.cycle.cycle import Cycle
 from moorage.engine.extenders import extenders_of

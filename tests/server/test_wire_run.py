@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from moorage.apiserver.access.guarding import Guard, User
-from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.server import Front
-from moorage.apiserver.http.serving import serving
+from moorage.apiserver.http.store_setup import open_store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.rest import Rest
 from moorage.config.scheduler_document import load_default
@@ -23,8 +23,8 @@ from moorage.engine.profiles import build_resolved
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.features import FeatureGates
 from moorage.plugins import builtin_registry
-from moorage.server.callers import Caller
-from moorage.server.delegating import Delegate
+from moorage.server.authentication import Caller
+from moorage.server.delegated_authentication import Delegate
 from moorage.server.live import LeaderSettings, Live
 
 ROOT = Path(__file__).resolve().parents[2]

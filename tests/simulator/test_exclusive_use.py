@@ -16,7 +16,7 @@ from moorage.api.core import Pod
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.engine.facts import Gone, Seen
 from moorage.framework.verdicts import Hold
-from moorage.plugins.devices.shapes import Book
+from moorage.plugins.devices.claim_shapes import Book
 from moorage.simulator.simulate import Options, prepare
 from moorage.testing.builders import a_node, a_pod
 from moorage.testing.storage import a_bound_claim, a_csi_node, a_volume

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from moorage.report.documents import as_data
+from moorage.report.run_document import as_data
 from moorage.report.tables import render
+from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import simulate_cluster
-from moorage.simulator.reading import read
 from moorage.simulator.simulate import Options, simulate
 from tests.engine.driving import node, pod
 from tests.engine.test_pod_groups import gang, member

@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.api.core import Pod
-from moorage.controllers.machinery.indexes import Indexes, parse_indexes
-from moorage.controllers.machinery.naming import SAFE_ALPHABET
+from moorage.controllers.machinery.generated_names import SAFE_ALPHABET
+from moorage.controllers.machinery.index_ranges import Indexes, parse_indexes
 from moorage.errors import InputError
 from moorage.simulator import templates
 from moorage.simulator.cluster_input import ClusterInput
-from moorage.simulator.files import Source
+from moorage.simulator.cluster_reader import read_sources
+from moorage.simulator.input_files import Source
 from moorage.simulator.owners import controller_of
-from moorage.simulator.reading import read_sources
 from moorage.simulator.workloads import expand
 
 GROUPS = {
@@ -548,7 +548,7 @@ def test_what_is_missing_is_made_again_and_nothing_else(keep, replicas):
 def test_every_process_makes_the_same_pods(tmp_path: Path):
     (tmp_path / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": ALL}))
     code = (
-        "import sys, msgspec; from moorage.simulator.reading import read; from moorage.simulator.workloads import expand\n"
+        "import sys, msgspec; from moorage.simulator.cluster_reader import read; from moorage.simulator.workloads import expand\n"
         "c = expand(read([sys.argv[1]], validated=False)); "
         "print(msgspec.json.encode([c.pods, c.replica_sets, c.persistent_volume_claims]).decode())"
     )

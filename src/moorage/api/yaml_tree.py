@@ -34,7 +34,7 @@ from yaml.parser import Parser
 from yaml.reader import Reader, ReaderError
 from yaml.scanner import Scanner
 
-from moorage.api.collector import collector_paused
+from moorage.api.gc_pause import collector_paused
 from moorage.api.json_tree import MAX_REPEATS
 from moorage.api.yaml_scalars import ScalarError, key_text, resolve_plain, resolve_tagged, to_json
 from moorage.errors import InputError

@@ -3,8 +3,8 @@
 ``compile_expression`` gives a ``Program`` for any variables; ``compile_selector`` one that is asked about devices.
 """
 
+from moorage.cel.cel_errors import CelError, CompileError, CostLimitError, EvalError
 from moorage.cel.devices import DeviceFacts, Selector, Version, compile_selector, device_variables
-from moorage.cel.faults import CelError, CompileError, CostLimitError, EvalError
 from moorage.cel.program import Program, compile_expression
 
 __all__ = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from moorage.cel.faults import EvalError
+from moorage.cel.cel_errors import EvalError
 from moorage.cel.frame import Frame, Run
 from moorage.cel.values import NONE, Map, Optional, Value, show, type_name
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from moorage.cel.cel_errors import SourceError
 from moorage.cel.declarations import Function, Functions, Overload
-from moorage.cel.faults import SourceError
-from moorage.cel.kinds import (
+from moorage.cel.syntax import Call, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Message, Select
+from moorage.cel.types import (
     BOOL,
     BYTES,
     DOUBLE,
@@ -30,7 +31,6 @@ from moorage.cel.kinds import (
     optional_of,
     unwrap_optional,
 )
-from moorage.cel.syntax import Call, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Message, Select
 from moorage.cel.values import UInt, Value
 
 __all__ = ["check"]

@@ -10,12 +10,12 @@ import re
 from decimal import Decimal
 from typing import Any, Final
 
+from moorage.cel.cel_errors import EvalError
 from moorage.cel.declarations import Cost
-from moorage.cel.faults import EvalError
-from moorage.cel.kinds import BOOL, BYTES, DOUBLE, INT, NULL, QUANTITY, SEMVER, STRING, UINT, Type
 from moorage.cel.operators import checked_int, checked_uint
 from moorage.cel.quantities import Quantity
 from moorage.cel.semver import Semver
+from moorage.cel.types import BOOL, BYTES, DOUBLE, INT, NULL, QUANTITY, SEMVER, STRING, UINT, Type
 from moorage.cel.values import INT_MAX, INT_MIN, UINT_MAX, Growing, GrowingMap, Map, Optional, TypeValue, UInt, Value
 
 __all__ = ["CONVERSIONS", "FUNCTIONS", "TYPE_NAMES"]

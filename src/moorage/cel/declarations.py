@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from moorage.cel.kinds import Type, typed
 from moorage.cel.quantities import Quantity
 from moorage.cel.semver import Semver
+from moorage.cel.types import Type, typed
 from moorage.cel.values import Map, Optional, TypeValue, UInt, Value
 
 __all__ = ["Cost", "Function", "Functions", "Metered", "Overload", "accepts", "functions_of"]

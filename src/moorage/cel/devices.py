@@ -14,11 +14,11 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from moorage.api.quantity import QuantityError
-from moorage.cel.faults import CompileError, EvalError
-from moorage.cel.kinds import ANY, BOOL, DYN, QUANTITY, STRING, Type, map_of
+from moorage.cel.cel_errors import CompileError, EvalError
 from moorage.cel.program import COST_LIMIT, Program, compile_expression
 from moorage.cel.quantities import Quantity
 from moorage.cel.semver import SemverError, parse_semver
+from moorage.cel.types import ANY, BOOL, DYN, QUANTITY, STRING, Type, map_of
 from moorage.cel.values import EMPTY_MAP, Map, Value, type_name
 
 __all__ = ["DeviceFacts", "Selector", "Version", "compile_selector", "device_variables"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from moorage.cel.faults import CostLimitError, EvalError
+from moorage.cel.cel_errors import CostLimitError, EvalError
 from moorage.cel.values import Value
 
 __all__ = ["Failed", "Frame", "Lazy", "Run"]

@@ -10,9 +10,9 @@ import math
 from typing import Any, Final
 
 from moorage.api.quantity import QuantityError
+from moorage.cel.cel_errors import EvalError
 from moorage.cel.declarations import Cost, Metered
 from moorage.cel.effort import strain_operator, strain_search
-from moorage.cel.faults import EvalError
 from moorage.cel.frame import Frame
 from moorage.cel.quantities import Quantity
 from moorage.cel.semver import Semver, SemverError, parse_semver

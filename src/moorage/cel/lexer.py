@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from moorage.cel.faults import SourceError
+from moorage.cel.cel_errors import SourceError
 
 __all__ = ["Token", "scan", "unquoted"]
 

@@ -10,9 +10,9 @@ from functools import cmp_to_key
 from itertools import pairwise
 from typing import Any, Final
 
+from moorage.cel.cel_errors import EvalError
 from moorage.cel.declarations import Cost, Metered
 from moorage.cel.effort import strain_search
-from moorage.cel.faults import EvalError
 from moorage.cel.frame import Frame
 from moorage.cel.operators import BINARY, contains
 from moorage.cel.values import Map, UInt, Value, compare, equal, no_such_overload

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from moorage.cel.faults import SourceError
+from moorage.cel.cel_errors import SourceError
 from moorage.cel.syntax import Call, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Select
 
 __all__ = ["ACCUMULATOR", "expand"]

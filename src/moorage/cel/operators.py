@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from moorage.cel.faults import EvalError
+from moorage.cel.cel_errors import EvalError
 from moorage.cel.values import (
     INT_MAX,
     INT_MIN,

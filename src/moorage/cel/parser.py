@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moorage.cel.faults import SourceError
+from moorage.cel.cel_errors import SourceError
 from moorage.cel.lexer import Token, scan, unquoted
 from moorage.cel.macros import expand
 from moorage.cel.syntax import Call, Expr, Ident, ListExpr, Literal, MapEntry, MapExpr, Message, Select, children

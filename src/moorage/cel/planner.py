@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from moorage.cel.attributes import Qualifier, attribute
+from moorage.cel.cel_errors import EvalError, SourceError
 from moorage.cel.conversions import CONVERSIONS, TYPE_NAMES
 from moorage.cel.declarations import Functions, Overload, accepts
 from moorage.cel.effort import strain_of_failure, strain_operator
-from moorage.cel.faults import EvalError, SourceError
 from moorage.cel.frame import Failed, Frame, Lazy, Run
 from moorage.cel.operators import BINARY, negate, negate_bool
 from moorage.cel.regex import RegexError, compile_regex

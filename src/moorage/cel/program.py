@@ -7,15 +7,15 @@ from functools import cache
 from typing import Final
 
 from moorage.cel import conversions, kubernetes, lists, strings
+from moorage.cel.cel_errors import CompileError, EvalError, SourceError, located
 from moorage.cel.checker import Fields, check
 from moorage.cel.conversions import TYPE_NAMES
 from moorage.cel.declarations import Function, functions_of
-from moorage.cel.faults import CompileError, EvalError, SourceError, located
 from moorage.cel.frame import Frame, Run
-from moorage.cel.kinds import DYN, Type, type_of
 from moorage.cel.operators import signatures
 from moorage.cel.parser import parse
 from moorage.cel.planner import plan
+from moorage.cel.types import DYN, Type, type_of
 from moorage.cel.values import Value
 
 __all__ = ["COST_LIMIT", "Program", "compile_expression"]

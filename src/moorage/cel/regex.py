@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from moorage.cel.faults import CostLimitError
+from moorage.cel.cel_errors import CostLimitError
 from moorage.cel.regex_syntax import (
     Alternate,
     Assertion,

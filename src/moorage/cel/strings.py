@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from moorage.cel.cel_errors import EvalError
 from moorage.cel.declarations import Cost, Metered
-from moorage.cel.faults import EvalError
 from moorage.cel.frame import Frame
 from moorage.cel.regex import Regex, RegexError, compile_regex
 from moorage.cel.values import Value, bounded, show

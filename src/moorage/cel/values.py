@@ -12,10 +12,10 @@ import math
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
-from moorage.cel.faults import CostLimitError, EvalError
-from moorage.cel.kinds import Type
+from moorage.cel.cel_errors import CostLimitError, EvalError
 from moorage.cel.quantities import Quantity
 from moorage.cel.semver import Semver
+from moorage.cel.types import Type
 
 __all__ = [
     "EMPTY_MAP",

@@ -11,9 +11,9 @@ import click
 import yaml
 
 from moorage.api.yaml_writing import PrintableDumper
-from moorage.cli.emulating import emulate_options
-from moorage.cli.groups import Group
-from moorage.cli.reading import CONFIG_LIMIT, STDIN, read_file
+from moorage.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
+from moorage.cli.command_groups import Group
+from moorage.cli.release_options import emulate_options
 from moorage.cli.terminal import say
 from moorage.config.convert import convert as to_v1
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default

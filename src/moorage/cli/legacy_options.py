@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from moorage.cli.bounded_files import CONFIG_LIMIT, read_file
 from moorage.cli.legacy_flags import IDLE, NOT_WITH_CONFIG
 from moorage.cli.pflag import Given
-from moorage.cli.reading import CONFIG_LIMIT, read_file
 from moorage.cli.run_flags import LEADER_FIELDS
 from moorage.cli.run_release import Era
 from moorage.config.algorithm import Algorithm
 from moorage.config.api_versions import V1BETA1
-from moorage.config.document import LeaderElection
+from moorage.config.configuration import LeaderElection
+from moorage.config.document_reader import read_text
 from moorage.config.legacy_serving import Addresses, is_ip, join_host_port
-from moorage.config.reading import read_text
 from moorage.config.scheduler_document import POLICY
 from moorage.config.validation import leader_election_faults
 from moorage.errors import Fault, InputError, MoorageError

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from moorage import __version__
-from moorage.cli.groups import Group
+from moorage.cli.command_groups import Group
 from moorage.cli.pflag import FlagError
 from moorage.cli.terminal import guard, say, unguard
 from moorage.errors import MoorageError

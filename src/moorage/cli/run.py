@@ -32,9 +32,9 @@ from moorage.client.kubeconfig import Surroundings, in_cluster, read_kubeconfig
 from moorage.client.rest import Rest, user_agent
 from moorage.config.release_1_21 import LOCKS
 from moorage.config.scheduler_document import Loaded
-from moorage.config.written import as_written
+from moorage.config.writer import as_written
 from moorage.errors import ClusterError, InputError, MoorageError
-from moorage.runtime.leader import JITTER, Timing
+from moorage.runtime.leader_election import JITTER, Timing
 from moorage.server.klog import Klog, hear_others
 from moorage.server.live import LeaderSettings
 

@@ -14,7 +14,7 @@ from moorage.cli.legacy_options import OldFlags
 from moorage.cli.pflag import Given
 from moorage.cli.run_flags import LEADER_FIELDS
 from moorage.cli.run_release import Era
-from moorage.config.document import Configuration
+from moorage.config.configuration import Configuration
 from moorage.config.release_1_21 import RELEASES
 from moorage.config.scheduler_document import Loaded
 from moorage.config.validation import leader_election_faults

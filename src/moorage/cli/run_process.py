@@ -20,10 +20,10 @@ from prometheus_client import CollectorRegistry
 
 from moorage import __version__
 from moorage.api.core import Node, Pod
-from moorage.cli.building import build_scheduler
 from moorage.cli.main import ERROR, OK
 from moorage.cli.pflag import Flag, Given
 from moorage.cli.run_serving import Serving, ServingRules, metric_filter
+from moorage.cli.scheduler_factory import build_scheduler
 from moorage.client.endpoint import Endpoint
 from moorage.client.extenders import ExtenderClient
 from moorage.client.reflector import Reflector
@@ -32,22 +32,22 @@ from moorage.config.legacy_serving import join_host_port
 from moorage.config.scheduler_document import Loaded
 from moorage.cycle.extender_wire import shown
 from moorage.engine.scheduler import Scheduler
-from moorage.runtime.leader import LeadershipLostError
-from moorage.runtime.wall import Wall
-from moorage.server.callers import Identifier
-from moorage.server.debugging import compare, dump
-from moorage.server.delegating import Delegate
+from moorage.runtime.leader_election import LeadershipLostError
+from moorage.runtime.wall_clock import Wall
+from moorage.server.authentication import Identifier
+from moorage.server.authorization import Judge
+from moorage.server.cache_debugger import compare, dump
+from moorage.server.client_ca import Trust
+from moorage.server.delegated_authentication import Delegate
 from moorage.server.endpoints import Served, make_app, make_plain_app
 from moorage.server.health import Check, Health, watchdog
 from moorage.server.klog import Klog
-from moorage.server.listening import serving
+from moorage.server.listener import serving
 from moorage.server.live import LeaderSettings, Live
-from moorage.server.measuring import Meter, engine_gauges, process_gauges, registry_of
-from moorage.server.metric_kinds import Registry
-from moorage.server.pages import Program
-from moorage.server.permissions import Judge
+from moorage.server.metric_types import Registry
 from moorage.server.pod_metrics import pod_registry
-from moorage.server.trusting import Trust
+from moorage.server.scheduler_metrics import Meter, engine_gauges, process_gauges, registry_of
+from moorage.server.zpages import Program
 
 __all__ = ["Process", "run_process", "with_hidden_passwords"]
 

@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import click
 
+from moorage.cli.bounded_files import CONFIG_LIMIT, read_file
 from moorage.cli.legacy_flags import GONE, flags_of
 from moorage.cli.pflag import ASKS_HELP, SHOWN, Flag, FlagCommand, FlagError, Given, read_flags
-from moorage.cli.reading import CONFIG_LIMIT, read_file
 from moorage.cli.run_flags import FLAGS
 from moorage.config.api_versions import V1BETA1
-from moorage.config.reading import KIND, read_text
+from moorage.config.document_reader import KIND, read_text
 from moorage.config.release_1_21 import RELEASES
 from moorage.config.scheduler_document import EMULATED, POLICY
 from moorage.errors import MoorageError

@@ -16,18 +16,18 @@ from typing import Any, Final
 
 import yaml
 
+from moorage.cli.bounded_files import CONFIG_LIMIT, read_file
 from moorage.cli.pflag import Given
-from moorage.cli.reading import CONFIG_LIMIT, read_file
 from moorage.client.endpoint import Endpoint
 from moorage.client.kubeconfig import Surroundings, in_cluster
 from moorage.config.legacy_serving import Addresses, split_host_port
 from moorage.errors import InputError, MoorageError
-from moorage.server.callers import FrontProxies
+from moorage.server.authentication import FrontProxies
+from moorage.server.authorization import OpenPaths
 from moorage.server.certificates import ServingTls, TlsRules, given_or_made, named_pair
-from moorage.server.listening import listen
-from moorage.server.metric_kinds import Filter
-from moorage.server.permissions import OpenPaths
-from moorage.server.trusting import TrustRules
+from moorage.server.client_ca import TrustRules
+from moorage.server.listener import listen
+from moorage.server.metric_types import Filter
 
 __all__ = ["PlainSockets", "Serving", "ServingRules", "check_flags", "metric_filter", "open_serving", "serving_rules"]
 

@@ -11,22 +11,22 @@ from typing import Any
 
 import click
 
-from moorage.cli.emulating import emulate_options, max_disks_option
+from moorage.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
+from moorage.cli.file_options import TakesFiles
 from moorage.cli.main import OK, PENDING
 from moorage.cli.memory import collect_seldom
 from moorage.cli.progress import Progress
-from moorage.cli.reading import CONFIG_LIMIT, STDIN, read_file
-from moorage.cli.taking_files import TakesFiles
+from moorage.cli.release_options import emulate_options, max_disks_option
 from moorage.errors import InputError
 from moorage.framework.registry import load
-from moorage.report.documents import as_json, as_yaml
-from moorage.report.events import EventLog
+from moorage.report.event_lines import EventLog
 from moorage.report.outcome import Run
+from moorage.report.run_document import as_json, as_yaml
 from moorage.report.scores import ScoreLog
 from moorage.report.tables import render
 from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import simulate_cluster
-from moorage.simulator.reading import read
 from moorage.simulator.simulate import Options, kinds_named
 from moorage.simulator.simulation import Attempt
 
@@ -113,7 +113,7 @@ def _options(given: dict[str, Any], took: _Took | None) -> Options:
 
 
 def _asking(options: Options) -> AbstractContextManager[Options]:
-    from moorage.cli.asking import asking  # it takes an HTTP client, which few need
+    from moorage.cli.extender_client import asking  # it takes an HTTP client, which few need
 
     return asking(options)
 

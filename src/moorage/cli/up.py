@@ -15,29 +15,29 @@ from typing import Any
 import click
 
 from moorage.api.durations import parse_duration
-from moorage.apiserver.access.addresses import Address, address_of
-from moorage.apiserver.access.authority import make_authority
-from moorage.apiserver.fields.managing import Manager
-from moorage.apiserver.http.opening import open_store
+from moorage.apiserver.access.certificate_authority import make_authority
+from moorage.apiserver.access.listen_addresses import Address, address_of
+from moorage.apiserver.fields.managed_fields import Manager
+from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.storage.store import Store
-from moorage.cli.emulating import TakesFilesAndFlags, emulate_option, max_disks_option, old_flag_options
-from moorage.cli.filling import fill, lost_pods
 from moorage.cli.legacy_options import policy_of
 from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
 from moorage.cli.patience import told_if_slow
+from moorage.cli.release_options import TakesFilesAndFlags, emulate_option, max_disks_option, old_flag_options
+from moorage.cli.store_loader import fill, lost_pods
 from moorage.cli.terminal import say
 from moorage.cli.up_scheduler import WantedScheduler
 from moorage.client.extenders import ExtenderClient
-from moorage.controllers.everything import all_controllers, chosen
-from moorage.controllers.machinery.kinds import CONFIG_MAPS, NODES, STORAGE_CLASSES
+from moorage.controllers.all_controllers import all_controllers, chosen
+from moorage.controllers.machinery.kind_names import CONFIG_MAPS, NODES, STORAGE_CLASSES
 from moorage.controllers.nodes.hollow_nodes import STANDARD_CLASS, NodeShape, make_nodes
 from moorage.controllers.nodes.kubelets import KUBELET
 from moorage.errors import InputError
 from moorage.framework.features import FeatureGates
 from moorage.private_files import expanded, home_folder
 from moorage.server.embedded import Embedded, Ready
-from moorage.simulator.words import counted
+from moorage.simulator.wording import counted
 
 __all__ = ["up"]
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from moorage.cli.building import build_scheduler
 from moorage.cli.legacy_options import OldFlags
 from moorage.cli.pflag import Given
 from moorage.cli.run_release import ALGORITHM, Era, era_of
+from moorage.cli.scheduler_factory import build_scheduler
 from moorage.client.extenders import ExtenderClient
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError

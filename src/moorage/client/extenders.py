@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from moorage.client.endpoint import Endpoint, Identity, proxy_for, tls_context
-from moorage.config.document import Extender, ExtenderTLSConfig
+from moorage.config.configuration import Extender, ExtenderTLSConfig
 from moorage.cycle.extender_wire import ExtenderError, shown
 from moorage.errors import ConfigError, Fault, InputError
 from moorage.files import read_bytes

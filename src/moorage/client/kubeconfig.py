@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from moorage.api.documents import read_documents
+from moorage.api.manifests import read_documents
 from moorage.api.names import check_dns1123_label
 from moorage.client.credentials import ExecCommand, ExecCredentials, TokenFile
 from moorage.client.endpoint import Anonymous, Credentials, Endpoint, Identity, proxy_for, tls_context

@@ -16,8 +16,8 @@ import msgspec
 from moorage.api.decode import decode
 from moorage.api.json_tree import UNREADABLE
 from moorage.api.meta import ObjectMeta, Value
+from moorage.client.raw_objects import WholeObjects
 from moorage.client.resources import Resource
-from moorage.client.whole import WholeObjects
 from moorage.errors import ClusterError, InputError
 
 __all__ = ["Event", "Reader", "Wire"]

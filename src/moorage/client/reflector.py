@@ -19,8 +19,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from moorage.api.meta import ObjectMeta, Value, is_older
 from moorage.client.backoff import Backoff
 from moorage.client.listwatch import Event, Reader, Wire
+from moorage.client.raw_objects import WholeObjects
 from moorage.client.resources import Resource
-from moorage.client.whole import WholeObjects
 from moorage.engine.facts import Fact, Gone, Seen
 from moorage.errors import UNREACHABLE, ClusterError
 

@@ -9,7 +9,7 @@ from typing import Final, Generic, TypeVar
 from msgspec import structs
 
 from moorage.api.core import Namespace, Node, Pod, ReplicationController, Service
-from moorage.api.custom import CustomKind, CustomObject, custom_type, read_custom
+from moorage.api.custom_objects import CustomKind, CustomObject, custom_type, read_custom
 from moorage.api.decode import decode
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from moorage.api.meta import LabelSelector, Value

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from moorage.config.api_versions import V1BETA1, v1beta1_over
-from moorage.config.document import Configuration, PluginConfig, Plugins, Profile
-from moorage.config.reading import KIND, not_registered, read_text
+from moorage.config.configuration import Configuration, PluginConfig, Plugins, Profile
+from moorage.config.document_reader import KIND, not_registered, read_text
 from moorage.config.release_1_21 import DEFAULT_PROVIDER, PROVIDERS
 from moorage.config.scheduler_document import POLICY, Loaded, RuleBook, from_policy, from_provider, load_any, load_as
 from moorage.errors import ConfigError, InputError

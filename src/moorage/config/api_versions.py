@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from moorage.config import release_1_21, release_1_22, release_1_24, release_1_36
-from moorage.config.document import Configuration, PluginRef, Profile
+from moorage.config.configuration import Configuration, PluginRef, Profile
 from moorage.config.legacy_document import V1Beta1Document, V1Beta2Document, V1Beta3Document
 from moorage.config.legacy_sets import appended, overlaid, settled
 from moorage.config.plugin_sets import Expansion, expand

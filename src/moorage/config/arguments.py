@@ -11,8 +11,8 @@ import msgspec
 from msgspec import structs
 
 from moorage.config.api_versions import ApiVersion
-from moorage.config.decoding import decode, fields_of
-from moorage.config.document import Configuration, PluginConfig, Profile
+from moorage.config.configuration import Configuration, PluginConfig, Profile
+from moorage.config.decoder import decode, fields_of
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 from moorage.framework.registry import Registry

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import structs
 
 from moorage.config.api_versions import V1
-from moorage.config.document import Configuration
+from moorage.config.configuration import Configuration
 from moorage.config.profiles import ResolvedProfile
 from moorage.config.release_1_36 import REMOVED_PLUGINS
 from moorage.config.scheduler_document import Loaded

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from moorage.config.document import ClientConnection, Configuration, LeaderElection, Profile
+from moorage.config.configuration import ClientConnection, Configuration, LeaderElection, Profile
 from moorage.config.release_1_21 import default_lock
 from moorage.framework.features import TODAY
 

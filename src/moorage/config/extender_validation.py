@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from moorage.api.names import check_qualified_name, is_extended_resource_name
-from moorage.config.document import Extender
+from moorage.config.configuration import Extender
 from moorage.errors import Fault
 
 __all__ = ["extender_faults"]

@@ -6,18 +6,18 @@ from typing import Final
 
 from msgspec import inspect
 
-from moorage.config import document
+from moorage.config import configuration
 from moorage.framework.args import PluginArgs
 
 __all__ = ["go_type", "short_name"]
 
 _NAMES: Final[dict[type, str]] = {
-    document.ClientConnection: "v1alpha1.ClientConnectionConfiguration",
-    document.Configuration: "v1.KubeSchedulerConfiguration",
-    document.LeaderElection: "v1alpha1.LeaderElectionConfiguration",
-    document.ManagedResource: "v1.ExtenderManagedResource",
-    document.PluginRef: "v1.Plugin",
-    document.Profile: "v1.KubeSchedulerProfile",
+    configuration.ClientConnection: "v1alpha1.ClientConnectionConfiguration",
+    configuration.Configuration: "v1.KubeSchedulerConfiguration",
+    configuration.LeaderElection: "v1alpha1.LeaderElectionConfiguration",
+    configuration.ManagedResource: "v1.ExtenderManagedResource",
+    configuration.PluginRef: "v1.Plugin",
+    configuration.Profile: "v1.KubeSchedulerProfile",
 }
 
 

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import structs
 
 from moorage.api.meta import Value
-from moorage.config.document import (
+from moorage.config.configuration import (
     ClientConnection,
     Configuration,
     Extender,

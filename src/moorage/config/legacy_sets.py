@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from moorage.config.document import PluginRef, Plugins, PluginSet
+from moorage.config.configuration import PluginRef, Plugins, PluginSet
 from moorage.config.plugin_sets import ALL_POINTS, Expansion, faults_at, merge, quoted
 from moorage.config.release_1_21 import POINTS, Sets
 from moorage.errors import Fault

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from moorage.api.integers import INT64_MAX, INT64_MIN
-from moorage.config.document import PluginRef, Plugins, PluginSet
+from moorage.config.configuration import PluginRef, Plugins, PluginSet
 from moorage.errors import Fault
 
 __all__ = ["ALL_POINTS", "Expansion", "expand", "faults_at", "merge", "quoted"]

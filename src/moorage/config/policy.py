@@ -16,11 +16,11 @@ import msgspec
 
 from moorage.api.integers import INT64_MAX
 from moorage.api.meta import Value
-from moorage.config.decoding import decode, fields_of
-from moorage.config.document import Extender
+from moorage.config.configuration import Extender
+from moorage.config.decoder import decode, fields_of
+from moorage.config.document_reader import SchedulerText
 from moorage.config.extender_validation import extender_faults
 from moorage.config.policy_names import EQUAL_PRIORITY, PREDICATES, PRIORITIES, predicate_name, priority_name
-from moorage.config.reading import SchedulerText
 from moorage.errors import Fault
 from moorage.framework.args import Int32
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.config.document import PluginConfig, PluginRef, Plugins, PluginSet
+from moorage.config.configuration import PluginConfig, PluginRef, Plugins, PluginSet
 from moorage.config.policy import Policy, Predicate, Priority
 from moorage.config.policy_names import (
     DEFAULT_PREDICATES,

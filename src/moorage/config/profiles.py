@@ -15,8 +15,8 @@ from typing import Any
 from msgspec import structs
 
 from moorage.config.api_versions import V1, ApiVersion
-from moorage.config.decoding import fields_of
-from moorage.config.document import Configuration, Profile
+from moorage.config.configuration import Configuration, Profile
+from moorage.config.decoder import fields_of
 from moorage.config.plugin_sets import ALL_POINTS, Expansion
 from moorage.errors import ConfigError, Fault
 from moorage.framework.features import FeatureGates

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from moorage.config.document import PluginRef
+from moorage.config.configuration import PluginRef
 from moorage.framework.features import FeatureGates
 
 __all__ = [

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from moorage.config.document import PluginRef
+from moorage.config.configuration import PluginRef
 
 __all__ = ["API_VERSION", "DEFAULTS", "PLUGIN_POINTS", "REMOVED_PLUGINS"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moorage.config.document import PluginRef
+from moorage.config.configuration import PluginRef
 from moorage.framework.features import FeatureGates
 
 __all__ = ["API_VERSION", "default_plugins"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from moorage.config.document import PluginRef
+from moorage.config.configuration import PluginRef
 from moorage.framework.features import FeatureGates
 
 __all__ = ["API_VERSION", "CHECKED_WHEN_LOADED", "KIND", "PLUGIN_POINTS", "REMOVED_PLUGINS", "default_plugins"]

@@ -15,15 +15,15 @@ from typing import Final, Protocol
 from msgspec import structs
 
 from moorage.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion
+from moorage.config.configuration import Configuration, Plugins, PluginSet, Profile
 from moorage.config.defaults import with_defaults
-from moorage.config.document import Configuration, Plugins, PluginSet, Profile
+from moorage.config.document_reader import KIND, SchedulerText, not_registered, read_text, refuse
 from moorage.config.legacy_serving import Addresses, plain_addresses
 from moorage.config.legacy_sets import settled
-from moorage.config.loading import default_configuration, joined, load_version
+from moorage.config.loader import default_configuration, joined, load_version
 from moorage.config.policy import read_policy
 from moorage.config.policy_plugins import in_policy, policy_configs, policy_faults, policy_plugins
 from moorage.config.profiles import ResolvedProfile, add_own_points, catalogue, resolve, resolved
-from moorage.config.reading import KIND, SchedulerText, not_registered, read_text, refuse
 from moorage.config.release_1_21 import DEFAULT_PROVIDER, POINTS, PROVIDERS, RELEASES, provider
 from moorage.errors import Fault, InputError
 from moorage.framework.features import TODAY, FeatureGates

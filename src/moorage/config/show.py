@@ -18,8 +18,7 @@ from msgspec import inspect, structs
 
 from moorage.api.durations import format_duration
 from moorage.config.api_versions import V1, ApiVersion
-from moorage.config.decoding import fields_of, is_duration
-from moorage.config.document import (
+from moorage.config.configuration import (
     Configuration,
     ExtenderTLSConfig,
     PluginConfig,
@@ -28,8 +27,9 @@ from moorage.config.document import (
     PluginSet,
     Profile,
 )
+from moorage.config.decoder import fields_of, is_duration
+from moorage.config.document_reader import KIND
 from moorage.config.profiles import ResolvedProfile
-from moorage.config.reading import KIND
 from moorage.config.release_1_21 import POINTS as OLD_POINTS
 from moorage.framework.points import POINTS
 from moorage.printable import one_line

@@ -13,7 +13,7 @@ from typing import Any
 
 from moorage.api.durations import format_duration
 from moorage.config.api_versions import V1, ApiVersion
-from moorage.config.document import ClientConnection, Configuration, LeaderElection, PluginSet, Profile
+from moorage.config.configuration import ClientConnection, Configuration, LeaderElection, PluginSet, Profile
 from moorage.config.extender_validation import extender_faults
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates

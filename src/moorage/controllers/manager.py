@@ -13,18 +13,18 @@ from typing import Final
 
 import msgspec
 
-from moorage.apiserver.storage.selecting import ALL
+from moorage.apiserver.storage.list_selection import ALL
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watches import Watch
-from moorage.apiserver.vocabulary.kinds import KINDS, Kind
 from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.controllers.carrying import Carrier
+from moorage.controllers.executor import Carrier
 from moorage.controllers.machinery.controller import Controller
-from moorage.controllers.machinery.documents import name_of, namespace_of
+from moorage.controllers.machinery.object_fields import name_of, namespace_of
+from moorage.controllers.machinery.object_index import World
 from moorage.controllers.machinery.steps import Later
 from moorage.controllers.machinery.work_queue import WorkQueue
-from moorage.controllers.machinery.world import World
 from moorage.controllers.upkeep.namespaces import Namespaces
 from moorage.printable import clip
 

@@ -12,23 +12,23 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace as with_changes
 
-from moorage.cycle.attempt import FailedAttempt, Nominated, contenders, judge_with_nominated
-from moorage.cycle.bare import BareView
-from moorage.cycle.classes import ClassCache
-from moorage.cycle.consulting import Consult
 from moorage.cycle.decision import Decision
+from moorage.cycle.extender_nodes import BareView
+from moorage.cycle.extender_preemption import Consult
 from moorage.cycle.extender_wire import ExtenderError, Whole, partial
 from moorage.cycle.extenders import Asking, Consultation, Extender, without_asking
 from moorage.cycle.failures import Failures
+from moorage.cycle.pod_classes import ClassCache
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
-from moorage.cycle.scope import EVERYWHERE, Scope
+from moorage.cycle.search_scope import EVERYWHERE, Scope
 from moorage.cycle.ties import draw
+from moorage.cycle.what_if import FailedAttempt, Nominated, contenders, judge_with_nominated
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import Effect
+from moorage.framework.plugin_runner import Scores, ask, run_filter, run_pre_filter, run_score
 from moorage.framework.points import PostFilterResult
-from moorage.framework.prefiltered import PreFiltered
+from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.profile import Profile
-from moorage.framework.running import Scores, ask, run_filter, run_pre_filter, run_score
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status
 from moorage.state.cluster import Snapshot

@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec import Struct
 
 from moorage.errors import PluginError
+from moorage.framework.plugin_runner import Scores
 from moorage.framework.points import PostFilterResult
-from moorage.framework.prefiltered import PreFiltered
-from moorage.framework.running import Scores
+from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.verdict_table import Verdicts, fit_error
 from moorage.framework.verdicts import Code, Status
 from moorage.state.pod_info import PodInfo

@@ -38,7 +38,7 @@ from moorage.cycle.extender_wire import (
 from moorage.cycle.preemption import Candidate
 from moorage.cycle.reprieve import Victims
 from moorage.framework.effects import Question
-from moorage.framework.running import MAX_SCORE, Scores
+from moorage.framework.plugin_runner import MAX_SCORE, Scores
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status
 from moorage.state.cluster import Snapshot
@@ -74,7 +74,7 @@ class Extender(Struct, frozen=True):
     """One extender. ``number`` is its place in the configuration; an empty verb is not called.
 
     ``managed``: the extender is called only for pods that request one of these resources; empty: for all pods. ``replaces``:
-    the nodes in its reply replace ours for scoring (see ``moorage.cycle.bare``).
+    the nodes in its reply replace ours for scoring (see ``moorage.cycle.extender_nodes``).
     """
 
     number: int

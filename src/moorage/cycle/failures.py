@@ -15,9 +15,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from moorage.cycle.attempt import Nominated
 from moorage.cycle.decision import Decision
-from moorage.cycle.signing import Signer
+from moorage.cycle.pod_signatures import Signer
+from moorage.cycle.what_if import Nominated
 from moorage.errors import PluginError
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Code

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from moorage.api.pod_groups import DISRUPTED_AS_ONE, PodGroup
-from moorage.cycle.disruption import Budgets
+from moorage.cycle.disruption_budgets import Budgets
 from moorage.cycle.extenders import Asking
 from moorage.cycle.importance import started
 from moorage.framework.verdicts import Code, Status

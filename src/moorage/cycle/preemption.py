@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from moorage.cycle.disruption import Budgets
+from moorage.cycle.disruption_budgets import Budgets
 from moorage.cycle.importance import earliest_start
-from moorage.cycle.ranking import Ranking
 from moorage.cycle.reprieve import NOBODY_LESSER, Victims, select_victims, select_victims_everywhere
+from moorage.cycle.row_importance import Ranking
 from moorage.framework.points import Attempt
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status

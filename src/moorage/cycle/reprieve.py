@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from moorage.cycle.disruption import Budgets
+from moorage.cycle.disruption_budgets import Budgets
 from moorage.cycle.importance import by_importance
-from moorage.cycle.ranking import RankedPods
+from moorage.cycle.row_importance import RankedPods
 from moorage.framework.points import WhatIf, WhatIfs
 from moorage.framework.verdicts import Code, Status
 from moorage.state.columns import BoolArray, IntArray

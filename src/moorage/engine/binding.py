@@ -15,7 +15,7 @@ from moorage.cycle.decision import Decision
 from moorage.engine.facts import Phase
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Code, Status
-from moorage.queue.queued import QueuedPod
+from moorage.queue.queued_pod import QueuedPod
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Binding", "Bindings"]

@@ -13,8 +13,8 @@ from moorage.engine.binding import Binding
 from moorage.engine.facts import NO_LONGER_WANTED, Done
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.effects import BindPod, BindThrough, Effect
+from moorage.framework.plugin_runner import ask
 from moorage.framework.profile import Step
-from moorage.framework.running import ask
 from moorage.framework.verdicts import Code, Hold, Skip, Status, Wait
 
 __all__ = ["MAX_PERMIT_WAIT_S", "bind_effects", "failure_of", "permit", "post_bind", "pre_bind_effects", "reserve", "unreserve"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from moorage.api.custom import CustomKind
+from moorage.api.custom_objects import CustomKind
 from moorage.framework.events import Resource, Wake
 from moorage.framework.profile import Profile
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from moorage.api.core import Pod
-from moorage.api.old_pods import OldFields, as_kept_by_1_21
+from moorage.api.pod_fields_1_21 import OldFields, as_kept_by_1_21
 from moorage.framework.features import TODAY, FeatureGates
 
 __all__ = ["pod_reader"]

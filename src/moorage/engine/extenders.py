@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from moorage.config.document import Extender as Configured
+from moorage.config.configuration import Extender as Configured
 from moorage.cycle.extenders import Extender, in_order
 from moorage.framework.features import TODAY
 

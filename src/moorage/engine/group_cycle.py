@@ -22,7 +22,7 @@ from moorage.api.pod_groups import PodGroup
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.cycle.extenders import Asking
-from moorage.cycle.scope import EVERYWHERE, Scope
+from moorage.cycle.search_scope import EVERYWHERE, Scope
 from moorage.cycle.ties import draw_by_name
 from moorage.engine.binding import Binding
 from moorage.engine.binding_plugins import permit, reserve, unreserve

@@ -15,7 +15,7 @@ from moorage.framework.placements import GroupInfo
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import Profile
 from moorage.framework.verdicts import Code, Status
-from moorage.queue.queued import QueuedPod
+from moorage.queue.queued_pod import QueuedPod
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["SCHEDULED", "UNSCHEDULABLE", "WAITING", "GroupOutcome", "GroupReport", "QueuedGroup", "Tried"]

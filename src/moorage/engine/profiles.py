@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from moorage.config.document import Configuration
+from moorage.config.configuration import Configuration
 from moorage.config.profiles import ResolvedProfile, resolve
 from moorage.errors import InputError, MoorageError
 from moorage.framework.events import Wake

@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from moorage.errors import ConfigError, Fault
-from moorage.framework.old_gates import OLD_RELEASES, OTHER_OLD_GATES, old_gates
-from moorage.framework.other_gates import OTHER_GATES
+from moorage.framework.inert_gates import OTHER_GATES
+from moorage.framework.legacy_gates import OLD_RELEASES, OTHER_OLD_GATES, old_gates
 
 __all__ = ["GATES", "TODAY", "FeatureGates", "Gate"]
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from moorage.errors import AttemptError, PluginError
+from moorage.framework.plugin_runner import MAX_SCORE, ask
 from moorage.framework.profile import Profile, Step
-from moorage.framework.running import MAX_SCORE, ask
 from moorage.framework.verdicts import Code, Hold, Status
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo

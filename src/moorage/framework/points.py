@@ -77,7 +77,7 @@ import numpy.typing as npt
 
 from moorage.framework.effects import Effect
 from moorage.framework.events import Wake
-from moorage.framework.prefiltered import PreFiltered
+from moorage.framework.prefilter_state import PreFiltered
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status, Wait
 from moorage.state.cluster import Snapshot
@@ -198,7 +198,7 @@ class Attempt(Protocol):
 
     @property
     def consults(self) -> bool:
-        """True if extenders take part in preemption; see ``moorage.cycle.consulting``."""
+        """True if extenders take part in preemption; see ``moorage.cycle.extender_preemption``."""
 
     def what_if(self, row: int) -> WhatIf:
         """Open a what-if on one row; use it as a context manager."""

@@ -17,12 +17,12 @@ from collections.abc import Iterator, Sequence
 from moorage.api.pod_groups import PodGroup
 from moorage.api.requirements import aggregate
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.cycle.consulting import Consult
-from moorage.cycle.disruption import Budgets
+from moorage.cycle.disruption_budgets import Budgets
+from moorage.cycle.extender_preemption import Consult
 from moorage.cycle.extenders import Asking
 from moorage.cycle.group_preemption import Fits, group_victims
 from moorage.cycle.preemption import Candidate, Search, choose, find_candidates
-from moorage.cycle.ranking import Ranking
+from moorage.cycle.row_importance import Ranking
 from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake

@@ -29,17 +29,17 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Attempt, Depends, PostFilterResult, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Code, Hold, Reject, Skip
-from moorage.plugins.devices.asks import Options
+from moorage.plugins.default_normalize import default_normalize
 from moorage.plugins.devices.binding import Binder, dropped, without_devices
-from moorage.plugins.devices.claims import claims_of, class_faults, is_reserved_for
-from moorage.plugins.devices.extended import SPECIAL_NAME, claim_from_before, is_backed, special_claim
+from moorage.plugins.devices.binding_conditions import BindingFailedError, is_late, is_ready
+from moorage.plugins.devices.claim_requests import Options
+from moorage.plugins.devices.claim_shapes import Book
+from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, claim_from_before, is_backed, special_claim
 from moorage.plugins.devices.meter import Meter
-from moorage.plugins.devices.readiness import BindingFailedError, is_late, is_ready
-from moorage.plugins.devices.shapes import Book
-from moorage.plugins.devices.wanted import Kind, Wanted
+from moorage.plugins.devices.pod_devices import Kind, Wanted
+from moorage.plugins.devices.pod_resource_claims import claims_of, class_faults, is_reserved_for
 from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
 from moorage.plugins.extended_resources import device_class_for
-from moorage.plugins.normalizing import default_normalize
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_info import PodInfo

@@ -26,8 +26,8 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Log, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
-from moorage.plugins.affinity_counting import Neighbours, ResolvedTerm, count_neighbours, matches_all, resolved
-from moorage.plugins.affinity_scoring import Pulls, normalize_pulls, score_pulls, weigh_neighbours
+from moorage.plugins.affinity_counts import Neighbours, ResolvedTerm, count_neighbours, matches_all, resolved
+from moorage.plugins.affinity_scores import Pulls, normalize_pulls, score_pulls, weigh_neighbours
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.counts import MatchTerm

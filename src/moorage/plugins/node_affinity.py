@@ -24,7 +24,7 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import SKIP, Hold, Narrow, Reject, Skip
-from moorage.plugins.normalizing import default_normalize
+from moorage.plugins.default_normalize import default_normalize
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.node_matching import (

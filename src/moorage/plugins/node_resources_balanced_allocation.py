@@ -24,12 +24,12 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Skip
-from moorage.plugins.backed_scores import NATIVE, Backed, Counted, backed, classes_behind
-from moorage.plugins.one_row_scores import balance_of
+from moorage.plugins.device_backed_scores import NATIVE, Backed, Counted, backed, classes_behind
 from moorage.plugins.scoring_strategies import CPU_AND_MEMORY, Demand, ResourceSpec, demands, sub_path
+from moorage.plugins.single_node_scores import balance_of
+from moorage.state.cached_column import KeptColumn
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
-from moorage.state.kept_column import KeptColumn
 from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import PLACED, PodRequests, RequestOptions
 from moorage.state.table import NodeTable

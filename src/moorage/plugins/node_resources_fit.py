@@ -32,7 +32,7 @@ from moorage.framework.placements import GroupInfo, Proposal
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
-from moorage.plugins.backed_scores import Backed, Counted, backed
+from moorage.plugins.device_backed_scores import Backed, Counted, backed
 from moorage.plugins.extended_resources import answers_to, device_class_for
 from moorage.plugins.scoring_strategies import (
     CPU_AND_MEMORY,

@@ -20,8 +20,8 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
-from moorage.plugins.volumes.attached import AttachedVolumes
-from moorage.plugins.volumes.claims import stands_on_claim
+from moorage.plugins.volumes.attached_volumes import AttachedVolumes
+from moorage.plugins.volumes.claim_lookup import stands_on_claim
 from moorage.plugins.volumes.csi_migration import may_be_of
 from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
 from moorage.plugins.volumes.csi_volumes import CsiVolume, Needed, needed_volumes

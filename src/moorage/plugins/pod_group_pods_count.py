@@ -13,7 +13,7 @@ from typing import Final
 
 from moorage.errors import AttemptError
 from moorage.framework.placements import GroupInfo, Proposal
-from moorage.framework.running import MAX_SCORE
+from moorage.framework.plugin_runner import MAX_SCORE
 from moorage.state.cluster import Snapshot
 
 __all__ = ["PodGroupPodsCount"]

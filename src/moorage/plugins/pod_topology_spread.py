@@ -32,8 +32,8 @@ from moorage.framework.points import Depends, Log, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.default_selector import OWNING_KINDS, controller_of, default_selector
-from moorage.plugins.spread_counting import Counted, Spread, count_spreads, counted_by
-from moorage.plugins.spread_scoring import (
+from moorage.plugins.spread_counts import Counted, Spread, count_spreads, counted_by
+from moorage.plugins.spread_scores import (
     HOSTNAME,
     SpreadPreference,
     normalize_spread,

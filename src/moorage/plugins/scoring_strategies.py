@@ -23,7 +23,7 @@ from msgspec.structs import force_setattr
 from moorage.api.names import is_scalar_resource_name
 from moorage.errors import Fault
 from moorage.framework.args import Int32
-from moorage.plugins.one_row_scores import least_of, mean_of, most_of, ratio_of
+from moorage.plugins.single_node_scores import least_of, mean_of, most_of, ratio_of
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.pod_requests import is_counted
 from moorage.state.view import NodeInfo, NodeView

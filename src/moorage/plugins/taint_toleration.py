@@ -17,7 +17,7 @@ from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import Hold, Reject
-from moorage.plugins.normalizing import default_normalize
+from moorage.plugins.default_normalize import default_normalize
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo

@@ -34,16 +34,16 @@ from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.scoring_strategies import utilization_table
 from moorage.plugins.volume_binding_args import VolumeBindingArgs
-from moorage.plugins.volumes.assumed import Assumptions
+from moorage.plugins.volumes.assume_cache import Assumptions
 from moorage.plugins.volumes.capacity_score import capacity_scores
-from moorage.plugins.volumes.claims import SELECTED_NODE, stands_on_claim
+from moorage.plugins.volumes.claim_lookup import SELECTED_NODE, stands_on_claim
 from moorage.plugins.volumes.csi_migration import HANDED_OVER
 from moorage.plugins.volumes.csi_nodes import migrated_plugins
-from moorage.plugins.volumes.findings import Wanted, find
-from moorage.plugins.volumes.matching import MatchingError, VolumeShelf
+from moorage.plugins.volumes.node_findings import Wanted, find
+from moorage.plugins.volumes.planned_bindings import BrokenPromiseError, Promise, are_kept, for_node, pointed_at
 from moorage.plugins.volumes.pod_claims import ClassError, PodClaims, claims_of, unusable
-from moorage.plugins.volumes.promises import BrokenPromiseError, Promise, are_kept, for_node, pointed_at
 from moorage.plugins.volumes.provisioning import volume_limit
+from moorage.plugins.volumes.volume_matching import MatchingError, VolumeShelf
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo

@@ -15,7 +15,7 @@ from moorage.api.storage import PersistentVolumeClaim
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
-from moorage.plugins.volumes.claims import claim_not_found, names_claim
+from moorage.plugins.volumes.claim_lookup import claim_not_found, names_claim
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo

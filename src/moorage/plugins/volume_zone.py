@@ -19,7 +19,7 @@ from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, Storage
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
-from moorage.plugins.volumes.claims import claim_not_found, class_not_found, class_of_claim, names_claim, volume_not_found
+from moorage.plugins.volumes.claim_lookup import claim_not_found, class_not_found, class_of_claim, names_claim, volume_not_found
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo

@@ -1,6 +1,6 @@
 """The scheduling queue, and the cluster events that make it retry a pod."""
 
-from moorage.queue.events_of import (
+from moorage.queue.cluster_events import (
     ASSIGNED_POD_DELETE,
     UNSCHEDULED_POD_ADD,
     assigned_pod_events,
@@ -8,9 +8,9 @@ from moorage.queue.events_of import (
     object_events,
     pod_changes,
 )
-from moorage.queue.gates import QueueProfile
 from moorage.queue.hints import wakes_of
-from moorage.queue.queued import Pending, Place, QueuedPod
+from moorage.queue.pre_enqueue import QueueProfile
+from moorage.queue.queued_pod import Pending, Place, QueuedPod
 from moorage.queue.scheduling_queue import SchedulingQueue
 
 __all__ = [

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from moorage.queue.heap import LazyHeap
-from moorage.queue.queued import QueuedPod
+from moorage.queue.queued_pod import QueuedPod
 
 __all__ = ["ActiveQueue", "SortKey"]
 

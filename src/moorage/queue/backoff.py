@@ -17,7 +17,7 @@ from math import floor
 
 from moorage.queue.active import SortKey
 from moorage.queue.heap import LazyHeap
-from moorage.queue.queued import QueuedPod
+from moorage.queue.queued_pod import QueuedPod
 
 __all__ = ["BackoffQueue"]
 

@@ -15,8 +15,8 @@ from typing import Any
 from moorage.errors import PluginError
 from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Hint, Resource, Wake
 from moorage.framework.points import AnyPlugin, points_of
-from moorage.queue.queued import QueuedPod
-from moorage.queue.unschedulable import Rejecter
+from moorage.queue.queued_pod import QueuedPod
+from moorage.queue.unschedulable_pods import Rejecter
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["HintTimer", "Hints", "Interest", "Outcome", "is_for_everyone", "wakes_of"]

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from moorage.api.core import Pod
 from moorage.api.meta import ObjectMeta
-from moorage.queue.queued import Place, QueuedPod
+from moorage.queue.queued_pod import Place, QueuedPod
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Nominator"]

@@ -27,13 +27,13 @@ from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.features import FeatureGates
 from moorage.queue.active import ActiveQueue, SortKey
 from moorage.queue.backoff import BackoffQueue
-from moorage.queue.events_of import ASSIGNED_POD_DELETE, pod_changes
-from moorage.queue.gates import Gates, QueueProfile
+from moorage.queue.cluster_events import ASSIGNED_POD_DELETE, pod_changes
 from moorage.queue.hints import Hints, HintTimer, Outcome, is_for_everyone
 from moorage.queue.in_flight import Happening, InFlight
 from moorage.queue.nominator import Nominator
-from moorage.queue.queued import Pending, Place, QueuedPod
-from moorage.queue.unschedulable import Unschedulable
+from moorage.queue.pre_enqueue import Gates, QueueProfile
+from moorage.queue.queued_pod import Pending, Place, QueuedPod
+from moorage.queue.unschedulable_pods import Unschedulable
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["FORCE_ACTIVATE", "UNSCHEDULABLE_TIMEOUT", "SchedulingQueue"]

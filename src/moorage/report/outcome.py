@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from moorage.printable import one_line
-from moorage.report.claims import DeviceOutcome, VolumeOutcome
-from moorage.report.groups import PodGroupOutcome
+from moorage.report.claim_report import DeviceOutcome, VolumeOutcome
+from moorage.report.group_report import PodGroupOutcome
 
 __all__ = ["InputNote", "NodeOutcome", "PodOutcome", "Run"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from moorage.printable import one_line
-from moorage.report.claims import claim_tables
+from moorage.report.claim_report import claim_tables
 from moorage.report.columns import columns, human
-from moorage.report.groups import group_table
+from moorage.report.group_report import group_table
 from moorage.report.outcome import PodOutcome, Run
 
 __all__ = ["EVERY_POD", "render"]

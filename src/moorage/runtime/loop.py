@@ -19,13 +19,13 @@ from moorage.engine.facts import Answered, Done, Fact, Gone, Phase, Query, Work
 from moorage.engine.outbox import Cancel, Decided, Fault, GroupAttempted, Output, Preempted, Revoked, Skipped
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import MoorageError
-from moorage.runtime.carrying import Carrier
-from moorage.runtime.confirming import Confirmer
-from moorage.runtime.following import Follower
+from moorage.runtime.attempt_metrics import Follower
+from moorage.runtime.bind_verifier import Confirmer
+from moorage.runtime.executor import Carrier
 from moorage.runtime.inbox import Inbox, Source
-from moorage.runtime.observing import SILENT, UNMEASURED, Log, Measures
+from moorage.runtime.observer import SILENT, UNMEASURED, Log, Measures
 from moorage.runtime.ports import Clock, Cluster, Extenders, WallClock
-from moorage.runtime.telling import Teller
+from moorage.runtime.status_writer import Teller
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["USUAL", "Limits", "Loop"]

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.core import Pod, PodCondition
-from moorage.api.custom import CustomObject, read_custom
+from moorage.api.custom_objects import CustomObject, read_custom
 from moorage.api.decode import decode
 from moorage.api.meta import Value
 from moorage.api.pod_groups import Condition, PodGroup, find_condition

@@ -10,13 +10,13 @@ from typing import Any
 
 from moorage.client.rest import Rest
 from moorage.errors import ClusterError
-from moorage.runtime.leader import LeaseRecord
+from moorage.runtime.leader_election import LeaseRecord
 
 __all__ = ["ApiLease", "LockObject"]
 
 
 class LockObject(ABC):
-    """Satisfies ``moorage.runtime.leader.LeaseLock``. Fields that others wrote on the object stay."""
+    """Satisfies ``moorage.runtime.leader_election.LeaseLock``. Fields that others wrote on the object stay."""
 
     def __init__(self, rest: Rest, api_version: str, kind: str, plural: str, namespace: str, name: str) -> None:
         self._rest = rest

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from moorage.client.rest import Rest
 from moorage.errors import ClusterError, InputError
-from moorage.runtime.leader import LeaseRecord
+from moorage.runtime.leader_election import LeaseRecord
 from moorage.server.api_lease import ApiLease, LockObject
 
 __all__ = ["ANNOTATION", "UNKNOWN", "AnyLock", "ApiAnnotation", "ApiPair", "lock_on"]
@@ -77,7 +77,7 @@ def _as_record(text: str, where: str) -> LeaseRecord:
 
 
 class ApiPair:
-    """An annotation and a Lease that are held together. Satisfies ``moorage.runtime.leader.LeaseLock``.
+    """An annotation and a Lease that are held together. Satisfies ``moorage.runtime.leader_election.LeaseLock``.
 
     A record is the annotation's; ``beside`` is what the Lease says, so that a renewal of either is seen.
     """

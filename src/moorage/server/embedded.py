@@ -14,22 +14,22 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from moorage.apiserver.access.addresses import LOOPBACK, Address
-from moorage.apiserver.access.authority import SCHEDULER, Authority
-from moorage.apiserver.access.guarding import guard_for
-from moorage.apiserver.http.serving import serving
-from moorage.apiserver.storage.events import forget_old_events
+from moorage.apiserver.access.authentication import guard_for
+from moorage.apiserver.access.certificate_authority import SCHEDULER, Authority
+from moorage.apiserver.access.listen_addresses import LOOPBACK, Address
+from moorage.apiserver.http.serve import serving
+from moorage.apiserver.storage.event_apis import forget_old_events
 from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.extenders import ExtenderClient
 from moorage.client.rest import Rest
 from moorage.controllers.machinery.controller import Controller
-from moorage.controllers.machinery.kinds import NODES
+from moorage.controllers.machinery.kind_names import NODES
 from moorage.controllers.manager import Manager
 from moorage.controllers.nodes.kubelets import is_down
 from moorage.engine.custom_kinds import NamedKinds
 from moorage.engine.scheduler import Scheduler
-from moorage.runtime.wall import Wall
+from moorage.runtime.wall_clock import Wall
 from moorage.server.live import Live
 from moorage.server.patience import report_delays
 from moorage.server.plugin_rights import grant_kinds

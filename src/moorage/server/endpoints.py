@@ -23,11 +23,12 @@ from prometheus_client.exposition import choose_encoder
 
 from moorage.apiserver.http.connections import HEADERS, Connection
 from moorage.errors import ClusterError, InputError
-from moorage.runtime.observing import Log
-from moorage.server.callers import Caller, Identifier, UnauthorizedError
+from moorage.runtime.observer import Log
+from moorage.server.authentication import Caller, Identifier, UnauthorizedError
+from moorage.server.authorization import Judge
 from moorage.server.health import Health
-from moorage.server.metric_kinds import Registry
-from moorage.server.pages import (
+from moorage.server.metric_types import Registry
+from moorage.server.zpages import (
     Program,
     accepted,
     flags_document,
@@ -36,7 +37,6 @@ from moorage.server.pages import (
     status_document,
     status_text,
 )
-from moorage.server.permissions import Judge
 
 __all__ = ["Served", "make_app", "make_plain_app"]
 

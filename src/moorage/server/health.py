@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from moorage.runtime.leader import Election
-from moorage.runtime.observing import Log
-from moorage.server.metric_kinds import Counter, Family, Gauge
+from moorage.runtime.leader_election import Election
+from moorage.runtime.observer import Log
 from moorage.server.metric_specs import SPECS
+from moorage.server.metric_types import Counter, Family, Gauge
 
 __all__ = ["PING", "Check", "Health", "Report", "watchdog"]
 

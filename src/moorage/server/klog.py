@@ -1,7 +1,7 @@
 """The log as Kubernetes' own programs write it: klog's lines, or one JSON object a line.
 
     I1121 03:04:05.000006    4711 following.py:52] "Attempting to schedule pod" pod="default/web-0"
-    {"ts":1763694245000.006,"caller":"runtime/following.py:52","msg":"Attempting to schedule pod","v":3,"pod":{…}}
+    {"ts":1763694245000.006,"caller":"runtime/attempt_metrics.py:52","msg":"Attempting to schedule pod","v":3,"pod":{…}}
 
 How much is said is a level (``-v``); ``--vmodule`` sets it for single files. Plugins that use Python's ``logging`` write here
 too, in the same form: ``hear_others``. A line steers no terminal and starts no other line, whatever stands in it; an error
@@ -26,7 +26,7 @@ from typing import Any, Final, TextIO
 
 from moorage.errors import ConfigError, InputError
 from moorage.printable import MOST_BYTES, clip, escape_json, is_printable, some_lines
-from moorage.runtime.observing import Ref
+from moorage.runtime.observer import Ref
 
 __all__ = ["FORMATS", "Klog", "hear_others", "read_vmodule"]
 
@@ -41,7 +41,7 @@ _names: Final[dict[str, str]] = {}
 
 
 class Klog:
-    """Satisfies ``moorage.runtime.observing.Log``. Written to at once, line by line; what cannot be written is given up."""
+    """Satisfies ``moorage.runtime.observer.Log``. Written to at once, line by line; what cannot be written is given up."""
 
     def __init__(
         self,

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from moorage.client.raw_objects import WholeObjects
 from moorage.client.reflector import Reflector
 from moorage.client.resources import custom_resource, watched
 from moorage.client.rest import Rest
-from moorage.client.whole import WholeObjects
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import ClusterError, MoorageError
 from moorage.runtime.inbox import Inbox
-from moorage.runtime.leader import Election, Timing, lead
+from moorage.runtime.leader_election import Election, Timing, lead
 from moorage.runtime.loop import USUAL, Limits, Loop
-from moorage.runtime.observing import SILENT, UNMEASURED, Log, Measures
+from moorage.runtime.observer import SILENT, UNMEASURED, Log, Measures
 from moorage.runtime.ports import Extenders, WallClock
 from moorage.server.api_cluster import ApiCluster
 from moorage.server.api_locks import AnyLock, lock_on

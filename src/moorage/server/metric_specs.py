@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from moorage.server.metric_kinds import Spec, exponential
+from moorage.server.metric_types import Spec, exponential
 
 __all__ = ["NEVER_MOVED", "SPECS"]
 

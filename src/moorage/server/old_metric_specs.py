@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from moorage.framework.features import TODAY
-from moorage.server.metric_kinds import Spec
 from moorage.server.metric_specs import SPECS
+from moorage.server.metric_types import Spec
 
 __all__ = ["specs_of"]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from moorage.api.custom import CustomKind
-from moorage.apiserver.access.authority import SCHEDULER
+from moorage.api.custom_objects import CustomKind
+from moorage.apiserver.access.certificate_authority import SCHEDULER
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.vocabulary.served_kinds import served
 
 __all__ = ["grant_kinds"]
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Container, Pod, ResourceRequirements
 from moorage.api.quantity import QuantityError, milli_value
-from moorage.server.metric_kinds import Gauge, Labels, Registry, Spec
+from moorage.server.metric_types import Gauge, Labels, Registry, Spec
 from moorage.state.pod_requests import RequestOptions, pod_requests
 
 __all__ = ["pod_registry"]

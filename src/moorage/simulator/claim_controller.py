@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from moorage.api.core import Pod
 from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.engine.facts import Done, Gone, News, Seen
-from moorage.plugins.devices.upkeep import is_done, is_outlived, owning_pod, without_users_gone
-from moorage.simulator.claims import with_device_claims
+from moorage.plugins.devices.claim_cleanup import is_done, is_outlived, owning_pod, without_users_gone
 from moorage.simulator.owners import is_active
+from moorage.simulator.template_claims import with_device_claims
 from moorage.state.cluster import Snapshot
 
 __all__ = ["ClaimController"]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from moorage.api.core import Pod
 from moorage.api.devices import ResourceClaim
-from moorage.report.claims import DeviceOutcome, VolumeOutcome
+from moorage.report.claim_report import DeviceOutcome, VolumeOutcome
 from moorage.simulator.simulation import PodRecord, Simulation
 from moorage.state.pod_info import PodInfo
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from moorage.api.admission import RuntimeClass
 from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController, Service
-from moorage.api.custom import CustomObject
+from moorage.api.custom_objects import CustomObject
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceClaimTemplate, ResourceSlice
 from moorage.api.pod_groups import PodGroup
 from moorage.api.storage import (

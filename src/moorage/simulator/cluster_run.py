@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from moorage.api.core import Pod
 from moorage.api.meta import ObjectMeta, Value
 from moorage.report.outcome import InputNote, Run
-from moorage.simulator.admitting import admit
+from moorage.simulator.admission import admit
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.lost_pods import lose_pods
-from moorage.simulator.references import find_missing
+from moorage.simulator.missing_references import find_missing
 from moorage.simulator.simulate import Options, simulate
 from moorage.simulator.simulation import Attempt
 from moorage.simulator.workloads import expand

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from moorage.api.pod_groups import POD_GROUP_SCHEDULED, PodGroup, find_condition
 from moorage.engine.group_outcome import GroupReport
-from moorage.report.groups import PodGroupOutcome
+from moorage.report.group_report import PodGroupOutcome
 from moorage.report.outcome import InputNote
 from moorage.simulator.simulation import Simulation
-from moorage.simulator.words import counted
+from moorage.simulator.wording import counted
 from moorage.state.pod_groups import GroupPods, group_key
 from moorage.state.pod_info import PodInfo
 

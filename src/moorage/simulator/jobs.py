@@ -16,7 +16,7 @@ from moorage.api.core import Pod, PodTemplateSpec
 from moorage.api.integers import parse_int64
 from moorage.api.meta import LabelSelector
 from moorage.api.workloads import Job
-from moorage.controllers.machinery.indexes import Indexes, parse_indexes
+from moorage.controllers.machinery.index_ranges import Indexes, parse_indexes
 from moorage.simulator.owners import Claimed, compiled, is_active, owner_reference
 from moorage.simulator.templates import Mould
 

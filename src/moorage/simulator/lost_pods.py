@@ -15,13 +15,13 @@ from dataclasses import replace as with_fields
 
 from moorage.api.core import ENDED_PHASES, Pod
 from moorage.api.meta import OwnerReference
-from moorage.plugins.devices.upkeep import owning_pod, without_users_gone
+from moorage.plugins.devices.claim_cleanup import owning_pod, without_users_gone
 from moorage.report.outcome import InputNote
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import controller_of, is_active
 from moorage.simulator.replacing import REPLACING_ELSEWHERE, replacement
 from moorage.simulator.simulation import PodRecord, State
-from moorage.simulator.words import counted, some
+from moorage.simulator.wording import counted, some
 
 __all__ = ["LostPods", "lose_pods"]
 

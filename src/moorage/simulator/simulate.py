@@ -28,7 +28,7 @@ from moorage.report.scores import ScoreLog, scoring_of
 from moorage.simulator.group_outcomes import closed_gate_notes
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulation import Attempt, PodRecord, Simulation, wants_a_node
-from moorage.simulator.words import counted, some
+from moorage.simulator.wording import counted, some
 
 __all__ = ["Options", "kinds_named", "load_options", "prepare", "registry_with", "simulate"]
 

@@ -19,9 +19,9 @@ from moorage.api.meta import ObjectMeta, Value
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.controllers.storage.provisioner import made_for, makes_volumes
 from moorage.engine.facts import Gone, News, Seen
-from moorage.plugins.volumes.claims import BIND_COMPLETED, SELECTED_NODE, class_of_claim, is_fully_bound
-from moorage.plugins.volumes.matching import MatchingError, VolumeShelf, is_bound_to, suits
-from moorage.plugins.volumes.promises import BOUND_BY_CONTROLLER, pointed_at
+from moorage.plugins.volumes.claim_lookup import BIND_COMPLETED, SELECTED_NODE, class_of_claim, is_fully_bound
+from moorage.plugins.volumes.planned_bindings import BOUND_BY_CONTROLLER, pointed_at
+from moorage.plugins.volumes.volume_matching import MatchingError, VolumeShelf, is_bound_to, suits
 from moorage.state.cluster import Snapshot
 
 __all__ = ["BoundClaim", "StorageController"]

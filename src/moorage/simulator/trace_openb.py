@@ -33,10 +33,10 @@ from moorage.api.core import (
 )
 from moorage.api.meta import ObjectMeta, ResourceList
 from moorage.api.names import check_dns1123_subdomain, check_label_value
-from moorage.controllers.machinery.naming import stable_uid
+from moorage.controllers.machinery.generated_names import stable_uid
 from moorage.errors import InputError
-from moorage.simulator.files import Source, open_sources
-from moorage.simulator.tables import Row, read_rows
+from moorage.simulator.csv_tables import Row, read_rows
+from moorage.simulator.input_files import Source, open_sources
 from moorage.simulator.trace import Arrival, Trace
 
 __all__ = ["GPU_MILLI", "GPU_MODEL", "MAX_PODS", "QOS", "WHOLE_GPU", "read_openb", "read_openb_sources"]

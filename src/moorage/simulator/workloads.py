@@ -3,7 +3,7 @@
 Every controller is taken at its word: it makes all the pods it still lacks, at once. So a stateful set that waits for
 each pod to be ready before it makes the next has them all here, a rolling update is not replayed, and nothing is deleted
 where there are too many. Names and hashes are made from content, so the same input gives the same pods. What the new pods
-bring along (claims of their volumes and devices) comes from ``moorage.simulator.claims``.
+bring along (claims of their volumes and devices) comes from ``moorage.simulator.template_claims``.
 
 New pods stand behind those of the input: daemon sets first, then stateful sets, deployments, replica sets, replication
 controllers, jobs and cron jobs, each in the order given.
@@ -21,13 +21,13 @@ from msgspec.structs import replace
 from moorage.api.core import Pod, PodTemplateSpec, ReplicationController
 from moorage.api.meta import LabelSelector, ObjectMeta, OwnerReference
 from moorage.api.workloads import CronJob, DaemonSet, Deployment, Job, ReplicaSet
-from moorage.controllers.machinery.naming import stable_suffix, stable_uid
-from moorage.controllers.workloads import daemons
+from moorage.controllers.machinery.generated_names import stable_suffix, stable_uid
+from moorage.controllers.workloads import daemon_nodes
 from moorage.simulator import jobs
-from moorage.simulator.claims import add_claims
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.owners import Claimed, compiled, controller_of, is_active, owner_reference
-from moorage.simulator.stateful import StatefulPods
+from moorage.simulator.stateful_sets import StatefulPods
+from moorage.simulator.template_claims import add_claims
 from moorage.simulator.templates import Mould, names_of, template_hash
 
 __all__ = ["expand"]
@@ -99,10 +99,10 @@ class _Expansion:
         owner = owner_reference("apps/v1", "DaemonSet", metadata)
         selector = compiled(daemon_set.spec.selector, f"DaemonSet {metadata.namespace}/{metadata.name}")
         held = [*self.claimed.of("DaemonSet", metadata), *self.claimed.adopt(owner, metadata.namespace, selector)]
-        template = daemons.pod_template(daemon_set, template_hash(daemon_set.spec.template))
+        template = daemon_nodes.pod_template(daemon_set, template_hash(daemon_set.spec.template))
         mould = Mould(template, metadata.namespace, owner, self.taken)
-        for node in daemons.nodes_in_need(daemon_set, self.cluster.nodes, held):
-            yield daemons.tied_to(mould.generated(f"{metadata.name}-", node.name), node.name)
+        for node in daemon_nodes.nodes_in_need(daemon_set, self.cluster.nodes, held):
+            yield daemon_nodes.tied_to(mould.generated(f"{metadata.name}-", node.name), node.name)
 
     # -- deployments and replica sets -----------------------------------------------------------------------------------
 

@@ -14,16 +14,16 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from moorage.api.core import Namespace, Node, Service
-from moorage.api.custom import CustomObject, custom_type
+from moorage.api.custom_objects import CustomObject, custom_type
 from moorage.api.meta import Value
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.errors import StateError
+from moorage.state.group_visibility import Unheard
 from moorage.state.journal import Journal
 from moorage.state.pod_groups import GroupPods, PodGroups
 from moorage.state.pod_info import PodInfo
 from moorage.state.selector_index import SelectorIndex
 from moorage.state.table import NodeTable
-from moorage.state.unheard import Unheard
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = ["Cluster", "Snapshot"]

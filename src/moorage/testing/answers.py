@@ -18,8 +18,8 @@ from typing import Any
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.errors import MoorageError, PluginError
+from moorage.framework.plugin_runner import ask
 from moorage.framework.profile import Profile
-from moorage.framework.running import ask
 from moorage.framework.verdicts import Status
 from moorage.testing.config_answers import answer as config_answer
 from moorage.testing.scenarios import Scenario, load_scenario

@@ -11,16 +11,16 @@ from typing import Any, Protocol, Self
 
 import aiohttp
 
-from moorage.apiserver.access.authorizing import Authorizer
-from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.http.lines import Lines
 from moorage.apiserver.http.requests import serve
-from moorage.apiserver.http.routing import check_route
-from moorage.apiserver.http.watching import open_stream
+from moorage.apiserver.http.routes import check_route
+from moorage.apiserver.http.watch_stream import open_stream
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.requesting import Request
+from moorage.apiserver.vocabulary.http_messages import Request
+from moorage.apiserver.vocabulary.request_targets import find_target
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.targets import find_target
 from moorage.client.endpoint import Endpoint, tls_context
 
 __all__ = ["Answer", "HttpWire", "StoreWire", "Wire"]

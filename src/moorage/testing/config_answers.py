@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from moorage.config.loading import load
+from moorage.config.loader import load
 from moorage.config.profiles import ResolvedProfile, resolve
 from moorage.errors import ConfigError, MoorageError
 from moorage.framework.features import FeatureGates

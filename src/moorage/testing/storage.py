@@ -15,7 +15,7 @@ import msgspec
 
 from moorage.api.meta import Value
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.plugins.volumes.claims import BIND_COMPLETED
+from moorage.plugins.volumes.claim_lookup import BIND_COMPLETED
 from moorage.state.cluster import Cluster
 
 __all__ = [

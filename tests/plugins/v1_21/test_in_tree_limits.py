@@ -13,9 +13,9 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.v1_21.in_tree_limits import AzureDiskLimits, CinderLimits, EBSLimits, GCEPDLimits
 from moorage.plugins.v1_21.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
-from moorage.testing.asking import final_scores, refusals, wakes
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
+from moorage.testing.plugin_queries import final_scores, refusals, wakes
 from moorage.testing.storage import a_bound_claim, a_claim, a_class, a_csi_node, a_volume, standing_on, with_objects
 
 RULES = {  # the rule, how a volume says it is one, its resource, the in-tree plugin, how many are usual

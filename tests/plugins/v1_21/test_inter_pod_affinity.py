@@ -13,9 +13,9 @@ from moorage.api.meta import ObjectMeta
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.v1_21.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
-from moorage.testing.asking import final_scores, refusals
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
+from moorage.testing.plugin_queries import final_scores, refusals
 
 BOTH = "node(s) didn't match pod affinity/anti-affinity rules"
 

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from moorage.plugins.v1_21.node_prefer_avoid_pods import ANNOTATION, NodePreferAvoidPods
-from moorage.testing.asking import final_scores
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
+from moorage.testing.plugin_queries import final_scores
 
 
 def annotated(text, name="n"):

@@ -11,9 +11,9 @@ from moorage.framework.events import Action, Resource
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.v1_21.node_resources_fit import NodeResourcesFit
-from moorage.testing.asking import refusals, wakes
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
+from moorage.testing.plugin_queries import refusals, wakes
 
 GPU, FPGA = "example.com/gpu", "other.example.com/fpga"
 

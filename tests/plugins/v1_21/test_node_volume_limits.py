@@ -12,9 +12,9 @@ from moorage.framework.events import Action, Resource
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.v1_21.node_volume_limits import NodeVolumeLimits, limit_key
-from moorage.testing.asking import refusals, wakes
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
+from moorage.testing.plugin_queries import refusals, wakes
 from moorage.testing.storage import a_bound_claim, a_claim, a_class, a_csi_node, a_volume, standing_on, with_objects
 
 DRIVER, EBS = "csi.example.com", "ebs.csi.aws.com"

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from moorage.framework.features import FeatureGates
 from moorage.plugins.scoring_strategies import UtilizationPoint
-from moorage.plugins.v1_21.allocation import ResourceSpec
 from moorage.plugins.v1_21.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.v1_21.node_resources_least_allocated import NodeResourcesLeastAllocated, NodeResourcesLeastAllocatedArgs
 from moorage.plugins.v1_21.node_resources_most_allocated import NodeResourcesMostAllocated, NodeResourcesMostAllocatedArgs
+from moorage.plugins.v1_21.requested_shares import ResourceSpec
 from moorage.plugins.v1_21.requested_to_capacity_ratio import RequestedToCapacityRatio, RequestedToCapacityRatioArgs
-from moorage.testing.asking import final_scores
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
+from moorage.testing.plugin_queries import final_scores
 
 GATES = FeatureGates(release="1.21")
 GPU = "example.com/gpu"

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from moorage.api.core import ReplicationController, Service
 from moorage.api.workloads import ReplicaSet, StatefulSet
 from moorage.plugins.v1_21.selector_spread import SelectorSpread, spread_scores
-from moorage.testing.asking import final_scores
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
+from moorage.testing.plugin_queries import final_scores
 from moorage.testing.storage import with_objects
 
 WEB = {"app": "web"}

@@ -8,9 +8,9 @@ import pytest
 from moorage.api.core import Service
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.v1_21.service_affinity import ServiceAffinity, ServiceAffinityArgs
-from moorage.testing.asking import final_scores, refusals
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
+from moorage.testing.plugin_queries import final_scores, refusals
 from moorage.testing.storage import with_objects
 
 WEB = {"app": "web"}

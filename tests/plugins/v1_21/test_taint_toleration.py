@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.v1_21.taint_toleration import TaintToleration
-from moorage.testing.asking import final_scores, refusals
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
+from moorage.testing.plugin_queries import final_scores, refusals
 
 
 def taint(text):

@@ -14,9 +14,9 @@ from moorage.errors import AttemptError
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import SKIP, Code, Hold, Status
 from moorage.plugins.v1_21.volume_binding import VolumeBinding, VolumeBindingArgs
-from moorage.testing.asking import final_scores, refusals
 from moorage.testing.builders import a_cluster, a_node, a_pod
-from moorage.testing.checking import check_plugin
+from moorage.testing.plugin_checks import check_plugin
+from moorage.testing.plugin_queries import final_scores, refusals
 from moorage.testing.storage import (
     a_bound_claim,
     a_claim,

@@ -6,13 +6,13 @@ from unittest import mock
 
 import pytest
 
-from moorage.apiserver.access.authorizing import Authorizer
-from moorage.apiserver.admission import preparing
+from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.admission import strategy
 from moorage.apiserver.http import requests
 from moorage.apiserver.schema import openapi
 from moorage.apiserver.storage import store as storing
 from moorage.apiserver.storage.store import Deleted, Store
-from moorage.apiserver.vocabulary.kinds import ALL_GATES, KINDS, REVIEWS
+from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, REVIEWS
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.testing.attacks.making import make
 from moorage.testing.attacks.objects import sound
@@ -63,7 +63,7 @@ def writes_first(write):
 
 def unchecked(*arguments):
     with contextlib.suppress(ApiError):
-        preparing.prepare_create(*arguments)
+        strategy.prepare_create(*arguments)
 
 
 def stays(_store, _kind, record, _document):

@@ -15,20 +15,20 @@ from moorage.engine import binding_cycle
 from moorage.engine.binding_cycle import BindingCycle
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.plugins import volume_binding
+from moorage.plugins.devices.allocated_devices import Ledger
 from moorage.plugins.devices.binding import Binder
-from moorage.plugins.devices.ledger import Ledger
 from moorage.plugins.gang_scheduling import GangScheduling
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.taint_toleration import TaintToleration
 from moorage.plugins.volume_binding import BoundVolumes
 from moorage.queue import SchedulingQueue
-from moorage.runtime.carrying import Carrier
-from moorage.runtime.confirming import Confirmer
+from moorage.runtime.bind_verifier import Confirmer
+from moorage.runtime.executor import Carrier
 from moorage.runtime.inbox import Source
 from moorage.testing.simtest import run
 from moorage.testing.simtest.nemesis import FAULTS, OF_HOLDINGS
 from moorage.testing.simtest.recording import Recording
-from moorage.testing.simtest.running import HOLDINGS
+from moorage.testing.simtest.run import HOLDINGS
 
 SOURCES = Path(__file__).resolve().parents[3] / "src"
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from moorage.apiserver.vocabulary.kinds import Kind, served
 from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Kind, served
 
 __all__ = ["LABEL", "born_with"]
 

@@ -6,11 +6,11 @@ has (create, replace, every kind of patch, apply, dry run), and nothing can chan
 
 from __future__ import annotations
 
-from moorage.apiserver.access.authorizing import Authorizer
 from moorage.apiserver.access.device_rights import check_devices, guards_devices
-from moorage.apiserver.access.escalating import GUARDED, check_escalation
+from moorage.apiserver.access.escalation_check import GUARDED, check_escalation
+from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.vocabulary.records import Confirm, Document
-from moorage.apiserver.vocabulary.targets import Target
+from moorage.apiserver.vocabulary.request_targets import Target
 from moorage.apiserver.vocabulary.users import User
 
 __all__ = ["confirmation"]

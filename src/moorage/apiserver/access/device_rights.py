@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from moorage.apiserver.access.authorizing import Authorizer, denied
-from moorage.apiserver.access.rules import Attributes
+from moorage.apiserver.access.rbac_authorizer import Authorizer, denied
+from moorage.apiserver.access.rbac_rules import Attributes
 from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.request_targets import Target
 from moorage.apiserver.vocabulary.statuses import invalid
-from moorage.apiserver.vocabulary.targets import Target
 from moorage.apiserver.vocabulary.users import User
 from moorage.errors import Fault
 

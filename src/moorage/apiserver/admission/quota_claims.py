@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from moorage.api.names import is_native_resource
 from moorage.api.quantity import exact
-from moorage.apiserver.admission.quota_facts import ONE, Facts, Usage, add, raise_to
 from moorage.apiserver.admission.quota_pods import DEVICE_CLASS, pod_usage
-from moorage.apiserver.vocabulary.kinds import served
+from moorage.apiserver.admission.quota_types import ONE, Facts, Usage, add, raise_to
 from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import served
 
 __all__ = ["NAMES", "claim_usage", "is_of_claims"]
 

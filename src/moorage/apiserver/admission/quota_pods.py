@@ -15,8 +15,8 @@ from typing import Any, Final
 from moorage.api.core import ENDED_PHASES
 from moorage.api.names import is_extended_resource_name, is_native_resource
 from moorage.api.quotas import ScopedResourceSelectorRequirement
-from moorage.apiserver.admission.preparing import qos_class
-from moorage.apiserver.admission.quota_facts import ONE, Facts, Usage, add, amounts, label_fits, raise_to
+from moorage.apiserver.admission.quota_types import ONE, Facts, Usage, add, amounts, label_fits, raise_to
+from moorage.apiserver.admission.strategy import qos_class
 from moorage.apiserver.vocabulary.records import Document
 
 __all__ = [

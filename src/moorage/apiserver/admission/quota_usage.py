@@ -18,9 +18,9 @@ from typing import Final
 from moorage.api.quantity import exact
 from moorage.api.quotas import ResourceQuotaSpec, ScopedResourceSelectorRequirement
 from moorage.apiserver.admission import quota_claims, quota_pods
-from moorage.apiserver.admission.quota_facts import ONE, ZERO, Facts, Usage, label_fits
-from moorage.apiserver.vocabulary.kinds import Kind, served
+from moorage.apiserver.admission.quota_types import ONE, ZERO, Facts, Usage, label_fits
 from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Kind, served
 
 __all__ = ["Meter", "is_in_scope", "meter_of"]
 

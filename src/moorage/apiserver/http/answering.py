@@ -12,8 +12,8 @@ from multidict import CIMultiDict
 from moorage.apiserver.http.cautions import warning_headers
 from moorage.apiserver.http.lists import Listing, encoded_list
 from moorage.apiserver.http.sending import Part
-from moorage.apiserver.schema.forms import JSON, accepted, encoded_as
-from moorage.apiserver.vocabulary.requesting import Request, Response
+from moorage.apiserver.schema.representations import JSON, accepted, encoded_as
+from moorage.apiserver.vocabulary.http_messages import Request, Response
 from moorage.apiserver.vocabulary.statuses import ApiError, PlainError
 
 __all__ = ["Answer", "answer_of", "refusal"]

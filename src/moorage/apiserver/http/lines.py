@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from moorage.apiserver.http.sending import PIECE
-from moorage.apiserver.schema.forms import JSON, metadata_of
-from moorage.apiserver.schema.protobuf_writing import write_event
+from moorage.apiserver.schema.protobuf_encoding import write_event
+from moorage.apiserver.schema.representations import JSON, metadata_of
 from moorage.apiserver.storage.watches import Seen
 
 __all__ = ["MOST_BYTES", "Lines", "event_line"]

@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from moorage.apiserver.http.sending import Part
-from moorage.apiserver.schema.forms import JSON, YAML, as_yaml, listed_as_protobuf, metadata_of
+from moorage.apiserver.schema.representations import JSON, YAML, as_yaml, listed_as_protobuf, metadata_of
 from moorage.apiserver.tables.tables import rows, table
-from moorage.apiserver.vocabulary.kinds import Kind
 from moorage.apiserver.vocabulary.records import Document, Record
+from moorage.apiserver.vocabulary.served_kinds import Kind
 
 __all__ = ["Listing", "encoded_list", "metadata_list", "object_list", "table_list"]
 

@@ -13,28 +13,30 @@ from typing import Final
 
 import msgspec
 
-from moorage.apiserver.access.authorizing import Authorizer
+from moorage.apiserver.access.access_reviews import answer
+from moorage.apiserver.access.authentication import Guard
 from moorage.apiserver.access.confirming import confirmation
-from moorage.apiserver.access.guarding import Guard
-from moorage.apiserver.access.reviews import answer
-from moorage.apiserver.http import writing
-from moorage.apiserver.http.listing import check_list
+from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.http import write_requests
+from moorage.apiserver.http.list_options import check_list
 from moorage.apiserver.http.lists import metadata_list, object_list, table_list
-from moorage.apiserver.http.streaming import STREAMS, check_stream
-from moorage.apiserver.schema.bodies import OBJECT_TYPES, Form, check_name, check_namespace, fitted, read_body
-from moorage.apiserver.schema.forms import META as _META
-from moorage.apiserver.schema.forms import accepted, form_of, metadata_of
+from moorage.apiserver.http.pod_connect import STREAMS, check_stream
+from moorage.apiserver.schema.representations import META as _META
+from moorage.apiserver.schema.representations import accepted, form_of, metadata_of
+from moorage.apiserver.schema.request_bodies import OBJECT_TYPES, Form, check_name, check_namespace, fitted, read_body
 from moorage.apiserver.schema.schemas import kind_schema
-from moorage.apiserver.storage.deleting import options_of
-from moorage.apiserver.storage.pods import bind, evict
-from moorage.apiserver.storage.scaling import read_scale, write_scale
-from moorage.apiserver.storage.selecting import Selection, selection
+from moorage.apiserver.storage.delete_options import options_of
+from moorage.apiserver.storage.list_selection import Selection, selection
+from moorage.apiserver.storage.pod_subresources import bind, evict
+from moorage.apiserver.storage.scale import read_scale, write_scale
 from moorage.apiserver.storage.store import DeleteOptions, Page, Store, timestamp
-from moorage.apiserver.tables.measuring import measure, measure_all
 from moorage.apiserver.tables.tables import included, scale_table, table
-from moorage.apiserver.vocabulary.kinds import MEASURED, Kind, Review
+from moorage.apiserver.tables.usage_metrics import measure, measure_all
+from moorage.apiserver.vocabulary.http_messages import Request, Response
 from moorage.apiserver.vocabulary.records import Document, Record
-from moorage.apiserver.vocabulary.requesting import Request, Response
+from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target
+from moorage.apiserver.vocabulary.resource_versions import parse_version_of_one
+from moorage.apiserver.vocabulary.served_kinds import MEASURED, Kind, Review
 from moorage.apiserver.vocabulary.statuses import (
     ApiError,
     bad_request,
@@ -44,8 +46,6 @@ from moorage.apiserver.vocabulary.statuses import (
     success,
     timeout,
 )
-from moorage.apiserver.vocabulary.targets import ReviewTarget, Target
-from moorage.apiserver.vocabulary.versions import parse_version_of_one
 
 __all__ = ["Request", "Response", "chosen_by", "serve"]
 
@@ -148,7 +148,7 @@ def _get(store: Store, request: Request, target: Target) -> Response:
     return _shown(store, request, target.kind, find(store, target.kind, target.namespace or "", target.name))
 
 
-_WRITERS: Final = {"PATCH": writing.patch, "POST": writing.create, "PUT": writing.replace}
+_WRITERS: Final = {"PATCH": write_requests.patch, "POST": write_requests.create, "PUT": write_requests.replace}
 
 
 def _write(store: Store, authorizer: Authorizer, request: Request, target: Target) -> Response:
@@ -342,7 +342,7 @@ def _token(guard: Guard, request: Request, target: Target) -> Response:
 
 def _bind(store: Store, request: Request, namespace: str, name: str) -> Response:
     """Bind a pod; where the path does not name it, the binding does."""
-    writing.check_options(request, "CreateOptions")
+    write_requests.check_options(request, "CreateOptions")
     sent, warnings = _sent_as(request, "", "v1", "Binding", namespace)
     own_name = str((sent.get("metadata") or {}).get("name") or "")
     if not name and not own_name:
@@ -353,14 +353,14 @@ def _bind(store: Store, request: Request, namespace: str, name: str) -> Response
 
 def _scale(store: Store, request: Request, target: Target) -> Response:
     kind, namespace = target.kind, target.namespace or ""
-    writing.check_options(request, "UpdateOptions" if request.method == "PUT" else "PatchOptions")
+    write_requests.check_options(request, "UpdateOptions" if request.method == "PUT" else "PatchOptions")
     if request.method == "PUT":
         wanted, _ = _sent_as(request, "autoscaling", "v1", "Scale", namespace)
         check_name(wanted.get("metadata") or {}, target.name)
         record = store.get(kind, namespace, target.name)
     else:
         record = store.get(kind, namespace, target.name)
-        wanted = writing.patched(request, kind, read_scale(record))
+        wanted = write_requests.patched(request, kind, read_scale(record))
     metadata = wanted.get("metadata")
     version = (metadata if isinstance(metadata, dict) else {}).get("resourceVersion")
     if version and version != str(record.version):
@@ -368,6 +368,6 @@ def _scale(store: Store, request: Request, target: Target) -> Response:
                        "latest version and try again")  # fmt: skip
     scaled = store.change(
         kind, namespace, target.name, lambda document: write_scale(document, wanted), dry_run=request.dry_run,
-        manager=writing.manager(request, kind, "scale"),
+        manager=write_requests.manager(request, kind, "scale"),
     )  # fmt: skip
     return _encoded(read_scale(scaled))

@@ -15,25 +15,26 @@ from aiohttp import HttpVersion10, HttpVersion11, web
 from multidict import istr
 
 from moorage.api.durations import DurationError, parse_duration
-from moorage.apiserver.access.asking import attributes_at, attributes_of
-from moorage.apiserver.access.authorizing import Authorizer
-from moorage.apiserver.access.guarding import Guard, User, holder_of
-from moorage.apiserver.access.impersonating import impersonated
-from moorage.apiserver.access.rules import Attributes
+from moorage.apiserver.access.authentication import Guard, User, holder_of
+from moorage.apiserver.access.impersonation import impersonated
+from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.access.rbac_rules import Attributes
+from moorage.apiserver.access.request_attributes import attributes_at, attributes_of
 from moorage.apiserver.http.answering import Answer, answer_of, refusal
 from moorage.apiserver.http.connections import HEADERS, Connection
-from moorage.apiserver.http.documents import check_method, document, health, is_document, is_health
 from moorage.apiserver.http.limits import Limits, Seats
 from moorage.apiserver.http.lines import Lines
-from moorage.apiserver.http.metering import CONTENT_TYPE, Meter
+from moorage.apiserver.http.request_metrics import CONTENT_TYPE, Meter
 from moorage.apiserver.http.requests import Request, Response, serve
-from moorage.apiserver.http.routing import check_route
+from moorage.apiserver.http.routes import check_route
 from moorage.apiserver.http.sending import LONG, close_after, cut, hang_up, narrow, send, write
-from moorage.apiserver.http.watching import Stream, is_watch, open_stream
-from moorage.apiserver.schema.bodies import MAX_BODY
-from moorage.apiserver.schema.forms import check_types
+from moorage.apiserver.http.server_documents import check_method, document, health, is_document, is_health
+from moorage.apiserver.http.watch_stream import Stream, is_watch, open_stream
+from moorage.apiserver.schema.representations import check_types
+from moorage.apiserver.schema.request_bodies import MAX_BODY
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.kinds import MEASURED
+from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target, find_target
+from moorage.apiserver.vocabulary.served_kinds import MEASURED
 from moorage.apiserver.vocabulary.statuses import (
     ApiError,
     bad_request,
@@ -42,7 +43,6 @@ from moorage.apiserver.vocabulary.statuses import (
     not_allowed,
     too_large,
 )
-from moorage.apiserver.vocabulary.targets import ReviewTarget, Target, find_target
 
 __all__ = ["Front"]
 
@@ -57,7 +57,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class Front:
-    """Answers requests about a store. ``moorage.apiserver.http.serving`` runs it, behind connections with limits."""
+    """Answers requests about a store. ``moorage.apiserver.http.serve`` runs it, behind connections with limits."""
 
     def __init__(self, store: Store, guard: Guard, limits: Limits) -> None:
         self.store = store

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from moorage.apiserver.vocabulary.kinds import MEASURED, REVIEWS, Kind, Review, offered
+from moorage.apiserver.vocabulary.served_kinds import MEASURED, REVIEWS, Kind, Review, offered
 
 __all__ = [
     "AGGREGATED",

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import msgspec
 
-from moorage.apiserver.schema.describing import describe
 from moorage.apiserver.schema.discovery import VERSION
+from moorage.apiserver.schema.field_descriptions import describe
 from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema
-from moorage.apiserver.vocabulary.kinds import MEASURED, REVIEWS, Kind, Review, offered
+from moorage.apiserver.vocabulary.served_kinds import MEASURED, REVIEWS, Kind, Review, offered
 
 __all__ = ["document_of", "index", "swagger"]
 

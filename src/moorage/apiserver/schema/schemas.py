@@ -22,7 +22,7 @@ from importlib import resources
 from typing import Final, TypeAlias
 
 from moorage.apiserver.schema.protobuf import Flag, message_of, messages
-from moorage.apiserver.vocabulary.kinds import Kind, Review
+from moorage.apiserver.vocabulary.served_kinds import Kind, Review
 
 __all__ = ["Field", "ListOf", "MapOf", "Scalar", "Struct", "Type", "kind_schema", "schema"]
 

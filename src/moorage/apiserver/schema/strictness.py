@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from moorage.apiserver.schema.conforming import MAX_UNKNOWN, Place, path_of
+from moorage.apiserver.schema.normalization import MAX_UNKNOWN, Place, path_of
 from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type
 
 __all__ = ["as_written", "repeated_fields", "strange_fields"]

@@ -15,8 +15,8 @@ from typing import Any, Final, NamedTuple
 
 from moorage.api.quantity import NANO_PER_MILLI, canonical, milli_value, parse
 from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, kind_schema
-from moorage.apiserver.vocabulary.kinds import Kind
 from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Kind
 
 __all__ = ["complete_types", "pulls_always"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping
 
-from moorage.apiserver.storage.history import Change, History
-from moorage.apiserver.storage.selecting import Selection
+from moorage.apiserver.storage.list_selection import Selection
+from moorage.apiserver.storage.watch_cache import Change, History
 from moorage.apiserver.vocabulary.records import Record
 
 __all__ = ["Shelf", "between", "matching"]

@@ -19,16 +19,15 @@ from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from moorage.api.meta import Value
-from moorage.apiserver.admission.admitting import admit, admit_new, admit_tended, check_change, restore_admitted
-from moorage.apiserver.admission.changing import needs_version
-from moorage.apiserver.admission.namespaces import FOREVER, check_may_go, check_open, finalized, finalizers_of
-from moorage.apiserver.admission.preparing import completed, prepare_adopted, prepare_create, prepare_update, read
+from moorage.apiserver.admission.admission_plugins import admit, admit_new, admit_tended, check_change, restore_admitted
+from moorage.apiserver.admission.namespace_lifecycle import FOREVER, check_may_go, check_open, finalized, finalizers_of
 from moorage.apiserver.admission.service_addresses import drop_unneeded, give_addresses, keep_addresses
-from moorage.apiserver.fields.managing import Manager, same_but_times, track, unwritten
+from moorage.apiserver.admission.strategy import completed, prepare_adopted, prepare_create, prepare_update, read
+from moorage.apiserver.admission.update_validation import needs_version
+from moorage.apiserver.fields.managed_fields import Manager, same_but_times, track, unwritten
 from moorage.apiserver.schema.schemas import kind_schema
-from moorage.apiserver.storage import charging, history, paging
-from moorage.apiserver.storage.history import Change
-from moorage.apiserver.storage.leaving import (
+from moorage.apiserver.storage import continue_tokens, quota_charges, watch_cache
+from moorage.apiserver.storage.deletion import (
     NO_OPTIONS,
     DeleteOptions,
     check_finalizers,
@@ -37,11 +36,13 @@ from moorage.apiserver.storage.leaving import (
     is_done,
     settle_dependents,
 )  # fmt: skip
-from moorage.apiserver.storage.selecting import ALL, Selection
+from moorage.apiserver.storage.list_selection import ALL, Selection
 from moorage.apiserver.storage.shelves import Shelf, between, matching
+from moorage.apiserver.storage.watch_cache import Change
 from moorage.apiserver.storage.watches import Watch
-from moorage.apiserver.vocabulary.kinds import ALL_GATES, KINDS, Kind, served
 from moorage.apiserver.vocabulary.records import Confirm, Document, Record, key_of
+from moorage.apiserver.vocabulary.resource_versions import check_sent_version, parse_version, parse_version_of_one
+from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, Kind, served
 from moorage.apiserver.vocabulary.statuses import (
     already_exists,
     bad_request,
@@ -52,7 +53,6 @@ from moorage.apiserver.vocabulary.statuses import (
     timeout,
     unknown,
 )
-from moorage.apiserver.vocabulary.versions import check_sent_version, parse_version, parse_version_of_one
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 
@@ -83,7 +83,7 @@ class Deleted(NamedTuple):
 
 
 class Keeper(Protocol):
-    """What keeps changes beyond the process; see ``moorage.apiserver.storage.journal``."""
+    """What keeps changes beyond the process; see ``moorage.apiserver.storage.sqlite_log``."""
 
     #: Why changes cannot be kept at the moment, if so.
     failure: str
@@ -118,7 +118,7 @@ class Store:
     """
 
     def __init__(
-        self, clock: Callable[[], float], draw: random.Random, signing_key: bytes, capacity: int = history.CAPACITY,
+        self, clock: Callable[[], float], draw: random.Random, signing_key: bytes, capacity: int = watch_cache.CAPACITY,
         gates: FeatureGates | None = None,
     ) -> None:  # fmt: skip
         self.version = 1
@@ -221,20 +221,28 @@ class Store:
         if token:
             if version not in {"", "0"}:
                 raise bad_request("specifying resource version is not allowed when using continue")
-            place = paging.read_token(self._signing_key, kind, chosen.namespace, token)
+            place = continue_tokens.read_token(self._signing_key, kind, chosen.namespace, token)
         else:
-            place = paging.Place(self._version_wanted(version, match or ("Exact" if limit and version != "0" else "")), "")
+            place = continue_tokens.Place(
+                self._version_wanted(version, match or ("Exact" if limit and version != "0" else "")), ""
+            )
         if place.version == self.version:
             records, keys = shelf.records, shelf.keys
         else:
             state = shelf.history.state_at(place.version, shelf.records)
             if state is None:
-                raise paging.too_old() if token else expired("The resourceVersion for the provided list is too old.")
+                raise continue_tokens.too_old() if token else expired("The resourceVersion for the provided list is too old.")
             records, keys = state, sorted(state)
         return self._cut(kind, chosen, limit, place, records, keys)
 
     def _cut(
-        self, kind: Kind, chosen: Selection, limit: int, place: paging.Place, records: Mapping[str, Record], keys: list[str]
+        self,
+        kind: Kind,
+        chosen: Selection,
+        limit: int,
+        place: continue_tokens.Place,
+        records: Mapping[str, Record],
+        keys: list[str],
     ) -> Page:
         found: list[Record] = []
         for record in matching(records, keys, chosen, place.after):
@@ -242,9 +250,11 @@ class Store:
             if len(found) == limit:
                 break
         after = found[-1].key if found else ""
-        if not limit or len(found) < limit or not paging.is_more(keys, chosen.namespace, after):
+        if not limit or len(found) < limit or not continue_tokens.is_more(keys, chosen.namespace, after):
             return Page(found, place.version)
-        token = paging.write_token(self._signing_key, kind, chosen.namespace, paging.Place(place.version, after))
+        token = continue_tokens.write_token(
+            self._signing_key, kind, chosen.namespace, continue_tokens.Place(place.version, after)
+        )
         remaining = len(between(keys, chosen.namespace, after)) if chosen.is_everything else None
         return Page(found, place.version, token, remaining)
 
@@ -318,12 +328,12 @@ class Store:
             self._settle_service(None, document)
         if confirm is not None:
             confirm(None, document)
-        charges = charging.charges(self, kind, namespace, None, document)
+        charges = quota_charges.charges(self, kind, namespace, None, document)
         if self.find(kind, namespace, metadata["name"]) is not None:
             raise already_exists(kind.resource, kind.group, metadata["name"])
         if dry_run:
             return Record.of(kind, document, 0)
-        charging.charge(self, charges)
+        quota_charges.charge(self, charges)
         return self._commit(kind, None, Record.of(kind, document, self.version + 1))
 
     def _settle_service(self, old: Document | None, new: Document) -> None:
@@ -411,13 +421,13 @@ class Store:
         document["metadata"]["resourceVersion"] = str(record.version)
         if confirm is not None:
             confirm(old, document)
-        charges = charging.charges(self, kind, namespace, old, document, subresource)
+        charges = quota_charges.charges(self, kind, namespace, old, document, subresource)
         if same_but_times(old, document):
             return record
         if is_done(document):
             return record if dry_run else self._remove(kind, record, document).record
         if not dry_run:
-            charging.charge(self, charges)
+            quota_charges.charge(self, charges)
         return self.put(kind, record, document, dry_run=dry_run)
 
     def put(self, kind: Kind, before: Record, document: Document, *, dry_run: bool = False) -> Record:

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from moorage.apiserver.storage.history import Change
-from moorage.apiserver.storage.selecting import Selection
+from moorage.apiserver.storage.list_selection import Selection
 from moorage.apiserver.storage.shelves import Shelf, between
+from moorage.apiserver.storage.watch_cache import Change
 from moorage.apiserver.vocabulary.records import Record
 
 __all__ = ["LOOKS", "Seen", "Watch"]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from moorage.api import quantity
 from moorage.apiserver.tables.cells import NONE, Cell, age, age_of, at, created_at, items, name_of, number, pairs, word
-from moorage.apiserver.tables.measuring import amounts
+from moorage.apiserver.tables.usage_metrics import amounts
 from moorage.apiserver.vocabulary.records import Document
 
 __all__ = [

@@ -16,8 +16,8 @@ from moorage.apiserver.tables import storage_cells as storage
 from moorage.apiserver.tables import workload_cells as workloads
 from moorage.apiserver.tables.cells import Cell
 from moorage.apiserver.tables.pod_cells import pod, pod_conditions
-from moorage.apiserver.vocabulary.kinds import Kind
 from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Kind
 from moorage.apiserver.vocabulary.statuses import bad_request, quoted
 
 __all__ = ["included", "rows", "scale_table", "table"]

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.apiserver.vocabulary.kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import Kind
 
 __all__ = ["Confirm", "Document", "Record", "key_of", "text_at"]
 

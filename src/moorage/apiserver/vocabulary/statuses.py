@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from moorage.apiserver.vocabulary.go_texts import go_quoted
+from moorage.apiserver.vocabulary.go_messages import go_quoted
 from moorage.errors import Fault, MoorageError
 
 __all__ = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
+from moorage.controllers.machinery.object_index import Event, World
 from moorage.controllers.machinery.steps import Step
-from moorage.controllers.machinery.world import Event, World
 
 __all__ = ["Controller"]
 

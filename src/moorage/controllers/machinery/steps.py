@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from moorage.apiserver.vocabulary.kinds import Kind
 from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Kind
 
 __all__ = ["Create", "Delete", "DeleteAll", "Later", "Note", "SetStatus", "Step", "Update"]
 

@@ -17,7 +17,7 @@ from moorage.api.node_selectors import compile_node_selector
 from moorage.api.selectors import selector_from_map
 from moorage.api.taints import find_untolerated
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import phase_of, status_of, uid_of
+from moorage.controllers.machinery.object_fields import phase_of, status_of, uid_of
 from moorage.plugins import node_affinity, node_ports
 from moorage.state.pod_info import HostPort, PodInfo
 from moorage.state.pod_requests import amount, is_counted, pod_requests

@@ -19,7 +19,8 @@ from typing import Any, Final
 
 from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import (
+from moorage.controllers.machinery.kind_names import CLAIMS, LEASES, NODES, PODS
+from moorage.controllers.machinery.object_fields import (
     annotations_of,
     condition_of,
     copied,
@@ -36,11 +37,10 @@ from moorage.controllers.machinery.documents import (
     uid_of,
     with_condition,
 )
-from moorage.controllers.machinery.kinds import CLAIMS, LEASES, NODES, PODS
+from moorage.controllers.machinery.object_index import Event, World
 from moorage.controllers.machinery.steps import Create, Delete, Later, Note, SetStatus, Step, Update
-from moorage.controllers.machinery.world import Event, World
 from moorage.controllers.nodes.admission import Admission
-from moorage.controllers.nodes.pod_life import Life, ends_at, life_of, next_status, stopped
+from moorage.controllers.nodes.pod_lifecycle import Life, ends_at, life_of, next_status, stopped
 
 __all__ = ["DOWN", "KUBELET", "Kubelets", "is_down", "lease_seconds"]
 

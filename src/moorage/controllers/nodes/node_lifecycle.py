@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import (
+from moorage.controllers.machinery.kind_names import LEASES, NODES, PODS
+from moorage.controllers.machinery.object_fields import (
     condition_of,
     is_ready,
     labels_of,
@@ -24,9 +25,8 @@ from moorage.controllers.machinery.documents import (
     status_of,
     with_condition,
 )
-from moorage.controllers.machinery.kinds import LEASES, NODES, PODS
+from moorage.controllers.machinery.object_index import Event, World
 from moorage.controllers.machinery.steps import Later, Note, SetStatus, Step, Update
-from moorage.controllers.machinery.world import Event, World
 
 __all__ = ["GRACE_S", "NodeLifecycle", "wanted_taints", "with_old_labels"]
 

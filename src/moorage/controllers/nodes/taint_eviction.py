@@ -12,7 +12,8 @@ from moorage.api.core import Taint, Toleration
 from moorage.api.decode import decode
 from moorage.api.taints import tolerates
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import (
+from moorage.controllers.machinery.kind_names import NODES, PODS
+from moorage.controllers.machinery.object_fields import (
     is_ending,
     key_of,
     name_of,
@@ -23,9 +24,8 @@ from moorage.controllers.machinery.documents import (
     uid_of,
     with_condition,
 )
-from moorage.controllers.machinery.kinds import NODES, PODS
+from moorage.controllers.machinery.object_index import Event, World
 from moorage.controllers.machinery.steps import Delete, Later, Note, SetStatus, Step
-from moorage.controllers.machinery.world import Event, World
 
 __all__ = ["TaintEviction"]
 

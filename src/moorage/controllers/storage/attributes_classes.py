@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from moorage.apiserver.admission.admitting import ATTRIBUTES_PROTECTION
+from moorage.apiserver.admission.admission_plugins import ATTRIBUTES_PROTECTION
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import is_ending, key_of, revised, spec_of, status_of
-from moorage.controllers.machinery.kinds import ATTRIBUTES_CLASSES, CLAIMS, VOLUMES
+from moorage.controllers.machinery.kind_names import ATTRIBUTES_CLASSES, CLAIMS, VOLUMES
+from moorage.controllers.machinery.object_fields import is_ending, key_of, revised, spec_of, status_of
+from moorage.controllers.machinery.object_index import Event, World
 from moorage.controllers.machinery.steps import Step, Update
-from moorage.controllers.machinery.world import Event, World
 
 __all__ = ["AttributesClassProtection"]
 

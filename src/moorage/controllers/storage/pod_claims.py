@@ -17,7 +17,8 @@ from moorage.api.core import ENDED_PHASES
 from moorage.api.decode import decode
 from moorage.api.devices import ResourceClaim
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import (
+from moorage.controllers.machinery.kind_names import CLAIMS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from moorage.controllers.machinery.object_fields import (
     annotations_of,
     controller_of,
     copied,
@@ -33,9 +34,8 @@ from moorage.controllers.machinery.documents import (
     status_of,
     uid_of,
 )
-from moorage.controllers.machinery.kinds import CLAIMS, PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS
+from moorage.controllers.machinery.object_index import Event, World
 from moorage.controllers.machinery.steps import Create, Delete, Note, SetStatus, Step, Update
-from moorage.controllers.machinery.world import Event, World
 from moorage.controllers.storage.device_conditions import made_ready
 
 __all__ = ["EphemeralVolumes", "ResourceClaims"]

@@ -25,8 +25,8 @@ from moorage.api.storage import (
     TopologySelectorTerm,
     VolumeNodeAffinity,
 )
-from moorage.controllers.machinery.naming import stable_uid
-from moorage.plugins.volumes.claims import SELECTED_NODE
+from moorage.controllers.machinery.generated_names import stable_uid
+from moorage.plugins.volumes.claim_lookup import SELECTED_NODE
 from moorage.plugins.volumes.csi_migration import driver_of
 from moorage.plugins.volumes.provisioning import NOT_SUPPORTED
 

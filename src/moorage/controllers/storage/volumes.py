@@ -19,7 +19,8 @@ from moorage.api.quantity import parse
 from moorage.api.selectors import SelectorError, compile_label_selector
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import (
+from moorage.controllers.machinery.kind_names import CLAIMS, CSI_NODES, NODES, PODS, STORAGE_CLASSES, VOLUMES
+from moorage.controllers.machinery.object_fields import (
     annotations_of,
     controller_of,
     copied,
@@ -34,13 +35,12 @@ from moorage.controllers.machinery.documents import (
     status_of,
     uid_of,
 )
-from moorage.controllers.machinery.kinds import CLAIMS, CSI_NODES, NODES, PODS, STORAGE_CLASSES, VOLUMES
+from moorage.controllers.machinery.object_index import Event, World
 from moorage.controllers.machinery.steps import Create, Delete, Note, SetStatus, Step, Update
-from moorage.controllers.machinery.world import Event, World
 from moorage.controllers.storage.provisioner import asked_of, made_for, makes_volumes
-from moorage.plugins.volumes.claims import BIND_COMPLETED, SELECTED_NODE, class_of_claim
-from moorage.plugins.volumes.matching import is_bound_to, suits
-from moorage.plugins.volumes.promises import BOUND_BY_CONTROLLER, pointed_at
+from moorage.plugins.volumes.claim_lookup import BIND_COMPLETED, SELECTED_NODE, class_of_claim
+from moorage.plugins.volumes.planned_bindings import BOUND_BY_CONTROLLER, pointed_at
+from moorage.plugins.volumes.volume_matching import is_bound_to, suits
 
 __all__ = ["Volumes"]
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from moorage.apiserver.vocabulary.kinds import KINDS, Kind
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import is_ending, key_of, namespace_of, revised, uid_of
+from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
+from moorage.controllers.machinery.object_fields import is_ending, key_of, namespace_of, revised, uid_of
+from moorage.controllers.machinery.object_index import Event, World
 from moorage.controllers.machinery.steps import Delete, Step, Update
-from moorage.controllers.machinery.world import Event, World
 
 __all__ = ["GarbageCollector"]
 

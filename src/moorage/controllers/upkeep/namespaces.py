@@ -11,13 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from moorage.apiserver.admission.namespaces import FOREVER, finalized, finalizers_of
-from moorage.apiserver.vocabulary.kinds import KINDS, Kind
+from moorage.apiserver.admission.namespace_lifecycle import FOREVER, finalized, finalizers_of
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import condition_of, is_ending, name_of, namespace_of, stamp, status_of
-from moorage.controllers.machinery.kinds import EVENTS, NAMESPACES, PODS
+from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
+from moorage.controllers.machinery.kind_names import EVENTS, NAMESPACES, PODS
+from moorage.controllers.machinery.object_fields import condition_of, is_ending, name_of, namespace_of, stamp, status_of
+from moorage.controllers.machinery.object_index import Event, World
 from moorage.controllers.machinery.steps import Create, DeleteAll, SetStatus, Step, Update
-from moorage.controllers.machinery.world import Event, World
 
 __all__ = ["Namespaces"]
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from moorage.api.core import ENDED_PHASES
-from moorage.apiserver.admission.admitting import GROUP_PROTECTION
+from moorage.apiserver.admission.admission_plugins import GROUP_PROTECTION
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import is_ending, key_of, namespace_of, phase_of, revised, spec_of
-from moorage.controllers.machinery.kinds import POD_GROUPS, PODS
+from moorage.controllers.machinery.kind_names import POD_GROUPS, PODS
+from moorage.controllers.machinery.object_fields import is_ending, key_of, namespace_of, phase_of, revised, spec_of
+from moorage.controllers.machinery.object_index import Event, World
 from moorage.controllers.machinery.steps import Step, Update
-from moorage.controllers.machinery.world import Event, World
 
 __all__ = ["PodGroupProtection"]
 

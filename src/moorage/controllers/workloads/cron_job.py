@@ -10,7 +10,8 @@ from typing import Any, Final
 
 from moorage.api.cron import CronError, Schedule, parse_schedule, zone_named
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import (
+from moorage.controllers.machinery.kind_names import CRON_JOBS, JOBS
+from moorage.controllers.machinery.object_fields import (
     age_order,
     annotations_of,
     condition_of,
@@ -24,10 +25,9 @@ from moorage.controllers.machinery.documents import (
     status_of,
     uid_of,
 )
-from moorage.controllers.machinery.kinds import CRON_JOBS, JOBS
-from moorage.controllers.machinery.owning import keys_by_owner
+from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.ownership import keys_by_owner
 from moorage.controllers.machinery.steps import Create, Delete, Later, Note, SetStatus, Step
-from moorage.controllers.machinery.world import Event, World
 from moorage.controllers.workloads.job import is_finished
 
 __all__ = ["CronJobs"]

@@ -13,7 +13,8 @@ import msgspec
 from moorage.api.core import ENDED_PHASES, Node, PodSpec
 from moorage.api.decode import decode
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import (
+from moorage.controllers.machinery.kind_names import DAEMON_SETS, NODES, PODS
+from moorage.controllers.machinery.object_fields import (
     age_order,
     annotations_of,
     is_ending,
@@ -28,13 +29,12 @@ from moorage.controllers.machinery.documents import (
     status_of,
     uid_of,
 )
-from moorage.controllers.machinery.kinds import DAEMON_SETS, NODES, PODS
-from moorage.controllers.machinery.owning import claim, keys_by_owner, pod_of_template
+from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.ownership import claim, keys_by_owner, pod_of_template
 from moorage.controllers.machinery.proportions import scaled
 from moorage.controllers.machinery.steps import Create, Delete, Later, Note, SetStatus, Step
-from moorage.controllers.machinery.world import Event, World
-from moorage.controllers.workloads.daemons import DRIVES_AWAY, daemon_tolerations, runs_on
-from moorage.controllers.workloads.history import HASH, History, history_of
+from moorage.controllers.workloads.controller_revisions import HASH, History, history_of
+from moorage.controllers.workloads.daemon_nodes import DRIVES_AWAY, daemon_tolerations, runs_on
 
 __all__ = ["DaemonSets"]
 

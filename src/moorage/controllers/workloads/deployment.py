@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import (
+from moorage.controllers.machinery.kind_names import DEPLOYMENTS, PODS, REPLICA_SETS
+from moorage.controllers.machinery.object_fields import (
     age_order,
     annotations_of,
     controller_of,
@@ -27,14 +28,13 @@ from moorage.controllers.machinery.documents import (
     status_of,
     uid_of,
 )
-from moorage.controllers.machinery.kinds import DEPLOYMENTS, PODS, REPLICA_SETS
-from moorage.controllers.machinery.owning import claim, keys_by_owner
+from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.ownership import claim, keys_by_owner
 from moorage.controllers.machinery.proportions import Bounds, bounds
 from moorage.controllers.machinery.steps import Create, Delete, Note, SetStatus, Step, Update
-from moorage.controllers.machinery.world import Event, World
 from moorage.controllers.workloads.deployment_status import sum_of, tell
-from moorage.controllers.workloads.resizing import grow_new, shrink_old, spread
-from moorage.controllers.workloads.revisions import (
+from moorage.controllers.workloads.replica_scaling import grow_new, shrink_old, spread
+from moorage.controllers.workloads.replica_set_revisions import (
     DESIRED,
     REVISION,
     annotated_anew,

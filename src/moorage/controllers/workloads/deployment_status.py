@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import condition_of, name_of, seconds, spec_of, stamp, status_of
-from moorage.controllers.machinery.kinds import DEPLOYMENTS
+from moorage.controllers.machinery.kind_names import DEPLOYMENTS
+from moorage.controllers.machinery.object_fields import condition_of, name_of, seconds, spec_of, stamp, status_of
 from moorage.controllers.machinery.proportions import bounds
 from moorage.controllers.machinery.steps import Later, SetStatus, Step
 

@@ -10,7 +10,15 @@ from typing import Final, NamedTuple
 
 from moorage.api.selectors import EVERYTHING, Selector
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import (
+from moorage.controllers.machinery.kind_names import (
+    CONTROLLERS,
+    DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
+    PODS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+)
+from moorage.controllers.machinery.object_fields import (
     controller_of,
     is_active,
     is_ending,
@@ -25,10 +33,9 @@ from moorage.controllers.machinery.documents import (
     status_of,
     with_condition,
 )
-from moorage.controllers.machinery.kinds import CONTROLLERS, DEPLOYMENTS, DISRUPTION_BUDGETS, PODS, REPLICA_SETS, STATEFUL_SETS
+from moorage.controllers.machinery.object_index import Event, World
 from moorage.controllers.machinery.proportions import scaled
 from moorage.controllers.machinery.steps import Later, Note, SetStatus, Step
-from moorage.controllers.machinery.world import Event, World
 
 __all__ = ["Disruption"]
 

@@ -13,7 +13,9 @@ from typing import Final
 
 from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import (
+from moorage.controllers.machinery.index_ranges import parse_indexes
+from moorage.controllers.machinery.kind_names import JOBS, PODS
+from moorage.controllers.machinery.object_fields import (
     is_active,
     is_ending,
     is_ready,
@@ -27,15 +29,13 @@ from moorage.controllers.machinery.documents import (
     status_of,
     with_condition,
 )
-from moorage.controllers.machinery.indexes import parse_indexes
-from moorage.controllers.machinery.kinds import JOBS, PODS
-from moorage.controllers.machinery.owning import claim, keys_by_owner
+from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.ownership import claim, keys_by_owner
 from moorage.controllers.machinery.steps import Create, Delete, Later, Note, SetStatus, Step, Update
-from moorage.controllers.machinery.world import Event, World
+from moorage.controllers.workloads.deletion_order import order_of_going
 from moorage.controllers.workloads.job_groups import Grouping, group_for, keys_of_groups
 from moorage.controllers.workloads.job_outcome import Outcome, Tally, counted_failures, judge, tally
 from moorage.controllers.workloads.job_pods import TRACKED, index_of, next_indexes, pod_of_job
-from moorage.controllers.workloads.ranking import order_of_going
 
 __all__ = ["Jobs", "is_finished"]
 

@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import (
+from moorage.controllers.machinery.generated_names import SAFE_ALPHABET
+from moorage.controllers.machinery.kind_names import JOBS, POD_GROUPS, WORKLOADS
+from moorage.controllers.machinery.object_fields import (
     condition_of,
     controller_of,
     copied,
@@ -23,10 +25,8 @@ from moorage.controllers.machinery.documents import (
     status_of,
     uid_of,
 )
-from moorage.controllers.machinery.kinds import JOBS, POD_GROUPS, WORKLOADS
-from moorage.controllers.machinery.naming import SAFE_ALPHABET
+from moorage.controllers.machinery.object_index import Event, World
 from moorage.controllers.machinery.steps import Create, Note, Step
-from moorage.controllers.machinery.world import Event, World
 
 __all__ = ["Grouping", "group_for", "keys_of_groups"]
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import is_active, key_of, phase_of, seconds, spec_of, status_of, uid_of
-from moorage.controllers.machinery.indexes import Indexes, parse_indexes
+from moorage.controllers.machinery.index_ranges import Indexes, parse_indexes
+from moorage.controllers.machinery.object_fields import is_active, key_of, phase_of, seconds, spec_of, status_of, uid_of
 from moorage.controllers.workloads.job_pods import TRACKED, failures_of, index_of
 
 __all__ = ["Outcome", "Tally", "counted_failures", "judge", "tally"]

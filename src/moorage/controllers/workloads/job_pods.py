@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from moorage.api.integers import parse_int64
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import annotations_of, labels_of, name_of, spec_of
-from moorage.controllers.machinery.indexes import parse_indexes
-from moorage.controllers.machinery.kinds import JOBS
-from moorage.controllers.machinery.owning import pod_of_template
+from moorage.controllers.machinery.index_ranges import parse_indexes
+from moorage.controllers.machinery.kind_names import JOBS
+from moorage.controllers.machinery.object_fields import annotations_of, labels_of, name_of, spec_of
+from moorage.controllers.machinery.ownership import pod_of_template
 
 __all__ = ["INDEX", "TRACKED", "failures_of", "index_of", "next_indexes", "pod_of_job"]
 

@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Any, Final
 
-from moorage.apiserver.vocabulary.kinds import Kind
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import annotations_of, labels_of, name_of, spec_of, status_of
-from moorage.controllers.machinery.kinds import DAEMON_SETS, STATEFUL_SETS
+from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.controllers.machinery.kind_names import DAEMON_SETS, STATEFUL_SETS
+from moorage.controllers.machinery.object_fields import annotations_of, labels_of, name_of, spec_of, status_of
 
 __all__ = ["is_made_from", "unknown_revision"]
 

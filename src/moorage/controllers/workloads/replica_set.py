@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from moorage.api.core import ENDED_PHASES
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
-from moorage.apiserver.vocabulary.kinds import Kind
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import (
+from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.controllers.machinery.kind_names import PODS
+from moorage.controllers.machinery.object_fields import (
     condition_of,
     controller_of,
     is_active,
@@ -28,11 +29,10 @@ from moorage.controllers.machinery.documents import (
     uid_of,
     with_condition,
 )
-from moorage.controllers.machinery.kinds import PODS
-from moorage.controllers.machinery.owning import claim, keys_by_owner, pod_of_template
+from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.ownership import claim, keys_by_owner, pod_of_template
 from moorage.controllers.machinery.steps import Create, Delete, Later, Note, SetStatus, Step
-from moorage.controllers.machinery.world import Event, World
-from moorage.controllers.workloads.ranking import order_of_going
+from moorage.controllers.workloads.deletion_order import order_of_going
 
 __all__ = ["ReplicaSets"]
 

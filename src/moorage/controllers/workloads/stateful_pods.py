@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from moorage.api.integers import parse_int64
-from moorage.apiserver.vocabulary.kinds import Kind
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import (
+from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.controllers.machinery.kind_names import CLAIMS, PODS, STATEFUL_SETS
+from moorage.controllers.machinery.object_fields import (
     copied,
     name_of,
     namespace_of,
@@ -21,11 +22,10 @@ from moorage.controllers.machinery.documents import (
     spec_of,
     uid_of,
 )
-from moorage.controllers.machinery.kinds import CLAIMS, PODS, STATEFUL_SETS
-from moorage.controllers.machinery.owning import pod_of_template
+from moorage.controllers.machinery.object_index import World
+from moorage.controllers.machinery.ownership import pod_of_template
 from moorage.controllers.machinery.steps import Note, Step, Update
-from moorage.controllers.machinery.world import World
-from moorage.controllers.workloads.history import HASH
+from moorage.controllers.workloads.controller_revisions import HASH
 
 __all__ = ["claims_of", "has_stale_claims", "kept_claims", "ordinal_of", "stateful_pod"]
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.vocabulary.records import Document
-from moorage.controllers.machinery.documents import (
+from moorage.controllers.machinery.kind_names import PODS, STATEFUL_SETS
+from moorage.controllers.machinery.object_fields import (
     is_ending,
     labels_of,
     name_of,
@@ -20,12 +21,11 @@ from moorage.controllers.machinery.documents import (
     spec_of,
     status_of,
 )
-from moorage.controllers.machinery.kinds import PODS, STATEFUL_SETS
-from moorage.controllers.machinery.owning import claim, keys_by_owner
+from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.ownership import claim, keys_by_owner
 from moorage.controllers.machinery.proportions import scaled
 from moorage.controllers.machinery.steps import Create, Delete, Later, Note, SetStatus, Step
-from moorage.controllers.machinery.world import Event, World
-from moorage.controllers.workloads.history import HASH, History, history_of, template_of
+from moorage.controllers.workloads.controller_revisions import HASH, History, history_of, template_of
 from moorage.controllers.workloads.stateful_pods import claims_of, has_stale_claims, kept_claims, ordinal_of, stateful_pod
 
 __all__ = ["StatefulSets"]

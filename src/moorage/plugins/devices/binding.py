@@ -21,12 +21,12 @@ from moorage.api.core import ExtendedResourceClaimStatus, Pod
 from moorage.api.devices import ClaimConsumer, ResourceClaim, ResourceClaimStatus
 from moorage.errors import AttemptError
 from moorage.framework.effects import Amend, Delete, Effect, Until, Write
-from moorage.plugins.devices.asks import Options
-from moorage.plugins.devices.claims import is_reserved_for
-from moorage.plugins.devices.extended import SPECIAL_NAME, Mapped, named
-from moorage.plugins.devices.readiness import BindingFailedError, has_conditions, is_ready
-from moorage.plugins.devices.results import allocations
-from moorage.plugins.devices.wanted import Wanted
+from moorage.plugins.devices.allocation_results import allocations
+from moorage.plugins.devices.binding_conditions import BindingFailedError, has_conditions, is_ready
+from moorage.plugins.devices.claim_requests import Options
+from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, Mapped, named
+from moorage.plugins.devices.pod_devices import Wanted
+from moorage.plugins.devices.pod_resource_claims import is_reserved_for
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from moorage.api.devices import DeviceAttribute, DeviceConstraint
-from moorage.plugins.devices.offers import Offer
+from moorage.plugins.devices.slice_devices import Offer
 
 __all__ = ["Constraint", "make_constraint"]
 

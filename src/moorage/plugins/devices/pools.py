@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from moorage.api.core import Node
 from moorage.api.quantity import QuantityError
-from moorage.plugins.devices.offers import DeviceId, Offer, PoolId, SelectionError, SliceOffers, reaches
+from moorage.plugins.devices.slice_devices import DeviceId, Offer, PoolId, SelectionError, SliceOffers, reaches
 
 __all__ = ["Candidate", "NodePools", "Pool", "gather"]
 

@@ -12,7 +12,7 @@ Source    kube-scheduler 1.21, plugins/defaultpreemption/default_preemption.go; 
 
 from __future__ import annotations
 
-from moorage.cycle.consulting import Consult
+from moorage.cycle.extender_preemption import Consult
 from moorage.cycle.preemption import Candidate
 from moorage.cycle.reprieve import Victims
 from moorage.framework.points import Attempt, PostFilterResult

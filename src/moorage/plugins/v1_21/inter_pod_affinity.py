@@ -23,8 +23,8 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends
 from moorage.framework.verdicts import Hold, Reject
 from moorage.plugins import inter_pod_affinity as today
-from moorage.plugins.affinity_counting import Neighbours, count_neighbours
-from moorage.plugins.affinity_scoring import Pulls, normalize_pulls, score_pulls, weigh_neighbours
+from moorage.plugins.affinity_counts import Neighbours, count_neighbours
+from moorage.plugins.affinity_scores import Pulls, normalize_pulls, score_pulls, weigh_neighbours
 from moorage.state.affinity_terms import AffinityTerms
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray

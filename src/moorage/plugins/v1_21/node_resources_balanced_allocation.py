@@ -21,8 +21,8 @@ import numpy.typing as npt
 from moorage.framework.features import TODAY
 from moorage.framework.points import Depends, Signature
 from moorage.framework.registry import Handle
-from moorage.plugins.v1_21.allocation import allocation, scored_signature
 from moorage.plugins.v1_21.in_tree_disks import KINDS, DiskKind, DiskRoom, disks_of
+from moorage.plugins.v1_21.requested_shares import allocation, scored_signature
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView

@@ -22,7 +22,7 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import Reject
 from moorage.plugins.node_resources_fit import INSUFFICIENT, TOO_MANY_PODS, Want, ignored_faults
-from moorage.plugins.v1_21.pod_sums import asked_of_a_node
+from moorage.plugins.v1_21.pod_requests_1_21 import asked_of_a_node
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView

@@ -29,7 +29,7 @@ from moorage.framework.verdicts import Reject
 from moorage.plugins.node_volume_limits import TOO_MANY
 from moorage.plugins.v1_21.csi_migration import handed_over
 from moorage.plugins.v1_21.held_volumes import HeldVolumes
-from moorage.plugins.volumes.claims import class_of_claim
+from moorage.plugins.volumes.claim_lookup import class_of_claim
 from moorage.plugins.volumes.csi_migration import HandedOver, MigrationError, driver_of, in_tree_plugin, is_in_tree_plugin
 from moorage.plugins.volumes.csi_nodes import NO_LIMIT, CsiFacts, CsiNodes
 from moorage.plugins.volumes.csi_volumes import CsiVolume

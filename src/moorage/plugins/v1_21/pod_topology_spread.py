@@ -29,8 +29,8 @@ from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins import pod_topology_spread as today
 from moorage.plugins.pod_topology_spread import REASON, REASON_LABEL, SYSTEM_DEFAULTS
-from moorage.plugins.spread_scoring import HOSTNAME, SET_ASIDE, normalize_spread
-from moorage.plugins.v1_21.siblings import live_pods, sibling_selector
+from moorage.plugins.spread_scores import HOSTNAME, SET_ASIDE, normalize_spread
+from moorage.plugins.v1_21.sibling_selector import live_pods, sibling_selector
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.domains import domain_ids

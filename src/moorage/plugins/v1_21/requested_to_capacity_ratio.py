@@ -20,7 +20,7 @@ from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.plugins.scoring_strategies import UtilizationPoint, shape_faults, sub_path, utilization_table
-from moorage.plugins.v1_21.allocation import CPU_AND_MEMORY, ResourceSpec, allocation, resource_faults, scored_signature
+from moorage.plugins.v1_21.requested_shares import CPU_AND_MEMORY, ResourceSpec, allocation, resource_faults, scored_signature
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView

@@ -17,7 +17,7 @@ import numpy as np
 
 from moorage.api.selectors import Selector
 from moorage.framework.points import Depends
-from moorage.plugins.v1_21.siblings import live_pods, sibling_selector
+from moorage.plugins.v1_21.sibling_selector import live_pods, sibling_selector
 from moorage.plugins.v1_21.zones import Zones
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray

@@ -22,7 +22,7 @@ from moorage.api.selectors import selector_from_map
 from moorage.framework.args import PluginArgs
 from moorage.framework.points import Depends
 from moorage.framework.verdicts import Reject
-from moorage.plugins.v1_21.siblings import live_pods
+from moorage.plugins.v1_21.sibling_selector import live_pods
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.counts import Counts, MatchTerm, PodMatcher

@@ -28,8 +28,8 @@ from moorage.plugins import volume_binding as today
 from moorage.plugins.v1_21.csi_migration import handed_over
 from moorage.plugins.volume_binding import Asked, BoundVolumes
 from moorage.plugins.volumes.capacity_score import capacity_scores
-from moorage.plugins.volumes.claims import claim_not_found, is_owned_by
-from moorage.plugins.volumes.findings import find
+from moorage.plugins.volumes.claim_lookup import claim_not_found, is_owned_by
+from moorage.plugins.volumes.node_findings import find
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from moorage.plugins.volumes.claims import claim_not_found, class_of_claim, is_owned_by, not_owned
+from moorage.plugins.volumes.claim_lookup import claim_not_found, class_of_claim, is_owned_by, not_owned
 from moorage.plugins.volumes.csi_migration import (
     MigrationError,
     driver_of,

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from moorage.api.requirements import quoted
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
-from moorage.plugins.volumes.assumed import Assumptions
-from moorage.plugins.volumes.claims import class_of_claim, is_fully_bound, is_owned_by, not_owned
+from moorage.plugins.volumes.assume_cache import Assumptions
+from moorage.plugins.volumes.claim_lookup import class_of_claim, is_fully_bound, is_owned_by, not_owned
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 

@@ -17,9 +17,9 @@ from moorage.api.quantity import value
 from moorage.api.requirements import Requirement, SelectorError, requirement_faults
 from moorage.api.selectors import NOTHING, Selector, compile_label_selector
 from moorage.api.storage import CSIDriver, CSIStorageCapacity, PersistentVolumeClaim, StorageClass, TopologySelectorTerm
-from moorage.plugins.volumes.claims import class_of_claim, requested_bytes
-from moorage.plugins.volumes.filed import Filed
-from moorage.plugins.volumes.reach import first_taking
+from moorage.plugins.volumes.claim_lookup import class_of_claim, requested_bytes
+from moorage.plugins.volumes.indexed_objects import Filed
+from moorage.plugins.volumes.volume_reach import first_taking
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.node_matching import rows_matching_term

@@ -11,21 +11,21 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from moorage.apiserver.access.accounts import Accounts
-from moorage.apiserver.access.authorizing import Authorizer
-from moorage.apiserver.access.founding import found_cluster
-from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.bootstrap import found_cluster
+from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.access.service_account_tokens import Accounts
 from moorage.apiserver.http.limits import Limits
-from moorage.apiserver.http.opening import open_store
-from moorage.apiserver.http.serving import serving
-from moorage.apiserver.http.writing import create
-from moorage.apiserver.storage.history import Change
+from moorage.apiserver.http.serve import serving
+from moorage.apiserver.http.store_setup import open_store
+from moorage.apiserver.http.write_requests import create
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.kinds import KINDS, Kind, Review, served
+from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.vocabulary.http_messages import Request
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.requesting import Request
+from moorage.apiserver.vocabulary.request_targets import Target
+from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind, Review, served
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.targets import Target
 from moorage.framework.features import FeatureGates
 from moorage.testing.attacks.objects import sound
 from moorage.testing.attacks.routes import CLOSED, OPEN, SEEDED

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
 
-from moorage.apiserver.schema.bodies import APPLY, OBJECT_TYPES, PATCH_TYPES
 from moorage.apiserver.schema.protobuf import PROTOBUF
+from moorage.apiserver.schema.request_bodies import APPLY, OBJECT_TYPES, PATCH_TYPES
 from moorage.apiserver.schema.schemas import kind_schema
-from moorage.apiserver.vocabulary.kinds import Kind, Review
 from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Kind, Review
 from moorage.testing.attacks.objects import sound, sound_part, sound_review
 from moorage.testing.attacks.routes import CLOSED, MADE, OPEN, SEEDED, Combination
 from moorage.testing.attacks.spoiling import HOSTILE, distorted, operations, protobuf_of, spoil, text_of

@@ -6,8 +6,8 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
-from moorage.apiserver.vocabulary.kinds import Kind, Review
 from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Kind, Review
 
 __all__ = ["sound", "sound_part", "sound_review"]
 

@@ -7,9 +7,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from moorage.apiserver.access.rules import Attributes
-from moorage.apiserver.storage.history import Change
-from moorage.apiserver.vocabulary.kinds import KINDS, Kind
+from moorage.apiserver.access.rbac_rules import Attributes
+from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
 from moorage.testing.attacks.ground import PLANTED, Ground
 from moorage.testing.attacks.making import Attack
 from moorage.testing.attacks.routes import CLOSED, OPEN

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from moorage.apiserver.http.routing import check_route
-from moorage.apiserver.schema.bodies import OBJECT_TYPES, PATCH_TYPES
-from moorage.apiserver.vocabulary.kinds import KINDS, MEASURED, REVIEWS, Kind, Review
+from moorage.apiserver.http.routes import check_route
+from moorage.apiserver.schema.request_bodies import OBJECT_TYPES, PATCH_TYPES
+from moorage.apiserver.vocabulary.request_targets import find_target
+from moorage.apiserver.vocabulary.served_kinds import KINDS, MEASURED, REVIEWS, Kind, Review
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.targets import find_target
 
 __all__ = ["CLOSED", "MADE", "METHODS", "OPEN", "SEEDED", "Route", "combinations", "object_path", "routes"]
 

@@ -8,9 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from moorage.apiserver.schema.protobuf import PROTOBUF
-from moorage.apiserver.storage.history import Change
-from moorage.apiserver.vocabulary.kinds import KINDS, Kind
+from moorage.apiserver.storage.watch_cache import Change
 from moorage.apiserver.vocabulary.records import Document, Record
+from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
 from moorage.testing.attacks.ground import Ground
 from moorage.testing.attacks.judging import read_answer
 from moorage.testing.attacks.routes import object_path

@@ -11,9 +11,9 @@ over and the world has calmed down, ``judge`` reads it.
 
 from __future__ import annotations
 
-from moorage.testing.simtest.judging import judge
+from moorage.testing.simtest.oracle import judge
 from moorage.testing.simtest.recording import Recording
-from moorage.testing.simtest.running import Run, run
+from moorage.testing.simtest.run import Run, run
 from moorage.testing.simtest.virtual_api import Network, VirtualApi, VirtualRest
 
 __all__ = ["Network", "Recording", "Run", "VirtualApi", "VirtualRest", "judge", "run"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from moorage.framework.registry import load
 from moorage.testing.simtest.nemesis import FAULTS
-from moorage.testing.simtest.running import HOLDINGS, Run, run
+from moorage.testing.simtest.run import HOLDINGS, Run, run
 
 
 def _told(result: Run, folder: Path, flags: str) -> None:

@@ -12,7 +12,7 @@ from moorage.testing.simtest.network import Rule, Sent
 from moorage.testing.simtest.recording import HELD, Lost, Written
 
 if TYPE_CHECKING:
-    from moorage.testing.simtest.running import Simulation
+    from moorage.testing.simtest.run import Simulation
 
 __all__ = ["FAULTS", "LOSSES", "OF_HOLDINGS"]
 

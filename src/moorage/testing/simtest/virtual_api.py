@@ -19,17 +19,17 @@ from urllib.parse import unquote
 import aiohttp
 import msgspec
 
-from moorage.apiserver.access.authorizing import Authorizer
-from moorage.apiserver.access.guarding import Guard, User
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.http.lines import Lines
 from moorage.apiserver.http.requests import serve
-from moorage.apiserver.http.watching import Stream, open_stream
-from moorage.apiserver.storage.history import Change
+from moorage.apiserver.http.watch_stream import Stream, open_stream
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.kinds import KINDS, Kind
-from moorage.apiserver.vocabulary.requesting import Request, Response
+from moorage.apiserver.storage.watch_cache import Change
+from moorage.apiserver.vocabulary.http_messages import Request, Response
+from moorage.apiserver.vocabulary.request_targets import find_target
+from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.apiserver.vocabulary.targets import find_target
 from moorage.client.endpoint import Endpoint
 from moorage.client.rest import Rest
 from moorage.client.throttle import BINDING, OTHER

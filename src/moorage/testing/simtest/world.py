@@ -6,8 +6,8 @@ import asyncio
 import random
 from typing import Any
 
-from moorage.testing.simtest.disks import CLAIMS, VOLUMES, Disks
-from moorage.testing.simtest.gadgets import DEVICE_CLAIMS, Gadgets
+from moorage.testing.simtest.device_world import DEVICE_CLAIMS, Gadgets
+from moorage.testing.simtest.storage_world import CLAIMS, VOLUMES, Disks
 from moorage.testing.simtest.virtual_api import VirtualApi
 
 __all__ = ["World"]

@@ -1,0 +1,161 @@
+"""Questions about callers, answered on the spot: who am I, whose token is this, may I, what may I.
+
+Source  kubernetes, pkg/registry/authentication and pkg/registry/authorization; pkg/apis/authorization/validation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from moorage.apiserver.access.authentication import Guard
+from moorage.apiserver.access.rbac_authorizer import Authorizer
+from moorage.apiserver.access.rbac_rules import Attributes
+from moorage.apiserver.access.service_account_tokens import ISSUER
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Review
+from moorage.apiserver.vocabulary.statuses import bad_request, invalid
+from moorage.apiserver.vocabulary.users import User
+from moorage.errors import Fault
+
+__all__ = ["answer"]
+
+
+def answer(
+    review: Review, document: Document, user: User, guard: Guard, authorizer: Authorizer, namespace: str = ""
+) -> Document:
+    """Return a review with its status filled in. ``namespace`` is that of the path.
+
+    Raises  ApiError 422 for a question that is none, 400 for one that does not hold what it should
+    """
+    spec = _mapping(document.get("spec"))
+    status = _status(review, spec, user, guard, authorizer, namespace)
+    return {**document, "apiVersion": f"{review.group}/{review.version}", "kind": review.kind, "status": status}
+
+
+def _status(
+    review: Review, spec: Document, user: User, guard: Guard, authorizer: Authorizer, namespace: str
+) -> Document:  # fmt: skip
+    match review.kind:
+        case "SelfSubjectReview":
+            return {"userInfo": _info(user)}
+        case "TokenReview":
+            return _token(spec, guard)
+        case "SelfSubjectRulesReview":
+            return _rules(user, _text(spec, "namespace"), authorizer)
+        case "SelfSubjectAccessReview":
+            _refuse(review, _question_faults(spec))
+            return _access(user, spec, authorizer)
+        case _:
+            _refuse(review, [*_question_faults(spec), *_subject_faults(spec)])
+            if review.namespaced:
+                _refuse(review, [*_place_faults(spec, namespace)])
+            groups = tuple(str(one) for one in _list(spec, "groups"))
+            return _access(User(_text(spec, "user"), groups, _text(spec, "uid")), spec, authorizer)
+
+
+def _refuse(review: Review, faults: Iterator[Fault] | list[Fault]) -> None:
+    if found := [*faults]:
+        raise invalid("", review.group, "", found)
+
+
+def _question_faults(spec: Document) -> Iterator[Fault]:
+    resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if resource is not None and path is not None:
+        why = "cannot be specified in combination with resourceAttributes"
+        yield Fault("Invalid value", "spec.nonResourceAttributes", why, _shown_path(path))
+    elif resource is None and path is None:
+        why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        yield Fault("Invalid value", "spec.resourceAttributes", why, resource)
+
+
+def _shown_path(path: Any) -> Document:
+    asked = _mapping(path)
+    return {"Path": _text(asked, "path"), "Verb": _text(asked, "verb")}
+
+
+def _place_faults(spec: Document, namespace: str) -> Iterator[Fault]:
+    if spec.get("nonResourceAttributes") is not None:
+        why, path = "disallowed on this kind of request", spec["nonResourceAttributes"]
+        yield Fault("Invalid value", "spec.nonResourceAttributes", why, _shown_path(path))
+    elif (found := _text(_mapping(spec.get("resourceAttributes")), "namespace")) != namespace:
+        yield Fault("Invalid value", "spec.resourceAttributes.namespace", "must match metadata.namespace", found)
+
+
+def _subject_faults(spec: Document) -> Iterator[Fault]:
+    if not spec.get("user") and not spec.get("groups"):
+        yield Fault("Invalid value", "spec.user", "at least one of user or group must be specified", "")
+
+
+# -- may I --------------------------------------------------------------------------------------------------------------
+
+
+def _access(user: User, spec: Document, authorizer: Authorizer) -> Document:
+    verdict = authorizer.judge(user, _attributes(spec))
+    return {"allowed": verdict.allowed, **({"reason": verdict.reason} if verdict.reason else {})}
+
+
+def _attributes(spec: Document) -> Attributes:
+    if spec.get("resourceAttributes") is None:
+        asked = _mapping(spec.get("nonResourceAttributes"))
+        # A path that is not given is no resource either.
+        return Attributes(_text(asked, "verb"), path=_text(asked, "path") or "\0")
+    asked = _mapping(spec["resourceAttributes"])
+    fields = {name: _text(asked, name) for name in ("verb", "group", "resource", "subresource", "name", "namespace")}
+    return Attributes(**fields)
+
+
+def _rules(user: User, namespace: str, authorizer: Authorizer) -> Document:
+    if not namespace:
+        raise bad_request("no namespace on request")
+    grants = authorizer.grants(user, namespace)
+    rules: list[Document] = [msgspec.to_builtins(rule) for grant in grants for rule in grant.rules]
+    found: Document = {
+        "resourceRules": [rule for rule in rules if "resources" in rule],
+        "nonResourceRules": [rule for rule in rules if "nonResourceURLs" in rule],
+        "incomplete": False,
+    }
+    if faults := [grant.fault for grant in grants if grant.fault]:
+        found |= {"incomplete": True, "evaluationError": "; ".join(faults)}
+    return found
+
+
+# -- who is it ----------------------------------------------------------------------------------------------------------
+
+
+def _token(spec: Document, guard: Guard) -> Document:
+    token = _text(spec, "token")
+    if not token:
+        raise bad_request("token is required for TokenReview in authentication")
+    audiences = tuple(str(one) for one in _list(spec, "audiences"))
+    vouched = guard.vouch(token, audiences or (ISSUER,))
+    if vouched is None:
+        return {"user": {}, "error": "invalid bearer token"}
+    found: Document = {"authenticated": True, "user": _info(vouched.user)}
+    return {**found, "audiences": list(vouched.audiences)} if audiences else found
+
+
+def _info(user: User) -> Document:
+    extra = {key: list(values) for key, values in user.extra.items()}
+    shown = {"username": user.name, "uid": user.uid, "groups": list(user.groups), "extra": extra}
+    return {key: value for key, value in shown.items() if value}
+
+
+def _mapping(value: Any) -> Document:
+    return dict(value) if isinstance(value, Mapping) else {}
+
+
+def _text(document: Document, name: str) -> str:
+    value = document.get(name)
+    if value is not None and not isinstance(value, str):
+        raise bad_request(f"{name}: expected a text")
+    return value or ""
+
+
+def _list(document: Document, name: str) -> list[Any]:
+    value = document.get(name) or []
+    if not isinstance(value, list):
+        raise bad_request(f"{name}: expected a list")
+    return value

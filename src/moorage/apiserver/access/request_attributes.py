@@ -1,0 +1,59 @@
+"""What a request is about to do, in the words that rules are written in.
+
+Source  apiserver, pkg/endpoints/request/requestinfo.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from moorage.apiserver.access.rbac_rules import Attributes
+from moorage.apiserver.vocabulary.http_messages import is_true
+from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target
+
+__all__ = ["attributes_at", "attributes_of"]
+
+_VERBS: Final = {"DELETE": "delete", "GET": "get", "HEAD": "get", "PATCH": "patch", "POST": "create", "PUT": "update"}
+_OF_MANY: Final = {"delete": "deletecollection", "get": "list"}
+
+
+def attributes_of(method: str, target: Target | ReviewTarget, query: Mapping[str, str]) -> Attributes:
+    """Return the verb, the resource and the names of a request."""
+    verb = _VERBS.get(method, method.lower())
+    if isinstance(target, ReviewTarget):
+        return Attributes(verb, target.review.group, target.review.resource, namespace=target.namespace or "")
+    kind, name, namespace = target.kind, target.name, target.namespace or ""
+    is_many = not name
+    if not name:
+        verb = _OF_MANY.get(verb, verb)
+        name = _single(query.get("fieldSelector", "")) if verb in {"deletecollection", "list"} else ""
+    if method == "GET" and is_many and is_true(query.get("watch", "0")):
+        verb = "watch"
+    if kind.resource == "namespaces" and target.name:
+        namespace = target.name  # a namespace is within itself, so its admins may look at it
+    return Attributes(verb, kind.group, kind.resource, target.subresource, name, namespace)
+
+
+def attributes_at(method: str, path: str) -> Attributes:
+    """Return what a request is about whose path nothing is served under: a resource below an API, or the path itself."""
+    parts = path.strip("/").split("/")
+    verb = _VERBS.get(method, "")
+    is_core, is_group = parts[0] == "api" and len(parts) > 2, parts[0] == "apis" and len(parts) > 3
+    if not (is_core or is_group):
+        return Attributes(method.lower(), path=path)
+    group, rest = ("", parts[2:]) if is_core else (parts[1], parts[3:])
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2:
+        namespace, rest = rest[1], rest[2:]
+    resource, name, subresource = (*rest, "", "")[:3]
+    return Attributes(verb if name else _OF_MANY.get(verb, verb), group, resource, subresource, name, namespace)
+
+
+def _single(selector: str) -> str:
+    """Return the one name that a field selector leaves, or none."""
+    for part in selector.split(","):
+        field, equals, name = part.partition("=")
+        if field.strip() == "metadata.name" and equals:
+            return name.removeprefix("=").strip()
+    return ""

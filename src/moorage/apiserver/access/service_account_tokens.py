@@ -1,0 +1,217 @@
+"""Tokens of service accounts: signed, for an audience, for a time, and bound to objects that must still be there.
+
+A token is a JSON Web Token signed with the cluster's own key (ES256). It counts for as long as its account exists, under the
+uid it had, and so does whatever else it was bound to: a pod's token ends with the pod.
+
+Source  kubernetes, pkg/registry/core/serviceaccount/storage/token.go; pkg/serviceaccount/claims.go and jwt.go; RFC 7515, 7518
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
+
+from moorage.api.json_tree import UNREADABLE
+from moorage.apiserver.storage.store import Store, timestamp
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Kind, served
+from moorage.apiserver.vocabulary.statuses import bad_request, conflict, invalid
+from moorage.apiserver.vocabulary.users import User
+from moorage.errors import ConfigError, Fault
+
+__all__ = ["ISSUER", "Accounts", "Vouched", "account_groups"]
+
+ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
+_PREFIX: Final = "system:serviceaccount:"
+_SHORTEST_S, _LONGEST_S, _USUAL_S = 600, 2**32, 3600
+_ACCOUNTS: Final = served("serviceaccounts")
+_BOUND: Final[Mapping[str, Kind]] = {"Node": served("nodes"), "Pod": served("pods"), "Secret": served("secrets")}
+#: Tokens whose signature was found good, kept so that it is not computed again at every request.
+_MOST_KNOWN: Final = 2048
+
+
+class Vouched(NamedTuple):
+    """Whom a token speaks for, and to whom."""
+
+    user: User
+    audiences: tuple[str, ...]
+
+
+def account_groups(name: str) -> tuple[str, ...]:
+    """Return the groups of a service account by its user name; none for any other user."""
+    home, _, account = name.removeprefix(_PREFIX).partition(":")
+    if not name.startswith(_PREFIX) or not home or not account:
+        return ()
+    return ("system:serviceaccounts", f"system:serviceaccounts:{home}")
+
+
+class Accounts:
+    """Gives tokens and knows them again. ``key`` is an EC private key on P-256, in PEM."""
+
+    def __init__(self, store: Store, key: bytes, now: Callable[[], float] | None = None) -> None:
+        self._store = store
+        self._now = now or store.clock
+        try:
+            loaded = serialization.load_pem_private_key(key, None)
+        except ValueError as error:
+            raise ConfigError(f"the key that signs service accounts' tokens cannot be read: {error}") from None
+        if not isinstance(loaded, ec.EllipticCurvePrivateKey) or not isinstance(loaded.curve, ec.SECP256R1):
+            raise ConfigError("the key that signs service accounts' tokens must be an EC key on P-256")
+        self._key = loaded
+        public = loaded.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+        self._key_id = _text(hashlib.sha256(public).digest())
+        self._known: dict[str, Document] = {}
+
+    # -- giving -----------------------------------------------------------------------------------------------------
+
+    def issue(self, namespace: str, name: str, request: Document) -> Document:
+        """Answer a ``TokenRequest``.
+
+        Raises  ApiError 404 without the account or what the token is to be bound to, 409 for another uid, 422, 400
+        """
+        spec = _mapping(request.get("spec"))
+        if faults := [*_faults(spec)]:
+            raise invalid("TokenRequest", "authentication.k8s.io", "", faults)  # it has no name of its own
+        account = self._store.get(_ACCOUNTS, namespace, name).document()["metadata"]
+        reference = _mapping(spec.get("boundObjectRef"))
+        bound = self._bound(namespace, name, reference) if reference else {}
+        lasts_s = spec.get("expirationSeconds") or _USUAL_S
+        audiences = list(spec.get("audiences") or [ISSUER])
+        now = int(self._now())
+        private = {"namespace": namespace, "serviceaccount": {"name": name, "uid": account["uid"]}, **bound}
+        claims = {
+            "aud": audiences, "exp": now + lasts_s, "iat": now, "iss": ISSUER, "jti": str(uuid.uuid4()),
+            "kubernetes.io": private, "nbf": now, "sub": f"{_PREFIX}{namespace}:{name}",
+        }  # fmt: skip
+        shown = {"audiences": audiences, "expirationSeconds": lasts_s, "boundObjectRef": reference or None}
+        return {
+            "kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1",
+            "metadata": {"name": name, "namespace": namespace, "creationTimestamp": timestamp(now)}, "spec": shown,
+            "status": {"token": self._sign(claims), "expirationTimestamp": timestamp(now + lasts_s)},
+        }  # fmt: skip
+
+    def _bound(self, namespace: str, account: str, reference: Document) -> Document:
+        """Return the claims about the object that a token is to be bound to."""
+        kind = _BOUND.get(str(reference.get("kind")))
+        if kind is None or reference.get("apiVersion", "v1") != "v1":
+            what = f"{reference.get('apiVersion', '')}, Kind={reference.get('kind', '')}"
+            raise bad_request(f"cannot bind token for service account to object of type {what}")
+        found = self._store.get(kind, namespace if kind.namespaced else "", str(reference.get("name"))).document()
+        name, uid = found["metadata"]["name"], found["metadata"]["uid"]
+        if str(reference.get("uid") or "") not in {"", uid}:
+            why = (
+                f"the UID in the bound object reference ({reference['uid']}) does not match the UID in record. "
+                "The object might have been deleted and then recreated"
+            )
+            raise conflict(kind.resource, "", name, why)
+        claims: Document = {kind.singular: {"name": name, "uid": uid}}
+        spec = _mapping(found.get("spec"))
+        if kind.kind == "Pod":
+            if spec.get("serviceAccountName") != account:
+                why = f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
+                raise bad_request(why)
+            if node := spec.get("nodeName"):
+                claims["node"] = {"name": node}
+        return claims
+
+    def _sign(self, claims: Document) -> str:
+        header = {"alg": "ES256", "kid": self._key_id}
+        body = f"{_text(msgspec.json.encode(header))}.{_text(msgspec.json.encode(claims))}"
+        r, s = decode_dss_signature(self._key.sign(body.encode(), ec.ECDSA(hashes.SHA256())))
+        return f"{body}.{_text(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
+
+    # -- knowing again ----------------------------------------------------------------------------------------------
+
+    def vouch(self, token: str, audiences: tuple[str, ...] = (ISSUER,)) -> Vouched | None:
+        """Return whom a token speaks for to one of the audiences; None for any token that does not count, whatever the why."""
+        claims = self._claims(token)
+        if claims is None:
+            return None
+        meant = tuple(one for one in audiences if one in (claims.get("aud") or ()))
+        return Vouched(_user(claims), meant) if meant and self._stands(claims) else None
+
+    def _claims(self, token: str) -> Document | None:
+        held = self._known.get(token)
+        if held is None and (held := self._verified(token)) is not None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[token] = held
+        return held
+
+    def _verified(self, token: str) -> Document | None:
+        """Return the claims of a token that this key signed."""
+        body, _, signature = token.rpartition(".")
+        header, _, claims = body.partition(".")
+        try:
+            raw = _bytes(signature)
+            if len(raw) != 64 or msgspec.json.decode(_bytes(header)).get("alg") != "ES256":
+                return None
+            encoded = encode_dss_signature(int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:], "big"))
+            self._key.public_key().verify(encoded, body.encode(), ec.ECDSA(hashes.SHA256()))
+            found: Document = msgspec.json.decode(_bytes(claims))
+        except (InvalidSignature, ValueError, AttributeError, *UNREADABLE):
+            return None
+        return found
+
+    def _stands(self, claims: Document) -> bool:
+        """Return True while a token's time is not over and everything it is bound to is there."""
+        if claims.get("iss") != ISSUER or not claims["nbf"] - 60 <= self._now() < claims["exp"]:
+            return False
+        private = claims["kubernetes.io"]
+        home = private["namespace"]
+        if not self._there(_ACCOUNTS, home, private["serviceaccount"]):
+            return False
+        bound = [(kind, private[kind.singular]) for kind in _BOUND.values() if "uid" in private.get(kind.singular, {})]
+        return all(self._there(kind, home if kind.namespaced else "", one) for kind, one in bound)
+
+    def _there(self, kind: Kind, namespace: str, wanted: Document) -> bool:
+        record = self._store.find(kind, namespace, wanted["name"])
+        return record is not None and bool(record.document()["metadata"]["uid"] == wanted["uid"])
+
+
+def _user(claims: Document) -> User:
+    private = claims["kubernetes.io"]
+    extra = {"authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)}
+    for kind in ("pod", "node"):
+        for field, value in private.get(kind, {}).items():
+            extra[f"authentication.kubernetes.io/{kind}-{field}"] = (value,)
+    return User(claims["sub"], account_groups(claims["sub"]), private["serviceaccount"]["uid"], extra)
+
+
+def _faults(spec: Document) -> Iterator[Fault]:
+    lasts_s = spec.get("expirationSeconds")
+    path = "spec.expirationSeconds"
+    if lasts_s is not None and (isinstance(lasts_s, bool) or not isinstance(lasts_s, int)):
+        yield Fault("Invalid value", path, "must be a whole number of seconds", lasts_s)
+    elif lasts_s and lasts_s < _SHORTEST_S:
+        yield Fault("Invalid value", path, "may not specify a duration less than 10 minutes", lasts_s)
+    elif lasts_s and lasts_s > _LONGEST_S:
+        yield Fault("Invalid value", path, "may not specify a duration larger than 2^32 seconds", lasts_s)
+    audiences = spec.get("audiences") or []
+    if not isinstance(audiences, list) or not all(isinstance(one, str) and one for one in audiences):
+        yield Fault("Invalid value", "spec.audiences", "must be a list of texts", audiences)
+
+
+def _mapping(value: Any) -> Document:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        raise ValueError(str(error)) from None

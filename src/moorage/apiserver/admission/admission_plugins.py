@@ -1,0 +1,255 @@
+"""What happens to a new object on its way in: the admission plugins that every cluster runs, as far as scheduling cares.
+
+A pod gets its namespace's default resources and is held to its limits, its priority class becomes a number, it tolerates
+nodes in trouble for five minutes, and its runtime class adds overhead. A claim without a class gets the default one.
+
+Pod groups get their priority likewise, are kept while they have pods, and name no workload that is not there.
+
+Source  kubernetes, plugin/pkg/admission: limitranger, priority, defaulttolerationseconds, runtimeclass, storage/storageclass,
+        podgroup, scheduling/podgroupprotection, job
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from moorage.api.admission import (
+    PATIENCE_S,
+    TROUBLES,
+    Admitted,
+    RuntimeClass,
+    add_default_tolerations,
+    apply_limit_ranges,
+    apply_runtime_class,
+    out_of_claims_bounds,
+    resolve_group_priority,
+    resolve_priority,
+    set_default_storage_class,
+)
+from moorage.api.core import LimitRange, Pod
+from moorage.api.meta import Value
+from moorage.api.pod_groups import PodGroup, Workload
+from moorage.api.quantity import parse
+from moorage.api.storage import PersistentVolumeClaim, StorageClass
+from moorage.api.workloads import PriorityClass
+from moorage.apiserver.admission.defaulting import lay_over
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.statuses import ApiError, forbidden
+from moorage.framework.features import FeatureGates
+
+__all__ = [
+    "ATTRIBUTES_PROTECTION", "GROUP_PROTECTION", "Lookup", "admit", "admit_new", "admit_tended", "check_change",
+    "restore_admitted",
+]  # fmt: skip
+
+#: Finds all objects of a kind, by its struct, in a namespace ("" for kinds that have none).
+#: The finalizer of pod groups, which a controller takes off when none of their pods is left.
+ATTRIBUTES_PROTECTION: Final = "kubernetes.io/vac-protection"
+GROUP_PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
+Lookup = Callable[[type[Value], str], Iterable[Value]]
+
+
+def admit(kind: Kind, document: Document, read: Value, find: Lookup, gates: FeatureGates) -> None:
+    """Change a new object, in place, as admission does. ``read`` is the same object, with its defaults.
+
+    Raises  ApiError 403 for what admission refuses, 400 for a field that does not hold what it should
+    """
+    if kind.kind == "PodGroup":
+        _protect(document["metadata"])
+        if not gates["WorkloadAwarePreemption"]:
+            return
+    rule = _RULES.get(kind.kind)
+    if rule is None:
+        return
+    if kind.kind == "Pod" and isinstance(spec := document.get("spec"), dict):
+        spec.setdefault("serviceAccountName", "default")
+    after, refusals = rule(read, find)
+    if refusals:
+        raise _refused(kind, document, refusals[0] if len(refusals) == 1 else f"[{', '.join(refusals)}]")
+    lay_over(document, read, after)
+
+
+def _refused(kind: Kind, document: Document, why: str) -> ApiError:
+    """Return the refusal; a name that was only just made up is not told, as admission comes before it."""
+    name, base = document["metadata"]["name"], document["metadata"].get("generateName")
+    return forbidden(kind.resource, kind.group, base if base and name[:-5] == base else name, why)
+
+
+def _protect(metadata: Document) -> None:
+    """Have a pod group wait for its pods to end before it goes."""
+    held = metadata.get("finalizers") or []
+    if GROUP_PROTECTION not in held:
+        metadata["finalizers"] = [*held, GROUP_PROTECTION]
+
+
+def admit_new(kind: Kind, document: Document, find: Lookup) -> None:
+    """Check a new object that keeps to all rules against the others there are.
+
+    Raises  ApiError 403
+    """
+    if kind.kind != "PodGroup":
+        return
+    origin = (document["spec"].get("podGroupTemplateRef") or {}).get("workload")
+    if origin is None:
+        return
+    wanted, template = origin["workloadName"], origin["podGroupTemplateName"]
+    namespace, why = document["metadata"]["namespace"], ""
+    found = next((one for one in find(Workload, namespace) if isinstance(one, Workload) and one.metadata.name == wanted), None)
+    if found is None:
+        why = f'Workload "{wanted}" not found'
+    elif found.metadata.deletion_timestamp:
+        why = f'Workload "{wanted}" is being deleted'
+    elif all(one.name != template for one in found.spec.pod_group_templates):
+        why = f'PodGroupTemplate "{template}" not found in Workload "{wanted}"'
+    if why:
+        raise _refused(kind, document, f"PodGroup rejected: {why}")
+
+
+def check_change(kind: Kind, old: Document, new: Document, find: Lookup, gates: FeatureGates) -> None:
+    """Check a change of an object against the others there are: jobs whose pods are a gang keep their number, and claims
+    grow only where their volumes can.
+
+    Raises  ApiError 403
+    """
+    _check_growth(kind, old, new, find)
+    if kind.kind != "Job" or not gates["GenericWorkload"] or old["spec"].get("parallelism") == new["spec"].get("parallelism"):
+        return
+    named = ((old["spec"]["template"].get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName")
+    uid = old["metadata"]["uid"]
+    for group in find(PodGroup, old["metadata"]["namespace"]):
+        if not isinstance(group, PodGroup) or group.min_count is None:
+            continue
+        owners = group.metadata.owner_references
+        if group.name == named if named else any(owner.controller and owner.uid == uid for owner in owners):
+            why = f'cannot change parallelism for a Job referencing gang-scheduled PodGroup "{group.name}"'
+            raise _refused(kind, old, why)
+
+
+def _group(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
+    if not isinstance(read, PodGroup):
+        return read, ()
+    return resolve_group_priority(read, _priorities(find))
+
+
+def _priorities(find: Lookup) -> dict[str, PriorityClass]:
+    return {one.metadata.name: one for one in find(PriorityClass, "") if isinstance(one, PriorityClass)}
+
+
+def _pod(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
+    if not isinstance(read, Pod):
+        return read, ()
+    ranges = [one for one in find(LimitRange, read.metadata.namespace) if isinstance(one, LimitRange)]
+    priorities = _priorities(find)
+    runtimes = {one.metadata.name: one for one in find(RuntimeClass, "") if isinstance(one, RuntimeClass)}
+    steps: tuple[Callable[[Pod], Admitted], ...] = (
+        lambda pod: apply_limit_ranges(pod, ranges),
+        lambda pod: resolve_priority(pod, priorities),
+        lambda pod: Admitted(add_default_tolerations(pod)),
+        lambda pod: apply_runtime_class(pod, runtimes),
+    )
+    pod = read
+    for step in steps:
+        pod, refusals = step(pod)
+        if refusals:
+            return pod, refusals
+    return pod, ()
+
+
+def _claim(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
+    if not isinstance(read, PersistentVolumeClaim):
+        return read, ()
+    ranges = [one for one in find(LimitRange, read.metadata.namespace) if isinstance(one, LimitRange)]
+    if refusals := out_of_claims_bounds(read, ranges):
+        return read, refusals
+    return set_default_storage_class(read, [one for one in find(StorageClass, "") if isinstance(one, StorageClass)]), ()
+
+
+def _priority_class(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
+    if isinstance(read, PriorityClass) and read.global_default:
+        for other in find(PriorityClass, ""):
+            if isinstance(other, PriorityClass) and other.global_default and other.metadata.name != read.metadata.name:
+                why = f"PriorityClass {other.metadata.name} is already marked as default. Only one default can exist"
+                return read, (why,)
+    return read, ()
+
+
+# -- what controllers undo ----------------------------------------------------------------------------------------------
+
+_NOT_READY: Final = "node.kubernetes.io/not-ready"
+_IN_USE: Final = {
+    "PersistentVolume": "kubernetes.io/pv-protection",
+    "PersistentVolumeClaim": "kubernetes.io/pvc-protection",
+    "VolumeAttributesClass": ATTRIBUTES_PROTECTION,
+}
+
+
+def admit_tended(kind: Kind, document: Document) -> None:
+    """Change a new object as admission does where controllers run that take it back in time: a node is not ready until it is
+    heard of, and a volume or a claim is kept while somebody uses it.
+
+    Source  kubernetes, plugin/pkg/admission: nodetaint, storage/storageobjectinuseprotection
+    """
+    if kind.kind == "Node":
+        spec = document.setdefault("spec", {})
+        taints = spec.get("taints") or []
+        if not any((one.get("key"), one.get("effect")) == (_NOT_READY, "NoSchedule") for one in taints):
+            spec["taints"] = [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]
+    elif (name := _IN_USE.get(kind.kind)) is not None:
+        held = document["metadata"].get("finalizers") or []
+        if name not in held:
+            document["metadata"]["finalizers"] = [*held, name]
+
+
+# -- objects that change ------------------------------------------------------------------------------------------------
+
+
+def restore_admitted(kind: Kind, old: Document, new: Document) -> None:
+    """Change the next version of an object, in place: a pod that leaves out what admission had added gets it again."""
+    spec, held = new.get("spec"), old.get("spec") or {}
+    if kind.kind != "Pod" or not isinstance(spec, dict):
+        return
+    for name in ("priority", "preemptionPolicy"):
+        if spec.get(name) is None and held.get(name) is not None:
+            spec[name] = held[name]
+    given = spec.get("tolerations") or []
+    added = [
+        {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": PATIENCE_S}
+        for key in TROUBLES
+        if not any(one.get("key", "") in {"", key} and one.get("effect", "") in {"", "NoExecute"} for one in given)
+    ]
+    if added:
+        spec["tolerations"] = [*given, *added]
+
+
+def _check_growth(kind: Kind, old: Document, new: Document, find: Lookup) -> None:
+    """Check that a claim only grows where its volume can.
+
+    Raises  ApiError 403
+
+    Source  kubernetes, plugin/pkg/admission/storage/persistentvolume/resize
+    """
+    if kind.kind != "PersistentVolumeClaim":
+        return
+    before, after = (
+        (((one.get("spec") or {}).get("resources") or {}).get("requests") or {}).get("storage", "0") for one in (old, new)
+    )
+    if parse(after) <= parse(before):
+        return
+    name, wanted = new["metadata"]["name"], [(one.get("spec") or {}).get("storageClassName") for one in (old, new)]
+    if (old.get("status") or {}).get("phase") != "Bound":
+        raise forbidden(kind.resource, kind.group, name, "Only bound persistent volume claims can be expanded")
+    classes = {one.metadata.name: one for one in find(StorageClass, "") if isinstance(one, StorageClass)}
+    found = classes.get(wanted[1] or "")
+    if not wanted[0] or wanted[0] != wanted[1] or found is None or not found.allow_volume_expansion:
+        why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize"
+        raise forbidden(kind.resource, kind.group, name, why)
+
+
+_RULES: Final[dict[str, Callable[[Value, Lookup], tuple[Value, tuple[str, ...]]]]] = {
+    "PersistentVolumeClaim": _claim,
+    "Pod": _pod,
+    "PodGroup": _group,
+    "PriorityClass": _priority_class,
+}

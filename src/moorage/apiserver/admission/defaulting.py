@@ -1,0 +1,257 @@
+"""What the API server writes into objects that leave it out, on documents, so that no field a client wrote gets lost.
+
+Rules that ``moorage.api`` has for its structs are used as they are: an object is read, completed, and what changed is laid
+over the document it came from. Fields that scheduling never reads, and clients still expect to find, are filled in here.
+
+Source  kubernetes, pkg/apis/*/v1/defaults.go
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from moorage.api.core import LimitRange, Namespace, Node, Pod, ReplicationController
+from moorage.api.defaults import (
+    default_limit_range,
+    default_namespace,
+    default_node,
+    default_pod,
+    default_replication_controller,
+    default_resource_claim,
+    default_resource_claim_template,
+)
+from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
+from moorage.api.meta import Value
+from moorage.apiserver.schema.type_defaults import complete_types
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Kind
+
+__all__ = ["fill_in", "lay_over"]
+
+_RULES: Final[Mapping[type[Value], Callable[[Any], Value]]] = {
+    LimitRange: default_limit_range,
+    Namespace: default_namespace,
+    Node: default_node,
+    Pod: default_pod,
+    ReplicationController: default_replication_controller,
+    ResourceClaim: default_resource_claim,
+    ResourceClaimTemplate: default_resource_claim_template,
+}
+
+
+def fill_in(kind: Kind, document: Document, read: Value | None) -> None:
+    """Complete a document. ``read`` is the same object as scheduling reads it, or None for kinds it does not."""
+    if kind.kind == "Secret" and isinstance(texts := document.pop("stringData", None), dict):
+        document["data"] = {**(document.get("data") or {}), **{key: _base64(str(text)) for key, text in texts.items()}}
+    for fill in _KINDS.get((kind.group, kind.kind), ()):
+        fill(document)
+    for name, value in _TOP.get((kind.group, kind.kind), {}).items():
+        document.setdefault(name, value)
+    complete_types(kind, document)
+    rule = _RULES.get(type(read)) if read is not None else None
+    if rule is not None and read is not None:
+        lay_over(document, read, rule(read))
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+# -- what the structs' rules change -------------------------------------------------------------------------------------
+
+
+def lay_over(document: Document, before: Value, after: Value) -> None:
+    """Write what differs between two values of a struct into the document that the first was read from."""
+    if before is not after:
+        # As JSON would have them: lists, not tuples.
+        was, becomes = (msgspec.json.decode(msgspec.json.encode(value)) for value in (before, after))
+        _lay(document, was, becomes)
+
+
+def _lay(document: Document, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    for name, value in after.items():
+        old = before.get(name)
+        if value == old and name in document:
+            continue
+        here = document.get(name)
+        if isinstance(value, dict) and isinstance(here, dict):
+            _lay(here, old or {}, value)
+        elif isinstance(value, list) and isinstance(here, list) and _aligned(here, old, value):
+            for inner, was, becomes in zip(here, old or [], value, strict=False):
+                _lay(inner, was, becomes)
+            here += value[len(here) :]
+        elif value != old:
+            document[name] = value
+
+
+def _aligned(here: list[Any], old: Any, new: list[Any]) -> bool:
+    """Return True when the items that a list began with are still the first of it, and can be completed one by one."""
+    return len(here) == len(old or []) <= len(new) and all(isinstance(one, dict) for one in (*here, *(old or []), *new))
+
+
+# -- what scheduling does not read --------------------------------------------------------------------------------------
+
+
+def _own_pod_spec(pod: Document) -> None:
+    if isinstance(status := pod.get("status"), dict):
+        _doubled(status, "podIP", "podIPs", lambda address: {"ip": address}, lambda one: one.get("ip") or "")
+    if isinstance(spec := pod.get("spec"), dict):
+        spec.setdefault("enableServiceLinks", True)
+
+
+def _given(**defaults: Any) -> Callable[[Document], None]:
+    def fill(document: Document) -> None:
+        spec = document.get("spec")
+        if isinstance(spec, dict):
+            for name, value in defaults.items():
+                spec.setdefault(name, value)
+
+    return fill
+
+
+def _rolling(spec: Document, name: str, **defaults: Any) -> None:
+    """Have a workload replace its pods a few at a time, unless it does so otherwise."""
+    strategy = spec.setdefault(name, {})
+    if isinstance(strategy, dict) and strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        for field, value in defaults.items() if isinstance(rolling, dict) else ():
+            rolling.setdefault(field, value)
+
+
+def _deployment(deployment: Document) -> None:
+    if isinstance(spec := deployment.get("spec"), dict):
+        _rolling(spec, "strategy", maxSurge="25%", maxUnavailable="25%")
+
+
+def _daemon_set(daemon_set: Document) -> None:
+    if isinstance(spec := daemon_set.get("spec"), dict):
+        _rolling(spec, "updateStrategy", maxSurge=0, maxUnavailable=1)
+
+
+def _stateful_set(stateful_set: Document) -> None:
+    spec = stateful_set.get("spec")
+    if not isinstance(spec, dict):
+        return
+    strategy = spec.setdefault("updateStrategy", {})
+    if isinstance(strategy, dict):
+        if not strategy.get("type"):
+            strategy["type"] = "RollingUpdate"
+            strategy.setdefault("rollingUpdate", {})
+        if strategy["type"] == "RollingUpdate" and isinstance(rolling := strategy.get("rollingUpdate"), dict):
+            rolling.setdefault("partition", 0)
+    spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+    for claim in spec.get("volumeClaimTemplates") or ():
+        if isinstance(claim, dict):
+            claim.update(kind="PersistentVolumeClaim", apiVersion="v1")
+            status = claim.setdefault("status", {})
+            if isinstance(status, dict):
+                status.setdefault("phase", "Pending")
+
+
+def _labelled_as_pods(document: Document) -> None:
+    """Give an object without labels those of the pods that it makes."""
+    template = (document.get("spec") or {}).get("template")
+    labels = (template.get("metadata") or {}).get("labels") if isinstance(template, dict) else None
+    if labels and not document["metadata"].get("labels"):
+        document["metadata"]["labels"] = {**labels}
+
+
+def _job(job: Document) -> None:
+    """A job that says neither how many pods nor how many at once has one."""
+    if not isinstance(spec := job.get("spec"), dict):
+        return
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", 6 if spec.get("backoffLimitPerIndex") is None else 2**31 - 1)
+    spec.setdefault("podReplacementPolicy", "TerminatingOrFailed" if spec.get("podFailurePolicy") is None else "Failed")
+    spec.setdefault("manualSelector", False)
+
+
+_EXPOSED: Final = frozenset(["LoadBalancer", "NodePort"])
+
+
+def _service(service: Document) -> None:
+    if not isinstance(spec := service.get("spec"), dict):
+        return
+    for port in spec.get("ports") or ():
+        if isinstance(port, dict):
+            port.setdefault("protocol", "TCP")
+            if "port" in port and not port.get("targetPort"):
+                port["targetPort"] = port["port"]
+    if spec.get("sessionAffinity") == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif spec.get("sessionAffinity") == "ClientIP" and not ((spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}):
+        spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": 10800}}
+    if spec.get("type") in _EXPOSED or (spec.get("type") == "ClusterIP" and spec.get("externalIPs")):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
+    if spec.get("type") != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+    if spec.get("type") == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+
+
+def _claim(claim: Document) -> None:
+    """Write what a claim is filled from under both names of the field, where both may say it."""
+    if not isinstance(spec := claim.get("spec"), dict):
+        return
+    source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
+    if source and not reference:
+        spec["dataSourceRef"] = {"apiGroup": None, **source}
+    elif reference and not source and not reference.get("namespace"):
+        spec["dataSource"] = {name: reference.get(name) for name in ("apiGroup", "kind", "name")}
+
+
+def _node(node: Document) -> None:
+    if isinstance(spec := node.get("spec"), dict):
+        _doubled(spec, "podCIDR", "podCIDRs", lambda text: text, lambda one: one)
+
+
+def _doubled(holder: Document, one: str, many: str, item: Callable[[str], Any], text: Callable[[Any], str]) -> None:
+    """Write the first item of a list under a name of its own, too; where the two differ, it makes the list."""
+    first, held = holder.get(one), holder.get(many)
+    if first and not (isinstance(held, list) and held and text(held[0]) == first):
+        holder[many] = [item(first)]
+    elif not first and isinstance(held, list) and held and text(held[0]):
+        holder[one] = text(held[0])
+
+
+def _binding(document: Document) -> None:
+    """Say of users, groups and roles that they are RBAC's."""
+    subjects = document.get("subjects")
+    for named in [document.get("roleRef"), *(subjects if isinstance(subjects, list) else ())]:
+        if isinstance(named, dict) and named.get("kind") in {"ClusterRole", "Group", "Role", "User"}:
+            named["apiGroup"] = named.get("apiGroup") or "rbac.authorization.k8s.io"
+
+
+_CRON_JOB: Final = _given(concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1)
+
+#: What kinds are given before their types are looked at one by one.
+_KINDS: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]] = {
+    ("", "Node"): (_node,),
+    ("", "PersistentVolumeClaim"): (_claim,),
+    ("", "Pod"): (_own_pod_spec,),
+    ("", "ReplicationController"): (_given(replicas=1), _labelled_as_pods),
+    ("", "Service"): (_given(type="ClusterIP", sessionAffinity="None"), _service),
+    ("apps", "Deployment"): (_given(replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600), _deployment),
+    ("apps", "ReplicaSet"): (_given(replicas=1),),
+    ("apps", "DaemonSet"): (_given(revisionHistoryLimit=10), _daemon_set),
+    ("apps", "StatefulSet"): (
+        _given(replicas=1, revisionHistoryLimit=10, podManagementPolicy="OrderedReady"), _stateful_set,
+    ),
+    ("batch", "Job"): (_given(completionMode="NonIndexed", suspend=False), _job, _labelled_as_pods),
+    ("batch", "CronJob"): (_CRON_JOB,),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): (_binding,),
+    ("rbac.authorization.k8s.io", "RoleBinding"): (_binding,),
+    ("scheduling.k8s.io", "PodGroup"): (_given(disruptionMode="Pod"),),
+}  # fmt: skip
+
+_TOP: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
+    ("storage.k8s.io", "StorageClass"): {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
+    ("scheduling.k8s.io", "PriorityClass"): {"preemptionPolicy": "PreemptLowerPriority"},
+    ("", "Secret"): {"type": "Opaque"},
+}

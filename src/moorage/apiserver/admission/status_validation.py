@@ -1,0 +1,352 @@
+"""What a status may say where schedulers write it: that of pods, of pod groups, and of claims for devices.
+
+Source  kubernetes, pkg/apis/core/validation/validation.go, ValidatePodStatusUpdate; pkg/apis/resource/validation/validation.go,
+        validateResourceClaimStatusUpdate; pkg/apis/scheduling/validation/validation.go, ValidatePodGroupStatusUpdate;
+        apimachinery, pkg/apis/meta/v1/validation/validation.go, ValidateConditions
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from moorage.api.core import Node
+from moorage.api.devices import ClaimConsumer, DeviceAllocation, DeviceAllocationConfig, DeviceClaim, ResourceClaim
+from moorage.api.meta import Value
+from moorage.api.names import check_dns1123_label, check_dns1123_subdomain, check_qualified_name
+from moorage.api.pod_groups import Condition, PodGroup
+from moorage.api.quotas import ResourceQuota
+from moorage.api.validation.affinity import node_selector
+from moorage.api.validation.nodes import node_status_faults
+from moorage.api.validation.quotas import quota_status_faults
+from moorage.apiserver.admission.status_counts import counted_faults
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.errors import Fault
+
+__all__ = ["status_faults"]
+
+Faults = Iterator[Fault]
+
+_FIXED: Final = "field is immutable"
+_NAMED: Final = frozenset(["Initialized", "PodScheduled", "Ready"])
+_MOST_USERS: Final = 256
+_MOST_RESULTS: Final = 32
+_MOST_CONFIGS: Final = 64
+_MOST_DRIVER: Final = 63
+_UID: Final = (
+    "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters"
+)
+_REQUEST: Final = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
+
+
+def status_faults(kind: Kind, old: Document, new: Document, found: Value) -> Faults:
+    """Find what is wrong with a new status. ``found`` is the new object as scheduling reads it."""
+    yield from counted_faults(kind.kind, old, new)
+    if kind.kind == "Pod":
+        yield from _pod(old, new)
+    if isinstance(found, Node):
+        yield from node_status_faults(found)
+        yield from _addresses(_mapping(new.get("status")).get("addresses") or ())
+    if isinstance(found, ResourceClaim):
+        yield from _claim(old, new, found)
+    elif isinstance(found, PodGroup):
+        yield from _group(found)
+    elif isinstance(found, ResourceQuota):
+        yield from quota_status_faults(found.status)
+
+
+def _addresses(addresses: Sequence[Document]) -> Faults:
+    seen: set[tuple[str, str]] = set()
+    for i, one in enumerate(addresses):
+        key = (one.get("type") or "", one.get("address") or "")
+        if key in seen:
+            yield Fault("Duplicate value", f"status.addresses[{i}]", "", {"Type": key[0], "Address": key[1]})
+        seen.add(key)
+
+
+def _mapping(value: Any) -> Document:
+    return value if isinstance(value, dict) else {}
+
+
+def _named(path: str, text: str, check: Callable[[str], list[str]]) -> Faults:
+    for why in check(text):
+        yield Fault("Invalid value", path, why, text)
+
+
+# -- pods ---------------------------------------------------------------------------------------------------------------
+
+
+def _pod(old: Document, new: Document) -> Faults:
+    before, status, spec = (_mapping(one) for one in (old.get("status"), new.get("status"), new.get("spec")))
+    yield from _conditions(status.get("conditions") or ())
+    yield from _nominated(before, status, bool(spec.get("nodeName")))
+    if status.get("observedGeneration", 0) < 0:
+        path, generation = "status.observedGeneration", status["observedGeneration"]
+        yield Fault("Invalid value", path, "must be a non-negative integer", generation)
+    if status.get("qosClass") != before.get("qosClass"):
+        yield Fault("Invalid value", "status.qosClass", _FIXED, status.get("qosClass", ""))
+    yield from _pod_claims(status.get("resourceClaimStatuses") or (), spec)
+    if (extended := status.get("extendedResourceClaimStatus")) is not None:
+        yield from _extended(extended, spec)
+
+
+def _conditions(conditions: Sequence[Document]) -> Faults:
+    for i, one in enumerate(conditions):
+        path = f"status.conditions[{i}]"
+        if one.get("observedGeneration", 0) < 0:
+            field = f"{path}.observedGeneration"
+            yield Fault("Invalid value", field, "must be a non-negative integer", one["observedGeneration"])
+        if one.get("type") not in _NAMED:
+            yield from _named(f"{path}.Type", one.get("type") or "", check_qualified_name)
+
+
+def _nominated(before: Document, status: Document, has_node: bool) -> Faults:
+    path, node = "status.nominatedNodeName", status.get("nominatedNodeName")
+    if not node or node == before.get("nominatedNodeName"):
+        return
+    yield from _named(path, node, check_dns1123_subdomain)
+    if has_node:
+        yield Fault("Forbidden", path, "may not be set on pods that are already bound to a node")
+
+
+def _pod_claims(claims: Sequence[Document], spec: Document) -> Faults:
+    names = {one.get("name") for one in spec.get("resourceClaims") or ()}
+    seen: set[str] = set()
+    for i, one in enumerate(claims):
+        path, name = f"status.resourceClaimStatuses[{i}]", one.get("name", "")
+        if name not in names:
+            yield Fault("Invalid value", f"{path}.name", "must match the name of an entry in `spec.resourceClaims`", name)
+        if name in seen:
+            yield Fault("Duplicate value", f"{path}.name", "", name)
+        seen.add(name)
+        if (claim := one.get("resourceClaimName")) is not None:
+            yield from _named(f"{path}.resourceClaimName", claim, check_dns1123_subdomain)
+
+
+def _extended(status: Document, spec: Document) -> Faults:
+    path = "status.extendedResourceClaimStatus"
+    mappings = status.get("requestMappings") or ()
+    containers = {
+        one.get("name"): _mapping(_mapping(one.get("resources")).get("requests"))
+        for part in ("initContainers", "containers")
+        for one in spec.get(part) or ()
+    }
+    if not mappings:
+        yield Fault("Required value", f"{path}.requestMappings", "at least one request mapping is required")
+    for i, one in enumerate(mappings):
+        here = f"{path}.requestMappings[{i}]"
+        container, resource = one.get("containerName", ""), one.get("resourceName", "")
+        if container not in containers:
+            why = "must match the name of an entry in spec.initContainers.name or spec.containers.name"
+            yield Fault("Invalid value", f"{here}.containerName", why, container)
+        elif resource not in containers[container]:
+            why = (
+                "must match the extended resource name of an entry in spec.initContainers.resources.requests or "
+                "spec.containers.resources.requests"
+            )
+            yield Fault("Invalid value", f"{here}.resourceName", why, resource)
+        yield from _named(f"{path}.requestName", one.get("requestName", ""), check_dns1123_label)
+    if not status.get("resourceClaimName"):
+        yield Fault("Required value", f"{path}.resourceClaimName")
+    else:
+        yield from _named(f"{path}.resourceClaimName", status["resourceClaimName"], check_dns1123_subdomain)
+
+
+# -- pod groups ---------------------------------------------------------------------------------------------------------
+
+_MOST_GROUP_CLAIMS: Final = 4
+_MOST_REASON: Final = 1024
+_MOST_MESSAGE: Final = 32 * 1024
+_IS_REASON: Final = re.compile("[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?").fullmatch
+_NO_REASON: Final = (
+    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or "
+    "'_,:', and must end with an alphanumeric character or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or "
+    "'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')"
+)
+
+
+def _group(group: PodGroup) -> Faults:
+    seen: set[str] = set()
+    for i, one in enumerate(group.status.conditions):
+        path = f"status.conditions[{i}]"
+        if one.type in seen:
+            yield Fault("Duplicate value", f"{path}.type", "", one.type)
+        seen.add(one.type)
+        yield from _group_condition(path, one)
+    statuses, path = group.status.resource_claim_statuses, "status.resourceClaimStatuses"
+    asked = {claim.name for claim in group.spec.resource_claims}
+    for i, status in enumerate(statuses):
+        if status.name not in asked:
+            yield Fault(
+                "Invalid value", f"{path}[{i}].name", "must match the name of an entry in `spec.resourceClaims`", status.name
+            )
+    if len(statuses) > _MOST_GROUP_CLAIMS:
+        yield Fault("Too many", path, f"must have at most {_MOST_GROUP_CLAIMS} items", len(statuses))
+        return
+    names = [status.name for status in statuses]
+    for i, status in enumerate(statuses):
+        if status.name in names[:i]:
+            yield Fault("Duplicate value", f"{path}[{i}]", "", status)
+        if status.resource_claim_name is not None:
+            yield from _named(f"{path}[{i}].resourceClaimName", status.resource_claim_name, check_dns1123_subdomain)
+
+
+def _group_condition(path: str, condition: Condition) -> Faults:
+    yield from _named(f"{path}.type", condition.type, check_qualified_name)
+    if condition.status not in {"False", "True", "Unknown"}:
+        why = 'supported values: "False", "True", "Unknown"'
+        yield Fault("Unsupported value", f"{path}.status", why, condition.status)
+    if condition.observed_generation < 0:
+        why = "must be greater than or equal to zero"
+        yield Fault("Invalid value", f"{path}.observedGeneration", why, condition.observed_generation)
+    if not condition.last_transition_time:
+        yield Fault("Required value", f"{path}.lastTransitionTime")
+    if not condition.reason:
+        yield Fault("Required value", f"{path}.reason")
+    elif not _IS_REASON(condition.reason):
+        yield Fault("Invalid value", f"{path}.reason", _NO_REASON, condition.reason)
+    for name, text, most in (("reason", condition.reason, _MOST_REASON), ("message", condition.message, _MOST_MESSAGE)):
+        if len(text.encode()) > most:
+            yield Fault("Too long", f"{path}.{name}", f"may not be more than {most} bytes")
+
+
+# -- claims for devices -------------------------------------------------------------------------------------------------
+
+
+def _claim(old: Document, new: Document, claim: ResourceClaim) -> Faults:
+    before, status, path = _mapping(old.get("status")), claim.status, "status.reservedFor"
+    yield from _users(path, status.reserved_for)
+    yield from _devices(_mapping(new.get("status")))
+    held = {one.get("uid") for one in before.get("reservedFor") or ()}
+    if status.reserved_for and status.allocation is None:
+        yield Fault("Forbidden", path, "may not be specified when `allocated` is not set")
+    elif old["metadata"].get("deletionTimestamp") and any(one.uid not in held for one in status.reserved_for):
+        why = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set"
+        yield Fault("Forbidden", path, why)
+    if status.allocation is None:
+        return
+    given = _mapping(new.get("status")).get("allocation")
+    if before.get("allocation") is not None:
+        if before["allocation"] != given:
+            yield Fault("Invalid value", "status.allocation", _FIXED, given)
+        return
+    yield from _allocation(status.allocation.devices.results, status.allocation.devices.config, claim.spec.devices)
+    if status.allocation.node_selector is not None:
+        yield from node_selector("status.allocation.nodeSelector", status.allocation.node_selector)
+
+
+def _devices(status: Document) -> Faults:
+    """Find reports about devices that are not the claim's."""
+    results = _mapping(_mapping(status.get("allocation")).get("devices")).get("results") or ()
+    allocated = {_device(one) for one in results}
+    seen: set[tuple[str, ...]] = set()
+    for i, one in enumerate(status.get("devices") or ()):
+        path, device = f"status.devices[{i}]", _device(one)
+        yield from _driver(f"{path}.driver", device[0])
+        yield from _pool(f"{path}.pool", device[1])
+        if device[2]:
+            yield from _named(f"{path}.device", device[2], check_dns1123_label)
+        else:
+            yield Fault("Required value", f"{path}.device")
+        shown = dict(zip(("Driver", "Pool", "Device", "ShareID"), device, strict=True))
+        if device not in allocated:
+            yield Fault("Invalid value", path, "must be an allocated device in the claim", shown)
+        if device in seen:
+            yield Fault("Duplicate value", path, "", shown)
+        seen.add(device)
+
+
+def _device(one: Document) -> tuple[str, ...]:
+    return tuple(str(one.get(name) or "") for name in ("driver", "pool", "device", "shareID"))
+
+
+def _pool(path: str, pool: str) -> Faults:
+    if not pool:
+        yield Fault("Required value", path)
+        return
+    for part in pool.split("/"):
+        yield from _named(path, part, check_dns1123_subdomain)
+
+
+def _users(path: str, users: Sequence[ClaimConsumer]) -> Faults:
+    if len(users) > _MOST_USERS:
+        yield Fault("Too many", path, f"must have at most {_MOST_USERS} items", len(users))
+        return
+    seen: set[str] = set()
+    for i, user in enumerate(users):
+        for name, value in (("resource", user.resource), ("name", user.name), ("uid", user.uid)):
+            if not value:
+                yield Fault("Required value", f"{path}[{i}].{name}")
+        if user.uid in seen:
+            yield Fault("Duplicate value", f"{path}[{i}]", "", user.uid)
+        seen.add(user.uid)
+
+
+def _allocation(
+    results: Sequence[DeviceAllocation], configs: Sequence[DeviceAllocationConfig], asked: DeviceClaim
+) -> Faults:  # fmt: skip
+    names = _request_names(asked)
+    path = "status.allocation.devices"
+    for field, held, most in (("results", results, _MOST_RESULTS), ("config", configs, _MOST_CONFIGS)):
+        if len(held) > most:
+            yield Fault("Too many", f"{path}.{field}", f"must have at most {most} items", len(held))
+            return
+    for i, result in enumerate(results):
+        yield from _result(f"{path}.results[{i}]", result, names)
+    for i, config in enumerate(configs):
+        yield from _config(f"{path}.config[{i}]", config, names)
+
+
+def _request_names(asked: DeviceClaim) -> Mapping[str, frozenset[str]]:
+    """Return the names of a claim's requests, each with those of its alternatives."""
+    return {one.name: frozenset(choice.name for choice in one.first_available) for one in asked.requests}
+
+
+def _request(path: str, name: str, names: Mapping[str, frozenset[str]]) -> Faults:
+    request, slash, choice = name.partition("/")
+    if request not in names or (slash and choice not in names[request]):
+        yield Fault("Invalid value", path, _REQUEST, name)
+
+
+def _result(path: str, result: DeviceAllocation, names: Mapping[str, frozenset[str]]) -> Faults:
+    yield from _request(f"{path}.request", result.request, names)
+    yield from _driver(f"{path}.driver", result.driver)
+    yield from _pool(f"{path}.pool", result.pool)
+    yield from _named(f"{path}.device", result.device, check_dns1123_label)
+    if result.share_id is not None and not _is_uid(result.share_id):
+        yield Fault("Invalid value", f"{path}.shareID", _UID, result.share_id)
+
+
+def _driver(path: str, name: str) -> Faults:
+    if not name:
+        yield Fault("Required value", path)
+        return
+    if len(name) > _MOST_DRIVER:
+        yield Fault("Too long", path, f"may not be more than {_MOST_DRIVER} bytes")
+    for why in check_dns1123_subdomain(name.lower()):
+        yield Fault("Invalid value", path, why, name)
+
+
+def _is_uid(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def _config(path: str, config: DeviceAllocationConfig, names: Mapping[str, frozenset[str]]) -> Faults:
+    if not config.source:
+        yield Fault("Required value", f"{path}.source")
+    elif config.source not in {"FromClaim", "FromClass"}:
+        yield Fault("Unsupported value", f"{path}.source", 'supported values: "FromClaim", "FromClass"', config.source)
+    for i, name in enumerate(config.requests):
+        yield from _request(f"{path}.requests[{i}]", name, names)
+    if config.opaque is None:
+        yield Fault("Required value", f"{path}.opaque")
+        return
+    yield from _driver(f"{path}.opaque.driver", str(config.opaque.get("driver") or ""))
+    if not isinstance(config.opaque.get("parameters"), dict):
+        yield Fault("Required value", f"{path}.opaque.parameters")

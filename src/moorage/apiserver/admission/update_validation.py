@@ -1,0 +1,434 @@
+"""What may change about an object that is there, and what may not.
+
+Source  kubernetes, pkg/apis/*/validation/validation.go, the functions that validate updates
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from moorage.api.quantity import parse
+from moorage.apiserver.admission.event_validation import event_change_faults
+from moorage.apiserver.admission.validation import SCHEDULE_ZONE
+from moorage.apiserver.schema.schemas import schema
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.errors import Fault
+from moorage.framework.features import FeatureGates
+
+__all__ = ["change_faults", "ephemeral_faults", "needs_version", "resize_faults"]
+
+_CONDITIONAL: Final = frozenset(
+    ["CSIDriver", "CSINode", "CSIStorageCapacity", "Lease", "PodDisruptionBudget", "RuntimeClass", "VolumeAttachment"]
+)
+_FIXED_FIELD: Final = "field is immutable"
+_POD_UPDATE: Final = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+
+
+def needs_version(kind: Kind) -> bool:
+    """Return True for kinds that are only replaced by who names the version that is to be replaced."""
+    return kind.kind in _CONDITIONAL
+
+
+#: Fields that stay as they are, with what is said of it.
+_FIXED: Final[Mapping[str, tuple[tuple[str, str, str], ...]]] = {
+    "CSIStorageCapacity": (
+        ("nodeTopology", "Invalid value", _FIXED_FIELD),
+        ("storageClassName", "Invalid value", _FIXED_FIELD),
+    ),
+    "DaemonSet": (("spec.selector", "Invalid value", _FIXED_FIELD),),
+    "Deployment": (("spec.selector", "Invalid value", _FIXED_FIELD),),
+    "Job": (
+        ("spec.completionMode", "Invalid value", _FIXED_FIELD),
+        ("spec.selector", "Invalid value", _FIXED_FIELD),
+        ("spec.podFailurePolicy", "Invalid value", _FIXED_FIELD),
+        ("spec.backoffLimitPerIndex", "Invalid value", _FIXED_FIELD),
+    ),
+    "PriorityClass": (
+        ("value", "Forbidden", "may not be changed in an update."),
+        ("preemptionPolicy", "Invalid value", _FIXED_FIELD),
+    ),
+    "ReplicaSet": (("spec.selector", "Invalid value", _FIXED_FIELD),),
+    "ResourceClaim": (("spec", "Invalid value", _FIXED_FIELD),),
+    "ResourceClaimTemplate": (("spec", "Invalid value", _FIXED_FIELD),),
+    "ResourceSlice": (
+        ("spec.driver", "Invalid value", _FIXED_FIELD),
+        ("spec.pool.name", "Invalid value", _FIXED_FIELD),
+        ("spec.nodeName", "Invalid value", _FIXED_FIELD),
+    ),
+    "RoleBinding": (("roleRef", "Invalid value", "cannot change roleRef"),),
+    "ClusterRoleBinding": (("roleRef", "Invalid value", "cannot change roleRef"),),
+    "RuntimeClass": (("handler", "Invalid value", _FIXED_FIELD),),
+    "Secret": (("type", "Invalid value", _FIXED_FIELD),),
+    "StorageClass": (
+        ("parameters", "Invalid value", _FIXED_FIELD),
+        ("provisioner", "Invalid value", _FIXED_FIELD),
+        ("reclaimPolicy", "Invalid value", _FIXED_FIELD),
+        ("volumeBindingMode", "Invalid value", _FIXED_FIELD),
+    ),
+    "VolumeAttachment": (("spec", "Invalid value", _FIXED_FIELD),),
+    "VolumeAttributesClass": (
+        ("driverName", "Forbidden", "updates to driverName are forbidden."),
+        ("parameters", "Forbidden", "updates to parameters are forbidden."),
+    ),
+}
+
+
+def change_faults(kind: Kind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
+    """Find changes to what cannot change."""
+    if kind.kind in _FROZEN:
+        yield from _frozen(kind, old, new, gates)
+        return
+    for path, what, why in _FIXED.get(kind.kind, ()):
+        before, after = _at(old, path), _at(new, path)
+        if before != after:
+            yield Fault(what, path, why, after)
+    rule = _RULES.get(kind.kind)
+    if rule is not None:
+        yield from rule(old, new)
+
+
+def _at(document: Any, path: str) -> Any:
+    for step in path.split("."):
+        document = document.get(step) if isinstance(document, dict) else None
+    return document
+
+
+# -- pods ---------------------------------------------------------------------------------------------------------------
+
+
+def _pod(old: Document, new: Document) -> Iterator[Fault]:
+    before, after = _spec(old), copy.deepcopy(_spec(new))
+    for part in ("containers", "initContainers"):
+        if len(before.get(part) or ()) != len(after.get(part) or ()):
+            yield Fault("Forbidden", f"spec.{part}", "pod updates may not add or remove containers")
+            return
+    yield from _deadline(before.get("activeDeadlineSeconds"), after.get("activeDeadlineSeconds"))
+    yield from _tolerations(before.get("tolerations") or [], after.get("tolerations") or [])
+    yield from _gates(before.get("schedulingGates") or [], after.get("schedulingGates") or [])
+    if before.get("schedulingGates"):
+        yield from _directives(before, after)
+    _allow(before, after)
+    if _plain(before) != _plain(after):
+        yield Fault("Forbidden", "spec", _POD_UPDATE)
+
+
+def _spec(document: Document) -> Document:
+    return document.get("spec") or {}
+
+
+def _plain(spec: Document) -> Document:
+    """Return a spec without the fields that hold nothing."""
+    return {name: value for name, value in spec.items() if value not in (None, [], {})}
+
+
+def _allow(before: Document, after: Document) -> None:
+    """Undo, in the second of two specs, the changes that are allowed."""
+    for part in ("containers", "initContainers"):
+        for old, new in zip(before.get(part) or (), after.get(part) or (), strict=True):
+            new["image"] = old.get("image")
+    for name in ("activeDeadlineSeconds", "schedulingGates", "tolerations"):
+        after[name] = before.get(name)
+    if before.get("terminationGracePeriodSeconds", 0) < 0 and after.get("terminationGracePeriodSeconds") == 1:
+        after["terminationGracePeriodSeconds"] = before["terminationGracePeriodSeconds"]
+
+
+def _deadline(before: int | None, after: int | None) -> Iterator[Fault]:
+    path = "spec.activeDeadlineSeconds"
+    if after is None:
+        if before is not None:
+            yield Fault("Invalid value", path, "must not update from a positive integer to nil value")
+    elif before is not None and before < after:
+        yield Fault("Invalid value", path, "must be less than or equal to previous value", after)
+
+
+def _tolerations(before: list[Document], after: list[Document]) -> Iterator[Fault]:
+    def timeless(one: Document) -> frozenset[tuple[str, str]]:
+        return frozenset((name, value) for name, value in one.items() if name != "tolerationSeconds")
+
+    held = {timeless(one) for one in after}
+    if any(timeless(one) not in held for one in before):
+        yield Fault("Forbidden", "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
+
+
+def _gates(before: list[Document], after: list[Document]) -> Iterator[Fault]:
+    held = {gate.get("name") for gate in before}
+    for i, gate in enumerate(after):
+        if gate.get("name") not in held:
+            why = f"only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
+            yield Fault("Forbidden", f"spec.schedulingGates[{i}].name", why)
+
+
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _directives(before: Document, after: Document) -> Iterator[Fault]:
+    """Find changes to where a gated pod may go that do more than narrow it; those that do not are undone."""
+    old, new = before.get("nodeSelector") or {}, after.get("nodeSelector") or {}
+    if any(new.get(key) != value for key, value in old.items()):
+        why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        yield Fault("Invalid value", "spec.nodeSelector", why, new)
+    after["nodeSelector"] = before.get("nodeSelector")
+    yield from _narrowed(_at(before, f"affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms") or [],
+                         _at(after, f"affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms") or [])  # fmt: skip
+    held = _at(before, "affinity.nodeAffinity")
+    affinity = {name: value for name, value in (after.get("affinity") or {}).items() if name != "nodeAffinity"}
+    after["affinity"] = {**affinity, "nodeAffinity": held} if held is not None else affinity
+    if not after["affinity"] and before.get("affinity") is None:
+        after["affinity"] = None
+
+
+def _narrowed(before: list[Document], after: list[Document]) -> Iterator[Fault]:
+    path = f"spec.affinity.nodeAffinity.{_REQUIRED}.nodeSelectorTerms"
+    if before and len(before) != len(after):
+        yield Fault("Invalid value", path, "no additions/deletions to non-empty NodeSelectorTerms list are allowed", after)
+        return
+    for i, (old, new) in enumerate(zip(before, after, strict=False)):
+        if not _only_adds(old, new):
+            yield Fault("Invalid value", f"{path}[{i}]", "only additions are allowed (no mutations or deletions)", new)
+
+
+def _only_adds(old: Document, new: Document) -> bool:
+    parts = ("matchExpressions", "matchFields")
+    if not any(old.get(part) for part in parts) and any(new.get(part) for part in parts):
+        return False
+    return all((new.get(part) or [])[: len(held)] == held for part in parts if (held := old.get(part)))
+
+
+def resize_faults(old: Document, new: Document, qos: Callable[[Document], str]) -> Iterator[Fault]:
+    """Find changes that resizing a pod does not allow: all but amounts of CPU and memory of its containers.
+
+    ``qos`` tells the quality of service of a spec.
+    """
+    before, after = _spec(old), copy.deepcopy(_spec(new))
+    if qos(before) != qos(after):
+        yield Fault("Invalid value", "spec", "Pod QOS Class may not change as a result of resizing", qos(before))
+    for part in ("containers", "initContainers"):
+        held, given = before.get(part) or [], after.get(part) or []
+        if [one.get("name") for one in held] != [one.get("name") for one in given]:
+            yield Fault("Forbidden", f"spec.{part}", "pod updates may not add or remove containers")
+            return
+        for i, (one, other) in enumerate(zip(held, given, strict=True)):
+            if part == "containers" or one.get("restartPolicy") == "Always":
+                yield from _resized(f"spec.{part}[{i}].resources", one, other)
+    if _plain(before) != _plain(after):
+        yield Fault("Forbidden", "spec", "only cpu and memory resources are mutable")
+
+
+def ephemeral_faults(old: Document, new: Document) -> Iterator[Fault]:
+    """Find containers of debuggers that are taken away or changed: they can only be added."""
+    path = "spec.ephemeralContainers"
+    given = {one.get("name"): one for one in _spec(new).get("ephemeralContainers") or ()}
+    for held in _spec(old).get("ephemeralContainers") or ():
+        name = held["name"]
+        if name not in given:
+            yield Fault("Forbidden", path, f'existing ephemeral containers "{name}" may not be removed')
+        elif given[name] != held:
+            yield Fault("Forbidden", path, f'existing ephemeral containers "{name}" may not be changed')
+
+
+def _resized(path: str, old: Document, new: Document) -> Iterator[Fault]:
+    """Find amounts that are removed, and undo the changes that are allowed."""
+    for side, word in (("requests", "resource requests"), ("limits", "resource limits")):
+        held, given = _at(old, f"resources.{side}") or {}, _at(new, f"resources.{side}") or {}
+        for name in ("cpu", "memory"):
+            if name in held and name not in given:
+                yield Fault("Forbidden", f"{path}.{side}", f"{word} cannot be removed")
+                break
+        kept = {name: amount for name, amount in given.items() if name not in {"cpu", "memory"}}
+        kept |= {name: amount for name, amount in held.items() if name in {"cpu", "memory"}}
+        resources = new.setdefault("resources", {})
+        resources[side] = kept
+        if not kept:
+            del resources[side]
+    if not new["resources"] and "resources" not in old:
+        del new["resources"]
+
+
+# -- storage and other kinds --------------------------------------------------------------------------------------------
+
+
+def _claim(old: Document, new: Document) -> Iterator[Fault]:
+    before, after = copy.deepcopy(_spec(old)), copy.deepcopy(_spec(new))
+    sizes = [_at(spec, "resources.requests.storage") for spec in (before, after)]
+    if not before.get("volumeName"):
+        before["volumeName"] = after.get("volumeName")
+    if before.get("storageClassName") is None and after.get("storageClassName"):
+        before["storageClassName"] = after["storageClassName"]
+    if _at(new, "status.phase") == "Bound":
+        for spec in (before, after):
+            spec.pop("volumeAttributesClassName", None)
+            if isinstance(requests := _at(spec, "resources.requests"), dict):
+                requests.pop("storage", None)
+    if _plain(before) != _plain(after):
+        why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        yield Fault("Forbidden", "spec", why)
+    if _at(new, "status.phase") == "Bound" and None not in sizes and parse(sizes[1]) < parse(sizes[0]):
+        capacity = _at(old, "status.capacity.storage")
+        if capacity is None or parse(sizes[1]) <= parse(capacity):
+            path = "spec.resources.requests.storage"
+            yield Fault("Forbidden", path, "field can not be less than status.capacity")
+
+
+def _volume(old: Document, new: Document) -> Iterator[Fault]:
+    before, after = _spec(old), _spec(new)
+    names = schema("core.PersistentVolumeSource").fields
+    if any(before.get(name) != after.get(name) for name in names):
+        path = "spec.persistentvolumesource"
+        yield Fault("Forbidden", path, "spec.persistentvolumesource is immutable after creation")
+    if before.get("volumeMode") != after.get("volumeMode"):
+        yield Fault("Invalid value", "volumeMode", _FIXED_FIELD, after.get("volumeMode"))
+    if before.get("nodeAffinity") and before["nodeAffinity"] != after.get("nodeAffinity"):
+        why = "field is immutable, except for updating from beta label to GA"
+        yield Fault("Invalid value", "nodeAffinity", why, after.get("nodeAffinity"))
+
+
+_STATEFUL: Final = frozenset(
+    ["minReadySeconds", "ordinals", "persistentVolumeClaimRetentionPolicy", "replicas", "revisionHistoryLimit", "template",
+     "updateStrategy"]
+)  # fmt: skip
+
+
+def _stateful_set(old: Document, new: Document) -> Iterator[Fault]:
+    if any(_spec(old).get(name) != _spec(new).get(name) for name in {*_spec(old), *_spec(new)} if name not in _STATEFUL):
+        yield Fault(
+            "Forbidden",
+            "spec",
+            "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', 'updateStrategy', "
+            "'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are forbidden",
+        )
+
+
+def _job(old: Document, new: Document) -> Iterator[Fault]:
+    before, after = _spec(old), _spec(new)
+    if before.get("completions") != after.get("completions") and before.get("completionMode") != "Indexed":
+        yield Fault("Invalid value", "spec.completions", _FIXED_FIELD, after.get("completions"))
+    held, given = copy.deepcopy(before.get("template") or {}), copy.deepcopy(after.get("template") or {})
+    path, shown = "spec.template", after.get("template")
+    if _may_be_remade(old):
+        held, given = _undirected(held), _undirected(given)
+        path, shown = "spec.template.spec", _at(new, "spec.template.spec")
+        for part in ("containers", "initContainers"):
+            _asking_alike(held.get(part) or [], given.get(part) or [])
+    if held != given:
+        yield Fault("Invalid value", path, _FIXED_FIELD, shown)
+
+
+def _may_be_remade(job: Document) -> bool:
+    """Return whether a job is suspended and has no pods, so that those to come may go elsewhere and ask for more or less."""
+    status = job.get("status") or {}
+    paused = any(one.get("type") == "Suspended" and one.get("status") == "True" for one in status.get("conditions") or ())
+    return bool(_spec(job).get("suspend")) and (paused or not status.get("startTime")) and not status.get("active")
+
+
+def _asking_alike(held: list[Document], given: list[Document]) -> None:
+    """Have containers of one name ask for what is given, so that only the rest of them differs."""
+    if len(held) == len(given):
+        for one, other in zip(held, given, strict=True):
+            if one.get("name") == other.get("name"):
+                one.pop("resources", None)
+                other.pop("resources", None)
+
+
+def _undirected(template: Document) -> Document:
+    """Return the spec of a template without what says where its pods may go."""
+    spec: Document = template.get("spec") or {}
+    for name in ("nodeSelector", "schedulingGates", "tolerations"):
+        spec.pop(name, None)
+    if isinstance(affinity := spec.get("affinity"), dict):
+        affinity.pop("nodeAffinity", None)
+        if not affinity:
+            del spec["affinity"]
+    return spec
+
+
+#: Kinds no field of whose spec changes, in the order they are told of.
+_FROZEN: Final[Mapping[str, tuple[str, ...]]] = {
+    "PodGroup": (
+        "podGroupTemplateRef", "schedulingPolicy", "schedulingConstraints", "resourceClaims", "disruptionMode",
+        "priorityClassName", "priority",
+    ),
+    "Workload": ("controllerRef", "podGroupTemplates"),
+}  # fmt: skip
+
+
+def _frozen(kind: Kind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
+    for name in _FROZEN[kind.kind]:
+        if _spec(old).get(name) == _spec(new).get(name):
+            continue
+        if name == "disruptionMode" and not gates["WorkloadAwarePreemption"]:
+            yield Fault("Forbidden", f"spec.{name}")
+        else:
+            yield Fault("Invalid value", f"spec.{name}", _FIXED_FIELD)  # what it would be is not told
+
+
+def _data(old: Document, new: Document) -> Iterator[Fault]:
+    """Find changes to a config map or a secret that is not to change."""
+    if not old.get("immutable"):
+        return
+    if not new.get("immutable"):
+        yield Fault("Forbidden", "immutable", "field is immutable when `immutable` is set")
+    for name in ("data", "binaryData"):
+        if old.get(name) != new.get(name):
+            yield Fault("Forbidden", name, "field is immutable when `immutable` is set")
+
+
+def _node(old: Document, new: Document) -> Iterator[Fault]:
+    before, after = _spec(old), _spec(new)
+    if before.get("podCIDRs") and before.get("podCIDRs") != after.get("podCIDRs"):
+        yield Fault("Forbidden", "spec.podCIDRs", 'node updates may not change podCIDR except from "" to valid')
+    if before.get("externalID") != after.get("externalID"):
+        yield Fault("Forbidden", "spec.externalID", "may not be updated")
+    if before.get("providerID") and before.get("providerID") != after.get("providerID"):
+        yield Fault("Forbidden", "spec.providerID", 'node updates may not change providerID except from "" to valid')
+
+
+def _driver(old: Document, new: Document) -> Iterator[Fault]:
+    before, after = _spec(old), _spec(new)
+    for name, shown in (("attachRequired", "attachedRequired"), ("volumeLifecycleModes", "volumeLifecycleModes")):
+        if before.get(name) != after.get(name):
+            yield Fault("Invalid value", f"spec.{shown}", _FIXED_FIELD, after.get(name))
+
+
+def _csi_node(old: Document, new: Document) -> Iterator[Fault]:
+    """Find drivers that are told of otherwise than before; they may come and go, and their limit may change."""
+    given = {one.get("name"): one for one in _spec(new).get("drivers") or ()}
+    for held in _spec(old).get("drivers") or ():
+        other = given.get(held.get("name"))
+        if other is not None and any(held.get(name) != other.get(name) for name in ("nodeID", "topologyKeys")):
+            yield Fault("Invalid value", "spec.drivers", _FIXED_FIELD, other)
+
+
+def _cron_job(old: Document, new: Document) -> Iterator[Fault]:
+    before, after = _spec(old).get("schedule") or "", _spec(new).get("schedule") or ""
+    if "TZ" in after and "TZ" not in before and _spec(new).get("timeZone") is None:
+        yield Fault("Invalid value", "spec.schedule", SCHEDULE_ZONE, after)
+
+
+def _quota(old: Document, new: Document) -> Iterator[Fault]:
+    scopes = _spec(new).get("scopes") or []
+    if set(_spec(old).get("scopes") or []) != set(scopes):
+        yield Fault("Invalid value", "spec.scopes", _FIXED_FIELD, scopes or None)
+
+
+_RULES: Final[Mapping[str, Callable[[Document, Document], Iterator[Fault]]]] = {
+    "CSIDriver": _driver,
+    "CSINode": _csi_node,
+    "ConfigMap": _data,
+    "CronJob": _cron_job,
+    "Event": event_change_faults,
+    "Job": _job,
+    "Node": _node,
+    "PersistentVolume": _volume,
+    "PersistentVolumeClaim": _claim,
+    "Pod": _pod,
+    "ResourceQuota": _quota,
+    "Secret": _data,
+    "StatefulSet": _stateful_set,
+}

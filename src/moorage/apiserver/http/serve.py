@@ -1,0 +1,99 @@
+"""The embedded server as a program runs it: a port on this machine, and the kubeconfig that leads there."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import errno
+import json
+import os
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from moorage.apiserver.access.authentication import Guard
+from moorage.apiserver.access.listen_addresses import is_loopback
+from moorage.apiserver.http.accepting import BACKLOG, Door, Rules
+from moorage.apiserver.http.limits import Limits
+from moorage.apiserver.http.server import Front
+from moorage.apiserver.storage.store import Store
+from moorage.errors import ConfigError
+from moorage.private_files import put_file
+
+__all__ = ["serving", "write_kubeconfig"]
+
+#: How long a server that ends waits for requests that are being answered, in seconds.
+_FAREWELL_S: Final = 1.0
+
+
+@asynccontextmanager
+async def serving(
+    store: Store, guard: Guard, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None,
+    limits: Limits | None = None,
+) -> AsyncIterator[int]:  # fmt: skip
+    """Serve a store while the context lasts; yields the port. Port 0 takes any that is free.
+
+    kubectl sends a token over TLS only.
+
+    Raises  ConfigError for an address that others could reach without TLS, and for one that cannot be listened on
+    """
+    if tls is None and not is_loopback(host):
+        raise ConfigError(f"--bind-address: {host} can be reached from other machines, which takes TLS; use 127.0.0.1 or ::1")
+    limits = limits or Limits()
+    front = Front(store, guard, limits)
+    manager = web.Server(front.handle, request_factory=front.make_request)
+    door = Door(manager, Rules(limits.connections, limits.client_s, limits.answer_s, _FAREWELL_S, tls))
+    opened = _listen(host, port)
+    keeping = asyncio.create_task(store.keeper.keep_up()) if store.keeper is not None else None
+    try:
+        door.open([opened])
+        yield int(opened.getsockname()[1])
+    finally:
+        door.shut()
+        front.end_watches()
+        manager.pre_shutdown()
+        await manager.shutdown(_FAREWELL_S)
+        await door.close(_FAREWELL_S)
+        if keeping is not None:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=_family(host), backlog=BACKLOG)
+    except OSError as error:
+        raise _unusable(host, port, error) from None
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _unusable(host: str, port: int, error: OSError) -> ConfigError:
+    if error.errno == errno.EADDRNOTAVAIL:
+        return ConfigError(f"--bind-address: {host} is no address of this machine; 0.0.0.0 stands for all it has")
+    why = os.strerror(error.errno) if error.errno else str(error)
+    return ConfigError(f"--port: {host}:{port} cannot be listened on: {why}; 0 takes any that is free")
+
+
+def write_kubeconfig(path: Path, port: int, token: str, authority: bytes = b"", name: str = "moorage") -> None:
+    """Write a kubeconfig that only its owner can read. It is JSON, which is YAML as well.
+
+    ``authority`` is the certificate, in PEM, that the server's own goes back to; without one the server speaks plain HTTP.
+    """
+    cluster = {"server": f"http{'s' if authority else ''}://127.0.0.1:{port}"}
+    if authority:
+        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
+    config = {
+        "apiVersion": "v1", "kind": "Config", "current-context": name, "preferences": {},
+        "clusters": [{"name": name, "cluster": cluster}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name}}],
+        "users": [{"name": name, "user": {"token": token}}],
+    }  # fmt: skip
+    put_file(path, json.dumps(config, indent=2).encode() + b"\n")

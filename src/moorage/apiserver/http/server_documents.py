@@ -1,0 +1,157 @@
+"""What the server says about itself, whatever is stored: health, version, discovery, OpenAPI.
+
+Source  apiserver, pkg/server/healthz and pkg/endpoints/discovery
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from functools import cache, lru_cache
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from moorage.apiserver.schema import discovery, openapi
+from moorage.apiserver.schema.representations import JSON, accepted, encoded_as
+from moorage.apiserver.schema.swagger_proto import SWAGGER_PROTOBUF, SWAGGER_SENT, swagger_protobuf
+from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.statuses import PlainError, no_such_page, not_acceptable, not_allowed, not_found_path
+
+__all__ = ["HEALTH", "Page", "check_method", "document", "health", "is_document", "is_health"]
+
+HEALTH: Final = frozenset(["/healthz", "/livez", "/readyz"])
+#: What is told in other encodings than JSON, too.
+_NEGOTIATED: Final = frozenset(["api", "apis"])
+#: How many parts a path has at most that is answered without the store; "/api/v1" has three.
+_DEPTHS: Final = {"": 2, "api": 3, "apis": 4, "openapi": 99, "version": 2}
+
+
+class Page(NamedTuple):
+    """A document as it is sent. A client that shows its ``tag`` has it already; pages without one are sent each time."""
+
+    form: str
+    body: bytes
+    tag: str = ""
+
+
+def is_document(path: str) -> bool:
+    """Return True for paths whose answers do not depend on the objects."""
+    parts = (path or "/").split("/")
+    return len(parts) > 1 and len(parts) <= _DEPTHS.get(parts[1], 0)
+
+
+def is_health(path: str) -> bool:
+    """Return True for health as a whole and for each thing that belongs to it."""
+    whole, _, part = path.rpartition("/")
+    return path in HEALTH or (whole in HEALTH and part != "")
+
+
+def check_method(path: str, method: str) -> None:
+    """Check that what tells of an API or of the version is only read. Other documents do not look at the method.
+
+    Raises  ApiError 405
+    """
+    root, *rest = path.split("/")[1:] or [""]
+    if method != "GET" and (root in {"api", "version"} or (root == "apis" and rest)):
+        raise not_allowed()
+
+
+def document(path: str, accept: str, host: str, gates: frozenset[str] = frozenset()) -> Page:
+    """Return what is told under a path. ``host`` is where the server is reached, ``gates`` are those open that open kinds.
+
+    Raises  ApiError 404 where there is nothing, 406 for a client that reads it in no form there is
+    """
+    if path == "/openapi/v2":
+        return _swagger(accept, gates)
+    page = _encoded(path, discovery.aggregated_version(accept), host, gates)
+    if page.form != JSON or path.split("/")[1:2] not in ([one] for one in _NEGOTIATED):
+        return page
+    encoding = accepted(accept).encoding
+    return Page(encoding, encoded_as(encoding, page.body))
+
+
+@lru_cache(maxsize=256)
+def _encoded(path: str, aggregated: str, host: str, gates: frozenset[str]) -> Page:
+    found = _document(path, aggregated, host, gates)
+    if found is None:
+        # Below a group, and below the core API, somebody knows that there is no such version.
+        raise not_found_path() if path.startswith("/api/") or path.count("/") > 2 else no_such_page()
+    body = msgspec.json.encode(found)
+    if found.get("kind") == "APIGroupDiscoveryList":
+        return Page(discovery.AGGREGATED.format(aggregated), body, f'"{hashlib.sha512(body).hexdigest().upper()}"')
+    return Page(JSON, body)
+
+
+def _document(path: str, aggregated: str, host: str, gates: frozenset[str]) -> dict[str, Any] | None:
+    root, *rest = path.split("/")[1:] or [""]
+    if not root:
+        return {"paths": sorted(_paths(gates))}
+    if root == "version":
+        return dict(discovery.VERSION)
+    if root == "openapi":
+        if rest[:1] != ["v3"]:
+            return None
+        return openapi.document_of("/".join(rest[1:]), gates) if rest[1:] else openapi.index(gates)
+    if aggregated and not rest:
+        return discovery.aggregated(root == "api", aggregated, gates)
+    if root == "api":
+        return discovery.resource_list("", rest[0], gates) if rest else discovery.api_versions(host)
+    return discovery.group_document(rest, gates)
+
+
+def _paths(gates: frozenset[str]) -> Iterator[str]:
+    """Yield what can be asked for without knowing any resource."""
+    yield from ("/api", "/api/v1", "/apis", "/metrics", "/openapi/v2", "/openapi/v3", "/version")
+    for group in discovery.group_list(gates)["groups"]:
+        yield f"/apis/{group['name']}"
+        yield from (f"/apis/{one['groupVersion']}" for one in group["versions"])
+    yield from (f"{path}{more}" for path in HEALTH for more in ("", "/ping"))
+
+
+def _swagger(accept: str, gates: frozenset[str]) -> Page:
+    for clause in accept.split(",") if accept else ["*/*"]:
+        form = clause.partition(";")[0].strip()
+        if form in {SWAGGER_PROTOBUF, SWAGGER_SENT}:
+            return Page(SWAGGER_SENT, _swagger_protobuf(gates))
+        if form in {"*/*", "application/*", JSON}:
+            return Page(JSON, _swagger_json(gates))
+    raise not_acceptable([JSON, SWAGGER_PROTOBUF])
+
+
+@cache
+def _swagger_json(gates: frozenset[str]) -> bytes:
+    return msgspec.json.encode(openapi.swagger(gates))
+
+
+@cache
+def _swagger_protobuf(gates: frozenset[str]) -> bytes:
+    return swagger_protobuf(openapi.swagger(gates))
+
+
+def health(path: str, store: Store, *, verbose: bool, excluded: Sequence[str] = ()) -> str:
+    """Return the answer of a health path. A server that cannot keep changes is alive, and not ready.
+
+    Raises  ApiError 500 where something is amiss; what, is told to those who may see more; 404 for a part that there is not
+    """
+    whole, _, part = path.removeprefix("/").partition("/")
+    checks = {"ping": ""}
+    if whole == "readyz" and store.keeper is not None:
+        checks["data"] = store.keeper.failure
+    if part:
+        if part not in checks:
+            raise no_such_page()
+        checks, excluded = {part: checks[part]}, ()
+    lines = [_line(one, why, is_excluded=one in excluded) for one, why in checks.items()]
+    unknown = [f'"{one}"' for one in excluded if one not in checks]
+    if unknown:
+        lines.append(f"warn: some health checks cannot be excluded: no matches for {', '.join(unknown)}")
+    if any(why for one, why in checks.items() if one not in excluded):
+        raise PlainError(500, "\n".join([*lines, f"{whole} check failed", ""]))
+    return "\n".join([*lines, f"{whole} check passed", ""]) if verbose and not part else "ok"
+
+
+def _line(name: str, failure: str, *, is_excluded: bool) -> str:
+    if is_excluded:
+        return f"[+]{name} excluded: ok"
+    return f"[-]{name} failed: reason withheld" if failure else f"[+]{name} ok"

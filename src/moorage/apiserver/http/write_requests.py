@@ -1,0 +1,389 @@
+"""Requests that make or change an object: created, replaced, patched or applied, with what their parameters ask for.
+
+Source  apiserver, pkg/endpoints/handlers: create.go, update.go, patch.go; apimachinery, pkg/apis/meta/v1/validation
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from moorage.api.validation.quotas import quota_warnings
+from moorage.apiserver.fields import managed_fields
+from moorage.apiserver.fields.field_merge import type_faults
+from moorage.apiserver.fields.managed_fields import Manager, manager_of
+from moorage.apiserver.fields.patches import json_patch, merge_patch
+from moorage.apiserver.fields.strategic_merge import strategic_merge
+from moorage.apiserver.schema.normalization import Misfit, conform
+from moorage.apiserver.schema.request_bodies import (
+    APPLY,
+    OBJECT_TYPES,
+    PATCH_TYPES,
+    Body,
+    fitted,
+    form_of_kind,
+    object_of,
+    other_kind,
+    read_body,
+    read_patch,
+)
+from moorage.apiserver.schema.schemas import kind_schema
+from moorage.apiserver.storage.store import Store, timestamp
+from moorage.apiserver.vocabulary.go_messages import go_value, go_word
+from moorage.apiserver.vocabulary.http_messages import Request
+from moorage.apiserver.vocabulary.records import Confirm, Document, Record
+from moorage.apiserver.vocabulary.request_targets import Target
+from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.statuses import (
+    ApiError,
+    bad_request,
+    bounded,
+    conflict,
+    invalid,
+    not_found,
+    unknown,
+    unsupported_media,
+)
+from moorage.errors import Fault
+
+__all__ = ["Written", "check_options", "create", "manager", "patch", "patched", "replace"]
+
+
+class Written(NamedTuple):
+    record: Record
+    is_new: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+# -- parameters ---------------------------------------------------------------------------------------------------------
+
+_MAX_MANAGER: Final = 128
+
+
+def check_options(request: Request, kind: str) -> None:
+    """Check the parameters of a request that writes. ``kind`` is what the API calls them: ``CreateOptions``.
+
+    Raises  ApiError 422 with all that is wrong
+    """
+    if faults := list(_option_faults(request, kind)):
+        raise invalid(kind, "meta.k8s.io", "", faults)
+
+
+def _option_faults(request: Request, kind: str) -> Iterator[Fault]:
+    query = request.query
+    name = query.get("fieldManager", "")
+    if kind == "PatchOptions":
+        if request.media_type == APPLY:
+            if not name:
+                yield Fault("Required value", "fieldManager", "is required for apply patch")
+        elif "force" in query:
+            yield Fault("Forbidden", "force", "may not be specified for non-apply patch")
+    if len(name.encode()) > _MAX_MANAGER:
+        yield Fault("Too long", "fieldManager", f"may not be more than {_MAX_MANAGER} bytes")
+    for at, letter in enumerate(name):
+        if not letter.isprintable():
+            yield Fault("Invalid value", "fieldManager", f"invalid character U+{ord(letter):04X} (at position {at})", name)
+    if query.get("dryRun", "") not in {"", "All"}:
+        yield Fault("Unsupported value", "dryRun", 'supported values: "All"', [query["dryRun"]])
+    if query.get("fieldValidation", "") not in {"", "Ignore", "Warn", "Strict"}:
+        supported = 'supported values: "", "Ignore", "Strict", "Warn"'
+        yield Fault("Unsupported value", "fieldValidation", supported, query["fieldValidation"])
+
+
+def manager(request: Request, kind: Kind, subresource: str = "") -> Manager:
+    """Return who is said to change an object with a request."""
+    name = manager_of(request.query.get("fieldManager", ""), request.user_agent)
+    return Manager(name, version=kind.api_version, subresource=subresource)
+
+
+# -- whole objects ------------------------------------------------------------------------------------------------------
+
+
+def create(store: Store, request: Request, target: Target, confirm: Confirm | None) -> Written:
+    """Make a new object.
+
+    Raises  ApiError 400 for a body that is no such object, 404, 409, 422 and others of ``Store.create`` and ``confirm``
+    """
+    kind = target.kind
+    check_options(request, "CreateOptions")
+    document, warnings = _sent(request, target)
+    with _also_told(warnings):
+        record = store.create(
+            kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind), confirm=confirm
+        )
+    return Written(record, True, (*warnings, *_cautions(kind, document)))
+
+
+def _cautions(kind: Kind, document: Document) -> tuple[str, ...]:
+    """Return what whoever makes an object is to be told of it, sound as it is."""
+    return quota_warnings((document.get("spec") or {}).get("hard") or {}) if kind.kind == "ResourceQuota" else ()
+
+
+@contextmanager
+def _also_told(warnings: tuple[str, ...]) -> Iterator[None]:
+    """Have whoever is refused told of what was amiss besides."""
+    try:
+        yield
+    except ApiError as error:
+        error.warnings = warnings
+        raise
+
+
+#: Kinds whose objects may be made by replacing what is not there.
+_MADE_BY_REPLACING: Final = frozenset(["Endpoints", "Event", "Lease", "LimitRange"])
+
+
+def replace(store: Store, request: Request, target: Target, confirm: Confirm | None) -> Written:
+    """Put another version in the place of an object.
+
+    Raises  ApiError 400 for a body that is no such object, 404, 409, 422, and what ``confirm`` raises
+    """
+    kind = target.kind
+    check_options(request, "UpdateOptions")
+    document, warnings = _sent(request, target)
+    with _also_told(warnings):
+        if _is_made(store, target, document):
+            made = store.create(
+                kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind), confirm=confirm
+            )
+            return Written(made, True, warnings)
+        record = store.update(
+            kind, target.namespace or "", target.name, document, subresource=target.subresource, dry_run=request.dry_run,
+            manager=manager(request, kind, target.subresource), confirm=confirm,
+        )  # fmt: skip
+    return Written(record, False, warnings)
+
+
+def _is_made(store: Store, target: Target, document: Document) -> bool:
+    if target.kind.kind not in _MADE_BY_REPLACING or target.subresource or document["metadata"].get("resourceVersion"):
+        return False
+    return store.find(target.kind, target.namespace or "", target.name) is None
+
+
+def _sent(request: Request, target: Target) -> tuple[Document, tuple[str, ...]]:
+    kind = target.kind
+    body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind.kind, strict=request.looks_closely)
+    document, warnings = fitted(form_of_kind(kind), body, request.validation)
+    return object_of(target.kind, document, target.namespace, target.name), warnings
+
+
+# -- patches ------------------------------------------------------------------------------------------------------------
+
+#: What refusals of a patch begin with.
+_HEADS: Final = {PATCH_TYPES[0]: "error decoding patch: ", PATCH_TYPES[1]: "error decoding patch: ", PATCH_TYPES[2]: ""}
+#: What a field of an operation is in Go, where it is not any value.
+_OPERATION: Final = ("op", "path", "from")
+
+
+class _Patch(NamedTuple):
+    """A patch as it was sent, and what is amiss with it."""
+
+    wanted: Any
+    repeats: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def patched(request: Request, kind: Kind, document: Document) -> Any:
+    """Return a document with a request's patch applied, which is not one that applies.
+
+    Raises  ApiError 400, 413, 415, 422 and 500 for patches that make no sense or cannot be carried out
+    """
+    if request.media_type not in _HEADS:
+        raise unsupported_media(PATCH_TYPES[:3])
+    return _carried_out(request, kind, document, _read_patch(request).wanted)
+
+
+def _carried_out(request: Request, kind: Kind, document: Document, wanted: Any) -> Any:
+    if request.media_type == PATCH_TYPES[0]:
+        return json_patch(document, wanted or [])
+    if request.media_type == PATCH_TYPES[1]:
+        return merge_patch(document, wanted)
+    return strategic_merge(kind, document, wanted or {})
+
+
+def _read_patch(request: Request) -> _Patch:
+    head = _HEADS[request.media_type]
+    try:
+        body = read_patch(request.body, strict=request.looks_closely)
+    except ApiError as error:
+        raise bad_request(f"{head}{error.message}") from None
+    wanted = body.document
+    if request.media_type == PATCH_TYPES[0]:
+        return _Patch(wanted, (), _read_operations(wanted))
+    if wanted is None and request.media_type == PATCH_TYPES[1]:
+        raise bad_request("Invalid JSON Patch")
+    if wanted is not None and not isinstance(wanted, dict):
+        raise bad_request(f"{head}json: cannot unmarshal {go_word(wanted)} into Go value of type map[string]interface {{}}")
+    return _Patch(wanted, body.repeats)
+
+
+def _read_operations(wanted: Any) -> tuple[str, ...]:
+    """Return what is told of fields that operations do not have.
+
+    Raises  ApiError 400 for what are no operations
+    """
+    head = _HEADS[PATCH_TYPES[0]]
+    if wanted is not None and not isinstance(wanted, list):
+        raise bad_request(f"{head}json: cannot unmarshal {go_word(wanted)} into Go value of type []handlers.jsonPatchOp")
+    warnings: list[str] = []
+    for i, operation in enumerate(wanted or ()):
+        if not isinstance(operation, dict):
+            raise bad_request(f"{head}json: cannot unmarshal {go_word(operation)} into Go value of type handlers.jsonPatchOp")
+        for name, value in operation.items():
+            if name in _OPERATION and value is not None and not isinstance(value, str):
+                field = f"Go struct field jsonPatchOp.{name} of type string"
+                raise bad_request(f"{head}json: cannot unmarshal {go_word(value)} into {field}")
+            if name not in (*_OPERATION, "value"):
+                warnings.append(f'json patch unknown field "[{i}].{name}"')
+    return tuple(warnings)
+
+
+def patch(store: Store, request: Request, target: Target, confirm: Confirm | None) -> Written:
+    """Change an object piece by piece; one that is applied may be made by it.
+
+    Raises  ApiError 400 and 422 for a patch that makes no sense or cannot be carried out, 404, 409, 415, and what ``confirm``
+            raises
+    """
+    kind, namespace = target.kind, target.namespace or ""
+    if request.media_type in PATCH_TYPES:
+        check_options(request, "PatchOptions")
+    if request.media_type == APPLY:
+        return _apply(store, request, target, confirm)
+    held = store.get(kind, namespace, target.name)
+    sent = _read_patch(request)
+    before = held.document()
+    made = _carried_out(request, kind, before, sent.wanted)
+    document, warnings = _fitted_patch(request, kind, made, sent)
+    document = object_of(kind, document, target.namespace, target.name)
+    check_identity(kind, before, document)
+    with _also_told(warnings):
+        record = store.update(
+            kind, namespace, held.name, document, subresource=target.subresource, dry_run=request.dry_run,
+            manager=manager(request, kind, target.subresource), confirm=confirm,
+        )  # fmt: skip
+    return Written(record, False, warnings)
+
+
+def check_identity(kind: Kind, before: Document, after: Document) -> None:
+    """Check that what is changed in part stays the object that it is.
+
+    Raises  ApiError 422; both of those who look find it wrong
+    """
+    uid = after["metadata"].get("uid")
+    if uid and uid != before["metadata"]["uid"]:
+        fault = Fault("Invalid value", "metadata.uid", "field is immutable", uid)
+        raise invalid(kind.kind, kind.group, before["metadata"]["name"], [fault, fault])
+
+
+def _fitted_patch(request: Request, kind: Kind, made: Any, sent: _Patch) -> tuple[Document, tuple[str, ...]]:
+    """Return what a patch made as its kind has it, and warnings."""
+    is_strategic = request.media_type == PATCH_TYPES[2]
+    shown = go_value(sent.wanted) if is_strategic else msgspec.json.encode(made).decode()
+    if not isinstance(made, dict):
+        raise bad_request(f"json: cannot unmarshal {go_word(made)} into Go value of type v1.{kind.kind}")
+    if not is_strategic and (why := other_kind(form_of_kind(kind), made)):
+        raise _bad_patch(shown, why)
+    try:
+        document, unknown_fields = conform(kind_schema(kind), made)
+    except Misfit as misfit:
+        raise _bad_patch(shown, misfit.converted if is_strategic else str(misfit)) from None
+    if request.media_type != PATCH_TYPES[0]:
+        unknown_fields = sorted(unknown_fields)  # as maps have no order in Go, and are written by name
+    found = (*sent.repeats, *(f'unknown field "{path}"' for path in unknown_fields))
+    if request.validation == "Strict" and (strange := (*sent.warnings, *found)):
+        raise _bad_patch(shown, f"strict decoding error: {', '.join(strange)}")
+    return document, (*sent.warnings, *found) if request.looks_closely else ()
+
+
+def _bad_patch(shown: str, why: str) -> ApiError:
+    return invalid("", "", "", [Fault("Invalid value", "patch", why, shown)])
+
+
+# -- apply --------------------------------------------------------------------------------------------------------------
+
+
+def _apply(store: Store, request: Request, target: Target, confirm: Confirm | None) -> Written:
+    """Apply a configuration, the server's way."""
+    kind, namespace = target.kind, target.namespace or ""
+    body = _read_configuration(request)
+    config = _configuration(kind, body.document)
+    held = store.find(kind, namespace, target.name)
+    if held is None and target.subresource:
+        raise not_found(kind.resource, kind.group, target.name)
+    document = _applied(store, request, target, held, config)
+    if body.repeats and request.validation == "Strict":
+        lines = "\n".join(f"  {line}" for line in body.repeats)
+        raise bad_request(f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n{lines}")
+    if held is not None:
+        record = store.update(
+            kind, namespace, target.name, document, subresource=target.subresource, dry_run=request.dry_run, confirm=confirm
+        )
+        return Written(record, False, body.repeats)
+    made = _made(store, request, target, document, confirm)
+    return Written(made, True, (*body.repeats, *_cautions(kind, document)))
+
+
+def _read_configuration(request: Request) -> Body:
+    try:
+        return read_body(request.body, APPLY, PATCH_TYPES, strict=request.looks_closely)
+    except ApiError as error:
+        _, found, fault = error.message.partition("json parse error: json: ")
+        if found:
+            fault = f"{fault.partition(' of type struct')[0]} of type map[string]interface {{}}"
+            raise bad_request(f"error decoding YAML: error unmarshaling JSON: while decoding JSON: json: {fault}") from None
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error.message}") from None
+
+
+def _made(store: Store, request: Request, target: Target, document: Document, confirm: Confirm | None) -> Record:
+    kind, uid = target.kind, document["metadata"].get("uid")
+    document["metadata"].pop("resourceVersion", None)
+    if uid:
+        why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+        raise conflict(kind.resource, kind.group, target.name, why)
+    return store.create(kind, target.namespace or "", document, dry_run=request.dry_run, confirm=confirm)
+
+
+def _configuration(kind: Kind, config: Document) -> Document:
+    if not isinstance(config.get("metadata", {}), dict):
+        raise bad_request("error decoding YAML: the configuration's metadata is no object")
+    version, name = str(config.get("apiVersion", "")), config.get("kind", "")
+    if (version, name) != (kind.api_version, kind.kind):
+        group, _, short = version.rpartition("/")
+        raise bad_request(f"invalid object type: {group}/{short}, Kind={name}")
+    config.setdefault("metadata", {})
+    if config["metadata"].get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    return config
+
+
+def _applied(store: Store, request: Request, target: Target, held: Record | None, config: Document) -> Document:
+    kind = target.kind
+    shape = kind_schema(kind)
+    _, faults = bounded(type_faults(shape, config))
+    if faults:
+        metadata = config["metadata"]
+        subject = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {kind.group}/{kind.version}, Kind={kind.kind}"
+        why = faults[0] if len(faults) == 1 else "errors:\n" + "\n".join(f"  {fault}" for fault in faults)
+        raise unknown(f"failed to create typed patch object ({subject}): {why}")
+    live = held.document() if held is not None else None
+    applier = Manager(request.query["fieldManager"], applies=True, subresource=target.subresource)
+    made = managed_fields.apply(
+        shape,
+        live,
+        config,
+        applier,
+        timestamp(store.clock()),
+        force=request.flag("force"),
+        ignored=managed_fields.unwritten(kind, target.subresource),
+    )
+    try:
+        document, _ = conform(shape, made)
+    except Misfit as misfit:
+        raise bad_request(str(misfit)) from None
+    document = object_of(kind, document, target.namespace, target.name)
+    if live is not None:
+        check_identity(kind, live, document)
+    return document

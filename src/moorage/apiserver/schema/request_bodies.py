@@ -1,0 +1,293 @@
+"""What a request carries: JSON, YAML or protobuf, one object, within limits, and fitting its kind.
+
+How a field that the kind does not have, or that stands twice, is met is up to the client: it is dropped in silence, with a
+warning, or the request is refused.
+
+Source  apiserver, pkg/server/config.go (limits), pkg/endpoints/handlers/create.go, update.go and rest.go
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from moorage.api.manifests import read_first_yaml, read_json
+from moorage.apiserver.schema.normalization import Misfit, conform
+from moorage.apiserver.schema.protobuf import PROTOBUF, read_protobuf
+from moorage.apiserver.schema.schemas import Struct, kind_schema
+from moorage.apiserver.schema.strictness import as_written, repeated_fields, strange_fields
+from moorage.apiserver.vocabulary.go_messages import go_word, syntax_fault
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
+from moorage.apiserver.vocabulary.statuses import ApiError, bad_request, unsupported_media
+from moorage.errors import InputError
+
+__all__ = [
+    "APPLY", "MAX_BODY", "OBJECT_TYPES", "PATCH_TYPES", "Body", "Form", "check_head", "check_name", "check_namespace", "fitted",
+    "form_of_kind", "object_of", "other_kind", "read_body", "read_patch",
+]  # fmt: skip
+
+#: Largest body of a request, in bytes.
+MAX_BODY: Final = 3 << 20
+#: How much of a body that cannot be read is shown, in bytes.
+_SHOWN: Final = 30
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+APPLY: Final = "application/apply-patch+yaml"
+OBJECT_TYPES: Final = (JSON, YAML, PROTOBUF)
+PATCH_TYPES: Final = (
+    "application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json", APPLY,
+)  # fmt: skip
+
+
+class Body(NamedTuple):
+    """The document in a body, None for an empty one, and what stands in it twice: in words, or as it was written."""
+
+    document: Any
+    repeats: tuple[str, ...] = ()
+    written: Any = None
+
+
+def read_body(body: bytes, media_type: str, accepted: tuple[str, ...], *, kind: str = "", strict: bool = False) -> Body:
+    """Return the one document of a body. ``kind`` is what it must be, for refusals.
+
+    ``strict`` looks for fields that stand twice.
+
+    Raises  ApiError 415 for a format that is not read here, 400 for what is not in its format
+    """
+    if media_type not in accepted:
+        raise unsupported_media(accepted)
+    try:
+        if media_type == PROTOBUF:
+            return Body(read_protobuf(body)) if body.strip() else Body({})
+        return _read_text(body, media_type, strict)
+    except _Unreadable as fault:
+        why = str(fault)
+    except ApiError as error:
+        why = error.message
+    raise bad_request(
+        f"the object provided is unrecognized (must be of type {kind}): {why} ({_summary(body)})" if kind else why
+    )
+
+
+class _Unreadable(Exception):  # noqa: N818 - never leaves this module
+    """What is wrong with a body, in the words of who reads it in Go."""
+
+
+def _summary(body: bytes) -> str:
+    """Return how a body begins."""
+    if not body:
+        return "<empty>"
+    shown = body[:_SHOWN].decode("utf-8", "replace") if body.startswith(b"{") else body[:_SHOWN].hex()
+    return f"{shown} ..." if len(body) > _SHOWN else shown
+
+
+def _read_text(body: bytes, media_type: str, strict: bool) -> Body:
+    if not media_type.endswith("yaml"):
+        document = _json_document(body)
+        return Body(_checked_head(document), written=as_written(body) if strict and not _is_plain(document, body) else None)
+    repeats: tuple[str, ...] = ()
+    try:
+        document = _yaml_document(body, strict)
+    except InputError as error:
+        repeats = tuple(map(_placed, str(error).splitlines()))
+        if not strict or not all(map(_tells_of_repeat, repeats)):
+            raise _Unreadable(f"yaml: {'; '.join(line.partition(', while ')[0] for line in repeats)}") from None
+        document = _yaml_document(body, strict=False)
+    return Body(_checked_head(document), repeats)
+
+
+def _is_plain(document: Any, body: bytes) -> bool:
+    """Return True for a document that was written as we would: nothing stands twice in it. Programs mostly write so."""
+    try:
+        return msgspec.json.encode(document) == body.strip(b" \t\r\n")
+    except (OverflowError, RecursionError):
+        return False
+
+
+def _yaml_document(body: bytes, strict: bool) -> Any:
+    """Return the first document; one that is empty, or null, is an object without fields."""
+    found = read_first_yaml(body, "", strict=strict)
+    return {} if found is None else found
+
+
+def _json_document(body: bytes) -> Any:
+    """Return the one document; null is an object without fields."""
+    try:
+        documents = [document.data for document in read_json(body, "")] if body.strip() else []
+    except InputError as error:
+        lines = map(_without_place, str(error).splitlines())
+        raise _Unreadable(f"{_NO_HEAD}{syntax_fault(body) or '; '.join(lines)}") from None
+    if len(documents) > 1 or not body.strip():
+        raise _Unreadable(f"{_NO_HEAD}{syntax_fault(body)}")
+    return documents[0] if documents else {}
+
+
+_NO_HEAD: Final = "couldn't get version/kind; json parse error: "
+_HEAD: Final = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+
+
+def _checked_head(document: Any) -> Any:
+    """Check that a document is an object, and says in words what it is, if it says so at all."""
+    if not isinstance(document, dict):
+        raise _Unreadable(f"{_NO_HEAD}json: cannot unmarshal {go_word(document)} into Go value of type {_HEAD}")
+    for name in ("apiVersion", "kind"):
+        value = document.get(name)
+        if value is not None and not isinstance(value, str):
+            raise _Unreadable(f"{_NO_HEAD}json: cannot unmarshal {go_word(value)} into Go struct field .{name} of type string")
+    version = document.get("apiVersion") or ""
+    if version.count("/") > 1:
+        raise _Unreadable(f"unexpected GroupVersion string: {version}")
+    return document
+
+
+def read_patch(body: bytes, *, strict: bool = False) -> Body:
+    """Return what is in a patch, which is JSON.
+
+    Raises  ApiError 400 with what is wrong with it
+    """
+    if fault := syntax_fault(body):
+        raise bad_request(fault)
+    try:
+        documents = [document.data for document in read_json(body, "")]
+    except InputError as error:
+        raise bad_request("; ".join(map(_without_place, str(error).splitlines()))) from None
+    document = documents[0] if documents else None
+    written = as_written(body) if strict and not _is_plain(document, body) else None
+    return Body(document, () if written is None else repeated_fields(written))
+
+
+def _without_place(line: str) -> str:
+    return line.lstrip(":0123456789 ")
+
+
+def _placed(line: str) -> str:
+    """Return a line about YAML with its place as Go's reader spells that."""
+    found = _PLACE.match(line)
+    return f"line {found[1]}: {line[found.end() :]}" if found else line
+
+
+_PLACE: Final = re.compile(r":(\d+):(?:\d+:)? ?")
+
+
+def _tells_of_repeat(line: str) -> bool:
+    return line.endswith("already set in map")
+
+
+def _listed(repeats: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what stands twice as a strict reader tells of it: YAML's lines under a heading."""
+    if repeats and repeats[0].startswith("line "):
+        return ("\n".join(["yaml: unmarshal errors:", *(f"  {line}" for line in repeats)]),)
+    return repeats
+
+
+class Form(NamedTuple):
+    """What a body must be: its kind, under which version of which group, and its shape."""
+
+    group: str
+    version: str
+    kind: str
+    shape: Struct
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+def form_of_kind(kind: Kind) -> Form:
+    """Return the form that objects of a kind have."""
+    return Form(kind.group, kind.version, kind.kind, kind_schema(kind))
+
+
+def fitted(form: Form, body: Body, validation: str) -> tuple[Document, tuple[str, ...]]:
+    """Return a document as its form has it, and warnings. ``validation`` is Ignore, Warn or Strict.
+
+    Raises  ApiError 400 for values of the wrong type and, where it is strict, for fields that are unknown or stand twice
+    """
+    check_head(form, body.document)
+    subject = f'{form.kind} in version "{form.version}" cannot be handled as a {form.kind}'
+    try:
+        fit, unknown = conform(form.shape, body.document)
+    except Misfit as misfit:
+        raise bad_request(f"{subject}: {misfit}") from None
+    if body.written is not None:
+        strange = found = strange_fields(form.shape, body.written)
+    else:
+        unknown_fields = tuple(f'unknown field "{path}"' for path in unknown)
+        strange, found = (*body.repeats, *unknown_fields), (*_listed(body.repeats), *unknown_fields)
+    if validation == "Strict" and found:
+        raise bad_request(f"{subject}: strict decoding error: {', '.join(found)}")
+    return fit, strange if validation != "Ignore" else ()
+
+
+def object_of(kind: Kind, document: Document, namespace: str | None, name: str) -> Document:
+    """Return a body as an object of the kind, in the namespace and under the name that the path gives.
+
+    Raises  ApiError 400 where body and path contradict each other
+    """
+    if not isinstance(document, dict) or not isinstance(document.setdefault("metadata", {}), dict):
+        raise bad_request(f"the body is no object of kind {kind.kind}")
+    document = {"kind": "", "apiVersion": "", **document}  # they come first, where lists can leave them out
+    document |= {"kind": kind.kind, "apiVersion": kind.api_version}
+    metadata = document["metadata"]
+    check_namespace(metadata, namespace)
+    if namespace:
+        metadata["namespace"] = namespace
+    else:
+        metadata.pop("namespace", None)
+    if name:
+        check_name(metadata, name)
+    return document
+
+
+def check_namespace(metadata: Document, namespace: str | None) -> None:
+    """Check that a body names no other namespace than its path does.
+
+    Raises  ApiError 400
+    """
+    held = metadata.get("namespace") or ""
+    if namespace and held and held != namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+
+
+def check_name(metadata: Document, name: str) -> None:
+    """Check that a body has the name that its path gives.
+
+    Raises  ApiError 400
+    """
+    held = metadata.get("name")
+    if not held:
+        raise bad_request(f"the name of the object ({name} based on URL) was undeterminable: name must be provided")
+    if held != name:
+        raise bad_request(f"the name of the object ({held}) does not match the name on the URL ({name})")
+
+
+def check_head(form: Form, document: Document) -> None:
+    """Check that a document does not say that it is something else.
+
+    Raises  ApiError 400
+    """
+    if why := other_kind(form, document):
+        found, version = document.get("kind") or form.kind, document.get("apiVersion") or form.api_version
+        if why.startswith("the API version"):
+            raise bad_request(why)
+        raise bad_request(f'{found} in version "{str(version).rpartition("/")[2]}" cannot be handled as a {form.kind}: {why}')
+
+
+def other_kind(form: Form, document: Document) -> str:
+    """Return why a document cannot be what it should be, by what it says it is; nothing where it can."""
+    for name in ("apiVersion", "kind"):
+        if not isinstance(document.get(name) or "", str):
+            return f"json: cannot unmarshal {go_word(document[name])} into Go struct field .{name} of type string"
+    version, found = document.get("apiVersion") or form.api_version, document.get("kind") or form.kind
+    if (version, found) == (form.api_version, form.kind):
+        return ""
+    if found == form.kind and "/" in version and version.partition("/")[0] == form.group:
+        return f"the API version in the data ({version}) does not match the expected API version ({form.api_version})"
+    if any((one.kind, one.api_version) == (found, version) for one in KINDS):
+        return f"converting (v1.{found}) to ({form.group.partition('.')[0] or 'core'}.{form.kind}): unknown conversion"
+    scheme = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
+    return f'no kind "{found}" is registered for version "{version}" in scheme "{scheme}"'

@@ -1,0 +1,80 @@
+"""Continue tokens: where the next page of a list starts and which version it shows, signed so that nobody makes their own.
+
+Source  apiserver, pkg/storage/continue.go, for the texts; the layout of the token is nobody's business but the server's
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from bisect import bisect_right
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.statuses import ApiError, bad_request, expired
+
+__all__ = ["Place", "is_more", "read_token", "too_old", "write_token"]
+
+_MAX_TOKEN: Final = 4096
+
+
+class Place(NamedTuple):
+    """The version a list shows, and the key its next page starts after."""
+
+    version: int
+    after: str
+
+
+class _Token(msgspec.Struct, frozen=True, array_like=True):
+    version: int
+    after: str
+    resource: str
+    namespace: str | None
+
+
+def write_token(key: bytes, kind: Kind, namespace: str | None, place: Place) -> str:
+    """Return the token for the next page of a list over one kind, in one namespace or all (None)."""
+    body = msgspec.json.encode(_Token(place.version, place.after, kind.qualified, namespace))
+    return base64.urlsafe_b64encode(_signature(key, body) + body).decode().rstrip("=")
+
+
+def read_token(key: bytes, kind: Kind, namespace: str | None, text: str) -> Place:
+    """Return where a token points.
+
+    Raises  ApiError 400 for a token that this server did not give, or gave for another list
+    """
+    refusal = bad_request("invalid continue token: continue key is not valid")
+    if len(text) > _MAX_TOKEN or not text.isascii():
+        raise refusal
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise refusal from None
+    signature, body = raw[:16], raw[16:]
+    if not hmac.compare_digest(signature, _signature(key, body)):
+        raise refusal
+    token: Any = msgspec.json.decode(body, type=_Token)
+    if (token.resource, token.namespace) != (kind.qualified, namespace):
+        raise refusal
+    return Place(token.version, token.after)
+
+
+def is_more(keys: list[str], namespace: str | None, after: str) -> bool:
+    """Return True if there are objects after a key where a list looks, whether or not its selectors choose them."""
+    following = bisect_right(keys, after)
+    return following < len(keys) and (namespace is None or keys[following].startswith(f"{namespace}/"))
+
+
+def too_old() -> ApiError:
+    """Return the refusal of a token whose version is forgotten."""
+    return expired(
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+        "without the continue parameter."
+    )
+
+
+def _signature(key: bytes, body: bytes) -> bytes:
+    return hmac.digest(key, body, "sha256")[:16]

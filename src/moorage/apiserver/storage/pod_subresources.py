@@ -1,0 +1,237 @@
+"""What can be done to a pod besides reading and writing it: binding it to a node, and evicting it within budgets.
+
+Both are the API server's own transactions, and its answers are what schedulers and drains are written against. Whether the
+node of a binding exists is not looked at, as in the original.
+
+Source  kubernetes, pkg/registry/core/pod/storage/storage.go (BindingREST) and eviction.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from moorage.api.meta import LabelSelector
+from moorage.api.selectors import label_selector_matches
+from moorage.api.workloads import PodDisruptionBudget
+from moorage.apiserver.admission.strategy import read
+from moorage.apiserver.storage.delete_options import options_of
+from moorage.apiserver.storage.deletion import check_preconditions
+from moorage.apiserver.storage.list_selection import Selection
+from moorage.apiserver.storage.store import Deleted, Store, timestamp
+from moorage.apiserver.vocabulary.records import Document, Record
+from moorage.apiserver.vocabulary.served_kinds import Kind, find_kind
+from moorage.apiserver.vocabulary.statuses import ApiError, Cause, bad_request, conflict, forbidden, too_many, unknown
+from moorage.errors import Fault
+
+__all__ = ["bind", "evict"]
+
+
+def _served(resource: str, group: str = "") -> Kind:
+    found = find_kind(resource, group)
+    if found is None:
+        raise LookupError(resource)
+    return found
+
+
+_PODS: Final = _served("pods")
+_BUDGETS: Final = _served("poddisruptionbudgets", "policy")
+
+
+# -- binding ------------------------------------------------------------------------------------------------------------
+
+
+def bind(store: Store, namespace: str, name: str, binding: Document, *, dry_run: bool = False) -> None:
+    """Give a pod its node, as a ``Binding`` asks.
+
+    Raises  ApiError 404 for no such pod; 409 for one that is ending, placed, gated, or another than was meant; 400 for a
+            binding of another name; 500 for a target that is no node, as the API server has it
+    """
+    metadata = _mapping(binding.get("metadata"))
+    if metadata.get("name") != name:
+        raise bad_request("name in URL does not match name in Binding object")
+    target = _mapping(binding.get("target"))
+    if faults := list(_target_faults(target)):
+        texts = [str(fault) for fault in faults]
+        raise unknown(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+    record = store.get(_PODS, namespace, name)
+    pod = record.document()
+    _check_same(record, pod, metadata)
+    _check_bindable(pod)
+    labels = store.topology_of(str(target["name"])) if target.get("kind") == "Node" else {}
+    _place(pod, str(target["name"]), metadata, labels, timestamp(store.clock()))
+    store.put(_PODS, record, pod, dry_run=dry_run)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _target_faults(target: Document) -> Iterator[Fault]:
+    if target.get("kind") not in {None, "", "Node"}:
+        yield Fault("Unsupported value", "target.kind", 'supported values: "Node", "<empty>"', target["kind"])
+    if not target.get("name"):
+        yield Fault("Required value", "target.name")
+
+
+def _check_same(record: Record, pod: Document, metadata: Document) -> None:
+    for field, shown, held in (
+        ("uid", "UID", pod["metadata"]["uid"]),
+        ("resourceVersion", "ResourceVersion", str(record.version)),
+    ):
+        wanted = metadata.get(field)
+        if wanted and wanted != held:
+            why = f"Precondition failed: {shown} in precondition: {wanted}, {shown} in object meta: {held}"
+            key = f"/registry/pods/{record.key}"
+            why = f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+            raise conflict("pods", "", record.name, why)
+
+
+def _check_bindable(pod: Document) -> None:
+    name, spec = pod["metadata"]["name"], pod["spec"]
+    why = ""
+    if pod["metadata"].get("deletionTimestamp"):
+        why = f"pod {name} is being deleted, cannot be assigned to a host"
+    elif spec.get("nodeName"):
+        why = f'pod {name} is already assigned to node "{spec["nodeName"]}"'
+    elif spec.get("schedulingGates"):
+        why = f"pod {name} has non-empty .spec.schedulingGates"
+    if why:
+        raise conflict("pods/binding", "", name, why)
+
+
+def _place(pod: Document, node: str, metadata: Document, topology: dict[str, str], now: str) -> None:
+    """Put a pod on its node; labels that it has stay as they are, and those of the node come before the binding's own."""
+    pod["spec"]["nodeName"] = node
+    if annotations := _mapping(metadata.get("annotations")):
+        pod["metadata"]["annotations"] = {**(pod["metadata"].get("annotations") or {}), **annotations}
+    if labels := {**_mapping(metadata.get("labels")), **topology}:
+        pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), **labels}
+    status = pod["status"]
+    status.pop("nominatedNodeName", None)
+    _set_condition(status, {"type": "PodScheduled", "status": "True"}, now)
+
+
+def _set_condition(status: Document, condition: Document, now: str, *, probed: bool = True) -> None:
+    """Set a condition; the time of its last change stays where its status does."""
+    conditions: list[Document] = status.setdefault("conditions", [])
+    condition = {**condition, "lastProbeTime": None} if probed else condition
+    for i, held in enumerate(conditions):
+        if held.get("type") == condition["type"]:
+            same = held.get("status") == condition["status"]
+            since = held.get("lastTransitionTime", now) if same else now
+            conditions[i] = {**condition, "lastTransitionTime": since}
+            return
+    conditions.append({**condition, "lastTransitionTime": now})
+
+
+# -- eviction -----------------------------------------------------------------------------------------------------------
+
+_DENIED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
+_RETRY_S: Final = 10
+_MAX_DISRUPTED: Final = 2000
+
+
+def evict(store: Store, namespace: str, name: str, eviction: Document, *, dry_run: bool = False) -> Deleted:
+    """Delete a pod if its disruption budget has room, and take the room.
+
+    Raises  ApiError 404; 400 for an eviction of another name; 403 for a budget that cannot be right; 429 where the budget has
+            no room or is not up to date; 500 for a pod that several budgets cover
+    """
+    if _mapping(eviction.get("metadata")).get("name") != name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    options = options_of(eviction.get("deleteOptions"))
+    dry_run = dry_run or options.dry_run
+    record = store.get(_PODS, namespace, name)
+    pod = record.document()
+    budget = None if _needs_no_budget(pod) else _budget_of(store, namespace, record)
+    held = budget.document() if budget is not None else None
+    if held is not None and (_is_healthy(pod) or not _spares_unhealthy(held)):
+        _check_budget(held)
+    else:
+        held = None
+    check_preconditions(_PODS, pod["metadata"], options)
+    if not dry_run:
+        record = store.put(_PODS, record, _told(pod, timestamp(store.clock())))
+        options = options._replace(version="")
+    deleted = store.delete(_PODS, namespace, name, options, dry_run=dry_run)
+    if budget is not None and held is not None and not dry_run:
+        store.put(_BUDGETS, budget, _used(held, name, timestamp(store.clock())))
+    return deleted
+
+
+def _told(pod: Document, now: str) -> Document:
+    """Return a pod that says why it goes."""
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
+    _set_condition(pod.setdefault("status", {}), {**condition, "message": "Eviction API: evicting"}, now)
+    return pod
+
+
+def _needs_no_budget(pod: Document) -> bool:
+    phase = _mapping(pod.get("status")).get("phase")
+    return phase in {"Pending", "Succeeded", "Failed"} or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _budget_of(store: Store, namespace: str, pod: Record) -> Record | None:
+    covering = [record for record in store.all(_BUDGETS, Selection(namespace)) if _covers(record, pod)]
+    if len(covering) > 1:
+        raise unknown("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
+    return covering[0] if covering else None
+
+
+def _covers(budget: Record, pod: Record) -> bool:
+    found = read(_BUDGETS, budget.document())
+    selector: LabelSelector | None = found.spec.selector if isinstance(found, PodDisruptionBudget) else None
+    return label_selector_matches(selector, pod.labels)
+
+
+def _is_healthy(pod: Document) -> bool:
+    conditions = _mapping(pod.get("status")).get("conditions") or []
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _check_budget(budget: Document) -> None:
+    name, status = budget["metadata"]["name"], _mapping(budget.get("status"))
+    if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 0):
+        raise _denied(f"The disruption budget {name} is still being processed by the server.", _RETRY_S)
+    allowed = int(status.get("disruptionsAllowed", 0))
+    if allowed < 0:
+        raise forbidden("poddisruptionbudget", "policy", name, "pdb disruptions allowed is negative")
+    if len(_mapping(status.get("disruptedPods"))) > _MAX_DISRUPTED:
+        why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        raise forbidden("poddisruptionbudget", "policy", name, why)
+    if allowed == 0:
+        raise _denied(_no_room(name, status))
+
+
+def _no_room(name: str, status: Document) -> str:
+    for condition in status.get("conditions") or ():
+        if condition.get("type") == "DisruptionAllowed" and condition.get("reason") == "SyncFailed":
+            why = condition.get("message", "")
+            return f"The disruption budget {name} does not allow evicting pods currently because it failed sync: {why}"
+    needed, healthy = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
+    return f"The disruption budget {name} needs {needed} healthy pods and has {healthy} currently"
+
+
+def _spares_unhealthy(budget: Document) -> bool:
+    """Return True where a pod that is not ready may go without asking the budget."""
+    status = _mapping(budget.get("status"))
+    if _mapping(budget.get("spec")).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    return int(status.get("currentHealthy", 0)) >= int(status.get("desiredHealthy", 0)) > 0
+
+
+def _denied(message: str, retry_after_s: int = 0) -> ApiError:
+    return too_many(_DENIED, retry_after_s, [Cause("DisruptionBudget", message)])
+
+
+def _used(budget: Document, pod: str, now: str) -> Document:
+    """Return a budget with a disruption less to give."""
+    status = budget["status"]
+    status["disruptionsAllowed"] = int(status["disruptionsAllowed"]) - 1
+    status["disruptedPods"] = {**_mapping(status.get("disruptedPods")), pod: now}
+    if not status["disruptionsAllowed"]:
+        condition = {"type": "DisruptionAllowed", "status": "False", "reason": "InsufficientPods", "message": ""}
+        condition["observedGeneration"] = status.get("observedGeneration", 0)
+        _set_condition(status, condition, now, probed=False)
+    return budget

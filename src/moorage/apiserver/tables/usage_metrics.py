@@ -1,0 +1,175 @@
+"""What pods and nodes use, in the form in which metrics-server tells it. Nothing is measured, as nothing runs: it is declared.
+
+A container that runs uses what it requests. A pod may declare other amounts, for all of its containers together:
+
+    moorage.dev/usage-cpu       moorage.dev/usage-memory
+
+They are shared out as the requests are, and equally where there are none. Requests of a pod as a whole count likewise, for what
+no container requests for itself. A node uses what the pods on it do. As with metrics-server, pods that do not run have no
+metrics, nor has a node that is not heard of, nor have the pods on it.
+
+Source  metrics-server 0.8, pkg/api: pod.go, node.go
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from moorage.api import quantity
+from moorage.api.quantity import QuantityError
+from moorage.apiserver.storage.list_selection import ALL, Selection
+from moorage.apiserver.storage.store import Store, timestamp
+from moorage.apiserver.vocabulary.records import Document, Record
+from moorage.apiserver.vocabulary.served_kinds import MEASURED, Kind, served
+from moorage.apiserver.vocabulary.statuses import not_found
+
+__all__ = ["amounts", "measure", "measure_all"]
+
+_PREFIX: Final = "moorage.dev/usage-"
+#: The time that a metric is an average of; metrics-server asks every 15 seconds.
+_WINDOW: Final = "15s"
+_PODS: Final = served("pods")
+_NODES: Final = served("nodes")
+_OF_NODES, _OF_PODS = MEASURED
+
+
+class _Usage(NamedTuple):
+    cpu_milli: int
+    memory: int
+
+
+def measure_all(store: Store, kind: Kind, chosen: Selection) -> list[Record]:
+    """Return the metrics of all pods or nodes that are chosen and have some."""
+    if kind is _OF_PODS:
+        well = _well(store)
+        return [made for pod in store.all(_PODS, chosen) if (made := _pod_metrics(pod.document(), well, store.clock()))]
+    used = _used_by_node(store)
+    return [_node_metrics(node, used[node.name], store.clock()) for node in store.all(_NODES, chosen) if node.name in used]
+
+
+def measure(store: Store, kind: Kind, namespace: str, name: str) -> Record:
+    """Return the metrics of a pod or a node.
+
+    Raises  ApiError 404 where it is not there or has none
+    """
+    subject = store.get(_PODS if kind is _OF_PODS else _NODES, namespace, name)
+    if kind is _OF_PODS:
+        if made := _pod_metrics(subject.document(), _well(store), store.clock()):
+            return made
+        raise not_found("podmetrics", kind.group, f"{namespace}/{name}")
+    used = _used_by_node(store)
+    if name not in used:
+        raise not_found("nodemetrics", kind.group, name)
+    return _node_metrics(subject, used[name], store.clock())
+
+
+# -- nodes --------------------------------------------------------------------------------------------------------------
+
+
+def _well(store: Store) -> frozenset[str]:
+    """Return the names of the nodes that are heard of."""
+    return frozenset(node.name for node in store.all(_NODES) if _is_ready(node.document()))
+
+
+def _is_ready(node: Document) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
+def _used_by_node(store: Store) -> dict[str, _Usage]:
+    """Return what the nodes that are heard of use."""
+    cpu_milli, memory = Counter[str](), Counter[str]()
+    for record in store.all(_PODS, ALL):
+        if node := record.fields["spec.nodeName"]:
+            for _, used in _containers(record.document()):
+                cpu_milli[node] += used.cpu_milli
+                memory[node] += used.memory
+    return {name: _Usage(cpu_milli[name], memory[name]) for name in _well(store)}
+
+
+def _node_metrics(node: Record, used: _Usage, now: float) -> Record:
+    document = {**_head(_OF_NODES, node.document(), now), "usage": amounts(*used)}
+    return Record.of(_OF_NODES, document, 0)
+
+
+# -- pods ---------------------------------------------------------------------------------------------------------------
+
+
+def _pod_metrics(pod: Document, well: frozenset[str], now: float) -> Record | None:
+    used = list(_containers(pod)) if (pod.get("spec") or {}).get("nodeName") in well else []
+    if not used:
+        return None
+    containers = [{"name": name, "usage": amounts(*one)} for name, one in used]
+    return Record.of(_OF_PODS, {**_head(_OF_PODS, pod, now), "containers": containers}, 0)
+
+
+def _containers(pod: Document) -> Iterator[tuple[str, _Usage]]:
+    """Yield the containers of a pod that run, sidecars last, and what they use."""
+    if (pod.get("status") or {}).get("phase") != "Running":
+        return
+    running = [*_running(pod, "containers", "containerStatuses"), *_sidecars(pod)]
+    cpu_milli = _shared(pod, running, "cpu", quantity.milli_value)
+    memory = _shared(pod, running, "memory", quantity.value)
+    for container, cpu, held in zip(running, cpu_milli, memory, strict=True):
+        yield container["name"], _Usage(cpu, held)
+
+
+def _running(pod: Document, part: str, statuses: str) -> list[Document]:
+    """Return the containers that run; all of them in a pod whose status does not tell."""
+    told = (pod.get("status") or {}).get(statuses)
+    states = {one.get("name"): one.get("state") or {} for one in told or ()}
+    return [one for one in pod["spec"].get(part) or () if told is None or "running" in states.get(one["name"], {})]
+
+
+def _sidecars(pod: Document) -> list[Document]:
+    return [one for one in _running(pod, "initContainers", "initContainerStatuses") if one.get("restartPolicy") == "Always"]
+
+
+def _shared(pod: Document, containers: list[Document], resource: str, read: Any) -> list[int]:
+    """Return what each container uses of a resource: what it requests, or its share of what is declared for the pod."""
+    requests = [_read(_requests(one), resource, read) or 0 for one in containers]
+    total = _read((pod["metadata"].get("annotations") or {}), f"{_PREFIX}{resource}", read)
+    if total is None and not any(requests):
+        total = _read(_requests(pod["spec"]), resource, read)
+    if total is None or not containers:
+        return requests
+    weights = requests if any(requests) else [1] * len(requests)
+    shares = [total * weight // sum(weights) for weight in weights]
+    shares[0] += total - sum(shares)
+    return shares
+
+
+def _requests(holder: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (holder.get("resources") or {}).get("requests") or {}
+
+
+def _read(amounts: Mapping[str, Any], name: str, read: Any) -> int | None:
+    """Return an amount; None where there is none, or none that can be read."""
+    try:
+        amount: int = read(amounts[name])
+    except (KeyError, QuantityError):
+        return None
+    return amount if amount >= 0 else None
+
+
+# -- the form -----------------------------------------------------------------------------------------------------------
+
+
+def _head(kind: Kind, subject: Document, now: float) -> Document:
+    metadata: Document = {"name": subject["metadata"]["name"], "creationTimestamp": timestamp(now)}
+    for name in ("namespace", "labels"):
+        if held := subject["metadata"].get(name):
+            metadata[name] = held
+    head: Document = {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata}
+    return {**head, "timestamp": timestamp(now), "window": _WINDOW}
+
+
+def amounts(cpu_milli: int, memory: int) -> dict[str, str]:
+    """Return an amount of processor, in thousandths, and one of memory, in bytes, as metrics have them."""
+    kibibytes, rest = divmod(memory, 1024)
+    return {
+        "cpu": quantity.canonical(f"{cpu_milli}m"),
+        "memory": str(memory) if rest else quantity.canonical(f"{kibibytes}Ki"),
+    }

@@ -1,0 +1,85 @@
+"""From a request's path to what it is about: a kind, perhaps a namespace, perhaps a name, perhaps a subresource of it.
+
+    /api/v1/namespaces/NS/pods/NAME/status     /apis/GROUP/VERSION/RESOURCE     …
+
+Source  apiserver, pkg/endpoints/request/requestinfo.go
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, MEASURED, REVIEWS, Kind, Review, find_served
+from moorage.apiserver.vocabulary.statuses import no_such_page, not_found_path
+
+__all__ = ["ReviewTarget", "Target", "find_target"]
+
+
+class Target(NamedTuple):
+    """What a path names. No namespace stands for all of them; no name for the whole collection."""
+
+    kind: Kind
+    namespace: str | None
+    name: str = ""
+    subresource: str = ""
+
+
+class ReviewTarget(NamedTuple):
+    review: Review
+    namespace: str | None
+
+
+#: What no segment of a path holds.
+_MARK: Final = re.compile(r"[/%\\\0]").search
+_GROUPS: Final = frozenset(one.group for one in (*KINDS, *MEASURED)) | {one.group for one in REVIEWS}
+_REVIEWS: Final = {(one.group, one.version, one.resource): one for one in REVIEWS}
+
+
+def find_target(path: str, gates: frozenset[str] = ALL_GATES) -> Target | ReviewTarget:
+    """Return what a path, percent signs and all, is about. ``gates`` are those open that open kinds.
+
+    Raises  ApiError 404 for anything that is not served; in plain text where no API is there
+    """
+    parts = path.removeprefix("/").removesuffix("/").split("/")
+    match [unquote(part) for part in parts] if "%" in path else parts:
+        case ["api", version, *rest]:
+            target = _within("", version, rest)
+        case ["apis", group, version, *rest] if group in _GROUPS:
+            target = _within(group, version, rest)
+        case _:
+            raise no_such_page()
+    if isinstance(target, Target) and target.kind.gate and target.kind.gate not in gates:
+        raise not_found_path()
+    return target
+
+
+def _within(group: str, version: str, parts: list[str]) -> Target | ReviewTarget:
+    namespace: str | None = None
+    if len(parts) > 2 and parts[0] == "namespaces" and not (group == "" and _is_own(parts[2])):
+        namespace, parts = parts[1], parts[2:]
+    if not parts or not all(_is_segment(part) for part in (*parts, namespace or "x")):
+        raise not_found_path()
+    review = _REVIEWS.get((group, version, parts[0]))
+    if review is not None and len(parts) == 1 and review.namespaced is (namespace is not None):
+        return ReviewTarget(review, namespace)
+    kind = find_served(parts[0], group, version)
+    if kind is None or len(parts) > 3:
+        raise not_found_path()
+    name = parts[1] if len(parts) > 1 else ""
+    subresource = parts[2] if len(parts) > 2 else ""
+    if subresource and subresource not in kind.subresources:
+        raise not_found_path()
+    if (namespace is not None and not kind.namespaced) or (namespace is None and kind.namespaced and name):
+        raise not_found_path()
+    return Target(kind, namespace if kind.namespaced else "", name, subresource)
+
+
+def _is_own(part: str) -> bool:
+    """Return True for the subresources of a namespace itself, which no resource is called."""
+    return part in {"finalize", "status"}
+
+
+def _is_segment(part: str) -> bool:
+    return part not in {"", ".", ".."} and not _MARK(part)

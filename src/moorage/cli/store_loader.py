@@ -1,0 +1,138 @@
+"""What files describe goes into a store: dumps with all that they say, manifests as if they had just been applied."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, BinaryIO, Final
+
+import msgspec
+
+from moorage.api.core import ENDED_PHASES
+from moorage.apiserver.storage.store import Store
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind, find_kind
+from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.cli.missing_owners import missing_replica_sets
+from moorage.controllers.machinery.kind_names import NODES, PODS, REPLICA_SETS
+from moorage.controllers.machinery.object_fields import phase_of
+from moorage.controllers.upkeep.pod_garbage_collector import QUARANTINE_S
+from moorage.errors import InputError
+from moorage.simulator.input_files import open_sources
+from moorage.simulator.input_objects import Found, find_objects
+from moorage.simulator.wording import counted, some
+
+__all__ = ["fill", "lost_pods"]
+
+_BY_VERSION: Final = {(kind.api_version, kind.kind): kind for kind in KINDS if "create" in kind.verbs}
+#: What is stored first, because others cannot be without it or are admitted by it; the rest has no order.
+_FIRST: Final = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass", "LimitRange")
+_ORDER: Final = {kind: _FIRST.index(kind.kind) if kind.kind in _FIRST else len(_FIRST) for kind in KINDS}
+#: What a cluster says of the moment, and nobody wants back.
+_PASSING: Final = frozenset(["Event", "Lease"])
+#: How many faults are told at once.
+_MOST: Final = 20
+
+
+def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: BinaryIO | None = None) -> list[str]:
+    """Store the objects of files, and return remarks on what was left out.
+
+    Raises  InputError for what cannot be read, and for objects that break a rule, each line with its place
+    """
+    left: Counter[str] = Counter()
+    wanted: list[tuple[Kind, Document, str]] = []
+    for source in open_sources(paths, recursive=recursive, stdin=stdin):
+        for found in find_objects(source):
+            kind = _BY_VERSION.get((found.api_version, found.kind))
+            if kind is None or kind.kind in _PASSING or (kind.gate and kind.gate not in store.offers):
+                left[f"{found.kind} {found.api_version} left out"] += 1
+            else:
+                wanted.append((kind, _plain(found), found.where))
+    sets = list(missing_replica_sets([document for _, document, _ in wanted]))
+    wanted += [(REPLICA_SETS, made, "made for pods") for made in sets]
+    wanted.sort(key=lambda one: _ORDER[one[0]])
+    strays = _let_go_of_owners(store, [document for _, document, _ in wanted])
+    store.has_quotas = False
+    try:
+        faults = [fault for one in wanted if (fault := _keep(store, *one, left))]
+    finally:
+        store.has_quotas = True
+    if faults:
+        more = [f"and {len(faults) - _MOST} more"] if len(faults) > _MOST else []
+        raise InputError(*faults[:_MOST], *more)
+    remarks = [f"{count} {what}" for what, count in sorted(left.items())]
+    if sets:
+        remarks.append(f"{counted(len(sets), 'replica set')} not in the input: made again from deployments and pods")
+    if strays:
+        remarks.append(f"{counted(strays, 'object')} with owners that are not in the input: kept, and belonging to nobody")
+    return remarks
+
+
+def lost_pods(store: Store) -> Iterator[str]:
+    """Yield a remark on pods that have not ended and are on nodes that are not there."""
+    there = {record.name for record in store.all(NODES)}
+    pods = [record.document() for record in store.all(PODS)]
+    lost = [pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName") and phase_of(pod) not in ENDED_PHASES]
+    lost = [name for name in lost if name not in there]
+    if lost:
+        nodes = sorted(set(lost))
+        yield (
+            f"{counted(len(lost), 'pod')} on {counted(len(nodes), 'node')} that {'is' if len(nodes) == 1 else 'are'} not there"
+            f" ({some(nodes)}): pod garbage collection deletes {'it' if len(lost) == 1 else 'them'} in {QUARANTINE_S:.0f}s"
+        )
+
+
+def _let_go_of_owners(store: Store, documents: Iterable[Document]) -> int:
+    """Take away references to owners that are neither in the input nor there: what they own would be cleared away.
+
+    Returns  of how many objects
+    """
+    listed = list(documents)
+    known = {uid for one in listed if (uid := one["metadata"].get("uid"))}
+    known.update(record.document()["metadata"]["uid"] for kind in KINDS for record in store.all(kind))
+    count = 0
+    for one in listed:
+        held = one["metadata"].get("ownerReferences")
+        if not isinstance(held, list):
+            continue
+        kept = [ref for ref in held if not isinstance(ref, dict) or ref.get("uid") in known]
+        if len(kept) < len(held):
+            one["metadata"]["ownerReferences"] = kept
+            count += 1
+    return count
+
+
+def _plain(found: Found) -> Document:
+    payload = found.payload
+    document: Any = payload if isinstance(payload, dict) else msgspec.json.decode(bytes(payload))
+    if not isinstance(document, dict) or not isinstance(document.setdefault("metadata", {}), dict):
+        raise InputError(f"{found.where}: {found.kind}: metadata: expected an object")
+    return {**document, "apiVersion": found.api_version, "kind": found.kind}
+
+
+def _keep(store: Store, kind: Kind, document: Document, where: str, left: Counter[str]) -> str:
+    """Store one object; return what is wrong with it, nothing if all is well."""
+    metadata = document["metadata"]
+    title = f"{where}: {kind.kind} {metadata.get('name', '')}"
+    if kind.namespaced:
+        metadata["namespace"] = metadata.get("namespace") or "default"
+        _make_namespace(store, metadata["namespace"])
+    else:
+        metadata.pop("namespace", None)
+    try:
+        if metadata.get("name") and (metadata.get("uid") or document.get("status")):
+            store.adopt(kind, document)
+        else:
+            store.create(kind, metadata.get("namespace", ""), document)
+    except ApiError as error:
+        if error.reason != "AlreadyExists":
+            return f"{title}: {error}"
+        if kind.kind != "Namespace":
+            left[f"{kind.kind} left out: there already"] += 1
+    return ""
+
+
+def _make_namespace(store: Store, name: str) -> None:
+    kind = find_kind("namespaces")
+    if kind is not None and store.find(kind, "", name) is None:
+        store.create(kind, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

@@ -1,0 +1,90 @@
+"""All controllers of a cluster, in the order they are asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from moorage.controllers.machinery.controller import Controller
+from moorage.controllers.machinery.kind_names import CONTROLLERS, REPLICA_SETS
+from moorage.controllers.nodes.kubelets import KUBELET, Kubelets
+from moorage.controllers.nodes.node_lifecycle import NodeLifecycle
+from moorage.controllers.nodes.taint_eviction import TaintEviction
+from moorage.controllers.storage.attributes_classes import AttributesClassProtection
+from moorage.controllers.storage.pod_claims import EphemeralVolumes, ResourceClaims
+from moorage.controllers.storage.volumes import Volumes
+from moorage.controllers.upkeep.garbage_collector import GarbageCollector
+from moorage.controllers.upkeep.namespaces import Namespaces
+from moorage.controllers.upkeep.pod_garbage_collector import PodCollector
+from moorage.controllers.upkeep.pod_group_protection import PodGroupProtection
+from moorage.controllers.upkeep.resource_quota import ResourceQuotas
+from moorage.controllers.upkeep.root_ca_publisher import RootAuthority
+from moorage.controllers.workloads.cron_job import CronJobs
+from moorage.controllers.workloads.daemon_set import DaemonSets
+from moorage.controllers.workloads.deployment import Deployments
+from moorage.controllers.workloads.disruption import Disruption
+from moorage.controllers.workloads.job import Jobs
+from moorage.controllers.workloads.replica_set import ReplicaSets
+from moorage.controllers.workloads.stateful_set import StatefulSets
+from moorage.errors import InputError
+from moorage.framework.features import FeatureGates
+
+__all__ = ["all_controllers", "chosen"]
+
+#: What kube-controller-manager calls controllers whose events come from another name.
+_CALLED: Final = {
+    "node-controller": "node-lifecycle-controller",
+    "replication-controller": "replicationcontroller-controller",
+    "controllermanager": "disruption-controller",
+    "persistentvolume-controller": "persistentvolume-binder-controller",
+    "resource-claim-controller": "resourceclaim-controller",
+    "pod-garbage-collector": "pod-garbage-collector-controller",
+    "garbage-collector": "garbage-collector-controller",
+}
+
+
+def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> list[Controller]:
+    """Return new controllers for one store, kubelets included; ``job_s`` is how long pods of jobs run that do not say."""
+    opened = gates or FeatureGates()
+    return [
+        Kubelets(job_s),
+        NodeLifecycle(),
+        TaintEviction(),
+        Deployments(),
+        ReplicaSets(REPLICA_SETS),
+        ReplicaSets(CONTROLLERS),
+        StatefulSets(),
+        DaemonSets(),
+        Jobs(with_groups=opened["WorkloadWithJob"]),
+        CronJobs(),
+        Disruption(),
+        EphemeralVolumes(),
+        Volumes(),
+        AttributesClassProtection(),
+        ResourceClaims(),
+        PodCollector(),
+        GarbageCollector(),
+        Namespaces(),
+        ResourceQuotas(),
+        RootAuthority(),
+        *([PodGroupProtection()] if opened["GenericWorkload"] else []),
+    ]
+
+
+def chosen(controllers: Sequence[Controller], words: Sequence[str]) -> list[Controller]:
+    """Return the controllers that are asked for, as kube-controller-manager reads it: ``*`` is all of them, ``-name`` all but
+    this one, and the first word about a controller counts. Kubelets stay.
+
+    Raises  InputError for a name that is none
+    """
+    names = {one: _CALLED.get(one.name, one.name) for one in controllers if one.name != KUBELET}
+    for word in words:
+        if word != "*" and word.removeprefix("-") not in names.values():
+            known = ", ".join(names.values())
+            raise InputError(f'--controllers: "{word.removeprefix("-")}" is not in the list of known controllers: {known}')
+    return [one for one in controllers if one not in names or _is_on(names[one], words)]
+
+
+def _is_on(name: str, words: Sequence[str]) -> bool:
+    said = next((word for word in words if word.removeprefix("-") == name), None)
+    return "*" in words if said is None else said == name

@@ -1,0 +1,182 @@
+"""Steps become calls of the store, each in the name of the program that would have made it in Kubernetes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Final
+
+from moorage.apiserver.fields.managed_fields import Manager
+from moorage.apiserver.storage.list_selection import Selection
+from moorage.apiserver.storage.store import DeleteOptions, Store
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.statuses import ApiError, conflict
+from moorage.controllers.machinery.kind_names import EVENTS
+from moorage.controllers.machinery.object_fields import name_of, namespace_of, stamp, uid_of
+from moorage.controllers.machinery.steps import Create, Delete, DeleteAll, Note, SetStatus, Update
+from moorage.controllers.nodes.kubelets import KUBELET
+
+__all__ = ["Carrier"]
+
+#: How many different events are told apart; the oldest is then told anew.
+_REMEMBERED: Final = 4096
+#: So many events that differ in their text alone are told one by one, less one; and how long a quiet time ends a series.
+_MOST_SIMILAR: Final = 10
+_FORGOTTEN_S: Final = 600.0
+
+
+class Carrier:
+    """Carries steps out on a store. The same event told again is counted, and many alike become one, as event recorders do.
+
+    Source  client-go, tools/record/events_cache.go
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._told: dict[tuple[str, ...], str] = {}
+        #: What was told of an object lately that differs in its text alone, and when the last of it was.
+        self._similar: dict[tuple[str, ...], tuple[dict[str, None], float]] = {}
+
+    def carry_out(self, step: Create | Update | SetStatus | Delete | DeleteAll | Note, source: str) -> None:
+        """Do it at once; ``source`` is on whose behalf.
+
+        Raises  ApiError as the store does; 409 also where another object has the name by now
+        """
+        match step:
+            case Create(kind, document):
+                self._create(step, kind, document, source)
+            case Update(kind, document, subresource):
+                held = self._own(kind, document)["metadata"]
+                document["metadata"] = {**document["metadata"], "resourceVersion": held["resourceVersion"]}
+                document["metadata"].pop("managedFields", None)
+                self._update(kind, document, source, subresource)
+            case SetStatus(kind, document, status):
+                self._set_status(kind, document, status, source)
+            case Delete(kind, document):
+                options = DeleteOptions(step.grace_s, uid_of(document), "", step.propagation)
+                self._delete(kind, document, options)
+            case DeleteAll(kind, namespace):
+                for record in [*self._store.all(kind, Selection(namespace))]:
+                    self._delete(kind, record.document(), DeleteOptions(propagation="Background"))
+            case Note():
+                self._tell(step, source)
+
+    def _create(self, step: Create, kind: Kind, document: Document, source: str) -> None:
+        try:
+            made = self._store.create(kind, namespace_of(document), document, manager=_manager(source, kind))
+        except ApiError as error:
+            if (step.or_keep and error.reason == "AlreadyExists") or _is_closing(error):
+                return
+            if step.owner is not None:
+                begins = step.told[1] if step.told else "Error creating: "
+                self._tell(Note(*step.owner, "Warning", "FailedCreate", f"{begins}{error}"), source)
+            if step.otherwise is not None:
+                self.carry_out(step.otherwise(str(error)), source)
+            raise
+        if step.owner is not None:
+            text = step.told[0] if step.told else f"Created {kind.kind.lower()}: {made.name}"
+            self._tell(Note(*step.owner, "Normal", "SuccessfulCreate", text), source)
+
+    def _own(self, kind: Kind, document: Document) -> Document:
+        """Return the object as it is stored, if it is still the one that was meant."""
+        held = self._store.get(kind, namespace_of(document), name_of(document)).document()
+        if uid_of(held) != uid_of(document):
+            raise conflict(kind.resource, kind.group, name_of(document), "another object has this name by now")
+        return held
+
+    def _update(self, kind: Kind, document: Document, source: str, subresource: str = "") -> None:
+        manager = _manager(source, kind, subresource)
+        self._store.update(kind, namespace_of(document), name_of(document), document, subresource=subresource, manager=manager)
+
+    def _set_status(self, kind: Kind, document: Document, status: Document, source: str) -> None:
+        held = self._own(kind, document)
+        if held.get("status") == status:
+            return
+        held["status"] = status
+        self._update(kind, held, source, "status" if kind.has_status else "")
+
+    def _delete(self, kind: Kind, document: Document, options: DeleteOptions) -> None:
+        try:
+            self._store.delete(kind, namespace_of(document), name_of(document), options)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+
+    # -- events ---------------------------------------------------------------------------------------------------------
+
+    def _tell(self, note: Note, source: str) -> None:
+        about = note.document
+        key: tuple[str, ...] = (source, uid_of(about), note.type, note.reason, note.message)
+        many = self._are_many(key)
+        if many:
+            note = replace(note, message=f"(combined from similar events): {note.message}")
+            key = key[:-1]
+        now = stamp(self._store.clock())
+        namespace = namespace_of(about) or "default"
+        known = self._told.get(key)
+        held = None if known is None else self._store.find(EVENTS, namespace, known)
+        if held is not None:
+            event = held.document()
+            event |= {"count": int(event.get("count") or 1) + 1, "lastTimestamp": now, "message": note.message}
+            self._update(EVENTS, event, source)
+            return
+        try:
+            # A version is never given out twice, whoever started when.
+            mark = f"{int(self._store.clock() * 1e6):x}{self._store.version:x}"
+            event = _event(note, source, now, namespace, mark)
+            if many:
+                event["reportingComponent"] = ""
+            made = self._store.create(EVENTS, namespace, event, manager=_manager(source, EVENTS))
+        except ApiError as error:
+            if error.code not in {403, 404}:
+                raise
+            return  # its namespace is going, and events with it
+        if len(self._told) >= _REMEMBERED:
+            del self._told[next(iter(self._told))]
+        self._told[key] = made.name
+
+    def _are_many(self, key: tuple[str, ...]) -> bool:
+        """Return True where so much of one kind was told of an object that it is told in one event from now on."""
+        now = self._store.clock()
+        texts, last = self._similar.pop(key[:-1], ({}, now))
+        if now - last > _FORGOTTEN_S:
+            texts = {}
+        texts[key[-1]] = None
+        if len(self._similar) >= _REMEMBERED:
+            del self._similar[next(iter(self._similar))]
+        self._similar[key[:-1]] = texts, now
+        if len(texts) < _MOST_SIMILAR:
+            return False
+        del texts[next(iter(texts))]
+        return True
+
+
+@cache
+def _manager(source: str, kind: Kind, subresource: str = "") -> Manager:
+    """Return who is to be named as the manager of what is written: the program that a controller is part of in Kubernetes."""
+    return Manager(
+        source if source == KUBELET else "kube-controller-manager", version=kind.api_version, subresource=subresource
+    )
+
+
+def _is_closing(error: ApiError) -> bool:
+    """Return True where something was not made because its namespace is going, and whoever wanted it with it."""
+    return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
+
+
+def _event(note: Note, source: str, now: str, namespace: str, mark: str) -> Document:
+    about = note.document
+    regarding = {
+        "kind": note.kind.kind, "apiVersion": note.kind.api_version, "name": name_of(about), "uid": uid_of(about),
+        "resourceVersion": about["metadata"].get("resourceVersion", ""),
+    }  # fmt: skip
+    if namespace_of(about):
+        regarding["namespace"] = namespace_of(about)
+    return {
+        "apiVersion": "v1", "kind": "Event",
+        "metadata": {"name": f"{name_of(about)}.{mark}", "namespace": namespace},
+        "involvedObject": regarding, "reason": note.reason, "message": note.message, "type": note.type,
+        "source": {"component": source}, "reportingComponent": source, "reportingInstance": "",
+        "firstTimestamp": now, "lastTimestamp": now, "count": 1,
+    }  # fmt: skip

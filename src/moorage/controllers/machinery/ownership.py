@@ -1,0 +1,118 @@
+"""Whose an object is: a controller takes in what nobody manages and its selector takes, and lets go what that no longer takes.
+
+Source  kubernetes, pkg/controller/controller_ref_manager.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from moorage.api.core import ENDED_PHASES
+from moorage.api.selectors import Selector
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.controllers.machinery.kind_names import PODS
+from moorage.controllers.machinery.object_fields import (
+    controller_of,
+    copied,
+    is_active,
+    is_ending,
+    key_of,
+    labels_of,
+    namespace_of,
+    phase_of,
+    reference_to,
+    revised,
+    selector_of,
+    spec_of,
+    uid_of,
+)
+from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.steps import Step, Update
+
+__all__ = ["Claim", "claim", "keys_by_owner", "pod_of_template"]
+
+
+class Claim:
+    """What a controller has, after ``steps`` were taken to make it so."""
+
+    def __init__(self) -> None:
+        self.held: list[Document] = []
+        self.steps: list[Step] = []
+
+
+def claim(
+    kind: Kind, owner_kind: Kind, owner: Document, selector: Selector, world: World,
+    suits: Callable[[Document], bool] = lambda _: True,
+) -> Claim:  # fmt: skip
+    """Return the objects of a kind that are a controller's, and the steps that adopt and release.
+
+    An owner that is on its way out adopts nothing. ``suits`` narrows what is adopted.
+    """
+    made = Claim()
+    for one in world.controlled(kind, owner):
+        if selector.matches(labels_of(one)) or is_ending(one):
+            made.held.append(one)
+        elif not is_ending(owner):
+            others = [ref for ref in one["metadata"]["ownerReferences"] if ref["uid"] != uid_of(owner)]
+            made.steps.append(Update(kind, revised(one, ownerReferences=others)))
+    if is_ending(owner) or selector.matches_nothing:
+        return made
+    for one in world.unmanaged(kind, namespace_of(owner)):
+        if selector.matches(labels_of(one)) and not is_ending(one) and _may_be_adopted(kind, one) and suits(one):
+            refs = [*(one["metadata"].get("ownerReferences") or ()), reference_to(owner_kind, owner)]
+            adopted = revised(one, ownerReferences=refs)
+            made.steps.append(Update(kind, adopted))
+            made.held.append(adopted)
+    return made
+
+
+def _may_be_adopted(kind: Kind, one: Document) -> bool:
+    return kind is not PODS or phase_of(one) not in ENDED_PHASES
+
+
+def keys_by_owner(event: Event, world: World, owned: Kind, owner: Kind) -> Iterator[str]:
+    """Yield the keys of the owners that an event of an owned object concerns: its own, or all that might take it in."""
+    if event.kind is owner:
+        yield key_of(event.latest)
+    elif event.kind is owned:
+        for one in (event.old, event.new):
+            if one is None:
+                continue
+            ref = controller_of(one)
+            if ref is None:
+                yield from _takers(one, world, owner)
+            elif ref["kind"] == owner.kind:
+                yield f"{namespace_of(one)}/{ref['name']}"
+
+
+def _takers(one: Document, world: World, owner: Kind) -> Iterator[str]:
+    for other in world.all(owner, namespace_of(one)):
+        if selector_of(spec_of(other).get("selector")).matches(labels_of(one)):
+            yield key_of(other)
+
+
+def pod_of_template(kind: Kind, owner: Document, template: Document, **metadata: object) -> Document:
+    """Return a new pod as a controller makes it of a template; ``metadata`` names it, or adds to what the template has.
+
+    It shares nothing with the template, as what is admitted is written into it, a limit range's defaults for one.
+    """
+    held = template.get("metadata") or {}
+    made = {
+        "namespace": namespace_of(owner),
+        "labels": dict(held.get("labels") or {}),
+        "annotations": dict(held.get("annotations") or {}),
+        "finalizers": list(held.get("finalizers") or ()),
+        "ownerReferences": [reference_to(kind, owner)],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {name: value for name, value in {**made, **metadata}.items() if value},
+        "spec": copied(spec_of(template)),
+    }
+
+
+def active(pods: list[Document]) -> list[Document]:
+    """Return the pods that count as replicas."""
+    return [pod for pod in pods if is_active(pod)]

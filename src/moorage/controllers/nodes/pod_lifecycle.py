@@ -1,0 +1,351 @@
+"""A pod on a pretended node: when it starts, how long it runs, how it ends, and what its status says of all that.
+
+No container is run. What one would do is declared by annotations of the pod:
+
+    moorage.dev/start-seconds   how long it takes to start, after it was bound; 0 without
+    moorage.dev/ready-seconds   how long after its start it is ready; without, when its readiness probes begin
+    moorage.dev/run-seconds     how long its containers run before they end; for ever without, and a moment for pods of jobs
+    moorage.dev/exit-code       what they end with; 0 without
+    moorage.dev/stop-seconds    how long they take to end when asked to; 0 without, and never more than their grace period
+
+Without run-seconds and exit-code, the command of a pod's only container tells, if it does no more than sleep and end (see
+``commands``). A ``preStop`` hook that sleeps is heeded, too; others need a container.
+
+Everything is worked out from the pod's own status, so a pod's life goes on where it was when the program starts again.
+
+Source  kubernetes, pkg/kubelet: kubelet_pods.go, status/generate.go, kuberuntime/kuberuntime_manager.go (backoff)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from moorage.api.core import ENDED_PHASES
+from moorage.apiserver.vocabulary.records import Document
+from moorage.controllers.machinery.object_fields import (
+    annotations_of,
+    condition_of,
+    controller_of,
+    phase_of,
+    seconds,
+    spec_of,
+    stamp,
+    status_of,
+    uid_of,
+    with_condition,
+)
+from moorage.controllers.nodes.container_commands import Outcome, outcome_of
+
+__all__ = ["Life", "ends_at", "life_of", "next_status", "starts_at", "stopped"]
+
+_PREFIX: Final = "moorage.dev/"
+#: Waits between two starts of a container that ends again and again, in seconds.
+_FIRST_WAIT_S: Final = 10.0
+_LONGEST_WAIT_S: Final = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What is declared of a pod, in seconds. ``run_s`` None: it runs until it is stopped."""
+
+    start_s: float = 0.0
+    ready_s: float = 0.0
+    run_s: float | None = None
+    exit_code: int = 0
+    stop_s: float = 0.0
+
+
+def life_of(pod: Document, job_s: float) -> Life:
+    """Return what a pod declares; what cannot be read counts as not said. ``job_s`` is how long pods of jobs run."""
+    said = annotations_of(pod)
+    ready_s, run_s, code = _number(said, "ready-seconds"), _number(said, "run-seconds"), _number(said, "exit-code")
+    usual = _usual(pod, job_s) if run_s is None and code is None else Outcome(_usual_s(pod, job_s), 0)
+    return Life(
+        _number(said, "start-seconds") or 0.0,
+        _probed_after(pod) if ready_s is None else ready_s,
+        usual.run_s if run_s is None else run_s,
+        int(code) if code is not None and code < 256 else usual.exit_code,
+        max(_number(said, "stop-seconds") or 0.0, _sleeps(pod)),
+    )
+
+
+def _usual(pod: Document, job_s: float) -> Outcome:
+    """Return what becomes of a pod of which no annotation tells how it ends."""
+    containers = spec_of(pod).get("containers") or []
+    told = outcome_of(containers[0]) if len(containers) == 1 else None
+    return told or Outcome(_usual_s(pod, job_s), 0)
+
+
+def _usual_s(pod: Document, job_s: float) -> float | None:
+    owner = controller_of(pod)
+    return job_s if owner is not None and owner["kind"] == "Job" else None
+
+
+def _probed_after(pod: Document) -> float:
+    """Return how long a pod's containers run before the last of them is asked whether it is ready."""
+    probes = [one.get("readinessProbe") or {} for one in spec_of(pod).get("containers") or ()]
+    return max((float(probe.get("initialDelaySeconds") or 0) for probe in probes), default=0.0)
+
+
+def _sleeps(pod: Document) -> float:
+    """Return how long a pod's containers sleep before they are stopped, which is the one hook that needs no container."""
+    hooks = [(one.get("lifecycle") or {}).get("preStop") or {} for one in spec_of(pod).get("containers") or ()]
+    return max((float((hook.get("sleep") or {}).get("seconds") or 0) for hook in hooks), default=0.0)
+
+
+def _number(said: Mapping[str, str], name: str) -> float | None:
+    try:
+        value = float(said.get(_PREFIX + name, ""))
+    except ValueError:
+        return None
+    return value if 0 <= value < 1e9 else None
+
+
+# -- when ---------------------------------------------------------------------------------------------------------------
+
+
+def starts_at(pod: Document, life: Life) -> float:
+    """Return when a bound pod has started."""
+    bound = condition_of(pod, "PodScheduled") or {}
+    since = seconds(bound.get("lastTransitionTime")) or seconds(pod["metadata"].get("creationTimestamp"))
+    return since + life.start_s
+
+
+def ends_at(pod: Document, life: Life) -> float:
+    """Return when a pod that was asked to end has ended."""
+    metadata = pod["metadata"]
+    last = seconds(metadata.get("deletionTimestamp"))
+    asked = last - int(metadata.get("deletionGracePeriodSeconds") or 0)
+    return min(last, asked + life.stop_s) if status_of(pod).get("startTime") else asked
+
+
+def _wait_s(restarts: int) -> float:
+    return min(_FIRST_WAIT_S * 2.0 ** min(restarts, 10), _LONGEST_WAIT_S)
+
+
+# -- what it says -------------------------------------------------------------------------------------------------------
+
+
+def next_status(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float) -> tuple[Document | None, float | None]:
+    """Return what a bound pod's status should say now, None for no change; and when to look again, None for never."""
+    if phase_of(pod) in ENDED_PHASES:
+        return None, None
+    if not status_of(pod).get("startTime"):
+        at = starts_at(pod, life)
+        return (None, at) if now < at else (_started(pod, life, host_ip, pod_ip, now), now)
+    over = _overdue(pod, now)
+    if over is not None:
+        return over, None
+    if (looked_into := _looked_into(pod, now)) is not None:
+        return looked_into, now
+    held = _main(pod)
+    if "running" in held.get("state", {}):
+        return _while_running(pod, held, life, now)
+    again = _finished_at(held) + _wait_s(int(held.get("restartCount") or 0))
+    if now >= again:
+        restarted = _with_containers(pod, _running(pod, now, int(held.get("restartCount") or 0) + 1, life.ready_s <= 0), now)
+        return restarted, now
+    return None, again
+
+
+def _looked_into(pod: Document, now: float) -> Document | None:
+    """Return the status of a pod with containers that were added to look into it, None where all of them run."""
+    held = status_of(pod).get("ephemeralContainerStatuses") or []
+    known = {one["name"] for one in held}
+    state = {"running": {"startedAt": stamp(now)}}
+    fresh = [
+        _container(pod, one, 0, state=state, lastState={}, ready=False)
+        for one in spec_of(pod).get("ephemeralContainers") or ()
+        if one["name"] not in known
+    ]
+    return {**status_of(pod), "ephemeralContainerStatuses": [*held, *fresh]} if fresh else None
+
+
+def _main(pod: Document) -> dict[str, Any]:
+    statuses = status_of(pod).get("containerStatuses") or [{}]
+    first: dict[str, Any] = statuses[0]
+    return first
+
+
+def _while_running(pod: Document, held: dict[str, Any], life: Life, now: float) -> tuple[Document | None, float | None]:
+    began = seconds(held["state"]["running"].get("startedAt"))
+    if life.run_s is not None and now >= began + life.run_s:
+        return _ended(pod, life, now), now
+    due = [] if life.run_s is None else [began + life.run_s]
+    if (limit := spec_of(pod).get("activeDeadlineSeconds")) is not None:
+        due.append(seconds(status_of(pod).get("startTime")) + int(limit))
+    if (condition_of(pod, "Ready") or {}).get("status") != "True":
+        # It is not ready yet, or was taken for lost with its node and is not.
+        if now >= began + life.ready_s:
+            return _with_containers(pod, _running(pod, began, int(held.get("restartCount") or 0), True), now), now
+        due.append(began + life.ready_s)
+    return None, min(due, default=None)
+
+
+def _overdue(pod: Document, now: float) -> Document | None:
+    """Return the status of a pod whose time is up."""
+    limit = spec_of(pod).get("activeDeadlineSeconds")
+    if limit is None or now < seconds(status_of(pod).get("startTime")) + int(limit):
+        return None
+    status = _all_over(pod, 137, now)
+    return {
+        **status,
+        "phase": "Failed",
+        "reason": "DeadlineExceeded",
+        "message": "Pod was active on the node longer than the specified deadline",
+    }
+
+
+def _started(pod: Document, life: Life, host_ip: str, pod_ip: str, now: float) -> Document:
+    address = host_ip if spec_of(pod).get("hostNetwork") else pod_ip
+    status = {
+        **status_of(pod),
+        "hostIP": host_ip,
+        "hostIPs": [{"ip": host_ip}],
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "startTime": stamp(now),
+    }
+    inits = spec_of(pod).get("initContainers") or ()
+    if inits:
+        status["initContainerStatuses"] = [_init(one, now) for one in inits]
+    made = _with_containers({**pod, "status": status}, _running(pod, now, 0, life.ready_s <= 0), now)
+    return {**made, "phase": "Running"}
+
+
+def stopped(pod: Document, now: float) -> Document:
+    """Return the status of a pod that was asked to end, and did."""
+    return {**_all_over(pod, 143, now), "phase": "Failed"}
+
+
+def _ended(pod: Document, life: Life, now: float) -> Document:
+    """Return the status of a pod whose containers have ended by themselves."""
+    policy = spec_of(pod).get("restartPolicy", "Always")
+    if policy == "Always" or (policy == "OnFailure" and life.exit_code):
+        return _with_containers(pod, _waiting(pod, life.exit_code, now), now)
+    status = _all_over(pod, life.exit_code, now, over=True)
+    return {**status, "phase": "Failed" if life.exit_code else "Succeeded"}
+
+
+def _all_over(pod: Document, code: int, now: float, *, over: bool = False) -> Document:
+    """Return the pod's status once nothing of it runs: its containers ended with ``code``, others were stopped."""
+    status = _with_containers(pod, _terminated(pod, code, now), now, over=over)
+    if onlookers := status.get("ephemeralContainerStatuses"):
+        ended = [{**one, "state": {"terminated": _end_of(pod, one, 137, now)}} for one in onlookers]
+        status["ephemeralContainerStatuses"] = ended
+    return status
+
+
+def _with_containers(pod: Document, containers: list[dict[str, Any]], now: float, *, over: bool = False) -> Document:
+    """Return the pod's status with these containers, and the conditions that follow from them."""
+    status = status_of(pod)
+    ready = all(one["ready"] for one in containers)
+    why = {} if ready else _unready(containers, over=over)
+    conditions = status.get("conditions") or ()
+    for name in ("PodReadyToStartContainers", "Initialized"):
+        truth = "False" if over and name == "PodReadyToStartContainers" else "True"
+        conditions = with_condition(
+            conditions, name, truth, now, **({"reason": "PodCompleted"} if over and truth == "True" else {})
+        )
+    for name in ("Ready", "ContainersReady"):
+        conditions = with_condition(conditions, name, "True" if ready else "False", now, **why)
+    return {**status, "conditions": conditions, "containerStatuses": containers}
+
+
+def _unready(containers: list[dict[str, Any]], *, over: bool) -> dict[str, str]:
+    if over:
+        return {"reason": "PodCompleted"}
+    names = " ".join(one["name"] for one in containers if not one["ready"])
+    return {"reason": "ContainersNotReady", "message": f"containers with unready status: [{names}]"}
+
+
+# -- containers ---------------------------------------------------------------------------------------------------------
+
+
+def _container_id(pod: Document, name: str, restarts: int) -> str:
+    return "moorage://" + hashlib.sha256(f"{uid_of(pod)}/{name}/{restarts}".encode()).hexdigest()
+
+
+def _container(pod: Document, spec: dict[str, Any], restarts: int, **more: Any) -> dict[str, Any]:
+    image = str(spec.get("image", ""))
+    return {
+        "name": spec["name"],
+        "image": image,
+        "imageID": f"moorage.dev/pretended@sha256:{hashlib.sha256(image.encode()).hexdigest()}",
+        "containerID": _container_id(pod, spec["name"], restarts),
+        "restartCount": restarts,
+        **more,
+    }
+
+
+def _running(pod: Document, since: float, restarts: int, ready: bool) -> list[dict[str, Any]]:
+    """Return container statuses that run; what they ended with last time stays."""
+    last = {one["name"]: one for one in status_of(pod).get("containerStatuses") or ()}
+
+    def one(spec: dict[str, Any]) -> dict[str, Any]:
+        state = {"running": {"startedAt": stamp(since)}}
+        before = last.get(spec["name"], {}).get("lastState") or {}
+        return _container(pod, spec, restarts, state=state, lastState=before, ready=ready, started=True)
+
+    return [one(spec) for spec in spec_of(pod).get("containers") or ()]
+
+
+def _end_of(pod: Document, held: Mapping[str, Any], code: int, now: float) -> dict[str, Any]:
+    began = ((held.get("state") or {}).get("running") or {}).get("startedAt") or stamp(now)
+    return {
+        "exitCode": code,
+        "reason": "Error" if code else "Completed",
+        "startedAt": began,
+        "finishedAt": stamp(now),
+        "containerID": held.get("containerID", _container_id(pod, "", 0)),
+    }
+
+
+def _terminated(pod: Document, code: int, now: float) -> list[dict[str, Any]]:
+    held = {one["name"]: one for one in status_of(pod).get("containerStatuses") or ()}
+
+    def one(spec: dict[str, Any]) -> dict[str, Any]:
+        before = held.get(spec["name"], {})
+        state = {"terminated": _end_of(pod, before, code, now)}
+        restarts = int(before.get("restartCount") or 0)
+        return _container(pod, spec, restarts, state=state, lastState={}, ready=False, started=False)
+
+    return [one(spec) for spec in spec_of(pod).get("containers") or ()]
+
+
+def _waiting(pod: Document, code: int, now: float) -> list[dict[str, Any]]:
+    """Return containers that ended and wait for their next start."""
+
+    def one(ended: dict[str, Any]) -> dict[str, Any]:
+        wait_s = int(_wait_s(ended["restartCount"]))
+        text = f"back-off {wait_s}s restarting failed container={ended['name']} pod={pod['metadata']['name']}"
+        waiting = {"reason": "CrashLoopBackOff", "message": text}
+        return {**ended, "state": {"waiting": waiting}, "lastState": ended["state"]}
+
+    return [one(ended) for ended in _terminated(pod, code, now)]
+
+
+def _finished_at(held: Mapping[str, Any]) -> float:
+    return seconds(((held.get("lastState") or {}).get("terminated") or {}).get("finishedAt"))
+
+
+def _init(spec: dict[str, Any], now: float) -> dict[str, Any]:
+    """Return the status of an init container: it is over before anything begins, unless it is a sidecar."""
+    moment = stamp(now)
+    if spec.get("restartPolicy") == "Always":
+        state: dict[str, Any] = {"running": {"startedAt": moment}}
+    else:
+        state = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": moment, "finishedAt": moment}}
+    image = str(spec.get("image", ""))
+    return {
+        "name": spec["name"],
+        "image": image,
+        "imageID": "",
+        "restartCount": 0,
+        "ready": True,
+        "state": state,
+        "lastState": {},
+    }

@@ -1,0 +1,119 @@
+"""Pods that nobody else ends: those without a node, or whose node is gone or out of service; and too many that have ended.
+
+Source  kubernetes, pkg/controller/podgc/gc_controller.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from moorage.api.core import ENDED_PHASES
+from moorage.apiserver.vocabulary.records import Document
+from moorage.controllers.machinery.kind_names import NODES, PODS
+from moorage.controllers.machinery.object_fields import (
+    age_order,
+    condition_of,
+    is_ending,
+    key_of,
+    name_of,
+    phase_of,
+    spec_of,
+    status_of,
+    with_condition,
+)
+from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.steps import Delete, Later, SetStatus, Step
+
+__all__ = ["PodCollector"]
+
+#: How long a node has to be missing before its pods are taken for lost, in seconds.
+QUARANTINE_S: Final = 40.0
+#: How many ended pods are left lying.
+MOST_ENDED: Final = 12_500
+_OUT: Final = "node.kubernetes.io/out-of-service"
+
+
+class PodCollector:
+    """Keys are names of nodes, of pods without one after a slash, and empty for the pods that have ended.
+
+    Remembers since when nodes are missing.
+    """
+
+    name = "pod-garbage-collector"
+
+    def __init__(self) -> None:
+        self._missing: dict[str, float] = {}
+        self._ended: set[str] = set()
+
+    def keys(self, event: Event, world: World) -> Iterable[str]:
+        if event.kind is NODES:
+            yield name_of(event.latest)
+        elif event.kind is PODS:
+            node = spec_of(event.latest).get("nodeName")
+            if not node and event.new is not None and is_ending(event.new):
+                yield f"/{key_of(event.new)}"
+            if node and event.new is not None and (world.get(NODES, "", node) is None or is_ending(event.latest)):
+                yield node
+            yield from self._count(event)
+
+    def _count(self, event: Event) -> Iterator[str]:
+        uid = event.latest["metadata"]["uid"]
+        if event.new is None or phase_of(event.latest) not in ENDED_PHASES:
+            self._ended.discard(uid)
+            return
+        self._ended.add(uid)
+        if len(self._ended) > MOST_ENDED:
+            yield ""
+
+    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+        if not key:
+            yield from self._clear(world)
+            return
+        if key.startswith("/"):
+            pod = world.find(PODS, key[1:])
+            if pod is not None and is_ending(pod) and not spec_of(pod).get("nodeName"):
+                yield from _lost(pod, now, "")
+            return
+        node = world.get(NODES, "", key)
+        if node is not None:
+            self._missing.pop(key, None)
+            yield from _from_broken(node, world, now)
+            return
+        pods = world.pods_on(key)
+        if not pods:
+            self._missing.pop(key, None)
+            return
+        since = self._missing.setdefault(key, now)
+        if now - since < QUARANTINE_S:
+            yield Later(since + QUARANTINE_S - now)
+            return
+        for pod in pods:
+            yield from _lost(pod, now, "PodGC: node no longer exists")
+
+    @staticmethod
+    def _clear(world: World) -> Iterator[Step]:
+        over = sorted((pod for pod in world.all(PODS) if phase_of(pod) in ENDED_PHASES), key=age_order)
+        for pod in over[: max(0, len(over) - MOST_ENDED)]:
+            yield Delete(PODS, pod, grace_s=0)
+
+
+def _from_broken(node: Document, world: World, now: float) -> Iterator[Step]:
+    """Yield the end of pods that wait to end on a node that somebody has declared out of service."""
+    out = any(one.get("key") == _OUT for one in spec_of(node).get("taints") or ())
+    ready = condition_of(node, "Ready")
+    if not out or (ready is not None and ready.get("status") == "True"):
+        return
+    for pod in world.pods_on(name_of(node)):
+        if is_ending(pod):
+            yield from _lost(pod, now, "")
+
+
+def _lost(pod: Document, now: float, message: str) -> Iterator[Step]:
+    if phase_of(pod) not in ENDED_PHASES:
+        status = {**status_of(pod), "phase": "Failed"}
+        if message:
+            conditions = status.get("conditions") or ()
+            status["conditions"] = with_condition(conditions, "DisruptionTarget", "True", now, "DeletionByPodGC", message)
+        yield SetStatus(PODS, pod, status)
+    yield Delete(PODS, pod, grace_s=0)

@@ -1,0 +1,168 @@
+"""Resource quotas say what is used of them: counted anew when there are new limits, and when something has gone or takes less.
+
+What is made or grows is charged by admission in the same moment, so that is no reason to count. A pod that should long be gone
+takes nothing any more, though nothing happens to it then; the quota is looked at when that time has come. All are counted
+every five minutes besides, in case that somebody else wrote into a status. Where there is much to count, some time passes
+between two counts, as a thousand pods that go one by one would otherwise cost a million looks.
+
+Source  kubernetes, pkg/controller/resourcequota; pkg/quota/v1/install/update_filter.go; apiserver, pkg/quota/v1/resources.go,
+        CalculateUsage
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from moorage.api.core import ENDED_PHASES
+from moorage.api.decode import decode
+from moorage.api.quantity import Exact
+from moorage.api.quotas import ResourceQuota
+from moorage.apiserver.admission.quota_pods import has_deadline, settles_at
+from moorage.apiserver.admission.quota_types import ZERO, Facts, Usage, add, amounts
+from moorage.apiserver.admission.quota_usage import is_in_scope, meter_of
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind, served
+from moorage.controllers.machinery.kind_names import CLAIMS, PODS
+from moorage.controllers.machinery.object_fields import key_of, namespace_of, phase_of, spec_of, status_of
+from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.steps import Later, SetStatus, Step
+
+__all__ = ["ResourceQuotas"]
+
+_QUOTAS: Final = served("resourcequotas")
+_SERVICES: Final = served("services")
+
+
+#: After how long each quota is counted whether anything happened or not, in seconds.
+_AGAIN_S: Final = 300.0
+#: How many objects are looked at for one quota in a second, so that counting takes a small part of the time.
+_PACE: Final = 5_000
+#: What is not worth waiting for, in seconds.
+_AT_ONCE_S: Final = 0.05
+
+
+class ResourceQuotas:
+    name = "resourcequota-controller"
+
+    def __init__(self) -> None:
+        #: Until when each quota may wait, in seconds since 1970.
+        self._rests: dict[str, float] = {}
+
+    def keys(self, event: Event, world: World) -> Iterable[str]:
+        if event.kind is _QUOTAS and event.new is not None:
+            if event.old is None or spec_of(event.old).get("hard") != spec_of(event.new).get("hard"):
+                yield key_of(event.new)
+            return
+        quotas = world.all(_QUOTAS, namespace_of(event.latest))
+        meter = meter_of(event.kind) if quotas else None
+        if meter is None or not _gives_back(event):
+            return
+        facts = _facts(world, 0.0)
+        for quota in quotas:
+            if meter.matching(status_of(quota).get("hard") or (), facts):
+                yield key_of(quota)
+
+    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+        quota = world.find(_QUOTAS, key)
+        if quota is None:
+            self._rests.pop(key, None)
+            return
+        rest = self._rests.get(key, now) - now
+        if rest > 0 and spec_of(quota).get("hard") == status_of(quota).get("hard"):
+            yield Later(rest)
+            return
+        read = decode(quota, ResourceQuota, "")
+        hard = amounts(read.spec.hard)
+        known = amounts(read.status.used)
+        counted, seen = _counted(read, hard, _facts(world, now))
+        if seen > _PACE * _AT_ONCE_S:
+            self._rests[key] = now + seen / _PACE
+        used = {name: amount for name, amount in (known | counted).items() if name in hard}
+        held = status_of(quota)
+        if "used" not in held or not _are_equal(hard, amounts(read.status.hard)) or not _are_equal(used, known):
+            yield SetStatus(_QUOTAS, quota, {"hard": _shown(hard), "used": _shown(used)})
+        ends = [end for pod in world.all(PODS, namespace_of(quota)) if (end := settles_at(pod)) is not None and end >= now]
+        yield Later(min([_AGAIN_S, *(end - now + 1 for end in ends)]))
+
+
+def _facts(world: World, now: float) -> Facts:
+    return Facts(now, lambda kind, namespace: world.all(kind, namespace or None), world.get)
+
+
+def _counted(quota: ResourceQuota, hard: Usage, facts: Facts) -> tuple[Usage, int]:
+    """Return what is used of what a quota limits, as far as anything here accounts for it, and how many objects were seen."""
+    seen = 0
+    total: Usage = {}
+    used: Usage = {}
+    for kind in KINDS:
+        meter = meter_of(kind)
+        names = meter.matching(hard, facts) if meter is not None else []
+        if meter is None or not names:
+            continue
+        total |= dict.fromkeys(names, ZERO)
+        for document in facts.all(kind, quota.metadata.namespace):
+            seen += 1
+            if is_in_scope(meter, quota.spec, document):
+                add(used, meter.usage(document, facts))
+    return total | {name: amount for name, amount in used.items() if name in total}, seen
+
+
+def _are_equal(one: Mapping[str, Exact], other: Mapping[str, Exact]) -> bool:
+    return one.keys() == other.keys() and all(amount.nano == other[name].nano for name, amount in one.items())
+
+
+def _shown(found: Usage) -> dict[str, str]:
+    return {name: str(amount) for name, amount in sorted(found.items())}
+
+
+# -- what is worth counting for -----------------------------------------------------------------------------------------
+
+
+def _gives_back(event: Event) -> bool:
+    """Return True for what may leave less of a quota used."""
+    if event.new is None:
+        return True
+    if event.old is None:
+        return False
+    rule = _RULES.get(event.kind)
+    return rule is not None and rule(event.old, event.new)
+
+
+def _pod_gives_back(old: Document, new: Document) -> bool:
+    if has_deadline(old) is not has_deadline(new) or settles_at(old) != settles_at(new):
+        return True
+    if phase_of(old) != phase_of(new) and phase_of(new) in ENDED_PHASES:
+        return True
+    # A resize downwards that no kubelet hears of, as the pod has no node, would not be noticed otherwise.
+    return _differ(_given(old), _given(new)) or _differ(_asked(old), _asked(new))
+
+
+def _differ(before: dict[str, Any], after: dict[str, Any]) -> bool:
+    """Return True where a container that was there before and is now has other resources."""
+    return any(after[name] != resources for name, resources in before.items() if name in after)
+
+
+def _asked(pod: Document) -> dict[str, Any]:
+    """Return what containers ask for, by their names."""
+    spec = spec_of(pod)
+    return {one["name"]: one.get("resources") for part in ("containers", "initContainers") for one in spec.get(part) or ()}
+
+
+def _given(pod: Document) -> dict[str, Any]:
+    """Return what kubelet says that containers have, by their names."""
+    status = status_of(pod)
+    parts = ("containerStatuses", "initContainerStatuses")
+    return {one.get("name") or "": one.get("resources") for part in parts for one in status.get(part) or ()}
+
+
+def _service_gives_back(old: Document, new: Document) -> bool:
+    before, after = (spec_of(one).get("type") for one in (old, new))
+    return before != after
+
+
+_RULES: Final[Mapping[Kind, Callable[[Document, Document], bool]]] = {
+    PODS: _pod_gives_back,
+    _SERVICES: _service_gives_back,
+    CLAIMS: lambda _, __: True,
+}

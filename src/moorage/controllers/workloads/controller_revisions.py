@@ -1,0 +1,115 @@
+"""Former templates of stateful and daemon sets, kept as controller revisions to go back to.
+
+Source  kubernetes, pkg/controller/history/controller_history.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+import msgspec
+
+from moorage.apiserver.vocabulary.records import Document
+from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.controllers.machinery.kind_names import CONTROLLER_REVISIONS, DAEMON_SETS, PODS
+from moorage.controllers.machinery.object_fields import (
+    age_order,
+    annotations_of,
+    copied,
+    name_of,
+    namespace_of,
+    reference_to,
+    spec_of,
+    uid_of,
+)
+from moorage.controllers.machinery.object_index import World
+from moorage.controllers.machinery.steps import Create, Delete, Step, Update
+from moorage.controllers.workloads.made_from import unknown_revision
+from moorage.controllers.workloads.replica_set_revisions import template_hash
+
+__all__ = ["HASH", "History", "history_of", "template_of"]
+
+HASH = "controller-revision-hash"
+#: What revisions of a stateful set are marked with; their pods are marked with the revision's name, under the other label.
+_OWN_HASH = "controller.kubernetes.io/hash"
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class History(NamedTuple):
+    """Revisions, the oldest first; ``update`` is that of the present template. ``steps`` make it so."""
+
+    revisions: list[Document]
+    update: Document
+    steps: list[Step]
+
+    def named(self, name: str) -> Document | None:
+        return next((one for one in self.revisions if name_of(one) == name), None)
+
+    def truncated(self, limit: int, in_use: Collection[str]) -> list[Step]:
+        """Return what deletes the oldest revisions beyond a limit that no pod is of; ``in_use`` are their names."""
+        kept = {name_of(self.update), *in_use}
+        idle = [one for one in self.revisions if name_of(one) not in kept]
+        return [Delete(CONTROLLER_REVISIONS, one) for one in idle[: max(0, len(idle) - limit)]]
+
+
+def history_of(kind: Kind, owner: Document, world: World) -> History:
+    """Return an owner's revisions, with one for its template as it is.
+
+    Pods of that template may name a revision that is not there, in a dump say: then it is made under that name.
+    """
+    held = sorted(
+        world.controlled(CONTROLLER_REVISIONS, owner), key=lambda one: (int(one.get("revision") or 0), age_order(one))
+    )
+    data = _data(owner)
+    newest = int(held[-1].get("revision") or 0) if held else 0
+    same = [one for one in held if one.get("data") == data]
+    if not same:
+        known = {name_of(one) for one in held}
+        made = _revision(kind, owner, data, newest + 1, unknown_revision(kind, owner, world.controlled(PODS, owner), known))
+        return History([*held, made], made, [Create(CONTROLLER_REVISIONS, copied(made), or_keep=True)])
+    found = same[-1]
+    if int(found.get("revision") or 0) == newest:
+        return History(held, found, [])
+    # It is gone back to: it becomes the newest.
+    moved = {**found, "revision": newest + 1}
+    others = [one for one in held if uid_of(one) != uid_of(found)]
+    return History([*others, moved], moved, [Update(CONTROLLER_REVISIONS, copied(moved))])
+
+
+def _order(revision: Document) -> tuple[int, tuple[str, str]]:
+    return int(revision.get("revision") or 0), age_order(revision)
+
+
+def _data(owner: Document) -> dict[str, Any]:
+    """Return what a revision keeps, its fields in order: others compare it byte for byte."""
+    template = {**(spec_of(owner).get("template") or {}), "$patch": "replace"}
+    data: dict[str, Any] = msgspec.json.decode(_encode({"spec": {"template": template}}))
+    return data
+
+
+def template_of(revision: Document) -> Document:
+    """Return the template that a revision keeps."""
+    held = revision["data"]["spec"]["template"]
+    return {name: value for name, value in held.items() if name != "$patch"}
+
+
+def _revision(kind: Kind, owner: Document, data: dict[str, Any], number: int, name: str) -> Document:
+    """Return a revision, of this name if pods of the template are labelled with one already."""
+    template = spec_of(owner).get("template") or {}
+    mark = name.removeprefix(f"{name_of(owner)}-") or template_hash(template)
+    label = HASH if kind is DAEMON_SETS else _OWN_HASH
+    labels = {**((template.get("metadata") or {}).get("labels") or {}), label: mark}
+    return {
+        "apiVersion": CONTROLLER_REVISIONS.api_version,
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": f"{name_of(owner)}-{mark}",
+            "namespace": namespace_of(owner),
+            "labels": labels,
+            **({"annotations": dict(said)} if (said := annotations_of(owner)) else {}),
+            "ownerReferences": [reference_to(kind, owner)],
+        },
+        "data": data,
+        "revision": number,
+    }

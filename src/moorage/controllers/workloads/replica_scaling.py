@@ -1,0 +1,101 @@
+"""How many replicas each of a deployment's replica sets should have next.
+
+Source  kubernetes, pkg/controller/deployment/rolling.go and sync.go (scale); util/deployment_util.go, NewRSNewReplicas
+"""
+
+from __future__ import annotations
+
+from moorage.api.integers import parse_int64
+from moorage.apiserver.vocabulary.records import Document
+from moorage.controllers.machinery.object_fields import age_order, annotations_of, status_of, uid_of
+from moorage.controllers.machinery.proportions import rounded
+from moorage.controllers.workloads.replica_set_revisions import DESIRED, MAX, size_of
+
+__all__ = ["grow_new", "shrink_old", "spread"]
+
+
+def grow_new(new: Document, old: list[Document], wanted: int, most: int) -> int:
+    """Return the size of the new replica set: as large as there is room for, or smaller where less is wanted."""
+    size = size_of(new)
+    if size >= wanted:
+        return wanted
+    room = most - size - sum(map(size_of, old))
+    return size + max(0, min(room, wanted - size))
+
+
+def shrink_old(new: Document, old: list[Document], least: int) -> dict[str, int]:
+    """Return by uid the sizes of old replica sets that give replicas up, ``least`` staying available in all."""
+    total = size_of(new) + sum(map(size_of, old))
+    idle_new = size_of(new) - int(status_of(new).get("availableReplicas") or 0)
+    spare = total - least - idle_new
+    if spare <= 0:
+        return {}
+    sizes = _without_sick(old, spare)
+    available = sum(int(status_of(one).get("availableReplicas") or 0) for one in (*old, new))
+    budget = available - least
+    for one in sorted(old, key=age_order):
+        size = sizes.get(uid_of(one), size_of(one))
+        taken = min(size, max(0, budget))
+        if taken:
+            sizes[uid_of(one)] = size - taken
+            budget -= taken
+    return sizes
+
+
+def _without_sick(old: list[Document], spare: int) -> dict[str, int]:
+    """Take away first what is not available anyhow."""
+    sizes: dict[str, int] = {}
+    for one in sorted(old, key=age_order):
+        sick = size_of(one) - int(status_of(one).get("availableReplicas") or 0)
+        taken = min(spare, max(0, sick))
+        if taken:
+            sizes[uid_of(one)] = size_of(one) - taken
+            spare -= taken
+    return sizes
+
+
+def spread(new: Document | None, old: list[Document], wanted: int, most: int, rolls: bool) -> dict[str, int]:
+    """Return by uid the sizes after a deployment was given another size: in proportion where several sets have replicas."""
+    sets = [*old, new] if new is not None else old
+    active = [one for one in sets if size_of(one)]
+    if len(active) <= 1:
+        target = active[0] if active else new if new is not None else max(old, key=age_order, default=None)
+        return {} if target is None else {uid_of(target): wanted}
+    if new is not None and _is_saturated(new, wanted):
+        return {uid_of(one): 0 for one in active if one is not new}
+    if not rolls:
+        return {}
+    change = (most if wanted else 0) - sum(map(size_of, active))
+    # The largest go first, and of the same size the newest when growing and the oldest when shrinking.
+    by_age = sorted(active, key=age_order, reverse=change > 0)
+    return _shared(sorted(by_age, key=size_of, reverse=True), change, wanted, most)
+
+
+def _shared(sets: list[Document], change: int, wanted: int, most: int) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    given = 0
+    for one in sets:
+        share = _share(one, wanted, most)
+        left = change - given
+        part = min(share, left) if change > 0 else max(share, left)
+        part = 0 if not change or not left else part
+        sizes[uid_of(one)] = size_of(one) + part
+        given += part
+    first = uid_of(sets[0])
+    sizes[first] = max(0, sizes[first] + change - given)
+    return sizes
+
+
+def _share(one: Document, wanted: int, most: int) -> int:
+    if not wanted:
+        return -size_of(one)
+    before = parse_int64(annotations_of(one).get(MAX, "")) or 0
+    if before <= 0:
+        return 0
+    return rounded(size_of(one) * most / before) - size_of(one)
+
+
+def _is_saturated(new: Document, wanted: int) -> bool:
+    """Return True where the new set has all replicas, and had been told so."""
+    asked = annotations_of(new).get(DESIRED)
+    return size_of(new) == wanted and asked == str(wanted) and int(status_of(new).get("availableReplicas") or 0) == wanted

@@ -1,0 +1,130 @@
+"""A deployment's replica sets: which is the new one, what it is called, and the annotations that keep the history.
+
+Source  kubernetes, pkg/controller/deployment/sync.go and util/deployment_util.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from moorage.api.integers import parse_int64
+from moorage.apiserver.vocabulary.records import Document
+from moorage.controllers.machinery.generated_names import stable_suffix
+from moorage.controllers.machinery.kind_names import DEPLOYMENTS
+from moorage.controllers.machinery.object_fields import age_order, annotations_of, name_of, namespace_of, reference_to, spec_of
+
+__all__ = [
+    "DESIRED", "HASH", "MAX", "REVISION", "annotated_anew", "find_new", "new_replica_set", "revision_of", "size_of",
+    "template_hash", "with_sizes",
+]  # fmt: skip
+
+HASH: Final = "pod-template-hash"
+REVISION: Final = "deployment.kubernetes.io/revision"
+HISTORY: Final = "deployment.kubernetes.io/revision-history"
+DESIRED: Final = "deployment.kubernetes.io/desired-replicas"
+MAX: Final = "deployment.kubernetes.io/max-replicas"
+_NOT_COPIED: Final = frozenset(
+    [
+        "kubectl.kubernetes.io/last-applied-configuration",
+        "deprecated.deployment.rollback.to",
+        REVISION,
+        HISTORY,
+        DESIRED,
+        MAX,
+    ]
+)
+_HISTORY_CHARACTERS: Final = 2000
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def template_hash(template: Document, collisions: int = 0) -> str:
+    """Return ten characters that stand for a template's content, and others after each collision of names."""
+    parts = [_encode(template).decode(), str(collisions)] if collisions else [_encode(template).decode()]
+    return stable_suffix(*parts, length=10)
+
+
+def size_of(replica_set: Document) -> int:
+    """Return how many replicas a replica set is to have."""
+    return int(spec_of(replica_set).get("replicas", 1))
+
+
+def revision_of(one: Document) -> int:
+    """Return the revision an object is marked with; 0 for none."""
+    return parse_int64(annotations_of(one).get(REVISION, "")) or 0
+
+
+def _bare(template: Document) -> Document:
+    """Return a template without the hash in its labels."""
+    metadata = template.get("metadata") or {}
+    labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != HASH}
+    kept = {name: value for name, value in metadata.items() if name != "labels" and value}
+    return {**template, "metadata": {**kept, "labels": labels}}
+
+
+def find_new(deployment: Document, sets: Iterable[Document]) -> Document | None:
+    """Return the oldest replica set with the deployment's own template."""
+    wanted = _bare(spec_of(deployment).get("template") or {})
+    return next((one for one in sorted(sets, key=age_order) if _bare(spec_of(one).get("template") or {}) == wanted), None)
+
+
+def new_replica_set(deployment: Document, mark: str, revision: int, replicas: int, most: int) -> Document:
+    """Return the replica set of the deployment's template, as it is made."""
+    spec = spec_of(deployment)
+    template = spec.get("template") or {}
+    labels = {**((template.get("metadata") or {}).get("labels") or {}), HASH: mark}
+    selector = spec.get("selector") or {}
+    annotations = {**_copied(annotations_of(deployment)), REVISION: str(revision)}
+    made: dict[str, Any] = {
+        "replicas": replicas,
+        "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), HASH: mark}},
+        "template": {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}},
+    }
+    if least_s := spec.get("minReadySeconds"):
+        made["minReadySeconds"] = least_s
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": f"{name_of(deployment)}-{mark}",
+            "namespace": namespace_of(deployment),
+            "labels": dict(labels),
+            "annotations": with_sizes(annotations, int(spec.get("replicas", 1)), most),
+            "ownerReferences": [reference_to(DEPLOYMENTS, deployment)],
+        },
+        "spec": made,
+    }
+
+
+def with_sizes(annotations: Mapping[str, str], wanted: int, most: int) -> dict[str, str]:
+    """Return a replica set's annotations with what its deployment asks for in all, and how many there may be at once."""
+    return {**annotations, DESIRED: str(wanted), MAX: str(most)}
+
+
+def annotated_anew(deployment: Document, replica_set: Document, revision: int) -> dict[str, str]:
+    """Return the annotations that the new replica set of a deployment should have.
+
+    A replica set that is rolled back to gets the next revision, and remembers those it had.
+    """
+    held = annotations_of(replica_set)
+    made = {**held, **_copied(annotations_of(deployment))}
+    before = parse_int64(held.get(REVISION, "")) if held.get(REVISION) else 0
+    if before is None or before >= revision:
+        return made
+    made[REVISION] = str(revision)
+    if held.get(REVISION):
+        made[HISTORY] = _longer(held.get(HISTORY, ""), held[REVISION])
+    return made
+
+
+def _copied(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in annotations.items() if name not in _NOT_COPIED}
+
+
+def _longer(history: str, revision: str) -> str:
+    parts = [*filter(None, history.split(",")), revision]
+    while len(",".join(parts)) > _HISTORY_CHARACTERS and len(parts) > 1:
+        del parts[0]
+    return ",".join(parts)

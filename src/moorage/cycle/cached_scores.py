@@ -1,0 +1,148 @@
+"""The cached scores of a pod class: one total per row, ready for the pick.
+
+Raw scores are cached, because normalization may depend on the highest raw score among the feasible rows. A plugin whose raw
+scores are all equal (no taints, no preferences) adds one constant; only if they differ is the highest looked up at each pick.
+``KeptScores`` holds the scores that depend on the pods of a row; ``node_part`` holds those that depend on the node alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.cycle.node_verdicts import NodePart, Steps, Varying
+from moorage.framework.plugin_runner import MAX_SCORE, are_in_range, ask, normalized, scored
+from moorage.framework.profile import Step
+from moorage.framework.verdicts import SKIP
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = ["REFUSED", "KeptScores"]
+
+#: Stands in for the total of a refused row: below any total, whatever is added to it.
+REFUSED = -(1 << 62)
+
+
+class KeptScores:
+    """Totals over the plugins whose scores are cached.
+
+    ``allowed`` is the class's own array of rows that may be picked. ``is_sound`` turns False when a plugin scores out of
+    range: the caller then takes the full path, which reports the error.
+    """
+
+    def __init__(
+        self, steps: Steps, weights: Mapping[str, int], part: NodePart, found: Mapping[str, Any], pod: PodInfo,
+        view: NodeView, allowed: BoolArray,
+    ) -> None:  # fmt: skip
+        self._part = part
+        self._broken = not part.is_sound
+        self._allowed = allowed
+        self._ring = view.table.ring()
+        states = {step.name: ask(step, "preScore", pod, view.snapshot, view) for step in steps.pre_score}
+        self._states = {**found, **states}
+        kept = [pair for pair in steps.score_nodes if states.get(pair[0].name) is not SKIP]
+        self._one_row = kept
+        # Copies: the arrays below are written to, and a plugin may keep its own.
+        raws = [scored(step, self._state(step, pod), view).astype(np.int64) for step, _ in kept]
+        #: Weight and raw scores; the raw scores are updated only if a plugin normalizes.
+        self._weighed = [(weights.get(step.name, 1), raw) for (step, _), raw in zip(kept, raws, strict=True)]
+        self._must_sum_up = any(getattr(step.plugin, "normalize", None) is not None for step, _ in kept)
+        #: True if rows with equal rooms (see ``NodeTable.room``) have equal raw scores in these plugins.
+        self.by_room = not self._must_sum_up and all(getattr(step.plugin, "sums_only", False) for step, _ in kept)
+        self._sum_up(pod)
+
+    def is_sound(self) -> bool:
+        return not self._broken
+
+    def _state(self, step: Step, pod: PodInfo) -> Any:
+        return self._states.get(step.name, pod)
+
+    def _sum_up(self, pod: PodInfo) -> None:
+        """Compute every row's total, without the plugins whose scores depend on the highest feasible raw score."""
+        total: IntArray | None = self._part.total
+        everywhere = self._part.everywhere
+        self._varying = list(self._part.varying)
+        for (step, _), (weight, raw) in zip(self._one_row, self._weighed, strict=True):
+            if getattr(step.plugin, "normalize", None) is None:
+                self._check(raw)
+                weighted = raw if weight == 1 else raw * weight
+                total = weighted if total is None else total + weighted
+            elif (raw == raw[0]).all():
+                everywhere += int(self._scaled(step, self._state(step, pod), raw[:1])[0]) * weight
+            else:
+                self._varying.append(Varying(step, self._state(step, pod), raw, weight))
+        self._total: IntArray = np.full(len(self._allowed), everywhere) if total is None else total + everywhere
+        open_total = self._total if self._allowed.all() else np.where(self._allowed, self._total, REFUSED)
+        self._in_ring: IntArray = open_total.take(self._ring.rows)
+
+    def _scaled(self, step: Step, state: Any, raw: IntArray) -> IntArray:
+        scores = normalized(step, state, raw)
+        self._check(scores)
+        return scores
+
+    def _check(self, scores: IntArray) -> None:
+        self._broken = self._broken or not are_in_range(scores)
+
+    # -- the pick -----------------------------------------------------------------------------------------------------
+
+    def totals(self, rows: npt.NDArray[np.intp]) -> IntArray:
+        """Return the totals of ``rows``, which must be all feasible rows: scores are normalized over them."""
+        totals: IntArray = self._total[rows]
+        for step, state, raw, weight in self._varying:
+            totals = totals + self._scaled(step, state, raw[rows]) * weight
+        return totals
+
+    @property
+    def in_ring(self) -> IntArray | None:
+        """The totals in ring order, ``REFUSED`` for refused rows; None if they depend on which rows are feasible."""
+        return None if self._varying else self._in_ring
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def worth_of_row(self, row: int, node: NodeInfo, snapshot: Snapshot, pod: PodInfo) -> int:
+        """Score one row again and return the weighted sum of the scores that depend on pods, for ``set_row``."""
+        worth = 0
+        for (step, single), (weight, _) in () if self._must_sum_up else zip(self._one_row, self._weighed, strict=True):
+            state = self._state(step, pod)
+            if single is None:
+                score = int(scored(step, state, snapshot.nodes.at(row))[0])
+            else:
+                score = int(ask(single, "score", state, node))
+            if not 0 <= score <= MAX_SCORE:
+                self._broken = True
+            worth += score * weight
+        return worth
+
+    def set_row(self, row: int, worth: int | None, snapshot: Snapshot, pod: PodInfo) -> None:
+        """Update the total of one row. None: it is refused. The part that depends on the node alone is unchanged."""
+        if worth is None:
+            self._in_ring[self._ring.place_of[row]] = REFUSED
+        elif self._must_sum_up:
+            self.rescore(snapshot.nodes.at(row), self._allowed[row : row + 1], pod)
+        else:
+            part = self._part
+            total = worth + part.everywhere + (0 if part.total is None else part.total.item(row))
+            self._total[row] = self._in_ring[self._ring.place_of[row]] = total
+
+    def rescore(self, view: NodeView, allowed: BoolArray, pod: PodInfo) -> None:
+        """Score some rows again; ``allowed`` marks those that may be picked."""
+        rows = view.row_numbers
+        part = self._part
+        totals = np.full(len(rows), part.everywhere) if part.total is None else part.total[rows] + part.everywhere
+        for (step, _), (weight, raw) in zip(self._one_row, self._weighed, strict=True):
+            scores = scored(step, self._state(step, pod), view)
+            if self._must_sum_up:
+                raw[rows] = scores
+            else:
+                self._check(scores)
+                totals += scores if weight == 1 else scores * weight
+        if self._must_sum_up:
+            self._sum_up(pod)
+            return
+        self._total[rows] = totals
+        self._in_ring[self._ring.place_of[rows]] = np.where(allowed, totals, REFUSED)

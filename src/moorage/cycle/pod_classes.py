@@ -1,0 +1,361 @@
+"""Pod classes: the cached path of the scheduling cycle.
+
+Pods with equal signatures get the same answers from every plugin that reads only the pod and a node. ``ClassCache`` caches the
+verdict and scores of every row for such a class. When a pod is placed, one row changes: the next pod of the class runs the
+plugins on that row only, then takes the best row. Plugins that read more (other pods' topology, volumes) run for every pod, on
+columns, and their answers are combined with the cached ones.
+
+Nothing is approximated. ``Cycle`` decides the same with and without this module; a property test checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from msgspec import Struct
+
+from moorage.cycle.cached_scores import KeptScores
+from moorage.cycle.domain_verdicts import ByDomain, Scoring
+from moorage.cycle.narrowed_nodes import NarrowLook
+from moorage.cycle.node_verdicts import NodePart, NodeParts, Steps, ask_pre_filters, close_refused
+from moorage.cycle.pod_signatures import Signer
+from moorage.cycle.ties import draw, ring_position
+from moorage.cycle.what_if import Nominated, contenders, judge_with_nominated
+from moorage.framework.plugin_runner import ask, check_range, normalized, refused_rows, scored
+from moorage.framework.points import Depends
+from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.profile import Profile, Step
+from moorage.framework.verdicts import SKIP
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["ClassCache", "Quick"]
+
+#: Up to this many changed rows are judged one by one; more are judged as columns.
+FEW = 8
+#: The same limit if verdicts are cached by room.
+MORE = 32
+#: Rows cached in all classes together, at about 70 bytes each.
+_ROWS_KEPT = 4_000_000
+#: Rooms whose verdict one class caches.
+_ROOMS_KEPT = 4096
+#: Keys remembered of classes that were seen but not cached.
+_PASSED_BY_REMEMBERED = 4096
+_POINTS = ("preFilter", "filter", "preScore", "score")
+
+
+class Quick(Struct, frozen=True):
+    """A decision of the cached path: the row, how many rows were feasible, and PreFilter's state for later points."""
+
+    row: int
+    feasible: int
+    found: PreFiltered
+
+
+class _Split(NamedTuple):
+    """The plugins that run for each pod, and those whose cached answers depend on the pods of a row."""
+
+    asked: Steps
+    on_rows: Steps
+
+
+class ClassCache:
+    """The cached classes of one profile. The least recently used one is dropped first."""
+
+    def __init__(self, profile: Profile, capacity: int = 256) -> None:
+        self._profile = profile
+        self._capacity = capacity
+        self._classes: dict[Hashable, _PodClass] = {}
+        #: Keys of classes that were seen but not cached.
+        self._passed_by: set[Hashable] = set()
+        steps = {step.name: step for point in _POINTS for step in profile.at(point)}
+        self._depends = {name: depends_of(step) for name, step in steps.items()}
+        always_asked = frozenset(name for name, depends in self._depends.items() if depends is Depends.CLUSTER)
+        # A plugin that runs node by node and for every pod makes the cached path no faster than the full path.
+        self._pays = not any(step.one_by_one and name in always_asked for name, step in steps.items())
+        self._parts = NodeParts(profile, self._depends)
+        self._on_rows = frozenset(name for name, depends in self._depends.items() if depends is Depends.ROW)
+        self._splits: dict[frozenset[str], _Split] = {}
+        self._signer = Signer(steps.values(), always_asked, self._parts.names)
+        self._by_domain = ByDomain(profile)
+        self._narrow = NarrowLook(profile)
+
+    def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
+        """Return the decision; None if it takes the full path: nothing fits, or the cached path cannot decide."""
+        if not self._pays:
+            return None
+        if self._narrow.concerns(pod):
+            few = None if nominated else self._narrow.decide(pod, snapshot)
+            return None if few is None else Quick(few[0], 1, few[1])
+        try:
+            key, asked, on_nodes = self._signer.sign(pod, snapshot)
+        except TypeError:  # a signature that cannot be hashed
+            return None
+        known = self._classes.pop(key, None)
+        if known is None or not known.refresh(pod, snapshot):
+            part = self._parts.of(on_nodes, asked, pod, snapshot)
+            known = _PodClass(self._profile, self._split(asked), part, self._by_domain, pod, snapshot)
+            if not self._make_room(key, max(1, min(self._capacity, _ROWS_KEPT // len(snapshot.table)))):
+                return known.decide(pod, snapshot, nominated, seed)
+        self._classes[key] = known
+        return known.decide(pod, snapshot, nominated, seed)
+
+    def _split(self, asked: frozenset[str]) -> _Split:
+        found = self._splits.get(asked)
+        if found is None:
+            steps = Steps(self._profile, asked), Steps(self._profile, self._on_rows - asked)
+            found = self._splits[asked] = _Split(*steps)
+        return found
+
+    def _make_room(self, key: Hashable, capacity: int) -> bool:
+        """Drop old classes until one more fits. Return False if the new one should not be cached.
+
+        If all pods differ, caching classes that no later pod uses only costs memory. So while the class to drop was never
+        used again, a new class is cached only when it is seen for the second time.
+        """
+        while len(self._classes) >= capacity:
+            oldest = next(iter(self._classes))
+            if not self._classes[oldest].asked_again and key not in self._passed_by:
+                if len(self._passed_by) >= _PASSED_BY_REMEMBERED:
+                    self._passed_by.clear()
+                self._passed_by.add(key)
+                return False
+            del self._classes[oldest]
+        self._passed_by.discard(key)
+        return True
+
+
+def depends_of(step: Step) -> Depends:
+    """Return what a plugin's answers depend on.
+
+    ``CLUSTER`` if the plugin does not declare it, does not sign pods, or normalizes by more than the highest score.
+    """
+    plugin = step.plugin
+    scales = getattr(plugin, "normalize", None) is None or getattr(plugin, "scales_by_highest", False)
+    scales = scales and getattr(plugin, "normalize_over", None) is None
+    if not callable(getattr(plugin, "sign", None)) or not scales:
+        return Depends.CLUSTER
+    depends: Depends = getattr(plugin, "depends", Depends.CLUSTER)
+    return depends
+
+
+class _PodClass:
+    """The cached verdicts and scores of one class. Arrays have one entry per row of the table."""
+
+    def __init__(
+        self, profile: Profile, steps: _Split, part: NodePart, by_domain: ByDomain, pod: PodInfo, snapshot: Snapshot
+    ) -> None:
+        self._profile = profile
+        self._by_domain = by_domain
+        self._asked = steps.asked
+        found = ask_pre_filters(steps.on_rows.pre_filter, pod, snapshot)
+        self._states: dict[str, Any] = {**part.states, **found.states}
+        self._skips = frozenset(part.skipped | found.skipped)
+        self._refused = part.refused or found.refused
+        #: True once a second pod of the class has been decided.
+        self.asked_again = False
+        self._nodes_seen = snapshot.table.changes.nodes
+        self._position = snapshot.table.changes.position
+        view = snapshot.nodes
+        self._nodes_allow = part.allowed if found.narrowed is None else part.allowed & found.narrowed
+        self._filters = [pair for pair in steps.on_rows.filter_nodes if pair[0].name not in self._skips]
+        self.allowed: BoolArray = self._nodes_allow.copy()
+        close_refused(self.allowed, (step for step, _ in self._filters), self._states, pod, view)
+        self._scores = KeptScores(steps.on_rows, profile.weights, part, self._states, pod, view, self.allowed)
+        self._count = int(np.count_nonzero(self.allowed))
+        self._rows: npt.NDArray[np.intp] | None = None
+        #: The score of a row by its room, None if refused; None in whole if a plugin reads more than sums over pods.
+        by_room = self._scores.by_room and all(getattr(s.plugin, "sums_only", False) for s, _ in self._filters)
+        self._rooms: dict[tuple[int, ...], int | None] | None = {} if by_room else None
+        #: Whether the pod fits in a room with nominated pods, by the room and the requests of those pods.
+        self._crowded: dict[Hashable, bool] = {}
+
+    # -- keeping up ---------------------------------------------------------------------------------------------------
+
+    def refresh(self, pod: PodInfo, snapshot: Snapshot) -> bool:
+        """Judge the rows that changed since the last pod of the class; False if nodes changed or the log is too short."""
+        changes = snapshot.table.changes
+        if changes.nodes != self._nodes_seen:
+            return False
+        changed = changes.since(self._position)
+        if changed is None:
+            return False
+        self._position = changes.position
+        self.asked_again = True
+        if changed:
+            rows = changed if len(changed) == 1 else list(dict.fromkeys(changed))
+            if len(rows) <= (FEW if self._rooms is None else MORE):
+                for row in rows:
+                    self._judge_row(row, pod, snapshot)
+            else:
+                self._judge_rows(np.array(rows, dtype=np.intp), pod, snapshot)
+            self._rows = None
+        return True
+
+    def _judge_row(self, row: int, pod: PodInfo, snapshot: Snapshot) -> None:
+        if not self._nodes_allow[row]:
+            return
+        if self._rooms is None:
+            worth = self._asked_about(row, pod, snapshot)
+        else:
+            room = snapshot.table.room(row)
+            try:
+                worth = self._rooms[room]
+            except KeyError:
+                if len(self._rooms) >= _ROOMS_KEPT:
+                    self._rooms.clear()
+                worth = self._rooms[room] = self._asked_about(row, pod, snapshot)
+        allowed = worth is not None
+        if allowed is not self.allowed.item(row):
+            self._count += 1 if allowed else -1
+            self.allowed[row] = allowed
+        self._scores.set_row(row, worth, snapshot, pod)
+
+    def _asked_about(self, row: int, pod: PodInfo, snapshot: Snapshot) -> int | None:
+        """Run the plugins that read pods on one row; return None if it is refused, else its weighted score."""
+        node = snapshot.nodes.one(row)
+        for step, single in self._filters:
+            state = self._states.get(step.name, pod)
+            if single is not None:
+                refused = ask(single, "filter", state, node) is not None
+            else:
+                mask = refused_rows(step, state, snapshot.nodes.at(row))
+                refused = mask is not None and bool(mask[0])
+            if refused:
+                return None
+        return self._scores.worth_of_row(row, node, snapshot, pod)
+
+    def _judge_rows(self, rows: npt.NDArray[np.intp], pod: PodInfo, snapshot: Snapshot) -> None:
+        view = NodeView(snapshot, rows)
+        allowed = self._nodes_allow[rows]
+        close_refused(allowed, (step for step, _ in self._filters), self._states, pod, view)
+        self._count += int(np.count_nonzero(allowed)) - int(np.count_nonzero(self.allowed[rows]))
+        self.allowed[rows] = allowed
+        self._scores.rescore(view, allowed, pod)
+
+    # -- deciding -----------------------------------------------------------------------------------------------------
+
+    def decide(self, pod: PodInfo, snapshot: Snapshot, nominated: Nominated, seed: int) -> Quick | None:
+        """Return the decision; None if it takes the full path."""
+        if self._refused or not self._scores.is_sound() or not self._count:
+            return None
+        found, narrowed = self._found(pod, snapshot)
+        if found is None:
+            return None
+        if narrowed is None and not nominated:
+            quick = self._decide_by_domain(pod, snapshot, found, seed)
+            if quick is not None:
+                return quick if quick.feasible else None
+        return self._decide_by_row(pod, snapshot, found, narrowed, nominated, seed)
+
+    def _decide_by_domain(self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, seed: int) -> Quick | None:
+        """Decide by topology domain; None if a plugin has to see rows. ``feasible`` is 0 if nothing is feasible."""
+        in_ring = self._scores.in_ring
+        if in_ring is None:
+            return None
+        if not self._asked:
+            ring = snapshot.table.ring()
+            return Quick(ring.first_best(in_ring, ring_position(pod.uid, seed)), self._count, found)
+        closed = self._by_domain.closed(self._asked.filter, found, pod, snapshot.nodes)
+        if closed is None:
+            return None
+        scoring = Scoring(self._asked.pre_score, self._asked.score, found, pod)
+        pick = self._by_domain.pick(in_ring, self._count, closed, scoring, snapshot, ring_position(pod.uid, seed))
+        return None if pick is None else Quick(pick.row, pick.feasible, found)
+
+    def _decide_by_row(
+        self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, narrowed: BoolArray | None, nominated: Nominated,
+        seed: int,
+    ) -> Quick | None:  # fmt: skip
+        feasible = self._feasible(pod, snapshot, found, narrowed, nominated)
+        count = self._count if feasible is None else int(np.count_nonzero(feasible))
+        if count == 0:
+            return None
+        if count == 1:
+            return Quick(int((self.allowed if feasible is None else feasible).argmax()), 1, found)
+        rows = self._allowed_rows if feasible is None else np.flatnonzero(feasible)
+        extra = self._asked_scores_of(pod, snapshot, found, rows)
+        totals = self._scores.totals(rows) if extra is None else self._scores.totals(rows) + extra
+        if not self._scores.is_sound():
+            return None
+        best = rows[totals == totals.max()]
+        return Quick(draw(snapshot.table, best, pod.uid, seed), count, found)
+
+    @property
+    def _allowed_rows(self) -> npt.NDArray[np.intp]:
+        if self._rows is None:
+            self._rows = np.flatnonzero(self.allowed)
+        return self._rows
+
+    def _found(self, pod: PodInfo, snapshot: Snapshot) -> tuple[PreFiltered | None, BoolArray | None]:
+        """Run the PreFilter plugins that run for each pod. The first value is None if one rejected the pod."""
+        if not self._asked.pre_filter:
+            return PreFiltered(self._states, self._skips), None
+        states, skipped, narrowed, refused = ask_pre_filters(self._asked.pre_filter, pod, snapshot)
+        if refused:
+            return None, None
+        return PreFiltered({**self._states, **states}, self._skips | skipped), narrowed
+
+    def _feasible(
+        self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, narrowed: BoolArray | None, nominated: Nominated
+    ) -> BoolArray | None:
+        """Return which rows are feasible; None if they are exactly those that the class allows."""
+        feasible = None if narrowed is None else self.allowed & narrowed
+        for step in self._asked.filter:
+            if step.name not in found.skipped:
+                refused = refused_rows(step, found.state_of(step, pod), snapshot.nodes)
+                if refused is not None:
+                    feasible = (self.allowed if feasible is None else feasible) & ~refused
+        for name, pods in nominated.items():
+            row = snapshot.table.row_of.get(name)
+            if row is None or not (self.allowed if feasible is None else feasible)[row]:
+                continue
+            rivals = contenders(pods, pod)
+            if rivals:
+                feasible = self.allowed.copy() if feasible is None else feasible
+                feasible[row] = self._fits_beside(rivals, row, pod, snapshot, found)
+        return feasible
+
+    def _fits_beside(self, rivals: Sequence[PodInfo], row: int, pod: PodInfo, snapshot: Snapshot, found: PreFiltered) -> bool:
+        """Return whether a row is feasible with its nominated pods. If plugins read only sums, equal sums share one answer."""
+        if self._rooms is None or self._asked.filter:
+            return judge_with_nominated(self._profile, found, pod, snapshot, row, rivals) is None
+        present = snapshot.table.pods[row]
+        key = snapshot.table.room(row), tuple([rival.needs.key for rival in rivals if rival.uid not in present])
+        fits = self._crowded.get(key)
+        if fits is None:
+            if len(self._crowded) >= _ROOMS_KEPT:
+                self._crowded.clear()
+            fits = self._crowded[key] = judge_with_nominated(self._profile, found, pod, snapshot, row, rivals) is None
+        return fits
+
+    def _asked_scores_of(
+        self, pod: PodInfo, snapshot: Snapshot, found: PreFiltered, rows: npt.NDArray[np.intp]
+    ) -> IntArray | None:
+        """Score the feasible rows by the plugins that run for each pod; None if all of them skip."""
+        if not self._asked.score:
+            return None
+        view = snapshot.nodes if len(rows) == len(snapshot.table) else NodeView(snapshot, rows)
+        states: dict[str, Any] = {}
+        passed: set[str] = set()
+        for step in self._asked.pre_score:
+            state = ask(step, "preScore", pod, snapshot, view)
+            if state is SKIP:
+                passed.add(step.name)
+            else:
+                states[step.name] = state
+        total: IntArray | None = None
+        for step in self._asked.score:
+            if step.name in passed:
+                continue
+            state = states[step.name] if step.name in states else found.states.get(step.name, pod)
+            scores = normalized(step, state, scored(step, state, view), view)
+            check_range(step, scores, view)
+            weighted = scores * self._profile.weights.get(step.name, 1)
+            total = weighted if total is None else total + weighted
+        return total

@@ -1,0 +1,148 @@
+"""Find a pod's class: the signatures of all plugins, as one key that is quick to compare.
+
+Calling ``sign`` of a dozen plugins costs more than a decision. Most signatures follow from the pod's shape, so ``Signer``
+caches them by shape. A plugin whose signature also depends on objects (device classes, say) names their kinds, and a change of
+one clears the cache. A plugin that names no kinds signs every pod.
+
+Plugins that read other pods run for each pod of a class, unless they are idle: a plugin may declare that it has no effect on
+pods of a shape until a log that it names changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable
+from typing import NamedTuple
+
+from moorage.api.meta import Value
+from moorage.errors import PluginError
+from moorage.framework.plugin_runner import ask
+from moorage.framework.points import AnyPlugin, Log
+from moorage.framework.profile import Step, other_form
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+
+__all__ = ["Signed", "Signer"]
+
+#: Shapes cached; the cache is cleared when it is full.
+_CAPACITY = 4096
+
+
+class Signed(NamedTuple):
+    """A pod's class, the plugins that run for each of its pods, and the part of its key by plugins that read only nodes."""
+
+    key: Hashable
+    asked: frozenset[str]
+    on_nodes: Hashable = ()
+
+
+class _Shape(NamedTuple):
+    """The first pod of a shape, which shares its computed values with later ones, and its class.
+
+    The class is valid while none of the logs in ``stands_while`` has moved from its position.
+    """
+
+    first: PodInfo
+    signed: Signed
+    stands_while: tuple[tuple[Log, int], ...]
+
+    def stands(self) -> bool:
+        for log, position in self.stands_while:  # noqa: SIM110 (a generator costs more than the comparing)
+            if log.position != position:
+                return False
+        return True
+
+
+class Signer:
+    """Signs pods for the plugins of one profile.
+
+    ``always_asked`` are the plugins whose signatures are not used; ``on_nodes`` are those that read only nodes.
+    """
+
+    def __init__(self, steps: Collection[Step], always_asked: frozenset[str], on_nodes: frozenset[str] = frozenset()) -> None:
+        signing = [step for step in steps if step.name not in always_asked]
+        self._always_asked = always_asked
+        self._on_nodes = on_nodes
+        self._by_shape = [step for step in signing if signs_by(step.plugin) is not None]
+        self._each = [step for step in signing if signs_by(step.plugin) is None]
+        self._kinds = sorted({kind for step in self._by_shape for kind in signs_by(step.plugin) or ()}, key=repr)
+        self._positions: list[int] = []
+        self._may_idle = [step for step in map(_idle_form, steps) if step is not None and step.name in always_asked]
+        self._known: dict[bytes, _Shape] = {}
+        #: Signature → the number that replaces it, since signatures may be long.
+        self._numbers: dict[Hashable, int] = {}
+        self._given = 0
+
+    def sign(self, pod: PodInfo, snapshot: Snapshot) -> Signed:
+        """Return the pod's class.
+
+        Raises  TypeError for a signature that cannot be hashed
+        """
+        if self._kinds:
+            positions = [snapshot.changes_of(kind).position for kind in self._kinds]
+            if positions != self._positions:
+                self._known.clear()
+                self._positions = positions
+        shape = pod.shape()
+        known = self._known.get(shape)
+        if known is not None:
+            pod.share(known.first)
+        if known is None or not known.stands():
+            known = self._known[shape] = self._first_look(pod, snapshot)
+        signed = known.signed
+        return self._numbered(self._signed(self._each, pod, signed)) if self._each else signed
+
+    def _first_look(self, pod: PodInfo, snapshot: Snapshot) -> _Shape:
+        if len(self._known) >= _CAPACITY:
+            self._known.clear()
+        idle, logs = set(), []
+        for step in self._may_idle:
+            if ask(step, "idle", pod, snapshot):
+                idle.add(step.name)
+            logs += step.plugin.idle_until(snapshot)
+        signed = self._numbered(self._signed(self._by_shape, pod, Signed((), self._always_asked - idle)))
+        return _Shape(pod, signed, tuple((log, log.position) for log in logs))
+
+    def _numbered(self, signed: Signed) -> Signed:
+        """Replace the key by a number. Numbers are never reused, so old ones may be dropped."""
+        number = self._numbers.get(signed.key)
+        if number is None:
+            if len(self._numbers) >= _CAPACITY:
+                self._numbers.clear()
+                self._known.clear()
+            self._given += 1
+            number = self._numbers[signed.key] = self._given
+        return signed._replace(key=number)
+
+    def _signed(self, steps: Iterable[Step], pod: PodInfo, before: Signed) -> Signed:
+        """Add the signatures of these plugins to ``before``."""
+        asked = before.asked
+        on_nodes: dict[str, Hashable] = {}
+        on_rows: dict[str, Hashable] = {}
+        for step in steps:
+            try:
+                signature = step.plugin.sign(pod)
+            except Exception as error:
+                raise PluginError(step.name, f"failed in sign: {type(error).__name__}: {error}") from error
+            if signature is None:
+                asked = asked | {step.name}
+            elif signature:
+                (on_nodes if step.name in self._on_nodes else on_rows).update(signature)
+        key = before.on_nodes, tuple(on_nodes.items()), asked
+        return Signed((before.key, tuple(on_rows.items()), key), asked, key)
+
+
+def _idle_form(step: Step) -> Step | None:
+    """Return a step for a plugin's ``idle``; None if it has none, or a subclass overrides the methods it stands for."""
+    return other_form(step, "pre_filter", "idle") and other_form(step, "pre_score", "idle")
+
+
+def signs_by(plugin: AnyPlugin) -> tuple[type[Value], ...] | None:
+    """Return the kinds of objects that a plugin's signature depends on, in addition to the pod's shape; None if undeclared.
+
+    A subclass that overrides ``sign`` has to declare ``signs_by`` again.
+    """
+    for cls in type(plugin).__mro__:
+        if "sign" in cls.__dict__:
+            kinds: tuple[type[Value], ...] | None = cls.__dict__.get("signs_by")
+            return kinds
+    return None

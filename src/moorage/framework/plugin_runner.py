@@ -1,0 +1,344 @@
+"""Run a profile's plugins for one pod: PreFilter, Filter, PreScore, Score, and PreFilter's state in what-ifs.
+
+``moorage.cycle`` chooses the node. A plugin that raises, or returns an invalid answer, ends the attempt with a ``PluginError``
+that names the plugin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.errors import PluginError
+from moorage.framework.prefilter_state import PreFiltered
+from moorage.framework.profile import Profile, Step
+from moorage.framework.verdict_table import Verdicts
+from moorage.framework.verdicts import Code, Hold, Narrow, Reject, Skip, Status
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeInfo, NodeView
+
+__all__ = [
+    "MAX_SCORE", "Scores", "are_in_range", "ask", "check_range", "checked", "drained", "merged", "normalized",
+    "refused_rows", "run_filter", "run_pre_filter", "run_score", "scored", "shifted",
+]  # fmt: skip
+
+MAX_SCORE = 100
+#: Up to this many scores are checked one by one: a call into NumPy has a fixed cost.
+_FEW = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """Scores of the feasible rows: ``rows`` are row numbers, the other arrays have one entry for each.
+
+    ``raw`` holds the scores from Score, ``final`` the same normalised and weighted, both by plugin in running order; ``total``
+    is the sum of ``final``. ``weights`` are those of scores that come from outside the profile's plugins.
+    """
+
+    rows: npt.NDArray[np.intp]
+    total: IntArray
+    raw: Mapping[str, IntArray] = field(default_factory=dict)
+    final: Mapping[str, IntArray] = field(default_factory=dict)
+    weights: Mapping[str, int] = field(default_factory=dict)
+
+    def best(self) -> npt.NDArray[np.intp]:
+        """Return the row numbers that share the highest total."""
+        best: npt.NDArray[np.intp] = self.rows[self.total == self.total.max()]
+        return best
+
+
+def ask(step: Step, point: str, *args: Any) -> Any:
+    """Call a plugin; whatever it raises becomes a ``PluginError``."""
+    try:
+        return step.call(*args)
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(step.name, f"failed in {point}: {type(error).__name__}: {error}") from error
+
+
+def run_pre_filter(profile: Profile, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+    """Run PreFilter. All plugins run, unless one returns an unresolvable ``Hold`` or no node is left.
+
+    Source  framework/runtime/framework.go, RunPreFilterPlugins
+    """
+    states: dict[str, Any] = {}
+    skipped: set[str] = set()
+    nodes: frozenset[str] | None = None
+    narrowed_by: list[str] = []
+    refused: Status | None = None
+    for step in profile.at("preFilter"):
+        answer = ask(step, "preFilter", pod, snapshot)
+        if isinstance(answer, Skip):
+            skipped.add(step.name)
+            continue
+        if isinstance(answer, Hold):
+            refused = Status(answer.code, step.name, answer.reasons)
+            if answer.unresolvable:
+                return PreFiltered(states, frozenset(skipped), refused=refused)
+            continue
+        if isinstance(answer, Narrow):
+            narrowed_by.append(step.name)
+            nodes = answer.nodes if nodes is None else nodes & answer.nodes
+            answer = answer.state
+        states[step.name] = answer
+        if nodes is not None and not nodes:
+            refused = Status(Code.UNRESOLVABLE, "", (_no_node_left(sorted(narrowed_by)),))
+            break
+    return PreFiltered(states, frozenset(skipped), nodes, tuple(sorted(narrowed_by)), refused)
+
+
+def _no_node_left(plugins: list[str]) -> str:
+    if len(plugins) == 1:
+        return f"node(s) didn't satisfy plugin {plugins[0]}"
+    return f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}] simultaneously"
+
+
+def run_filter(profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeView, verdicts: Verdicts) -> None:
+    """Run Filter over a view and write each refused row's status, by the first plugin that refused it, to ``verdicts``."""
+    if profile.run_all_filters:
+        _run_all_filters(profile, found, pod, nodes, verdicts)
+        return
+    open_rows = np.ones(len(nodes), dtype=bool)
+    for step in profile.at("filter"):
+        if step.name not in found.skipped:
+            _judge_by(step, found.state_of(step, pod), nodes, open_rows, verdicts)
+            if not open_rows.any():
+                return
+
+
+def _run_all_filters(profile: Profile, found: PreFiltered, pod: PodInfo, nodes: NodeView, verdicts: Verdicts) -> None:
+    """Run every Filter plugin over every row, and merge the statuses of each row.
+
+    Source  kube-scheduler 1.21, framework/runtime/framework.go, RunFilterPlugins; framework/interface.go, Merge
+    """
+    rows = nodes.row_numbers
+    trials: list[Verdicts] = []
+    for step in profile.at("filter"):
+        if step.name not in found.skipped:
+            trial = Verdicts(len(verdicts))
+            _judge_by(step, found.state_of(step, pod), nodes, np.ones(len(nodes), dtype=bool), trial)
+            trials.append(trial)
+    for row in rows[np.any([trial.ids[rows] != 0 for trial in trials], axis=0)] if trials else ():
+        said = [status for trial in trials if (status := trial.status(row)) is not None]
+        verdicts.refuse(int(row), merged(said))
+
+
+def merged(said: Sequence[Status]) -> Status:
+    """Merge the statuses of one node: the first error alone; otherwise the most severe code, and all reasons."""
+    gravest = next((one for one in said if one.code is Code.ERROR), None)
+    if gravest is not None:
+        return gravest
+    gravest = next((one for one in said if one.code is Code.UNRESOLVABLE), said[0])
+    return Status(gravest.code, gravest.plugin, tuple(reason for one in said for reason in one.reasons))
+
+
+def _judge_by(step: Step, state: Any, nodes: NodeView, open_rows: BoolArray, verdicts: Verdicts) -> None:
+    """Run one Filter plugin over the open rows, write the status of each row it refuses to ``verdicts``, and close that row."""
+    if step.one_by_one:
+        left = np.flatnonzero(open_rows)
+        rejects = [
+            Reject(_spread(r.rows, left, len(nodes)), r.reason, r.unresolvable, r.error)
+            for r in drained(step, state, nodes.only(open_rows))
+        ]
+    else:
+        rejects = drained(step, state, nodes)
+    if rejects:
+        _note_errors(step.name, rejects, nodes, open_rows, verdicts)
+        _refuse(step.name, [reject for reject in rejects if not reject.error], nodes, open_rows, verdicts)
+
+
+def _spread(mask: BoolArray, at: npt.NDArray[np.intp], size: int) -> BoolArray:
+    full = np.zeros(size, dtype=bool)
+    full[at[mask]] = True
+    return full
+
+
+def refused_rows(step: Step, state: Any, nodes: NodeView) -> BoolArray | None:
+    """Return a mask of the rows of a view that one plugin refuses, for any reason; None if it refuses none.
+
+    Raises  PluginError if there are rows that it cannot judge
+    """
+    rejects = drained(step, state, nodes)
+    if not rejects:
+        return None
+    for reject in rejects:
+        if reject.error and reject.rows.any():
+            raise PluginError(step.name, reject.reason)
+    return rejects[0].rows if len(rejects) == 1 else np.logical_or.reduce([reject.rows for reject in rejects])
+
+
+def drained(step: Step, state: Any, nodes: NodeView) -> list[Reject]:
+    """Run one plugin's Filter and return all its rejects, checked."""
+    try:
+        rejects: list[Reject] = list(step.call(state, nodes) or ())
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(step.name, f"failed in filter: {type(error).__name__}: {error}") from error
+    for reject in rejects:
+        if not isinstance(reject, Reject) or np.shape(reject.rows) != (len(nodes),):
+            raise PluginError(
+                step.name, f"answered {reject!r} in filter; yield Reject(mask over the {len(nodes)} rows, reason)"
+            )
+    return rejects
+
+
+def _note_errors(plugin: str, rejects: list[Reject], nodes: NodeView, open_rows: BoolArray, verdicts: Verdicts) -> None:
+    """Write the ERROR statuses of rows that the plugin could not judge, and close those rows."""
+    for reject in rejects:
+        hit = reject.rows & open_rows if reject.error else nodes.false()
+        if hit.any():
+            text = f'running "{plugin}" filter plugin: {reject.reason}'
+            verdicts.refuse(_numbers(nodes, hit), Status(Code.ERROR, plugin, (text,)))
+            open_rows &= ~hit
+
+
+def _refuse(plugin: str, rejects: list[Reject], nodes: NodeView, open_rows: BoolArray, verdicts: Verdicts) -> None:
+    """Write the statuses of the rows that one plugin refuses, and close them. A row in several rejects carries all reasons."""
+    if len(rejects) == 1 and isinstance(rejects[0].unresolvable, bool):
+        hit = rejects[0].rows & open_rows
+        if hit.any():
+            verdicts.refuse(_numbers(nodes, hit), _status(plugin, (rejects[0].reason,), rejects[0].unresolvable))
+            open_rows &= ~hit
+        return
+    if not rejects:
+        return
+    hits = np.stack([reject.rows & open_rows for reject in rejects])
+    final = np.stack([np.broadcast_to(np.asarray(reject.unresolvable), hits.shape[1:]) for reject in rejects]) & hits
+    touched: BoolArray = np.any(hits, axis=0)
+    if not touched.any():
+        return
+    at = np.flatnonzero(touched)
+    kinds, which = _distinct(np.vstack([hits[:, at], final[:, at].any(axis=0)]))
+    numbers = _numbers(nodes, touched)
+    for kind in range(kinds.shape[1]):
+        reasons = tuple(reject.reason for reject, there in zip(rejects, kinds[:-1, kind], strict=True) if there)
+        verdicts.refuse(numbers[which == kind], _status(plugin, reasons, bool(kinds[-1, kind])))
+    open_rows &= ~touched
+
+
+def _distinct(masks: BoolArray) -> tuple[BoolArray, npt.NDArray[np.intp]]:
+    """Return the distinct columns of the masks, and for each column the index of its distinct column."""
+    if len(masks) > 62:
+        kinds, which = np.unique(masks, axis=1, return_inverse=True)
+        return kinds, which.reshape(-1)
+    # A column read as a binary number: sorting numbers is many times faster than sorting columns.
+    _, first, which = np.unique((1 << np.arange(len(masks))) @ masks, return_index=True, return_inverse=True)
+    return masks[:, first], which
+
+
+def _numbers(nodes: NodeView, mask: BoolArray) -> npt.NDArray[np.intp]:
+    return np.flatnonzero(mask) if nodes.is_whole else nodes.row_numbers[mask]
+
+
+def _status(plugin: str, reasons: tuple[str, ...], unresolvable: bool) -> Status:
+    return Status(Code.UNRESOLVABLE if unresolvable else Code.UNSCHEDULABLE, plugin, reasons)
+
+
+def run_score(profile: Profile, found: PreFiltered, pod: PodInfo, feasible: NodeView) -> Scores:
+    """Run PreScore, Score and NormalizeScore, and weight the scores.
+
+    Raises  PluginError if a normalised score is outside 0-100 or has the wrong shape
+    """
+    snapshot = feasible.snapshot
+    states: dict[str, Any] = {}
+    skipped: set[str] = set()
+    for step in profile.at("preScore"):
+        answer = ask(step, "preScore", pod, snapshot, feasible)
+        if isinstance(answer, Skip):
+            skipped.add(step.name)
+        else:
+            states[step.name] = answer
+    total = feasible.zeros()
+    raw: dict[str, IntArray] = {}
+    final: dict[str, IntArray] = {}
+    for step in profile.at("score"):
+        if step.name in skipped:
+            continue
+        state = states[step.name] if step.name in states else found.states.get(step.name, pod)
+        raw[step.name] = scored(step, state, feasible)
+        scores = normalized(step, state, raw[step.name], feasible)
+        check_range(step, scores, feasible)
+        final[step.name] = scores * profile.weights.get(step.name, 1)
+        total = total + final[step.name]
+    return Scores(feasible.row_numbers, total, raw, final)
+
+
+def scored(step: Step, state: Any, nodes: NodeView) -> IntArray:
+    """Return the raw scores that one plugin gives the rows of a view."""
+    return checked(step, "score", ask(step, "score", state, nodes), len(nodes))
+
+
+def normalized(step: Step, state: Any, scores: IntArray, nodes: NodeView | None = None) -> IntArray:
+    """Return the plugin's normalised scores; the raw ones if it does not normalise.
+
+    ``nodes`` are the rows that were scored; required only for plugins with ``normalize_over``.
+    """
+    normalize: Any = getattr(step.plugin, "normalize", None)
+    normalize_over: Any = getattr(step.plugin, "normalize_over", None)
+    if normalize is None and normalize_over is None:
+        return scores
+    try:
+        answer = normalize(state, scores) if normalize is not None else normalize_over(state, scores, nodes)
+    except Exception as error:
+        raise PluginError(step.name, f"failed in normalize: {type(error).__name__}: {error}") from error
+    return checked(step, "normalize", answer, len(scores))
+
+
+def checked(step: Step, point: str, scores: Any, rows: int) -> IntArray:
+    """Return the scores of a plugin, after checking that they are an array of integers, one for each row.
+
+    Raises  PluginError if they are not
+    """
+    if not isinstance(scores, np.ndarray) or scores.shape != (rows,) or scores.dtype.kind not in "iu":
+        raise PluginError(
+            step.name, f"answered {scores!r} in {point}; return an int64 array with one score for each of {rows} rows"
+        )
+    return scores
+
+
+def are_in_range(scores: npt.NDArray[Any]) -> bool:
+    """Return True if all scores are in 0-100."""
+    if len(scores) > _FEW:
+        # Read as unsigned, a negative score is a huge one.
+        return int(scores.astype(np.int64, copy=False).view(np.uint64).max()) <= MAX_SCORE
+    values: list[int] = scores.tolist()
+    return not values or (min(values) >= 0 and max(values) <= MAX_SCORE)
+
+
+def check_range(step: Step, scores: IntArray, feasible: NodeView) -> None:
+    """Raise PluginError unless all normalised scores are in 0-100."""
+    wrong = np.flatnonzero((scores < 0) | (scores > MAX_SCORE))
+    if len(wrong):
+        at = int(wrong[0])
+        name = feasible.table.nodes[int(feasible.row_numbers[at])].name
+        raise PluginError(
+            step.name,
+            f"scored node {name} {scores[at]}; scores must be in the range [0, {MAX_SCORE}] after normalizing",
+        )
+
+
+def shifted(
+    profile: Profile, found: PreFiltered, pod: PodInfo, others: Iterable[tuple[str, PodInfo]], node: NodeInfo
+) -> PreFiltered:
+    """Return the PreFilter results after pods are added to or removed from ``node``.
+
+    ``others`` pairs ``"add_pod"`` or ``"remove_pod"`` with a pod; the node table must have been changed already.
+    """
+    states = dict(found.states)
+    for method, other in others:
+        for step in profile.at("preFilter"):
+            change = getattr(step.plugin, method, None)
+            if change is not None and step.name in states:
+                try:
+                    states[step.name] = change(states[step.name], pod, other, node)
+                except Exception as error:
+                    raise PluginError(step.name, f"failed in {method}: {type(error).__name__}: {error}") from error
+    return PreFiltered(states, found.skipped, found.nodes, found.narrowed_by, found.refused)

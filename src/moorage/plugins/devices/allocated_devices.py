@@ -1,0 +1,186 @@
+"""The ledger: which devices are held, by claims that are written down and by those that are about to be.
+
+It is kept current claim by claim, so that asking costs the same however many claims there are. A claim that a pod was given
+devices for is *pending* until the outcome of the write is known, or the pod gives up; its devices are held from the first
+moment. After that the claim itself, as the snapshot has it, says which devices it holds.
+
+Source  kube-scheduler 1.36: plugins/dynamicresources/allocateddevices.go, dra_manager.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from moorage.api.devices import AllocationResult, ResourceClaim
+from moorage.api.meta import Quantity
+from moorage.api.quantity import QuantityError, parse
+from moorage.plugins.devices.slice_devices import DeviceId, PoolId
+from moorage.state.cluster import Snapshot
+from moorage.state.journal import Journal
+
+__all__ = ["EXTENDED_CLAIM", "Ledger", "Pending", "special_claim_uid"]
+
+#: Marks the claim that a scheduler made for a pod's extended resources.
+EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
+
+
+@dataclass(slots=True)
+class Pending:
+    """An allocation that is going to be written, for the pod that caused it."""
+
+    allocation: AllocationResult
+    pod_uid: str
+
+
+class Ledger:
+    """Counts in nano-units; a device may be held by several claims only if those share it, or if somebody lies."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._journal: Journal = snapshot.changes_of(ResourceClaim)
+        self._position = -1
+        self._allocations: dict[str, AllocationResult] = {}
+        self._pending: dict[str, Pending] = {}
+        self._held: dict[DeviceId, int] = {}
+        self._shares: dict[DeviceId, int] = {}
+        self._consumed: dict[DeviceId, dict[str, int]] = {}
+        self._tick = 0
+        self._changed_at: dict[PoolId, int] = {}
+
+    @property
+    def tick(self) -> int:
+        """Grows with every change."""
+        return self._tick
+
+    def last_change(self, pools: list[PoolId]) -> int:
+        """Return the tick at which a device of any of these pools changed hands last."""
+        changed_at = self._changed_at
+        return max([changed_at.get(pool, 0) for pool in pools], default=0)
+
+    def changed_since(self, tick: int) -> Iterator[PoolId]:
+        """Yield the pools of which a device has changed hands since then, the latest first."""
+        for pool, changed in reversed(self._changed_at.items()):
+            if changed <= tick:
+                return
+            yield pool
+
+    # -- asking -----------------------------------------------------------------------------------------------------------
+
+    def is_held(self, device: DeviceId, shares: bool) -> bool:
+        """Say whether a claim has a device for itself. Without ``shares`` (gate closed) every share is the whole device."""
+        return device in self._held or (not shares and device in self._shares)
+
+    def is_used(self, device: DeviceId) -> bool:
+        """Say whether any claim has a device or a share of it."""
+        return device in self._held or device in self._shares or device in self._consumed
+
+    def consumed(self, device: DeviceId) -> Mapping[str, int] | None:
+        """Return what the shares of a device take of its capacity; None if there is no share."""
+        return self._consumed.get(device)
+
+    def pending(self, claim_uid: str) -> AllocationResult | None:
+        """Return the allocation that is about to be written for a claim."""
+        found = self._pending.get(claim_uid)
+        return None if found is None else found.allocation
+
+    @property
+    def pending_claims(self) -> Collection[str]:
+        """The UIDs of claims whose allocation is about to be written."""
+        return self._pending.keys()
+
+    @property
+    def used(self) -> frozenset[DeviceId]:
+        """All devices of which any claim has something."""
+        return frozenset([*self._held, *self._shares, *self._consumed])
+
+    # -- keeping up -------------------------------------------------------------------------------------------------------
+
+    def follow(self) -> None:
+        """Take in what has changed since the last time."""
+        changed = self._journal.since(self._position) if self._position >= 0 else None
+        claims = self._snapshot.objects(ResourceClaim)
+        if changed is None:
+            changed = list(dict.fromkeys([*self._allocations, *claims]))
+        self._position = self._journal.position
+        for key in dict.fromkeys(changed):
+            claim = claims.get(key)
+            self._account(key, None if claim is None else claim.status.allocation)
+            if claim is not None and claim.status.allocation is not None:
+                self.release(claim.metadata.uid)
+                if claim.metadata.annotations.get(EXTENDED_CLAIM) == "true":
+                    for owner in claim.metadata.owner_references:
+                        self.release(special_claim_uid(owner.uid))
+
+    def _account(self, key: str, allocation: AllocationResult | None) -> None:
+        before = self._allocations.get(key)
+        if before == allocation:
+            return
+        if before is not None:
+            self._count(before, -1)
+            del self._allocations[key]
+        if allocation is not None:
+            self._count(allocation, 1)
+            self._allocations[key] = allocation
+
+    def pend(self, claim_uid: str, allocation: AllocationResult, pod_uid: str) -> None:
+        """Hold the devices of an allocation that is not written yet."""
+        self.release(claim_uid)
+        self._pending[claim_uid] = Pending(allocation, pod_uid)
+        self._count(allocation, 1)
+
+    def settle(self, claim_uid: str, pod_uid: str) -> None:
+        """Take note that the outcome of a write is known: the snapshot says what the claim holds."""
+        self.follow()
+        self.release(claim_uid, pod_uid)
+
+    def release(self, claim_uid: str, pod_uid: str | None = None) -> None:
+        """Give up a pending allocation: it is written, or will not be. With ``pod_uid``, only if it is that pod's."""
+        pending = self._pending.get(claim_uid)
+        if pending is not None and pod_uid in {None, pending.pod_uid}:
+            del self._pending[claim_uid]
+            self._count(pending.allocation, -1)
+
+    def _count(self, allocation: AllocationResult, by: int) -> None:
+        for result in allocation.devices.results:
+            if result.admin_access:
+                continue
+            device = (result.driver, result.pool, result.device)
+            self._tick += 1
+            self._changed_at.pop(device[:2], None)  # so that the latest stands last
+            self._changed_at[device[:2]] = self._tick
+            if result.share_id is None:
+                _step(self._held, device, by)
+                continue
+            _step(self._shares, device, by)
+            if result.consumed_capacity:
+                self._consume(device, {name: by * _amount(amount) for name, amount in result.consumed_capacity.items()})
+
+    def _consume(self, device: DeviceId, amounts: Mapping[str, int]) -> None:
+        totals = self._consumed.setdefault(device, {})
+        for name, amount in amounts.items():
+            totals[name] = totals.get(name, 0) + amount
+        if not any(totals.values()):
+            del self._consumed[device]
+
+
+def special_claim_uid(pod_uid: str) -> str:
+    """Return what the claim for a pod's extended resources goes by until the API server has given it a UID."""
+    return f"{pod_uid}/extended-resources"
+
+
+def _amount(quantity: Quantity) -> int:
+    """Return nano-units; none for what no API server would have taken."""
+    try:
+        return parse(quantity)
+    except QuantityError:
+        return 0
+
+
+def _step(counts: dict[DeviceId, int], device: DeviceId, by: int) -> None:
+    left = counts.get(device, 0) + by
+    if left > 0:
+        counts[device] = left
+    else:
+        counts.pop(device, None)

@@ -1,0 +1,353 @@
+"""The search: devices of one node for all claims of a pod, the first combination that satisfies everything.
+
+Claims, requests and devices are gone through in order; where the search gets stuck it turns back. Steps are generators
+that hand the steps below them to a loop, so that no nesting of claims is too deep for Python's stack. The work is
+bounded: whoever searches brings a budget of devices to look at.
+
+A few things are as kube-scheduler has them. What a device takes of shared counters stays taken within this search when
+a taint or a constraint then turns the device down, and for shared devices also when the search turns back. Counters are
+kept by the pool's name alone, so two drivers whose pools have the same name get in each other's way.
+
+Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating.go, Allocate, allocateOne, allocateDevice
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from enum import Enum
+from typing import Final, NamedTuple, TypeAlias
+
+from moorage.api.quantity import QuantityError
+from moorage.plugins.devices.allocated_devices import Ledger
+from moorage.plugins.devices.claim_requests import MAX_RESULTS, Ask, AskError, ClaimAsk, Options
+from moorage.plugins.devices.constraints import Constraint, make_constraint
+from moorage.plugins.devices.consumable_capacity import Amount, consumed_by, fits
+from moorage.plugins.devices.meter import Meter
+from moorage.plugins.devices.pools import Candidate, NodePools
+from moorage.plugins.devices.shared_counters import Counters
+from moorage.plugins.devices.slice_devices import DeviceId, Offer
+
+__all__ = ["INVALID_POOLS", "BudgetError", "Choice", "FlawedPoolsError", "Found", "Search"]
+
+INVALID_POOLS: Final = "invalid resource pools were encountered"
+#: How many devices in use are passed over for the price of one that is looked at.
+PASSED_OVER_PER_LOOK: Final = 64
+_NONE: Final[Mapping[str, int]] = {}
+
+
+class BudgetError(Exception):
+    """The search was given up: it has looked at as many devices as it may."""
+
+
+class FlawedPoolsError(Exception):
+    """Nothing was found, and there are pools on the node that contradict themselves."""
+
+
+class Choice(NamedTuple):
+    """A device for a request. ``consumed``: what a share takes of its capacity, None for a device that is not shared."""
+
+    ask: Ask
+    offer: Offer
+    consumed: Mapping[str, Amount] | None
+
+
+class Found(NamedTuple):
+    """For each claim: the devices, and for each of its requests the ask that was met (the request's own or an alternative)."""
+
+    devices: tuple[tuple[Choice, ...], ...]
+    met: tuple[tuple[Ask, ...], ...]
+
+
+class _Outcome(Enum):
+    DONE = "done"
+    STUCK = "stuck"
+    #: Stuck because the claim would be given more devices than a claim may have.
+    TOO_MANY = "too many"
+
+
+class _Spot(NamedTuple):
+    """Where the search is: which claim, request, alternative, and which device of those it wants."""
+
+    claim: int
+    request: int = 0
+    alternative: int = 0
+    device: int = 0
+
+
+class _Wanted(NamedTuple):
+    """An ask on this node: how many devices, and which if it wants all."""
+
+    ask: Ask
+    number: int
+    all_of: tuple[Candidate, ...] = ()
+
+
+_Step: TypeAlias = "Generator[_Step, _Outcome, _Outcome]"
+
+
+class Search:
+    """One search, for one pod on one node. ``budget`` is how many devices may be looked at, ``meter`` pays for selectors."""
+
+    def __init__(
+        self, claims: Sequence[ClaimAsk], pools: NodePools, ledger: Ledger, options: Options, budget: int, meter: Meter
+    ) -> None:
+        self.looked_at = 0
+        self._passed_over = 0
+        self._budget = budget
+        self._claims = claims
+        self._pools = pools
+        self._ledger = ledger
+        self._options = options
+        self._meter = meter
+        self._wanted: dict[tuple[int, int, int], _Wanted] = {}
+        self._constraints: list[list[Constraint]] = []
+        self._devices: list[list[Choice]] = [[] for _ in claims]
+        self._chosen: dict[tuple[int, int], int] = {}
+        self._taking: dict[DeviceId, set[int]] = {}
+        self._sharing: dict[DeviceId, dict[str, int]] = {}
+        self._counters = Counters(ledger)
+
+    def run(self) -> Found | None:
+        """Return what was found, None if there is nothing.
+
+        Raises  AskError, BudgetError, FlawedPoolsError
+        """
+        if self._pools.error:
+            raise AskError(self._pools.error)
+        for at in range(len(self._claims)):
+            self._prepare(at)
+        if self._drive(self._next_claim(0)) is _Outcome.DONE:
+            met = tuple(tuple(self._met(c, r) for r in range(len(ask.requests))) for c, ask in enumerate(self._claims))
+            return Found(tuple(map(tuple, self._devices)), met)
+        if self._pools.any_flawed:
+            raise FlawedPoolsError(INVALID_POOLS)
+        return None
+
+    def _met(self, claim: int, request: int) -> Ask:
+        return self._claims[claim].requests[request].asks[self._chosen.get((claim, request), 0)]
+
+    @staticmethod
+    def _drive(first: _Step) -> _Outcome:
+        """Run a step and all that it hands down."""
+        stack = [first]
+        outcome: _Outcome | None = None
+        while stack:
+            try:
+                below = stack[-1].send(outcome) if outcome is not None else next(stack[-1])
+            except StopIteration as finished:
+                stack.pop()
+                outcome = finished.value
+            else:
+                stack.append(below)
+                outcome = None
+        assert outcome is not None
+        return outcome
+
+    # -- before the search ------------------------------------------------------------------------------------------------
+
+    def _prepare(self, claim: int) -> None:
+        """Work out how many devices each request of a claim wants here.
+
+        Raises  AskError if the claim makes no sense, or asks for more than a claim may have
+        """
+        asked = self._claims[claim]
+        least = 0
+        for at, request in enumerate(asked.requests):
+            counts = []
+            for alternative, ask in enumerate(request.asks):
+                wanted = self._wanted[claim, at, alternative] = self._wanted_of(ask, claim)
+                counts.append(wanted.number)
+            least += min(counts, default=0)
+        if least > MAX_RESULTS:
+            raise AskError(f": number of requested devices {least} exceeds the claim limit of {MAX_RESULTS}", claim)
+        if asked.constraint_fault:
+            raise AskError(asked.constraint_fault, claim)
+        self._constraints.append([make_constraint(constraint) for constraint in asked.constraints])
+
+    def _wanted_of(self, ask: Ask, claim: int) -> _Wanted:
+        if ask.fault:
+            raise AskError(ask.fault, claim)
+        if not ask.takes_all:
+            return _Wanted(ask, ask.number)
+        found: list[Candidate] = []
+        for pool in self._pools.pools:
+            if not pool.is_usable:
+                state = "being updated" if pool.is_incomplete else "invalid"
+                name = "/".join(pool.id)
+                raise AskError(
+                    f", request {ask.name}: asks for all devices, but resource pool {name} is currently {state}", claim
+                )
+            found += [
+                Candidate(offer, pool)
+                for offer in pool.offers
+                if self._is_selected(ask, claim, offer) and self._has_room(ask, offer)
+            ]
+        return _Wanted(ask, len(found), tuple(found))
+
+    def _is_selected(self, ask: Ask, claim: int, offer: Offer) -> bool:
+        self._look()
+        return ask.takes(offer, claim, self._options, self._meter) and offer.id not in self._pools.excluded
+
+    def _look(self) -> None:
+        self.looked_at += 1
+        if self.looked_at > self._budget:
+            raise BudgetError
+
+    def _pass_over(self) -> None:
+        """Devices in use cost little, but a search that goes over them again and again has to end too."""
+        self._passed_over += 1
+        if not self._passed_over % PASSED_OVER_PER_LOOK:
+            self._look()
+
+    def _has_room(self, ask: Ask, offer: Offer) -> bool:
+        """Say whether the device has the capacity asked for; what is taken of shared devices is not there any more."""
+        if not self._options.consumable_capacity:
+            return True
+        taken = self._ledger.consumed(offer.id) or _NONE
+        try:
+            return fits(ask.capacity, offer.device.capacity, taken, self._sharing.get(offer.id, _NONE))
+        except QuantityError:
+            return False
+
+    # -- the search -------------------------------------------------------------------------------------------------------
+
+    def _next_claim(self, claim: int) -> _Step:
+        if claim >= len(self._claims):
+            return _Outcome.DONE
+        return (yield self._next_request(claim, 0))
+
+    def _next_request(self, claim: int, request: int) -> _Step:
+        asked = self._claims[claim]
+        if request >= len(asked.requests):
+            outcome = yield self._next_claim(claim + 1)
+            return _Outcome.STUCK if outcome is _Outcome.TOO_MANY else outcome
+        if not asked.requests[request].has_alternatives:
+            return (yield self._next_device(_Spot(claim, request), 0))
+        too_many = True
+        for alternative in range(len(asked.requests[request].asks)):
+            outcome = yield self._next_device(_Spot(claim, request, alternative), 0)
+            if outcome is _Outcome.TOO_MANY:
+                continue
+            too_many = False
+            if outcome is _Outcome.DONE:
+                self._chosen[claim, request] = alternative
+                return outcome
+        return _Outcome.TOO_MANY if too_many else _Outcome.STUCK
+
+    def _next_device(self, spot: _Spot, start: int) -> _Step:
+        """Find the next device of a request, among the candidates from ``start`` on, and all that comes after it."""
+        wanted = self._wanted[spot[:3]]
+        if wanted.ask.takes_all and not wanted.all_of:
+            return _Outcome.STUCK
+        if spot.device >= wanted.number:
+            return (yield self._next_request(spot.claim, spot.request + 1))
+        if len(self._devices[spot.claim]) + wanted.number - spot.device > MAX_RESULTS:
+            return _Outcome.TOO_MANY
+        if wanted.ask.takes_all:
+            return (yield self._one_of_all(spot, wanted))
+        return (yield self._any_device(spot, wanted.ask, start))
+
+    def _one_of_all(self, spot: _Spot, wanted: _Wanted) -> _Step:
+        candidate = wanted.all_of[spot.device]
+        if not self._take(spot, wanted.ask, candidate, must=True):
+            return _Outcome.STUCK
+        outcome = yield self._next_device(spot._replace(device=spot.device + 1), 0)
+        if outcome is not _Outcome.DONE:
+            self._give_back(spot, wanted.ask, candidate)
+        return outcome
+
+    def _any_device(self, spot: _Spot, ask: Ask, start: int) -> _Step:
+        candidates = self._pools.candidates
+        for at in range(start, len(candidates)):
+            candidate = candidates[at]
+            if self._in_use(ask, spot.claim, candidate.offer):
+                self._pass_over()
+                continue
+            if not self._is_selected(ask, spot.claim, candidate.offer) or not self._has_room(ask, candidate.offer):
+                continue
+            if not self._take(spot, ask, candidate, must=False):
+                continue
+            outcome = yield self._next_device(spot._replace(device=spot.device + 1), at + 1)
+            if outcome is _Outcome.DONE:
+                return outcome
+            self._give_back(spot, ask, candidate)
+            if outcome is _Outcome.TOO_MANY:
+                return outcome
+        return _Outcome.STUCK
+
+    # -- single devices ---------------------------------------------------------------------------------------------------
+
+    def _in_use(self, ask: Ask, claim: int, offer: Offer) -> bool:
+        taking = self._taking.get(offer.id)
+        if ask.admin:
+            return bool(taking) and claim in taking  # type: ignore[operator]  # not empty, so not None
+        return bool(taking) or self._ledger.is_held(offer.id, self._options.consumable_capacity)
+
+    def _take(self, spot: _Spot, ask: Ask, candidate: Candidate, *, must: bool) -> bool:
+        """Take a device, if nothing is against it.
+
+        Raises  AskError if a constraint is, and the request wants just this device
+        """
+        offer, claim = candidate.offer, spot.claim
+        shared = self._options.consumable_capacity and offer.shared
+        if self._in_use(ask, claim, offer) and not (ask.admin and shared):
+            return False
+        if not self._counters_suffice(candidate, shared):
+            return False
+        if self._options.taints and not ask.tolerates(offer):
+            return False
+        if not self._constrained(claim, ask, offer, must=must):
+            return False
+        taking = self._taking.setdefault(offer.id, set())
+        if not shared:
+            taking.add(claim)
+        if not self._has_room(ask, offer):
+            return False
+        consumed = consumed_by(ask.capacity, offer.device.capacity) if shared else None
+        if consumed is not None:
+            totals = self._sharing.setdefault(offer.id, {})
+            for name, amount in consumed.items():
+                totals[name] = totals.get(name, 0) + amount.nano
+        self._devices[claim].append(Choice(ask, offer, consumed))
+        return True
+
+    def _counters_suffice(self, candidate: Candidate, shared: bool) -> bool:
+        offer = candidate.offer
+        if not offer.device.consumes_counters:
+            return True
+        if not self._options.partitions:
+            return False
+        in_use = self._ledger.consumed(offer.id) is not None or offer.id in self._sharing
+        return (shared and in_use) or self._counters.take(candidate)
+
+    def _constrained(self, claim: int, ask: Ask, offer: Offer, *, must: bool) -> bool:
+        names = (ask.parent or ask.name, ask.name if ask.parent else "")
+        constraints = self._constraints[claim]
+        for at, constraint in enumerate(constraints):
+            if constraint.add(*names, offer):
+                continue
+            if must:
+                device = "/".join(offer.id)
+                text = f"cannot add device {device} because a claim constraint would not be satisfied"
+                raise AskError(f", request {ask.name}: {text}", claim)
+            for other in constraints[:at]:
+                other.remove(*names)
+            return False
+        return True
+
+    def _give_back(self, spot: _Spot, ask: Ask, candidate: Candidate) -> None:
+        offer, claim = candidate.offer, spot.claim
+        for constraint in self._constraints[claim]:
+            constraint.remove(ask.parent or ask.name, ask.name if ask.parent else "")
+        self._taking[offer.id].discard(claim)
+        choice = self._devices[claim].pop()
+        if choice.consumed is None:
+            if self._options.partitions and offer.device.consumes_counters:
+                self._counters.give_back(candidate)
+            return
+        totals = self._sharing.get(offer.id)
+        if choice.consumed and totals is not None:
+            for name, amount in choice.consumed.items():
+                totals[name] -= amount.nano
+            if not any(totals.values()):
+                del self._sharing[offer.id]

@@ -1,0 +1,234 @@
+"""What claims ask for, read once: requests with their classes, selectors, tolerations; constraints; what makes no sense.
+
+Most pods' claims are copies made from a template, so a reading is kept for each distinct set of specs.
+
+Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating.go, Allocate and validateDeviceRequest
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from moorage.api.devices import (
+    CapacityRequirements,
+    DeviceClass,
+    DeviceConstraint,
+    DeviceRequest,
+    DeviceSelector,
+    DeviceSubRequest,
+    DeviceTaint,
+    DeviceToleration,
+    ExactDeviceRequest,
+    ResourceClaimSpec,
+)
+from moorage.api.meta import Quantity
+from moorage.plugins.devices.meter import CostlyError, Meter
+from moorage.plugins.devices.slice_devices import Offer, SelectorError
+
+__all__ = ["MAX_RESULTS", "Ask", "AskError", "ClaimAsk", "Options", "OverspentError", "Request", "read_claim"]
+
+#: How many devices a claim may be given (AllocationResultsMaxSize).
+MAX_RESULTS = 32
+
+
+class AskError(Exception):
+    """A claim or a class that makes no sense: the attempt cannot go on. ``claim`` is the index of the claim that the text is
+    about, which then begins right after the claim's name; None if it is about none.
+    """
+
+    def __init__(self, text: str, claim: int | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.claim = claim
+
+    def told(self, keys: Sequence[str]) -> str:
+        """Return the text, given the claims' keys."""
+        return self.text if self.claim is None else f"claim {keys[self.claim]}{self.text}"
+
+
+class OverspentError(AskError):
+    """The selectors of a claim cost more than an attempt may spend: it ends here, whatever other nodes might give."""
+
+
+class Options(NamedTuple):
+    """Which gates are open."""
+
+    consumable_capacity: bool = True
+    binding_conditions: bool = True
+    partitions: bool = True
+    taints: bool = True
+    prioritized_list: bool = True
+    lists: bool = False
+
+    @property
+    def knows_shares(self) -> bool:
+        """False where kube-scheduler would take its oldest allocator, for which all devices are one pod's.
+
+        Source  structured/allocator.go, NewAllocator; structured/internal/stable
+        """
+        return self.consumable_capacity or self.binding_conditions
+
+
+class Ask(NamedTuple):
+    """One request, or one alternative of a request: then ``parent`` is the request's name, and ``place`` counts from 0.
+
+    ``fault``: it makes no sense.
+    """
+
+    name: str
+    parent: str
+    place: int
+    device_class: DeviceClass | None
+    takes_all: bool
+    number: int
+    admin: bool
+    class_selectors: tuple[str, ...]
+    selectors: tuple[str, ...]
+    tolerations: tuple[DeviceToleration, ...]
+    capacity: Mapping[str, Quantity] | None
+    fault: str = ""
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.parent}/{self.name}" if self.parent else self.name
+
+    def takes(self, offer: Offer, claim: int, options: Options, meter: Meter) -> bool:
+        """Say whether class and request select a device.
+
+        Raises  AskError for a selector that has no answer; OverspentError for one that costs more than the attempt has left
+        """
+        if not options.binding_conditions and offer.device.binding_conditions:
+            return False
+        lists, shares = options.lists, options.knows_shares
+        class_name = self.device_class.name if self.device_class is not None else ""
+        for at, expression in enumerate(self.class_selectors):
+            try:
+                if not offer.matches(expression, lists, shares, meter):
+                    return False
+            except SelectorError as error:
+                raise AskError(f"class {class_name}: selector #{at}: {error}") from None
+            except CostlyError as error:
+                text = f", request {self.full_name}: class {class_name}: selector #{at}: {error}"
+                raise OverspentError(text, claim) from None
+        for at, expression in enumerate(self.selectors):
+            try:
+                if not offer.matches(expression, lists, shares, meter):
+                    return False
+            except SelectorError as error:
+                raise AskError(f": selector #{at}: {error}", claim) from None
+            except CostlyError as error:
+                raise OverspentError(f", request {self.full_name}: selector #{at}: {error}", claim) from None
+        return True
+
+    def tolerates(self, offer: Offer) -> bool:
+        """Say whether every taint that keeps devices from being allocated is tolerated."""
+        return all(
+            any(_tolerates(toleration, taint) for toleration in self.tolerations)
+            for taint in offer.device.taints
+            if taint.effect in {"NoSchedule", "NoExecute"}
+        )
+
+
+def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in {"", "Equal"}:
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+class Request(NamedTuple):
+    """``asks`` is the request itself, or its alternatives, best first."""
+
+    name: str
+    asks: tuple[Ask, ...]
+    has_alternatives: bool
+
+
+class ClaimAsk(NamedTuple):
+    """All that one claim asks for. ``constraint_fault``: a constraint that makes no sense."""
+
+    requests: tuple[Request, ...]
+    constraints: tuple[DeviceConstraint, ...]
+    constraint_fault: str = ""
+
+
+def read_claim(spec: ResourceClaimSpec, classes: Mapping[str, DeviceClass], options: Options) -> ClaimAsk:
+    """Read what a claim asks for. Faults are kept with what they are about: they are told when the search comes to them."""
+    requests = tuple([_request(request, classes, options) for request in spec.devices.requests])
+    fault = next((f for at, c in enumerate(spec.devices.constraints) if (f := _constraint_fault(at, c, options))), "")
+    return ClaimAsk(requests, spec.devices.constraints, fault)
+
+
+def _constraint_fault(at: int, constraint: DeviceConstraint, options: Options) -> str:
+    known = constraint.match_attribute is not None or (constraint.distinct_attribute is not None and options.knows_shares)
+    return "" if known else f", constraint #{at}: empty constraint (unsupported constraint type?)"
+
+
+def _request(request: DeviceRequest, classes: Mapping[str, DeviceClass], options: Options) -> Request:
+    if request.first_available:
+        fault = ""
+        if not options.prioritized_list:
+            fault = f", request {request.name}: has subrequests, but the DRAPrioritizedList feature is disabled"
+        places = enumerate(request.first_available)
+        asks = tuple([_ask(sub.name, request.name, place, sub, classes, options, fault) for place, sub in places])
+        return Request(request.name, asks, has_alternatives=True)
+    exact = request.exactly or ExactDeviceRequest()
+    return Request(request.name, (_ask(request.name, "", 0, exact, classes, options, ""),), has_alternatives=False)
+
+
+def _ask(
+    name: str,
+    parent: str,
+    place: int,
+    asked: ExactDeviceRequest | DeviceSubRequest,
+    classes: Mapping[str, DeviceClass],
+    options: Options,
+    fault: str,
+) -> Ask:
+    device_class = classes.get(asked.device_class_name)
+    return Ask(
+        name,
+        parent,
+        place,
+        device_class,
+        asked.allocation_mode == "All",
+        asked.count if asked.allocation_mode == "ExactCount" else 0,
+        isinstance(asked, ExactDeviceRequest) and bool(asked.admin_access),
+        _expressions(device_class.spec.selectors) if device_class is not None else (),
+        _expressions(asked.selectors),
+        asked.tolerations,
+        None if asked.capacity is None else asked.capacity.requests,
+        fault or _fault(name, parent, asked, device_class, options),
+    )
+
+
+def _fault(
+    name: str,
+    parent: str,
+    asked: ExactDeviceRequest | DeviceSubRequest,
+    device_class: DeviceClass | None,
+    options: Options,
+) -> str:
+    """Return what is wrong with a request, as it stands after the claim's name; empty if nothing is."""
+    if isinstance(asked.capacity, CapacityRequirements) and options.knows_shares and not options.consumable_capacity:
+        kind = "subrequest" if parent else "request"
+        return f", {kind} {name}: has capacity requests, but the DRAConsumableCapacity feature is disabled"
+    for at, selector in enumerate(asked.selectors):
+        if selector.cel is None:
+            return f", request {name}, selector #{at}: CEL expression empty (unsupported selector type?)"
+    if not asked.device_class_name:
+        return f", request {name}: missing device class name (unsupported request type?)"
+    if device_class is None:
+        missing = f'deviceclass.resource.k8s.io "{asked.device_class_name}" not found'
+        return f", request {name}: could not retrieve device class {asked.device_class_name}: {missing}"
+    if asked.allocation_mode not in {"All", "ExactCount"}:
+        return f", request {name}: unsupported count mode {asked.allocation_mode}"
+    return ""
+
+
+def _expressions(selectors: Sequence[DeviceSelector]) -> tuple[str, ...]:
+    return tuple([selector.cel.expression for selector in selectors if selector.cel is not None])

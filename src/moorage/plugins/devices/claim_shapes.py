@@ -1,0 +1,182 @@
+"""Shapes of claims, and what each node answers to them.
+
+The pods of a workload have claims that ask for the same: one *shape*. A node's answer to a shape is found when it is
+asked for, and stays good until a device of its pools changes hands. So a pod costs what has changed since the one
+before it, not what there is.
+
+Source  kube-scheduler 1.36: plugins/dynamicresources/dynamicresources.go, Filter
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from moorage.api.core import Node
+from moorage.api.devices import DeviceClass, ResourceClaimSpec
+from moorage.plugins.devices.allocated_devices import Ledger
+from moorage.plugins.devices.allocator import BudgetError, FlawedPoolsError, Found, Search
+from moorage.plugins.devices.claim_requests import AskError, ClaimAsk, Options, OverspentError, read_claim
+from moorage.plugins.devices.meter import Meter, Selectors
+from moorage.plugins.devices.pools import NodePools
+from moorage.plugins.devices.slice_catalog import Catalog
+from moorage.state.cluster import Snapshot
+
+__all__ = ["CANNOT_ALLOCATE", "Answer", "Book", "Shape", "Shapes"]
+
+# kube-scheduler's own texts.
+CANNOT_ALLOCATE: Final = "cannot allocate all claims"
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a node gives: devices, or a reason why not, or an error that ends the attempt.
+
+    ``overspent``: the error is that selectors cost too much, which ends it at once.
+    """
+
+    found: Found | None = None
+    reason: str = ""
+    error: AskError | None = None
+    out_of_budget: bool = False
+
+    @property
+    def overspent(self) -> bool:
+        return isinstance(self.error, OverspentError)
+
+
+@dataclass(slots=True)
+class _Kept:
+    node: Node
+    pools: NodePools
+    tick: int
+    answer: Answer
+    effort: int
+
+    def is_enough(self, budget: int) -> bool:
+        """Say whether a search with this budget would find no more."""
+        return not self.answer.out_of_budget or self.effort >= budget
+
+
+@dataclass(slots=True)
+class Shape:
+    """Claims that ask for the same, and what nodes have answered to that."""
+
+    asks: tuple[ClaimAsk, ...]
+    classes: Mapping[str, DeviceClass | None]
+    options: Options
+    _kept: dict[str, _Kept] = field(default_factory=dict)
+    #: Nodes whose answers are known to hold, as of these versions of catalog and ledger.
+    _sure: set[str] = field(default_factory=set)
+    _as_of: tuple[int, int] = (-1, -1)
+    #: The answer where selectors cost too much, as of this version of the catalog: it is every node's.
+    _overspent: tuple[int, Answer] | None = None
+
+    def answer(self, node: Node, catalog: Catalog, ledger: Ledger, budget: int, meter: Meter) -> tuple[Answer, int]:
+        """Return a node's answer, and how many devices were looked at for it now. ``meter`` pays for selectors."""
+        if self._overspent is not None and self._overspent[0] == catalog.version:
+            return self._overspent[1], 0
+        if self._as_of != (catalog.version, ledger.tick):
+            self._doubt(catalog, ledger)
+        name = node.metadata.name
+        kept = self._kept.get(name)
+        if kept is not None and name in self._sure and kept.node is node and kept.is_enough(budget):
+            return kept.answer, 0
+        return self._look(kept, node, catalog, ledger, budget, meter)
+
+    def _doubt(self, catalog: Catalog, ledger: Ledger) -> None:
+        """Forget which answers hold: those of nodes where a device changed hands, or all if there are other slices."""
+        version, tick = self._as_of
+        if version != catalog.version:
+            self._sure.clear()
+        else:
+            for pool in ledger.changed_since(tick):
+                self._sure.difference_update(catalog.nodes_of(pool))
+        self._as_of = (catalog.version, ledger.tick)
+
+    def _look(
+        self, kept: _Kept | None, node: Node, catalog: Catalog, ledger: Ledger, budget: int, meter: Meter
+    ) -> tuple[Answer, int]:
+        pools = catalog.pools_of(node, self.options.partitions)
+        self._sure.add(node.name)
+        if kept is not None and kept.pools is pools and ledger.last_change(pools.ids) <= kept.tick and kept.is_enough(budget):
+            kept.node = node
+            return kept.answer, 0
+        search = Search(self.asks, pools, ledger, self.options, budget, meter)
+        answer = _outcome(search)
+        if answer.overspent:
+            self._sure.discard(node.name)
+            self._overspent = (catalog.version, answer)
+            return answer, search.looked_at
+        self._kept[node.name] = _Kept(node, pools, ledger.tick, answer, budget)
+        return answer, search.looked_at
+
+    def forget_gone(self, snapshot: Snapshot) -> None:
+        """Drop answers of nodes that are no more, once they are many."""
+        known = snapshot.table.row_of
+        if len(self._kept) > 64 + 2 * len(known):
+            self._kept = {name: kept for name, kept in self._kept.items() if name in known}
+            self._sure &= self._kept.keys()
+
+
+def _outcome(search: Search) -> Answer:
+    try:
+        found = search.run()
+    except AskError as error:
+        return Answer(error=error)
+    except BudgetError:
+        return Answer(out_of_budget=True)
+    except FlawedPoolsError as flawed:
+        return Answer(reason=str(flawed))
+    return Answer(found) if found is not None else Answer(reason=CANNOT_ALLOCATE)
+
+
+class Shapes:
+    """The shapes in use; the one that was not asked for longest is dropped first."""
+
+    def __init__(self, capacity: int = 256) -> None:
+        self._capacity = capacity
+        self._shapes: dict[tuple[bytes, ...], Shape] = {}
+
+    def of(self, specs: Sequence[ResourceClaimSpec], snapshot: Snapshot, options: Options) -> Shape:
+        """Return the shape of claims with these specs, as things are with their classes."""
+        key = (*map(_encode, specs), _encode(options))
+        classes = snapshot.objects(DeviceClass)
+        shape = self._shapes.pop(key, None)
+        if shape is None or any(classes.get(name) is not known for name, known in shape.classes.items()):
+            asks = tuple([read_claim(spec, classes, options) for spec in specs])
+            shape = Shape(asks, {name: classes.get(name) for spec in specs for name in _class_names(spec)}, options)
+            if len(self._shapes) >= self._capacity:
+                del self._shapes[next(iter(self._shapes))]
+        self._shapes[key] = shape
+        shape.forget_gone(snapshot)
+        return shape
+
+
+def _class_names(spec: ResourceClaimSpec) -> list[str]:
+    names = []
+    for request in spec.devices.requests:
+        if request.exactly is not None:
+            names.append(request.exactly.device_class_name)
+        names += [alternative.device_class_name for alternative in request.first_available]
+    return names
+
+
+class Book:
+    """All that is kept about the devices of one cluster, for all who ask."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.catalog = Catalog(snapshot)
+        self.ledger = Ledger(snapshot)
+        self.shapes = Shapes()
+        self.selectors = Selectors()
+
+    def follow(self) -> None:
+        """Take in what has changed since the last time."""
+        self.catalog.follow()
+        self.ledger.follow()

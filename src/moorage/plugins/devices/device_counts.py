@@ -1,0 +1,120 @@
+"""Stock: how many devices of a class each node sees, and how many of them are held.
+
+That is how full a node is of an extended resource that devices stand behind, for scoring. It is a count and no more: slices of
+old generations, incomplete pools and tainted devices all count, and a share of a device is as good as the whole. A node counts
+as offering none where some device has no answer to the class's selectors.
+
+Source  kube-scheduler 1.36: noderesources/resource_allocation.go, calculateDRAResourceTotals. Its balanced allocation ends the
+        process where a class has selectors (it has no CEL cache there); here they are asked as for NodeResourcesFit
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.api.core import Node
+from moorage.api.devices import DeviceClass
+from moorage.errors import AttemptError
+from moorage.plugins.devices.claim_shapes import Book
+from moorage.plugins.devices.meter import CostlyError, Meter
+from moorage.plugins.devices.slice_devices import Offer, SelectionError, SelectorError, SliceOffers, reaches
+from moorage.state.columns import IntArray
+from moorage.state.view import NodeView
+
+__all__ = ["Stock", "StockedView", "stock_of"]
+
+Floats = npt.NDArray[np.float64]
+
+
+class Stock(NamedTuple):
+    """Devices of a class; shapes (n,), one entry a row of the view they were counted for."""
+
+    seen: IntArray
+    held: IntArray
+
+
+def stock_of(device_class: DeviceClass, nodes: NodeView, *, lists: bool) -> Stock:
+    """Count the devices of a class; ``lists``: attributes may be lists of values.
+
+    Raises  AttemptError if the selectors of the class cost more than an attempt may spend
+    """
+    book = nodes.snapshot.index(Book)
+    book.follow()
+    meter = Meter(book.selectors)
+    table = nodes.table
+    counts = np.zeros((2, len(nodes)), dtype=np.int64)
+    for at, row in enumerate(nodes.row_numbers.tolist()):
+        node = table.nodes[row]
+        try:
+            found = [
+                offer
+                for held in book.catalog.slices_near(node)
+                for offer in _for_node(held, node)
+                if _is_of(offer, device_class, lists, meter)
+            ]
+        except (SelectionError, SelectorError):
+            continue
+        except CostlyError as error:
+            raise AttemptError("", f"class {device_class.name}: counting its devices on nodes: {error}") from None
+        counts[:, at] = len(found), sum(book.ledger.is_held(offer.id, shares=False) for offer in found)
+    return Stock(counts[0], counts[1])
+
+
+def _for_node(held: SliceOffers, node: Node) -> Iterable[Offer]:
+    if held.per_device:
+        return [o for o in held.offers if reaches(node, o.device.node_name or "", o.device.all_nodes, o.device.node_selector)]
+    return held.offers if held.is_for(node) else ()
+
+
+def _is_of(offer: Offer, device_class: DeviceClass, lists: bool, meter: Meter) -> bool:
+    # kube-scheduler does not tell selectors here which devices may be given several times.
+    expressions = (selector.cel.expression for selector in device_class.spec.selectors if selector.cel is not None)
+    return all(offer.matches(expression, lists, shares=False, meter=meter) for expression in expressions)
+
+
+class StockedView(NodeView):
+    """Nodes that also offer, where they do not offer it themselves, what devices stand behind.
+
+    ``classes``: resource → the class that answers to it
+    """
+
+    __slots__ = ("_base", "_stocks")
+    is_true = False
+
+    def __init__(self, base: NodeView, classes: Mapping[str, DeviceClass], *, lists: bool) -> None:
+        super().__init__(base.snapshot, base.rows)
+        self._base = base
+        self._stocks = {name: stock_of(device_class, base, lists=lists) for name, device_class in classes.items()}
+
+    def allocatable(self, resource: str) -> IntArray:
+        own, stock = self._base.allocatable(resource), self._stocks.get(resource)
+        return own if stock is None else np.where(own == 0, stock.seen, own)
+
+    def requested(self, resource: str) -> IntArray:
+        own, stock = self._base.requested(resource), self._stocks.get(resource)
+        if stock is None:
+            return own
+        return np.where((self._base.allocatable(resource) == 0) & (stock.seen > 0), stock.held, own)
+
+    def divisors(self, resource: str) -> Floats:
+        if resource in self._stocks:
+            return np.maximum(self.allocatable(resource), 1).astype(np.float64)
+        return self._base.divisors(resource)
+
+    def exact_divisors(self, resource: str) -> Floats | None:
+        return None if resource in self._stocks else self._base.exact_divisors(resource)
+
+    def is_offered_everywhere(self, resource: str) -> bool:
+        return resource not in self._stocks and self._base.is_offered_everywhere(resource)
+
+    @property
+    def nonzero_cpu(self) -> IntArray:
+        return self._base.nonzero_cpu
+
+    @property
+    def nonzero_memory(self) -> IntArray:
+        return self._base.nonzero_memory

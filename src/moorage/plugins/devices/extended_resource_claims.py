@@ -1,0 +1,167 @@
+"""Extended resources that devices stand behind: what a pod asks for by resource becomes a claim of its own.
+
+Which requests go into that claim hangs on the node: what the node offers itself is none of this. A container that runs
+only at the start may use the devices of those that run later; of several such containers the greediest counts.
+
+Source  kube-scheduler 1.36: plugins/dynamicresources/extendeddynamicresources.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Final, NamedTuple
+
+from moorage.api.core import Container, Pod
+from moorage.api.devices import DeviceRequest, ExactDeviceRequest, ResourceClaim
+from moorage.api.meta import ObjectMeta, OwnerReference
+from moorage.api.names import is_extended_resource_name
+from moorage.api.quantity import decimal_parts, value
+from moorage.plugins.devices.allocated_devices import EXTENDED_CLAIM, special_claim_uid
+from moorage.plugins.extended_resources import DEVICE_CLASS_PREFIX
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+
+__all__ = [
+    "SPECIAL_NAME", "ExtendedRequests", "Mapped", "claim_from_before", "is_backed", "named", "requests_for",
+    "special_claim",
+]  # fmt: skip
+
+#: What that claim is called as long as it exists in the scheduler alone: no name that an object could have.
+SPECIAL_NAME: Final = "<extended-resources>"
+
+_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_MAX_BASE: Final = 63 - 5
+
+
+class Mapped(NamedTuple):
+    """Which container gets a resource from which request of the claim."""
+
+    container: str
+    resource: str
+    request: str
+
+
+class ExtendedRequests(NamedTuple):
+    """The requests of the claim, by name, and who uses them."""
+
+    requests: tuple[DeviceRequest, ...] = ()
+    mappings: tuple[Mapped, ...] = ()
+
+
+def is_backed(resource: str) -> bool:
+    """Say whether devices may stand behind a resource of this name at all."""
+    return is_extended_resource_name(resource) or resource.startswith(DEVICE_CLASS_PREFIX)
+
+
+def claim_from_before(pod: PodInfo, snapshot: Snapshot) -> ResourceClaim | None:
+    """Return the claim that an earlier attempt has left behind for a pod, if there is one."""
+    for claim in snapshot.objects(ResourceClaim).values():
+        if claim.metadata.annotations.get(EXTENDED_CLAIM) == "true" and claim.metadata.namespace == pod.namespace:
+            for owner in claim.metadata.owner_references:
+                if owner.name == pod.name and owner.controller and owner.uid == pod.uid:
+                    return claim
+    return None
+
+
+def special_claim(pod: PodInfo) -> ResourceClaim:
+    """Return the claim as it is before it asks for anything."""
+    owner = OwnerReference(api_version="v1", kind="Pod", name=pod.name, uid=pod.uid, controller=True)
+    metadata = ObjectMeta(
+        name=SPECIAL_NAME,
+        generate_name=f"{pod.name}-extended-resources-",
+        namespace=pod.namespace,
+        uid=special_claim_uid(pod.uid),
+        annotations={EXTENDED_CLAIM: "true"},
+        owner_references=(owner,),
+    )
+    return ResourceClaim(metadata=metadata)
+
+
+def named(claim: ResourceClaim, pod: PodInfo) -> str:
+    """Return the name that the claim is created under. The API server draws five letters; here a pod has its own."""
+    digest = int.from_bytes(blake2b(pod.uid.encode(), digest_size=8).digest(), "big")
+    letters = ""
+    for _ in range(5):
+        digest, at = divmod(digest, len(_LETTERS))
+        letters += _LETTERS[at]
+    return claim.metadata.generate_name[:_MAX_BASE] + letters
+
+
+def requests_for(pod: Pod, classes: Mapping[str, str]) -> ExtendedRequests:
+    """Return what the claim asks for where the node leaves these resources to devices; ``classes``: resource → device class."""
+    spec = pod.spec
+    containers = [*spec.init_containers, *spec.containers]
+    starts = len(spec.init_containers)
+    requests: list[DeviceRequest] = []
+    mappings: list[Mapped] = []
+    for resource in sorted(classes):
+        of_resource = _Resource(resource, classes[resource], containers)
+        stays = [at for at, c in enumerate(containers) if at >= starts or c.restart_policy == "Always"]
+        found, mapped = of_resource.collect(stays, [at for at in range(starts) if at not in set(stays)])
+        requests += found
+        mappings += mapped
+    return ExtendedRequests(tuple(sorted(requests, key=lambda request: request.name)), tuple(mappings))
+
+
+class _Resource:
+    """One resource, over all containers of a pod."""
+
+    def __init__(self, name: str, device_class: str, containers: Sequence[Container]) -> None:
+        self._name = name
+        self._class = device_class
+        self._containers = containers
+
+    def collect(self, stays: Sequence[int], starts: Sequence[int]) -> tuple[list[DeviceRequest], list[Mapped]]:
+        """Return the requests, and the mappings of containers that stay before those of containers that only start."""
+        lasting: dict[int, DeviceRequest] = {}
+        mapped: list[Mapped] = []
+        for at in stays:
+            request, uses = self._of_container(at, [])
+            mapped += uses
+            if request is not None:
+                lasting[at] = request
+        greediest: DeviceRequest | None = None
+        passing: set[str] = set()
+        uses_at_start: list[Mapped] = []
+        for at in starts:
+            request, uses = self._of_container(at, [lasting[i] for i in stays if i >= at and i in lasting])
+            uses_at_start += uses
+            if request is not None:
+                passing.add(request.name)
+                if greediest is None or _count(greediest) < _count(request):
+                    greediest = request
+        if greediest is None:
+            return list(lasting.values()), mapped + uses_at_start
+        passing.discard(greediest.name)
+        uses_at_start = [use._replace(request=greediest.name) if use.request in passing else use for use in uses_at_start]
+        return [greediest, *lasting.values()], mapped + uses_at_start
+
+    def _of_container(self, at: int, reusable: Sequence[DeviceRequest]) -> tuple[DeviceRequest | None, list[Mapped]]:
+        """Return what a container asks for beyond what it may use of others, and all that it uses."""
+        container = self._containers[at]
+        asked = container.resources.requests
+        wanted = _whole(asked[self._name]) if self._name in asked else 0
+        uses: list[Mapped] = []
+        if not wanted:
+            return None, uses
+        there = 0
+        for request in reusable:
+            there += _count(request)
+            uses.append(Mapped(container.name, self._name, request.name))
+            if there >= wanted:
+                return None, uses
+        name = f"container-{at}-request-{sorted(asked).index(self._name)}"
+        exactly = ExactDeviceRequest(device_class_name=self._class, allocation_mode="ExactCount", count=wanted - there)
+        uses.append(Mapped(container.name, self._name, name))
+        return DeviceRequest(name=name, exactly=exactly), uses
+
+
+def _count(request: DeviceRequest) -> int:
+    return request.exactly.count if request.exactly is not None else 0
+
+
+def _whole(quantity: str | int | float) -> int:
+    """Return a quantity that is written as a whole number; 0 for any other."""
+    _, exponent, big = decimal_parts(quantity)
+    return 0 if big or exponent < 0 else value(quantity)

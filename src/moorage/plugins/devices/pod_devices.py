@@ -1,0 +1,191 @@
+"""What a pod wants of devices: its claims, which of them have devices already, and what each node would give for the others.
+
+Source  kube-scheduler 1.36: plugins/dynamicresources/dynamicresources.go, Filter; claims.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from moorage.api.core import Node
+from moorage.api.devices import DeviceClaim, DeviceClass, ResourceClaim, ResourceClaimSpec
+from moorage.api.node_selectors import NodeSelectorMatcher
+from moorage.plugins.devices.allocator import Found
+from moorage.plugins.devices.claim_requests import Options
+from moorage.plugins.devices.claim_shapes import Answer, Book, Shape
+from moorage.plugins.devices.extended_resource_claims import ExtendedRequests, is_backed, requests_for
+from moorage.plugins.devices.meter import Meter
+from moorage.plugins.extended_resources import device_class_for
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.node_matching import rows_matching
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["MAX_ALTERNATIVES", "Kind", "Wanted", "Written"]
+
+#: How many alternatives a request may have (FirstAvailableDeviceRequestMaxSize); the first scores this much.
+MAX_ALTERNATIVES: Final = 8
+
+
+class Kind(NamedTuple):
+    """Nodes that leave the same extended resources to devices; ``rows`` is a mask over the view.
+
+    ``shape`` is what the pod's claims ask for there; None if they ask for nothing, or have all they need.
+    """
+
+    rows: BoolArray
+    extended: ExtendedRequests | None
+    shape: Shape | None
+
+
+@dataclass(slots=True)
+class Written:
+    """What PreBind asked to be written: UIDs of claims, and the claim that it made."""
+
+    claims: set[str] = field(default_factory=set)
+    made: ResourceClaim | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wanted:
+    """``claims``: those of the pod's spec, in its order, then the one for extended resources if ``has_special``.
+
+    ``reach``: where the devices of allocated claims can be used, by the claim's index. ``useless``: indices of allocated claims
+    whose devices cannot be made ready. ``scalars``: resource → amount, as far as devices may stand behind it.
+    """
+
+    pod: PodInfo
+    snapshot: Snapshot
+    book: Book
+    options: Options
+    claims: tuple[ResourceClaim, ...]
+    has_special: bool = False
+    reach: Mapping[int, NodeSelectorMatcher] = field(default_factory=dict)
+    useless: frozenset[int] = frozenset()
+    scalars: Mapping[str, int] = field(default_factory=dict)
+    written: Written = field(default_factory=Written)
+    meter: Meter = field(default_factory=Meter)
+
+    @property
+    def special(self) -> ResourceClaim | None:
+        return self.claims[-1] if self.has_special else None
+
+    @property
+    def to_allocate(self) -> tuple[ResourceClaim, ...]:
+        """The claims without devices, in order."""
+        return tuple([claim for claim in self.claims if claim.status.allocation is None])
+
+    @property
+    def only_special(self) -> bool:
+        return self.has_special and len(self.claims) == 1
+
+    # -- allocated claims -------------------------------------------------------------------------------------------------
+
+    def unavailable(self, nodes: NodeView) -> Iterator[tuple[int, BoolArray]]:
+        """Yield each allocated claim that cannot be used on some rows, by index, with those rows."""
+        for index, claim in enumerate(self.claims):
+            if claim.status.allocation is None:
+                continue
+            rows = nodes.false() if index not in self.useless else ~nodes.false()
+            matcher = self.reach.get(index)
+            if matcher is not None:
+                rows |= ~rows_matching(matcher, nodes)
+            if rows.any():
+                yield index, rows
+
+    # -- claims to be allocated -------------------------------------------------------------------------------------------
+
+    def unfit(self, nodes: NodeView) -> BoolArray:
+        """Say which rows know nothing of a resource that devices could stand behind, but none does."""
+        rows = nodes.false()
+        for resource, amount in self.scalars.items():
+            if not amount or not is_backed(resource) or device_class_for(resource, self.snapshot) is not None:
+                continue
+            lacking = np.flatnonzero(nodes.allocatable(resource) == 0)
+            numbers = nodes.row_numbers
+            for at in lacking:
+                rows[at] |= resource not in nodes.table.nodes[int(numbers[at])].status.allocatable
+        return rows
+
+    def kinds(self, nodes: NodeView) -> Iterator[Kind]:
+        """Part the rows by what the pod's claims ask for there."""
+        everywhere = ~nodes.false()
+        claims = self.to_allocate
+        if not self.has_special:
+            shape = self._shape([claim.spec for claim in claims]) if claims else None
+            yield Kind(everywhere, None, shape)
+            return
+        for rows, classes in self._by_classes(nodes, everywhere):
+            if self.only_special and not classes:
+                yield Kind(rows, None, None)
+                continue
+            extended = requests_for(self.pod.pod, classes)
+            specs = [claim.spec for claim in claims[:-1]]
+            specs.append(ResourceClaimSpec(devices=DeviceClaim(requests=extended.requests)))
+            yield Kind(rows, extended, self._shape(specs))
+
+    def _by_classes(self, nodes: NodeView, everywhere: BoolArray) -> Iterator[tuple[BoolArray, Mapping[str, str]]]:
+        """Yield rows with the resources that they leave to devices, and the device class of each."""
+        found: list[tuple[BoolArray, dict[str, str]]] = [(everywhere, {})]
+        for resource, amount in sorted(self.scalars.items()):
+            known: DeviceClass | None = device_class_for(resource, self.snapshot) if amount and is_backed(resource) else None
+            if known is None:
+                continue
+            lacking: BoolArray = np.equal(nodes.allocatable(resource), 0)
+            parted = []
+            for rows, classes in found:
+                parted += [(rows & lacking, {**classes, resource: known.name}), (rows & ~lacking, classes)]
+            found = [(rows, classes) for rows, classes in parted if rows.any()]
+        yield from found
+
+    def _shape(self, specs: list[ResourceClaimSpec]) -> Shape:
+        return self.book.shapes.of(specs, self.snapshot, self.options)
+
+    def answer(self, kind: Kind, node: Node, budget: int) -> tuple[Answer, int]:
+        """Return what a node gives for the claims, and how many devices were looked at for that."""
+        if kind.shape is None:
+            return Answer(Found((), ())), 0
+        return kind.shape.answer(node, self.book.catalog, self.book.ledger, budget, self.meter)
+
+    # -- Score --------------------------------------------------------------------------------------------------------------
+
+    def scores(self, nodes: NodeView, budget: int) -> IntArray:
+        """Score rows by how early among their alternatives the requests are met; shape (rows,)."""
+        scores = nodes.zeros()
+        if not self.to_allocate or not any(request.first_available for c in self.claims for request in c.spec.devices.requests):
+            return scores
+        allocated = sum(_rank_of_allocated(claim) for claim in self.claims)
+        numbers = nodes.row_numbers
+        for kind in self.kinds(nodes):
+            for at in np.flatnonzero(kind.rows) if kind.shape is not None else ():
+                answer, _ = self.answer(kind, nodes.table.nodes[int(numbers[at])], budget)
+                scores[at] = allocated + (_rank(answer.found) if answer.found is not None else 0)
+        return scores
+
+
+def _rank(found: Found) -> int:
+    """Return the sum of the ranks of the alternatives that are used; plain requests have none."""
+    total = 0
+    for devices, met in zip(found.devices, found.met, strict=True):
+        used = {choice.ask.full_name for choice in devices}
+        total += sum(MAX_ALTERNATIVES - ask.place for ask in met if ask.parent and ask.full_name in used)
+    return total
+
+
+def _rank_of_allocated(claim: ResourceClaim) -> int:
+    allocation = claim.status.allocation
+    if allocation is None:
+        return 0
+    used = {result.request for result in allocation.devices.results}
+    return sum(
+        MAX_ALTERNATIVES - place
+        for request in claim.spec.devices.requests
+        if request.exactly is None
+        for place, alternative in enumerate(request.first_available)
+        if f"{request.name}/{alternative.name}" in used
+    )

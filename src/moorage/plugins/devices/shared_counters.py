@@ -1,0 +1,60 @@
+"""Shared counters: partitions of one device take from what the whole has.
+
+Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating.go, checkAvailableCounters
+"""
+
+from __future__ import annotations
+
+from moorage.plugins.devices.allocated_devices import Ledger
+from moorage.plugins.devices.pools import Candidate, Pool
+
+__all__ = ["Counters"]
+
+_Counts = dict[str, dict[str, int]]
+
+
+class Counters:
+    """What is left of the counters of each pool, and what one search takes. By the pool's name: see ``search``."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._left: dict[str, _Counts] = {}
+        self._taken: dict[str, _Counts] = {}
+
+    def take(self, candidate: Candidate) -> bool:
+        """Take what a device needs; False, and nothing is taken, if some counter of its pool would not suffice."""
+        name = candidate.pool.id[1]
+        left = self._left.get(name)
+        if left is None:
+            left = self._left[name] = self._left_in(candidate.pool)
+        taken = self._taken.setdefault(name, {})
+        for set_name, counters in candidate.offer.counters.items():
+            in_set = taken.setdefault(set_name, {})
+            for counter, amount in counters.items():
+                in_set[counter] = in_set.get(counter, 0) + amount
+        for set_name, counters in left.items():
+            in_set = taken.get(set_name, {})
+            if any(amount < in_set.get(counter, 0) for counter, amount in counters.items()):
+                self.give_back(candidate)
+                return False
+        return True
+
+    def give_back(self, candidate: Candidate) -> None:
+        """Undo a ``take`` that was granted."""
+        taken = self._taken.get(candidate.pool.id[1], {})
+        for set_name, counters in candidate.offer.counters.items():
+            in_set = taken.setdefault(set_name, {})
+            for counter, amount in counters.items():
+                in_set[counter] = in_set.get(counter, 0) - amount
+
+    def _left_in(self, pool: Pool) -> _Counts:
+        """Return what devices that are in use leave; below zero where they take more than there is."""
+        left = {set_name: dict(counters) for set_name, counters in pool.counter_sets.items()}
+        for offer in (*pool.offers, *pool.others):
+            if offer.device.consumes_counters and self._ledger.is_used(offer.id):
+                for set_name, counters in offer.counters.items():
+                    in_set = left.get(set_name, {})
+                    for counter, amount in counters.items():
+                        if counter in in_set:
+                            in_set[counter] -= amount
+        return left

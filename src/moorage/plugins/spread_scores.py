@@ -1,0 +1,168 @@
+"""Scoring by spread: nodes whose domains hold fewer matching pods are better.
+
+A domain's count is weighed by the logarithm of how many domains there are, so that many small domains are not drowned out by
+few large ones, and ``maxSkew - 1`` is added, so that a difference matters less where more skew is tolerated. Host names are
+counted node by node. Nodes that lack a label of the pod's own constraints are set aside and end with 0.
+
+Source  kube-scheduler 1.36, plugins/podtopologyspread/scoring.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor, log
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.plugins.spread_counts import Counted, pods_by_domain
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.counts import Counts, PodMatcher
+from moorage.state.domains import domain_ids, domains_with, rows_with_labels
+from moorage.state.view import NodeView
+
+__all__ = [
+    "HOSTNAME",
+    "SET_ASIDE",
+    "SpreadPreference",
+    "Weighed",
+    "normalize_spread",
+    "prefer_spread",
+    "score_domains",
+    "score_spread",
+]
+
+HOSTNAME = "kubernetes.io/hostname"
+#: The raw score of a node that is set aside; all others are 0 or more.
+SET_ASIDE = -1
+_MAX_SCORE = 100
+#: Up to so many domains are gone through one by one: each call into NumPy has a price, whatever the size.
+_FEW = 32
+
+
+_Floats = npt.NDArray[np.floating[Any]]
+
+
+class Weighed(NamedTuple):
+    """One constraint: what each domain costs, shape (values,), 0 for id 0.
+
+    Host names have no ``costs``: there a node costs ``weight`` for each pod that ``matcher`` finds on it, and ``more``.
+    """
+
+    topology_key: str
+    costs: _Floats | None
+    weight: float
+    more: float
+    matcher: PodMatcher | None
+
+
+class SpreadPreference(NamedTuple):
+    """What Score needs. ``all_labels``: nodes without all the labels are set aside."""
+
+    weighed: tuple[Weighed, ...]
+    all_labels: bool
+
+
+def prefer_spread(feasible: NodeView, counted: Sequence[Counted], all_labels: bool) -> SpreadPreference:
+    """Count what the constraints match, over all nodes, and weigh it by the domains among the feasible ones.
+
+    Without ``all_labels`` nodes that lack a label are taken to have an empty one, as far as counting goes.
+    """
+    nodes = feasible.snapshot.nodes
+    keys = [one.constraint.topology_key for one in counted]
+    scored = rows_with_labels(feasible, keys) if all_labels else None
+    weighed: list[Weighed] = []
+    for one in counted:
+        key, more, matcher = one.constraint.topology_key, float(one.constraint.max_skew - 1), one.matcher
+        if key == HOSTNAME:
+            size = len(feasible) if scored is None else int(np.count_nonzero(scored))
+            weighed.append(Weighed(key, None, _weight(size), more, matcher))
+            continue
+        counts = pods_by_domain(nodes, one)
+        if not all_labels and matcher is not None:
+            _add_unlabelled(counts, nodes, key, nodes.pods_matching(matcher), one.rows)
+        weight = _weight(_domains(feasible, key, scored))
+        costs: _Floats = counts * weight + more
+        costs[0] = 0.0
+        weighed.append(Weighed(key, costs, weight, more, matcher))
+    return SpreadPreference(tuple(weighed), all_labels)
+
+
+def _weight(domains: int) -> float:
+    return log(domains + 2)
+
+
+def _domains(feasible: NodeView, key: str, scored: BoolArray | None) -> int:
+    """Return how many domains the scored nodes have; where they may lack the label, that and an empty value are one."""
+    column = feasible.label(key)
+    if scored is None and column.is_everywhere and feasible.is_whole:
+        return column.domain_count
+    held = domains_with(feasible, key, scored)
+    if scored is not None or column.is_everywhere or domain_ids(feasible, key).all():
+        return int(np.count_nonzero(held))
+    empty = column.find("")
+    return int(np.count_nonzero(held)) + (empty < 0 or not held[empty])
+
+
+def _add_unlabelled(counts: IntArray, nodes: NodeView, key: str, pods: Counts, rows: BoolArray | None) -> None:
+    """Count pods on nodes without the label where the label is empty, if any node has it so."""
+    column = nodes.label(key)
+    empty = column.find("")
+    if empty >= 0 and not column.is_everywhere:
+        lacking = domain_ids(nodes, key) == 0
+        counts[empty] += int(pods[lacking if rows is None else lacking & rows].sum())
+
+
+def score_spread(preference: SpreadPreference, nodes: NodeView) -> IntArray:
+    """Return the raw score of each row: the less, the better; ``SET_ASIDE`` for nodes that are not to be scored."""
+    costs = (_costs(one, nodes) for one in preference.weighed)
+    scores = _rounded(next(costs) if len(preference.weighed) == 1 else sum(costs, start=np.zeros(len(nodes))))
+    labelled = rows_with_labels(nodes, [one.topology_key for one in preference.weighed]) if preference.all_labels else None
+    return scores if labelled is None else np.where(labelled, scores, SET_ASIDE)
+
+
+def score_domains(preference: SpreadPreference) -> tuple[str, IntArray] | None:
+    """Return the topology key and the raw score of each of its domains; None if rows of one domain differ."""
+    if len(preference.weighed) != 1 or preference.weighed[0].costs is None:
+        return None
+    costs = preference.weighed[0].costs
+    scores = _few_rounded(costs) if len(costs) <= _FEW else _rounded(costs)
+    if preference.all_labels:
+        scores[0] = SET_ASIDE
+    return preference.weighed[0].topology_key, scores
+
+
+def _costs(one: Weighed, nodes: NodeView) -> _Floats:
+    column = nodes.label(one.topology_key)
+    if one.costs is not None:
+        return one.costs.take(nodes.ids(column))
+    found = nodes.zeros() if one.matcher is None else nodes.pods_matching(one.matcher)
+    costs: _Floats = found * one.weight + one.more
+    return costs if column.is_everywhere else np.where(nodes.ids(column) == 0, 0.0, costs)
+
+
+def _rounded(scores: _Floats) -> IntArray:
+    """Round to the nearest integer, halves up; scores are not negative."""
+    down = np.floor(scores)
+    down += scores - down >= 0.5
+    return down.astype(np.int64)
+
+
+def _few_rounded(scores: _Floats) -> IntArray:
+    """Do the same one by one, which is faster for few."""
+    return np.array([(down := floor(score)) + (score - down >= 0.5) for score in scores.tolist()], dtype=np.int64)
+
+
+def normalize_spread(scores: IntArray) -> IntArray:
+    """Turn raw scores, where less is better, into 0-100: the worst node keeps ``100 * least / most``, the best gets 100."""
+    most = int(scores.max()) if len(scores) else SET_ASIDE
+    if most == SET_ASIDE:
+        return np.zeros_like(scores)
+    kept: BoolArray | None = None
+    least = int(scores.min())
+    if least == SET_ASIDE:
+        kept = scores != SET_ASIDE
+        least = int(scores[kept].min())
+    shares = np.full_like(scores, _MAX_SCORE) if most == 0 else _MAX_SCORE * (most + least - scores) // most
+    return shares if kept is None else np.where(kept, shares, 0)

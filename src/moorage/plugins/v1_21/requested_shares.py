@@ -1,0 +1,127 @@
+"""How much of its resources a node would have given away once the pod is there: what the resource scores of 1.21 look at.
+
+``AllocationScore`` is what NodeResourcesLeastAllocated and NodeResourcesMostAllocated share: all but how one resource is rated.
+
+Every resource that is listed counts, whether the pod asks for it or not and whether the node offers it or not. That is where
+1.21 differs most from today's scoring strategies.
+
+Source  kube-scheduler 1.21, plugins/noderesources/resource_allocation.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Self
+
+import msgspec
+import numpy as np
+from msgspec import structs
+
+from moorage.errors import Fault
+from moorage.framework.args import PluginArgs
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends, Signature
+from moorage.plugins.scoring_strategies import sub_path
+from moorage.plugins.v1_21.pod_requests_1_21 import asked_when_scored
+from moorage.state.columns import IntArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.pod_requests import is_counted
+from moorage.state.view import NodeView
+
+__all__ = [
+    "CPU_AND_MEMORY", "AllocationArgs", "AllocationScore", "ResourceSpec", "Score", "allocation", "resource_faults",
+    "scored_signature", "share", "weighted_mean",
+]  # fmt: skip
+
+#: ``score(requested, capacity)`` of one resource; shapes (n,) and (n,), returns (n,), int64. Capacity may be 0.
+Score = Callable[[IntArray, IntArray], IntArray]
+
+
+class ResourceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """A resource that counts, and how much. Unlike today, one without a weight is refused."""
+
+    name: str = ""
+    weight: int = 0
+
+
+CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu", weight=1), ResourceSpec(name="memory", weight=1))
+
+
+class AllocationArgs(PluginArgs, frozen=True):
+    """Which resources count, and how much."""
+
+    resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
+
+    def completed(self, gates: FeatureGates) -> Self:
+        del gates
+        return self if self.resources else structs.replace(self, resources=CPU_AND_MEMORY)
+
+    def faults(self, path: str, gates: FeatureGates) -> list[Fault]:
+        del gates
+        return resource_faults(self.resources, path)
+
+
+class AllocationScore:
+    """Scores a node by the weighted mean of what its resources rate."""
+
+    Args: type[AllocationArgs]
+    rate: Score
+    depends = Depends.ROW
+    sums_only = True
+
+    def __init__(self, args: AllocationArgs | None = None) -> None:
+        self._resources = (args or self.Args()).resources
+
+    def score(self, pod: PodInfo, nodes: NodeView) -> IntArray:
+        return weighted_mean(self.rate, self._resources, pod, nodes)
+
+    def sign(self, pod: PodInfo) -> Signature:
+        return scored_signature(pod, [resource.name for resource in self._resources])
+
+
+def allocation(pod: PodInfo, resource: str, nodes: NodeView) -> tuple[IntArray, IntArray]:
+    """Return what would be requested of a resource with the pod there, and what there is of it; shapes (rows,)."""
+    if not is_counted(resource):
+        return nodes.zeros(), nodes.zeros()
+    asked = asked_when_scored(pod, resource)
+    if resource == "cpu":
+        return nodes.nonzero_cpu + asked, nodes.allocatable(resource)
+    if resource == "memory":
+        return nodes.nonzero_memory + asked, nodes.allocatable(resource)
+    return nodes.requested(resource) + asked, nodes.allocatable(resource)
+
+
+def weighted_mean(score: Score, resources: Sequence[ResourceSpec], pod: PodInfo, nodes: NodeView) -> IntArray:
+    """Return the mean of the resources' scores, rounded down. Of a resource listed twice the last weight counts, once."""
+    weights = {resource.name: resource.weight for resource in resources}
+    total = nodes.zeros()
+    for resource, weight in weights.items():
+        total += weight * score(*allocation(pod, resource, nodes))
+    mean: IntArray = total // max(sum(weights.values()), 1)
+    return mean
+
+
+def scored_signature(pod: PodInfo, resources: Sequence[str]) -> Signature:
+    """Return what such a score reads of a pod."""
+    return {f"scored {name}, added up as in 1.21": asked_when_scored(pod, name) for name in dict.fromkeys(resources)}
+
+
+def resource_faults(resources: Sequence[ResourceSpec], path: str, most: int | None = 100) -> list[Fault]:
+    """Return a fault for each weight below 1 or above ``most`` (None: there is no most)."""
+    span = "[1, inf)" if most is None else f"(0, {most}]"
+    return [
+        Fault(
+            "Invalid value",
+            sub_path(path, f"resources[{i}].weight"),
+            f"resource weight of {resource.name} not in valid range {span}",
+            resource.weight,
+        )
+        for i, resource in enumerate(resources)
+        if resource.weight < 1 or (most is not None and resource.weight > most)
+    ]
+
+
+def share(part: IntArray, capacity: IntArray) -> IntArray:
+    """Return ``part`` in percent of capacity, rounded down; 0 where there is no capacity."""
+    percent: IntArray = np.where(capacity == 0, 0, part * 100 // np.maximum(capacity, 1))
+    return percent

@@ -1,0 +1,165 @@
+"""What becomes of a pod's claims on each of some nodes: reachable, found, to be made, or not to be had.
+
+Source  kube-scheduler 1.36, plugins/volumebinding/binder.go, FindPodVolumes and checkBoundClaims
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
+from moorage.plugins.volumes.claim_lookup import SELECTED_NODE
+from moorage.plugins.volumes.csi_migration import HANDED_OVER, HandedOver, MigrationError, in_tree_plugin
+from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
+from moorage.plugins.volumes.provisioning import Provisioner, Provisioning
+from moorage.plugins.volumes.volume_matching import Chosen, Search
+from moorage.plugins.volumes.volume_reach import rows_reaching
+from moorage.state.columns import BoolArray
+from moorage.state.view import NodeView
+
+__all__ = ["Findings", "Share", "Wanted", "find"]
+
+
+class Wanted(NamedTuple):
+    """The claims of one pod as Filter needs them.
+
+    ``bound``     claims with their volumes; None for a volume that is gone
+    ``selected``  claims whose volume is being made, for the node in their annotation
+    ``search``    the search for the other unbound ones; None if there are none
+    ``fault``     why there can be no search
+    ``drivers``   which in-tree volumes CSI drivers may serve
+    ``counted``   whether drivers are asked how much room they have
+    """
+
+    bound: tuple[tuple[PersistentVolumeClaim, PersistentVolume | None], ...] = ()
+    selected: tuple[PersistentVolumeClaim, ...] = ()
+    search: Search | None = None
+    fault: str = ""
+    drivers: HandedOver = HANDED_OVER
+    counted: bool = True
+
+    @property
+    def is_all_bound(self) -> bool:
+        return not self.selected and self.search is None and not self.fault
+
+
+#: Places in a view, counted from 0.
+Positions = npt.NDArray[np.intp]
+
+
+class Share(NamedTuple):
+    """Rows on which volumes are to be made for the same claims, and those claims in their order."""
+
+    positions: Positions
+    to_make: tuple[PersistentVolumeClaim, ...]
+
+
+@dataclass
+class Findings:
+    """Arrays have one entry a row of the view. A row may be refused for several reasons.
+
+    ``unreachable``  a bound volume cannot be reached        ``lost``     a bound volume is gone
+    ``unmatched``    no volume suits, and none can be made   ``no_room``  none can be made for want of room
+    """
+
+    unreachable: BoolArray
+    lost: BoolArray
+    unmatched: BoolArray
+    no_room: BoolArray
+    faults: list[tuple[BoolArray, str]] = field(default_factory=list)
+    chosen: Chosen | None = None
+    shares: list[Share] = field(default_factory=list)
+    provisionings: dict[str, Provisioning] = field(default_factory=dict)
+
+
+def find(wanted: Wanted, nodes: NodeView) -> Findings:
+    """Look at every row of the view."""
+    findings = Findings(nodes.false(), nodes.false(), nodes.false(), nodes.false())
+    _look_at_bound(wanted, nodes, findings)
+    if wanted.is_all_bound:
+        return findings
+    here = np.ones(len(nodes), dtype=bool)
+    for claim in wanted.selected:
+        here &= nodes.named([claim.metadata.annotations[SELECTED_NODE]])
+    findings.unmatched |= ~here
+    if wanted.fault:
+        findings.faults.append((here, wanted.fault))
+        return findings
+    findings.chosen = wanted.search.over(nodes) if wanted.search is not None else None
+    for share in _shares(wanted, findings.chosen, here):
+        findings.shares.append(share)
+        _look_at_making(wanted, share, nodes, findings)
+    return findings
+
+
+def _look_at_bound(wanted: Wanted, nodes: NodeView, findings: Findings) -> None:
+    """Judge bound claims in order; a row is refused for the first that fails there."""
+    open_rows = np.ones(len(nodes), dtype=bool)
+    for _, volume in wanted.bound:
+        if volume is None:
+            findings.lost |= open_rows
+            return
+        plugin = in_tree_plugin(volume.spec)
+        if plugin is None or plugin not in wanted.drivers.plugins:
+            reached = _reached(volume, nodes)
+        else:
+            column = nodes.snapshot.index(CsiNodes).follow()
+            moved = column.spread(nodes.ids(column), _has_migrated(plugin))
+            try:
+                known = wanted.drivers.translate(volume) if moved.any() else None
+            except MigrationError as error:
+                findings.faults.append((open_rows & moved, f"could not translate pv: {error}"))
+                open_rows = open_rows & ~moved
+                known = None
+            reached = _reached(volume, nodes)
+            if known is not None:
+                reached = np.where(moved, rows_reaching(known.affinity, nodes), reached)
+        findings.unreachable |= open_rows & ~reached
+        open_rows = open_rows & reached
+
+
+def _has_migrated(plugin: str) -> Callable[[CsiFacts | None], bool]:
+    return lambda facts: facts is not None and plugin in facts.migrated
+
+
+def _reached(volume: PersistentVolume, nodes: NodeView) -> BoolArray:
+    affinity = volume.spec.node_affinity
+    return rows_reaching(None if affinity is None else affinity.required, nodes)
+
+
+def _shares(wanted: Wanted, chosen: Chosen | None, here: BoolArray) -> Iterator[Share]:
+    """Part the rows ``here`` by the claims that found nothing there."""
+    if chosen is None:
+        yield Share(np.flatnonzero(here), wanted.selected)
+        return
+    weights = 1 << np.arange(len(chosen.claims), dtype=np.int64)
+    patterns = weights @ (chosen.which < 0)
+    for pattern in np.unique(patterns[here]).tolist():
+        unbound = (claim for at, claim in enumerate(chosen.claims) if pattern >> at & 1)
+        yield Share(np.flatnonzero(here & (patterns == pattern)), (*wanted.selected, *unbound))
+
+
+def _look_at_making(wanted: Wanted, share: Share, nodes: NodeView, findings: Findings) -> None:
+    """Judge the claims for which a volume has to be made, in order; a row is refused for the first that fails there."""
+    left = share.positions
+    for made in _provisionings(wanted, share.to_make, nodes, findings):
+        findings.unmatched[left[~made.possible[left]]] = True
+        left = left[made.possible[left]]
+        findings.no_room[left[~made.has_room[left]]] = True
+        left = left[made.has_room[left]]
+
+
+def _provisionings(
+    wanted: Wanted, claims: Iterable[PersistentVolumeClaim], nodes: NodeView, findings: Findings
+) -> Iterator[Provisioning]:
+    for claim in claims:
+        made = findings.provisionings.get(claim.key)
+        if made is None:
+            judge = nodes.snapshot.index(Provisioner).judge
+            made = findings.provisionings[claim.key] = judge(claim, nodes, counted=wanted.counted)
+        yield made

@@ -1,0 +1,148 @@
+"""Promises: what is to be written so that a pod's claims get their volumes, and how to tell that they did.
+
+A found volume is pointed at its claim, a claim whose volume is to be made is given the name of the node; the rest is the
+volume controller's. Until it is done, whatever undoes a promise sends the pod back.
+
+Source  kube-scheduler 1.36, plugins/volumebinding/binder.go, AssumePodVolumes and checkBindings;
+        component-helpers, storage/volume/pv_helpers.go, GetBindVolumeToClaim
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from msgspec.structs import replace
+
+from moorage.api.meta import ObjectMeta
+from moorage.api.requirements import quoted
+from moorage.api.storage import CSINode, ObjectReference, PersistentVolume, PersistentVolumeClaim
+from moorage.plugins.volumes.assume_cache import is_still
+from moorage.plugins.volumes.claim_lookup import SELECTED_NODE, is_fully_bound
+from moorage.plugins.volumes.csi_migration import HANDED_OVER, HandedOver, MigrationError, in_tree_plugin
+from moorage.plugins.volumes.csi_nodes import CsiFacts
+from moorage.plugins.volumes.volume_matching import is_bound_to
+from moorage.plugins.volumes.volume_reach import label_affinity
+from moorage.state.cluster import Snapshot
+
+__all__ = ["BOUND_BY_CONTROLLER", "BrokenPromiseError", "Promise", "are_kept", "for_node", "pointed_at"]
+
+#: On a volume or a claim: the other was chosen by a scheduler or a controller, not by a user.
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+
+K = TypeVar("K", PersistentVolume, PersistentVolumeClaim)
+
+
+class BrokenPromiseError(Exception):
+    """A promise that will not be kept: the pod has to be placed anew. The texts are kube-scheduler's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promise(Generic[K]):
+    """An object as it was stored and as it is to be written; ``claim`` is the key of the claim it is for."""
+
+    base: K
+    obj: K
+    claim: str
+
+    @property
+    def changes_anything(self) -> bool:
+        return self.obj != self.base
+
+
+def pointed_at(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+    """Return the volume, promised to the claim."""
+    meta, ref = claim.metadata, volume.spec.claim_ref
+    metadata = volume.metadata
+    if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in metadata.annotations:
+        metadata = _annotated(metadata, BOUND_BY_CONTROLLER, "yes")
+    if ref is None or (ref.name, ref.namespace, ref.uid) != (meta.name, meta.namespace, meta.uid):
+        ref = ObjectReference(
+            api_version="v1", kind="PersistentVolumeClaim", namespace=meta.namespace, name=meta.name, uid=meta.uid,
+            resource_version=meta.resource_version,
+        )  # fmt: skip
+    return replace(volume, metadata=metadata, spec=replace(volume.spec, claim_ref=ref))
+
+
+def for_node(claim: PersistentVolumeClaim, node: str) -> PersistentVolumeClaim:
+    """Return the claim, its volume to be made for this node."""
+    return replace(claim, metadata=_annotated(claim.metadata, SELECTED_NODE, node))
+
+
+def _annotated(metadata: ObjectMeta, key: str, text: str) -> ObjectMeta:
+    return replace(metadata, annotations={**metadata.annotations, key: text})
+
+
+def are_kept(
+    snapshot: Snapshot,
+    node: str,
+    found: tuple[Promise[PersistentVolume], ...],
+    made: tuple[Promise[PersistentVolumeClaim], ...],
+    drivers: HandedOver = HANDED_OVER,
+) -> bool:
+    """Say whether all claims are bound, as far as has been seen. ``drivers``: which in-tree volumes they may serve.
+
+    Raises  BrokenPromiseError if one will not be
+    """
+    if snapshot.node(node) is None:
+        raise BrokenPromiseError(f"failed to get node {quoted(node)}: node {quoted(node)} not found")
+    return all(_is_found_kept(snapshot, node, promise, drivers) for promise in found) and all(
+        _is_made_kept(snapshot, node, promise, drivers) for promise in made
+    )
+
+
+def _is_found_kept(snapshot: Snapshot, node: str, promise: Promise[PersistentVolume], drivers: HandedOver) -> bool:
+    volume = snapshot.objects(PersistentVolume).get(promise.obj.name)
+    if volume is None:
+        raise BrokenPromiseError(f"failed to check binding: persistentvolumes {quoted(promise.obj.name)} not found")
+    claim = snapshot.objects(PersistentVolumeClaim).get(promise.claim)
+    if claim is None:
+        raise BrokenPromiseError(f"failed to check binding: persistentvolumeclaims {quoted(promise.claim)} not found")
+    if promise.changes_anything and is_still(volume, promise.base):
+        return False
+    _check_reach(snapshot, node, volume, drivers)
+    if volume.spec.claim_ref is None or not volume.spec.claim_ref.uid:
+        raise BrokenPromiseError(f"ClaimRef got reset for pv {quoted(volume.name)}")
+    # kube-scheduler waits in vain for the first of these two, and takes the second for what was promised.
+    if volume.spec.claim_ref.uid != claim.metadata.uid:
+        raise BrokenPromiseError(f"pv {quoted(volume.name)} was claimed by another than pvc {quoted(claim.metadata.name)}")
+    if is_fully_bound(claim) and claim.spec.volume_name != volume.name:
+        raise BrokenPromiseError(f"pvc {quoted(claim.metadata.name)} was bound to another pv than {quoted(volume.name)}")
+    return is_fully_bound(claim)
+
+
+def _is_made_kept(snapshot: Snapshot, node: str, promise: Promise[PersistentVolumeClaim], drivers: HandedOver) -> bool:
+    claim = snapshot.objects(PersistentVolumeClaim).get(promise.claim)
+    if claim is None:
+        raise BrokenPromiseError(f"failed to check provisioning pvc: persistentvolumeclaims {quoted(promise.claim)} not found")
+    if promise.changes_anything and is_still(claim, promise.base):
+        return False
+    name = claim.metadata.name
+    if not claim.metadata.annotations:
+        raise BrokenPromiseError(f"selectedNode annotation reset for PVC {quoted(name)}")
+    if claim.metadata.annotations.get(SELECTED_NODE) != node:
+        raise BrokenPromiseError(f"provisioning failed for PVC {quoted(name)}")
+    if claim.spec.volume_name:
+        volume = snapshot.objects(PersistentVolume).get(claim.spec.volume_name)
+        if volume is None:
+            return False
+        _check_reach(snapshot, node, volume, drivers)
+    return is_fully_bound(claim)
+
+
+def _check_reach(snapshot: Snapshot, node: str, volume: PersistentVolume, drivers: HandedOver) -> None:
+    """Raise BrokenPromiseError if the volume turns out not to be reached from the node."""
+    info = snapshot.node(node)
+    affinity = volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
+    csi_node = snapshot.objects(CSINode).get(node)
+    plugin = in_tree_plugin(volume.spec)
+    if csi_node is not None and plugin in drivers.plugins & CsiFacts.of(csi_node).migrated:
+        try:
+            known = drivers.translate(volume)
+        except MigrationError as error:
+            raise BrokenPromiseError(f"failed to translate pv to csi: could not translate pv: {error}") from error
+        affinity = affinity if known is None else known.affinity
+    matcher = None if affinity is None else label_affinity(affinity)
+    if matcher is not None and info is not None and not matcher.matches(info.labels, ""):
+        why = matcher.error or "no matching NodeSelectorTerms"
+        raise BrokenPromiseError(f"pv {quoted(volume.name)} node affinity doesn't match node {quoted(node)}: {why}")

@@ -1,0 +1,143 @@
+"""Which volume would a claim get on which node, of those that are there and free?
+
+A volume that is promised to the claim already is the only one it may have; otherwise the smallest that suits: the first that a
+row reaches of those that are lined up for claims like this one (``shelf``, ``line_up``). A pod's claims choose one after the
+other, the smallest first; what one took on a row the next cannot have there.
+
+Source  component-helpers, storage/volume/pv_helpers.go, FindMatchingVolume;
+        kube-scheduler 1.36, plugins/volumebinding/binder.go, findMatchingVolumes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from moorage.api.quantity import parse
+from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
+from moorage.plugins.volumes.assume_cache import Assumptions
+from moorage.plugins.volumes.available_volumes import Line, MatchingError, Offer, Shelf, is_bound_to, suiting, suits
+from moorage.plugins.volumes.claim_lookup import class_of_claim, class_of_volume, requested_storage
+from moorage.plugins.volumes.volume_reach import rows_reaching
+from moorage.state.cluster import Snapshot
+from moorage.state.columns import BoolArray, IntArray
+from moorage.state.view import NodeView
+
+__all__ = ["Chosen", "MatchingError", "Search", "VolumeShelf", "is_bound_to", "suits"]
+
+#: Numbers of volumes that are promised to a claim begin here; those of free ones, which shelves give out, stay below.
+_PROMISED: Final = 1 << 40
+
+
+class Chosen(NamedTuple):
+    """What claims get. ``which`` has shape (claims, rows): numbers of volumes, or -1 where a claim gets none."""
+
+    claims: tuple[PersistentVolumeClaim, ...]
+    which: IntArray
+    promised: Sequence[Offer]
+    free: Sequence[Sequence[Offer]]
+
+    def at(self, position: int) -> list[tuple[PersistentVolumeClaim, PersistentVolume]]:
+        """Return the pairs that were found for one row of the view."""
+        which = enumerate(self.which[:, position].tolist())
+        return [(self.claims[turn], self._volume(turn, number)) for turn, number in which if number >= 0]
+
+    def volumes_of(self, turn: int) -> tuple[list[PersistentVolume], IntArray]:
+        """Return the volumes that one of the claims gets anywhere, and which of them on each row, or -1."""
+        found, at = np.unique(self.which[turn], return_inverse=True)
+        volumes = [self._volume(turn, number) for number in found.tolist() if number >= 0]
+        return volumes, at.reshape(-1) - (len(found) - len(volumes))
+
+    def _volume(self, turn: int, number: int) -> PersistentVolume:
+        return (self.promised[number - _PROMISED] if number >= _PROMISED else self.free[turn][number]).volume
+
+
+class _Choices(NamedTuple):
+    """What a claim could get: offers promised to it, or free ones."""
+
+    claim: PersistentVolumeClaim
+    promised: Sequence[Offer]
+    free: Line | None
+
+
+class Search:
+    """The search for the unbound claims of one pod, smallest claim first."""
+
+    def __init__(self, choices: Sequence[_Choices]) -> None:
+        self._choices = choices
+        self._offers: list[Offer] = []
+        number_of: dict[str, int] = {}
+        for offer in (offer for one in choices for offer in one.promised):
+            if offer.volume.name not in number_of:
+                number_of[offer.volume.name] = _PROMISED + len(self._offers)
+                self._offers.append(offer)
+        self._promised = [[number_of[offer.volume.name] for offer in one.promised] for one in choices]
+
+    def over(self, nodes: NodeView) -> Chosen:
+        """Return what each claim gets on each row of the view."""
+        which = np.full((len(self._choices), len(nodes)), -1, dtype=np.int64)
+        for at, (_, promised, free) in enumerate(self._choices):
+            open_rows = np.ones(len(nodes), dtype=bool)
+            taken = which[:at]
+            for offer, number in zip(promised, self._promised[at], strict=True):
+                decided = open_rows & ~_among(number, taken)
+                which[at, decided & rows_reaching(offer.reach.affinity, nodes)] = number
+                open_rows &= ~decided
+            # Of so many offers there is one that no claim before it took.
+            for numbers in free.line_up.nearest(nodes, at + 1) if free is not None else ():
+                got = open_rows & (numbers >= 0) & ~_among(numbers, taken)
+                which[at, got] = numbers[got]
+                open_rows &= ~got
+        offers = [one.free.offers if one.free is not None else () for one in self._choices]
+        return Chosen(tuple([one.claim for one in self._choices]), which, self._offers, offers)
+
+
+def _among(numbers: IntArray | int, taken: IntArray) -> BoolArray:
+    """Say for each row whether a number is taken there already."""
+    found: BoolArray = np.any(taken == numbers, axis=0)
+    return found
+
+
+class VolumeShelf:
+    """Volumes that may still be had, with what is assumed of them. An index: ask ``Snapshot.index`` for it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._assumed = snapshot.index(Assumptions).volumes
+        self._shelf = Shelf(snapshot)
+
+    def search(self, claims: Iterable[PersistentVolumeClaim]) -> Search:
+        """Return the search for these claims; it holds until anything changes.
+
+        Raises  MatchingError if a claim's selector cannot be parsed
+        """
+        self._shelf.follow()
+        assumed = {name: Offer.of(volume) for name, volume in self._assumed.all()}
+        self._shelf.hide(assumed)
+        by_size = sorted(claims, key=lambda claim: parse(requested_storage(claim)))
+        return Search([_Choices(claim, self._promised(claim, assumed), self._shelf.line(claim)) for claim in by_size])
+
+    def best(self, claim: PersistentVolumeClaim, *, promised_only: bool) -> PersistentVolume | None:
+        """Return the volume that a claim gets if every node will do, by what is stored alone; None if there is none.
+
+        Raises  MatchingError if the claim's selector cannot be parsed
+        """
+        self._shelf.follow()
+        promised = self._promised(claim, {})
+        if promised or promised_only:
+            return promised[0].volume if promised else None
+        smallest = self._shelf.smallest(claim)
+        return None if smallest is None else smallest.volume
+
+    def _promised(self, claim: PersistentVolumeClaim, assumed: Mapping[str, Offer]) -> tuple[Offer, ...]:
+        class_name, suits = class_of_claim(claim), suiting(claim)
+        stored = self._shelf.promised(claim)
+        known = [
+            *(assumed.get(name, offer) for name, offer in stored.items()),
+            *(assumed[n] for n in assumed if n not in stored),
+        ]
+        promised = [
+            offer for offer in known if is_bound_to(offer.volume, claim) and class_of_volume(offer.volume) == class_name
+        ]
+        return tuple(filter(suits, promised))

@@ -1,0 +1,84 @@
+"""Who may look: administrators, anybody at some paths, and whoever the cluster says.
+
+Source  apiserver/pkg/server/options/authorization.go; authorization/path/path.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from moorage.errors import InputError
+from moorage.server.authentication import Caller
+from moorage.server.expiring_cache import Expiring
+
+__all__ = ["AccessReviewer", "Answer", "Judge", "OpenPaths"]
+
+_ADMINS: Final = "system:masters"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Whether somebody may, and why if the cluster gave a reason."""
+
+    allowed: bool
+    reason: str = ""
+
+
+class AccessReviewer(Protocol):
+    """Whoever can say who may do what."""
+
+    async def access(self, caller: Caller, verb: str, path: str) -> Answer:
+        """Ask about a path that is no resource's.
+
+        Raises  ClusterError
+        """
+
+
+class OpenPaths:
+    """Paths that need no permission. One that ends in ``*`` stands for all that begin with what is before it.
+
+    Raises  InputError for a ``*`` anywhere else
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        bare = [path.removeprefix("/") for path in paths]
+        for path in bare:
+            if "*" in path[:-1]:
+                raise InputError(f'--authorization-always-allow-paths: only trailing * allowed in "{path}"')
+        self._exact = frozenset(path for path in bare if not path.endswith("*"))
+        self._prefixes = tuple(path[:-1] for path in bare if path.endswith("*"))
+
+    def __contains__(self, path: str) -> bool:
+        bare = path.removeprefix("/")
+        return bare in self._exact or (bool(self._prefixes) and bare.startswith(self._prefixes))
+
+
+@dataclass(slots=True)
+class Judge:
+    """Says who may. ``reviewer`` None: nobody but administrators, but for the open paths. Times in seconds."""
+
+    reviewer: AccessReviewer | None
+    clock: Callable[[], float]
+    open_paths: OpenPaths
+    allowed_ttl_s: float = 10.0
+    refused_ttl_s: float = 10.0
+    _known: Expiring[Answer] = field(default_factory=Expiring)
+
+    async def judge(self, caller: Caller, verb: str, path: str) -> Answer:
+        """Say whether somebody may do this.
+
+        Raises  ClusterError if the cluster could not be asked
+        """
+        if _ADMINS in caller.groups or path in self.open_paths:
+            return Answer(True)
+        if self.reviewer is None:
+            return Answer(False)
+        key, now = (caller.key, verb, path), self.clock()
+        found = self._known.get(key, now)
+        if found is not None:
+            return found[0]
+        answer = await self.reviewer.access(caller, verb, path)
+        self._known.put(key, answer, now + (self.allowed_ttl_s if answer.allowed else self.refused_ttl_s), now)
+        return answer

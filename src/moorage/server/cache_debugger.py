@@ -1,0 +1,88 @@
+"""What the scheduler believes, written to the log, and compared with what the watches hold (SIGUSR2).
+
+A mismatch that lasts is a bug, ours or the cluster's; one that is gone at the next look was a fact on its way.
+
+Source  kube-scheduler, backend/cache/debugger
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from moorage.api.core import ENDED_PHASES, Node, Pod
+from moorage.engine.scheduler import Scheduler
+from moorage.queue.queued_pod import Place
+from moorage.runtime.observer import Log
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeInfo
+
+__all__ = ["compare", "dump"]
+
+
+def compare(scheduler: Scheduler, nodes: Iterable[Node], pods: Iterable[Pod], log: Log) -> bool:
+    """Tell of nodes and pods that only one side knows. Returns whether all agree.
+
+    Pods that ended, and pending ones of other schedulers, are not ours to know.
+    """
+    log.info(3, "Cache comparer started")
+    missed_nodes, redundant_nodes = _differ({node.name for node in nodes}, set(scheduler.cluster.snapshot.table.row_of))
+    if missed_nodes or redundant_nodes:
+        log.info(0, "Cache mismatch", missedNodes=missed_nodes, redundantNodes=redundant_nodes)
+    actual = {pod.uid for pod in pods if _is_ours(scheduler, pod)}
+    cached = {*scheduler.cluster.uids} | {line.pod.uid for line in scheduler.queue.pending()}
+    missed_pods, redundant_pods = _differ(actual, cached)
+    if missed_pods or redundant_pods:
+        log.info(0, "Cache mismatch", missedPods=missed_pods, redundantPods=redundant_pods)
+    log.info(3, "Cache comparer finished")
+    return not (missed_nodes or redundant_nodes or missed_pods or redundant_pods)
+
+
+def _is_ours(scheduler: Scheduler, pod: Pod) -> bool:
+    ended = pod.status.phase in ENDED_PHASES
+    return not ended and bool(pod.spec.node_name or pod.spec.scheduler_name in scheduler.profiles)
+
+
+def _differ(actual: set[str], cached: set[str]) -> tuple[list[str], list[str]]:
+    return sorted(actual - cached), sorted(cached - actual)
+
+
+def dump(scheduler: Scheduler, log: Log) -> None:
+    """Tell of every node with what is on it, and of every pod that waits."""
+    table = scheduler.cluster.snapshot.table
+    nodes = "\n\n".join(_node(scheduler, NodeInfo(table, row)) for row in range(len(table)))
+    log.info(0, "Dump of cached NodeInfo", nodes=nodes)
+    pending = [line for line in scheduler.queue.pending() if line.place is not Place.IN_FLIGHT]
+    counts = scheduler.queue.counts()
+    summary = "; ".join(
+        f"{word}:{sum(counts[place] for place in places)}"
+        for word, places in (
+            ("activeQ", (Place.ACTIVE,)),
+            ("backoffQ", (Place.BACKOFF,)),
+            ("unschedulablePods", (Place.UNSCHEDULABLE, Place.GATED)),
+        )
+    )
+    log.info(0, "Dump of scheduling queue", summary=summary, pods="".join(_pod(line.pod) for line in pending))
+
+
+def _node(scheduler: Scheduler, node: NodeInfo) -> str:
+    resources = sorted({*node.node.status.allocatable, "cpu", "memory"} - {"pods"})
+    requested = ", ".join(f"{name}: {node.requested(name)}" for name in resources)
+    allocatable = ", ".join(f"{name}: {node.allocatable(name)}" for name in resources)
+    pods = node.pods
+    lines = [
+        f"Node name: {node.name}",
+        f"Requested Resources: {requested}",
+        f"Allocatable Resources: {allocatable}",
+        f"Scheduled Pods(number: {len(pods)}):",
+    ]
+    text = "\n".join(lines) + "\n" + "".join(map(_pod, pods))
+    nominated = scheduler.queue.nominated.get(node.name, ())
+    if nominated:
+        text += f"Nominated Pods(number: {len(nominated)}):\n" + "".join(map(_pod, nominated))
+    return text
+
+
+def _pod(pod: PodInfo) -> str:
+    status = pod.status
+    named = f"name: {pod.name}, namespace: {pod.namespace}, uid: {pod.uid}"
+    return f"{named}, phase: {status.phase}, nominated node: {status.nominated_node_name}\n"

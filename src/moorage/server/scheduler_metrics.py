@@ -1,0 +1,228 @@
+"""kube-scheduler's metrics, counted: what the loop tells, and what is looked up when somebody scrapes.
+
+What happened is told (``Measures``); what is the case now, such as how many pods wait, is asked of the engine at each scrape,
+so keeping it costs nothing.
+"""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.gc_collector import GCCollector
+from prometheus_client.process_collector import ProcessCollector
+
+from moorage.cycle.decision import Decision
+from moorage.engine.facts import Phase
+from moorage.engine.group_outcome import GroupReport
+from moorage.engine.scheduler import Scheduler
+from moorage.framework.features import GATES, STABLE, TODAY
+from moorage.framework.verdicts import Code
+from moorage.queue.queued_pod import Place, QueuedPod
+from moorage.runtime.attempt_metrics import Follower
+from moorage.runtime.loop import Loop
+from moorage.server.metric_types import Counter, Family, Filter, Gauge, Histogram, Labels, Registry
+from moorage.server.old_metric_specs import specs_of
+from moorage.server.plugin_metrics import Probe
+
+__all__ = ["Meter", "engine_gauges", "process_gauges", "registry_of"]
+
+_MOST_ATTEMPTS = 15
+_WORK = {Phase.BIND: "Bind", Phase.PRE_BIND: "PreBind"}
+_PLACES = {
+    Place.ACTIVE: "active", Place.BACKOFF: "backoff", Place.UNSCHEDULABLE: "unschedulable", Place.GATED: "gated",
+}  # fmt: skip
+
+
+class Meter:
+    """Satisfies ``moorage.runtime.observer.Measures``. ``clock`` gives seconds to measure plugins by.
+
+    ``groups`` says whether pod groups are scheduled, and so counted; ``release`` whose metrics these are.
+    """
+
+    def __init__(self, clock: Callable[[], float], *, groups: bool = False, release: str = TODAY) -> None:
+        self._groups = groups
+        specs = specs_of(release)
+
+        def counter(name: str) -> Counter:
+            return Counter(specs[name])
+
+        def histogram(name: str) -> Histogram:
+            return Histogram(specs[name])
+
+        self._attempts = counter("scheduler_schedule_attempts_total")
+        self._errors = counter("moorage_attempt_errors_total")
+        self._attempt_s = histogram("scheduler_scheduling_attempt_duration_seconds")
+        self._algorithm_s = histogram("scheduler_scheduling_algorithm_duration_seconds")
+        self._event_s = histogram("scheduler_event_handling_duration_seconds")
+        self._victims = histogram("scheduler_preemption_victims")
+        self._preemptions = counter("scheduler_preemption_attempts_total")
+        self._sli_s = histogram("scheduler_pod_scheduling_sli_duration_seconds")
+        self._tries = histogram("scheduler_pod_scheduling_attempts")
+        self._flushed = counter("scheduler_pod_scheduled_after_flush_total")
+        self._points = histogram("scheduler_framework_extension_point_duration_seconds")
+        self._calls = histogram("scheduler_plugin_execution_duration_seconds")
+        self._hint_s = histogram("scheduler_queueing_hint_execution_duration_seconds")
+        self._permit_s = histogram("scheduler_permit_wait_duration_seconds")
+        self._evaluations = counter("scheduler_plugin_evaluation_total")
+        self._evicting_s = histogram("scheduler_preemption_goroutines_duration_seconds")
+        self._evicting = counter("scheduler_preemption_goroutines_execution_total")
+        self._group_attempts = counter("scheduler_podgroup_schedule_attempts_total")
+        self._group_attempt_s = histogram("scheduler_podgroup_scheduling_attempt_duration_seconds")
+        self._group_algorithm_s = histogram("scheduler_podgroup_scheduling_algorithm_duration_seconds")
+        self._requests = counter("rest_client_requests_total")
+        self._request_s = histogram("rest_client_request_duration_seconds")
+        self._turn_s = histogram("rest_client_rate_limiter_duration_seconds")
+        self.probe = Probe(clock, self._points, self._calls, self._evaluations)
+
+    @property
+    def families(self) -> list[Family]:
+        """All that is told, for a registry."""
+        counted = [one for one in vars(self).values() if isinstance(one, (Counter, Histogram))]
+        return [one for one in counted if self._groups or not one.spec.name.startswith("scheduler_podgroup_")]
+
+    # -- told by the loop ----------------------------------------------------------------------------------------------------
+
+    def began(self) -> None:
+        self.probe.began()
+
+    def attempted(self, decision: Decision, seconds: float) -> None:
+        self.probe.ended(decision.pod.spec.scheduler_name)
+        self._algorithm_s.observe(seconds)
+        outcome = decision.post_filter
+        if outcome is not None:
+            self._preemptions.inc()
+            if outcome.victims:
+                self._victims.observe(len(outcome.victims))
+
+    def bound(self, decision: Decision, queued: QueuedPod, seconds: float, waited_s: float | None) -> None:
+        self._ended("scheduled", decision, seconds)
+        self._tries.observe(queued.attempts)
+        if waited_s is not None:
+            attempts = f"{_MOST_ATTEMPTS}+" if queued.attempts >= _MOST_ATTEMPTS else str(queued.attempts)
+            self._sli_s.observe(waited_s, attempts)
+        if queued.was_flushed:
+            self._flushed.inc()
+
+    def failed(self, decision: Decision, seconds: float) -> None:
+        rejected = decision.code.is_rejection
+        if not rejected:
+            told = decision.error or decision.refused_after
+            self._errors.inc("" if told is None else told.plugin, decision.pod.spec.scheduler_name)
+        self._ended("unschedulable" if rejected else "error", decision, seconds)
+
+    def _ended(self, result: str, decision: Decision, seconds: float) -> None:
+        profile = decision.pod.spec.scheduler_name
+        self._attempts.inc(result, profile)
+        self._attempt_s.observe(seconds, result, profile)
+
+    def grouped(self, report: GroupReport, seconds: float) -> None:
+        self._group_algorithm_s.observe(seconds)
+        self._group_attempts.inc(report.result, report.profile)
+        self._group_attempt_s.observe(seconds, report.result, report.profile)
+
+    def permitted(self, result: str, seconds: float) -> None:
+        self._permit_s.observe(seconds, result)
+
+    def worked(self, phase: Phase, profile: str, seconds: float, error: str | None) -> None:
+        if phase is Phase.PREEMPT:
+            result = "success" if error is None else "error"
+            self._evicting_s.observe(seconds, result)
+            self._evicting.inc(result)
+        elif phase in _WORK:
+            status = Code.SUCCESS if error is None else Code.ERROR
+            self._points.observe(seconds, _WORK[phase], status.value, profile)
+
+    def handled(self, event: str, seconds: float) -> None:
+        self._event_s.observe(seconds, event)
+
+    # -- told by others ------------------------------------------------------------------------------------------------------
+
+    def hinted(self, plugin: str, event: str, hint: str, seconds: float) -> None:
+        """A queueing hint was asked."""
+        self._hint_s.observe(seconds, plugin, event, hint)
+
+    def requested(self, method: str, host: str, status: int, seconds: float) -> None:
+        """The API server was asked something; status 0 for no answer."""
+        self._requests.inc(str(status) if status else "<error>", method, host)
+        self._request_s.observe(seconds, method, host)
+
+    def waited(self, method: str, host: str, seconds: float) -> None:
+        """A request waited for its turn, so that there are no more of them than --kube-api-qps."""
+        self._turn_s.observe(seconds, method, host)
+
+
+def engine_gauges(scheduler: Scheduler, follower: Follower) -> list[Family]:
+    """Return what can be asked of the engine at any time."""
+    specs = specs_of(release := scheduler.gates.release)
+
+    def pending() -> Iterator[tuple[Labels, float]]:
+        counts = scheduler.queue.counts()
+        return (((word,), float(counts[place])) for place, word in _PLACES.items() if release == TODAY or word != "gated")
+
+    def cache() -> Iterable[tuple[Labels, float]]:
+        cluster = scheduler.cluster
+        return [
+            (("nodes",), float(len(cluster.snapshot.table))),
+            (("pods",), float(cluster.pod_count)),
+            (("assumed_pods",), float(len(cluster.assumed))),
+        ]
+
+    def under_way() -> Iterable[tuple[Labels, float]]:
+        counts = follower.under_way
+        binding = counts.get(Phase.BIND, 0) + counts.get(Phase.PRE_BIND, 0)
+        return [(("binding",), float(binding)), (("preemption",), float(counts.get(Phase.PREEMPT, 0)))]
+
+    def incoming() -> Iterable[tuple[Labels, float]]:
+        return [(kind, float(count)) for kind, count in scheduler.queue.incoming.items()]
+
+    def rejected() -> Iterable[tuple[Labels, float]]:
+        return [(kind, float(count)) for kind, count in scheduler.queue.rejections().items()]
+
+    def logged() -> Iterable[tuple[Labels, float]]:
+        return [((label,), float(count)) for label, count in scheduler.queue.logged_labels().items()]
+
+    return [
+        Gauge(specs["scheduler_pending_pods"], pending),
+        Gauge(specs["scheduler_cache_size"], cache),
+        Gauge(specs["scheduler_goroutines"], under_way),
+        Gauge(specs["scheduler_queue_incoming_pods_total"], incoming, counts=True),
+        Gauge(specs["scheduler_unschedulable_pods"], rejected),
+        Gauge(specs["scheduler_inflight_events"], logged),
+    ]
+
+
+def process_gauges(scheduler: Scheduler, loop: Loop, version: str, lease: str, leads: Callable[[], bool]) -> list[Family]:
+    """Return what is known of this process. ``lease`` is the lease's name, "" where it stands for none."""
+
+    def master() -> Iterable[tuple[Labels, float]]:
+        return [((lease,), float(leads()))] if lease else []
+
+    def features() -> Iterable[tuple[Labels, float]]:
+        gates = scheduler.gates
+        return [((name, "" if gate.stage == STABLE else gate.stage), float(gates[name])) for name, gate in GATES.items()]
+
+    specs = specs_of(scheduler.gates.release)
+    major, _, minor = scheduler.gates.release.partition(".")
+    python = platform.python_version()
+    system = f"{platform.system().lower()}/{platform.machine().lower()}"
+    build = (major, minor, f"moorage-v{version}", "", "", "", f"python{python}", sys.implementation.name, system)
+    return [
+        Gauge(specs["leader_election_master_status"], master),
+        Gauge(specs["kubernetes_feature_enabled"], features),
+        Gauge(specs["kubernetes_build_info"], lambda: [(build, 1.0)]),
+        Gauge(specs["moorage_faults_total"], lambda: [((), float(loop.faults))], counts=True),
+        Gauge(specs["moorage_events_dropped_total"], lambda: [((), float(loop.dropped_events))], counts=True),
+    ]
+
+
+def registry_of(families: Iterable[Family], shown: Filter, release: str = TODAY) -> tuple[Registry, CollectorRegistry]:
+    """Return the registry of /metrics: these families, and what prometheus-client knows of process and collector."""
+    disabled, spec = len(shown.disabled), specs_of(release)["disabled_metrics_total"]
+    own = Registry([*families, Gauge(spec, lambda: [((), float(disabled))], counts=True)], shown)
+    collectors = own.with_others()
+    ProcessCollector(registry=collectors)
+    GCCollector(registry=collectors)
+    return own, collectors

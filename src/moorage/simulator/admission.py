@@ -1,0 +1,97 @@
+"""Admission, offline: what a stock API server adds to the objects that are new, and which it would have refused.
+
+Objects from a dump carry the time they were created and went through admission then; those without one are new. A pod
+that would have been refused stays in the simulation, because more often than not the dump is what is incomplete, but the
+report says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace as with_fields
+
+from msgspec.structs import replace
+
+from moorage.api.admission import (
+    Admitted,
+    add_default_tolerations,
+    apply_limit_ranges,
+    apply_runtime_class,
+    default_storage_class,
+    resolve_priority,
+    set_default_storage_class,
+)
+from moorage.api.core import LimitRange, Pod, PodSpec
+from moorage.api.pod_groups import PodGroup
+from moorage.api.storage import PersistentVolumeClaim
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.wording import counted, some
+
+__all__ = ["admit"]
+
+
+def admit(cluster: ClusterInput) -> ClusterInput:
+    """Return the cluster with its new pods and unbound claims as admission leaves them, and refusals in the report.
+
+    Pods that share a spec share it afterwards too. Admitting twice changes nothing more.
+    """
+    desk = _Desk(cluster)
+    pods = tuple(desk.pod(pod) for pod in cluster.pods)
+    groups = tuple(desk.group(group) for group in cluster.pod_groups)
+    claims = tuple(_claim(claim, cluster) for claim in cluster.persistent_volume_claims)
+    notes = (*cluster.report.notes, *desk.notes())
+    report = with_fields(cluster.report, notes=notes)
+    return with_fields(cluster, pods=pods, pod_groups=groups, persistent_volume_claims=claims, report=report)
+
+
+class _Desk:
+    """Admits pods, each distinct spec of a namespace once."""
+
+    def __init__(self, cluster: ClusterInput) -> None:
+        self._priorities = {found.metadata.name: found for found in cluster.priority_classes}
+        self._runtimes = {found.metadata.name: found for found in cluster.runtime_classes}
+        self._limits: dict[str, list[LimitRange]] = {}
+        for limit_range in cluster.limit_ranges:
+            self._limits.setdefault(limit_range.metadata.namespace, []).append(limit_range)
+        # The spec that was admitted is kept beside the outcome, so that its id is not given to another.
+        self._seen: dict[tuple[str, int], tuple[PodSpec, PodSpec, tuple[str, ...]]] = {}
+        self._refused: dict[str, list[str]] = {}
+
+    def pod(self, pod: Pod) -> Pod:
+        if pod.metadata.creation_timestamp is not None:
+            return resolve_priority(pod, self._priorities).pod if pod.spec.priority is None else pod
+        key = (pod.namespace, id(pod.spec))
+        if key not in self._seen:
+            admitted, refusals = self._admitted(pod)
+            self._seen[key] = (pod.spec, admitted.spec, refusals)
+        _, spec, refusals = self._seen[key]
+        for refusal in refusals:
+            self._refused.setdefault(refusal, []).append(pod.key)
+        return pod if spec is pod.spec else replace(pod, spec=spec)
+
+    def _admitted(self, pod: Pod) -> Admitted:
+        limited = apply_limit_ranges(pod, self._limits.get(pod.namespace, ()))
+        ranked = resolve_priority(limited.pod, self._priorities)
+        boxed = apply_runtime_class(add_default_tolerations(ranked.pod), self._runtimes)
+        return Admitted(boxed.pod, (*limited.refusals, *ranked.refusals, *boxed.refusals))
+
+    def group(self, group: PodGroup) -> PodGroup:
+        """Give a group the priority of its class, or of the default class, as pods get theirs."""
+        if group.spec.priority is not None:
+            return group
+        ranked = resolve_priority(Pod(spec=PodSpec(priority_class_name=group.spec.priority_class_name)), self._priorities).pod
+        return replace(group, spec=replace(group.spec, priority=ranked.spec.priority))
+
+    def notes(self) -> list[str]:
+        return [
+            f"{counted(len(names), 'pod')} would be refused by the API server and simulated all the same, "
+            f"{some(names)}: {refusal}"
+            for refusal, names in self._refused.items()
+        ]
+
+
+def _claim(claim: PersistentVolumeClaim, cluster: ClusterInput) -> PersistentVolumeClaim:
+    """Give a claim that is neither bound nor says its class the default class; the real cluster does so at any time."""
+    if claim.spec.storage_class_name is not None or claim.spec.volume_name:
+        return claim
+    found = default_storage_class(cluster.storage_classes)
+    return claim if found is None else set_default_storage_class(claim, (found,))

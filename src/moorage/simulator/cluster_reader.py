@@ -1,0 +1,239 @@
+"""Reading a cluster: manifests, dumps, directories of both, into the objects that a simulation runs on.
+
+Each object gets what the API server would have given it: a namespace, defaults, and a UID if it has none. What is wrong
+with objects is collected and reported together. Nothing is dropped silently: what is not read is counted, and the report
+says why.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import replace as with_fields
+from typing import Any, BinaryIO, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from moorage.api.core import Namespace
+from moorage.api.custom_objects import CustomObject
+from moorage.api.decode import decode
+from moorage.api.defaults import (
+    default_limit_range,
+    default_namespace,
+    default_node,
+    default_pod,
+    default_replication_controller,
+    default_resource_claim,
+    default_resource_claim_template,
+)
+from moorage.api.gc_pause import collector_paused
+from moorage.api.json_tree import UNREADABLE
+from moorage.api.meta import ObjectMeta
+from moorage.api.validation import PodValidator, validate
+from moorage.controllers.machinery.generated_names import generated_name, stable_uid
+from moorage.errors import InputError
+from moorage.simulator.cluster_input import ClusterInput, InputReport, Unused
+from moorage.simulator.custom_kinds import CustomReader, ReadObject
+from moorage.simulator.input_files import Source, open_sources
+from moorage.simulator.input_kinds import KINDS, Kind, find_kind, why_unused
+from moorage.simulator.input_objects import Found, Payload, find_objects
+from moorage.simulator.wording import counted, some
+
+__all__ = ["MAX_FAULTS", "read", "read_sources"]
+
+#: How many faults are told at once.
+MAX_FAULTS: Final = 20
+#: Values are shown in messages, but not at any length.
+_MAX_LINE = 400
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind.slot: msgspec.json.Decoder(kind.type) for kind in KINDS}
+
+_DEFAULTING: dict[str, Callable[[Any], Any]] = {
+    "nodes": default_node,
+    "pods": default_pod,
+    "namespaces": default_namespace,
+    "limit_ranges": default_limit_range,
+    "replication_controllers": default_replication_controller,
+    "resource_claims": default_resource_claim,
+    "resource_claim_templates": default_resource_claim_template,
+}
+
+
+def read(
+    paths: Iterable[str],
+    recursive: bool = False,
+    *,
+    stdin: BinaryIO | None = None,
+    validated: bool = True,
+    custom: Iterable[str] = (),
+) -> ClusterInput:
+    """Return the cluster that files, directories and standard input (``-``) describe together.
+
+    ``validated`` holds every object to the rules of the API server; without it, only what cannot be read is refused.
+    ``custom`` are kinds to be read beside those of Kubernetes, as ``plural.version.group``: those that plugins name
+    (``moorage.kinds_named``).
+    Raises  InputError for what cannot be opened or read, for objects that are not what they claim to be, and for two
+            different objects with one name; each line of the message opens with the place
+    """
+    passed_over: list[str] = []
+    sources = open_sources(paths, recursive=recursive, stdin=stdin, passed_over=passed_over)
+    cluster = read_sources(sources, validated=validated, custom=custom)
+    if not passed_over:
+        return cluster
+    note = f"{counted(len(passed_over), 'file')} not read for the name: {some(passed_over)}"
+    return with_fields(cluster, report=with_fields(cluster.report, notes=(*cluster.report.notes, note)))
+
+
+def read_sources(sources: Iterable[Source], *, validated: bool = True, custom: Iterable[str] = ()) -> ClusterInput:
+    """Return the cluster that several files' contents describe together; see ``read``."""
+    reader = _Reader(validated, CustomReader(custom))
+    with collector_paused():
+        for source in sources:
+            for found in find_objects(source):
+                reader.take(found)
+    return reader.finish()
+
+
+class _Reader:
+    """Objects by kind, namespace and name, with the place of each."""
+
+    def __init__(self, validated: bool, custom: CustomReader) -> None:
+        self.validated = validated
+        self.custom = custom
+        self.custom_objects: dict[tuple[type[CustomObject], str, str], ReadObject] = {}
+        self.pod_faults = PodValidator()
+        self.objects: dict[str, dict[tuple[str, str], Any]] = {kind.slot: {} for kind in KINDS}
+        self.places: dict[str, dict[tuple[str, str], str]] = {kind.slot: {} for kind in KINDS}
+        self.unused: dict[tuple[str, str], int] = {}
+        self.repeated: list[str] = []
+        self.faults: list[str] = []
+
+    def take(self, found: Found) -> None:
+        kind, is_custom = find_kind(found.api_version, found.kind), self.custom.take(found)
+        if kind is None:
+            if not is_custom:
+                self._leave_aside(found)
+            return
+        try:
+            self._keep(kind, _decode(found.payload, kind, found.where), found.where)
+        except InputError as error:
+            self.faults += (_shortened(line) for line in str(error).splitlines())
+            if len(self.faults) >= MAX_FAULTS:
+                raise InputError(*self.faults[:MAX_FAULTS], "and maybe more; these are the first") from None
+
+    def _leave_aside(self, found: Found) -> None:
+        key = (found.kind, found.api_version)
+        self.unused[key] = self.unused.get(key, 0) + 1
+
+    def _keep(self, kind: Kind, given: Any, where: str) -> None:
+        held = self.objects[kind.slot]
+        known = _identified(given, kind, where, len(held))
+        defaulting = _DEFAULTING.get(kind.slot)
+        if defaulting is not None:
+            try:
+                known = defaulting(known)
+            except InputError as error:
+                raise InputError(f"{where}: {_title(kind, known.metadata)}: {error}") from None
+        if self.validated:
+            self._validate(kind, known, where)
+        key = (known.metadata.namespace, known.metadata.name)
+        before = held.setdefault(key, known)
+        if before is known:
+            self.places[kind.slot][key] = where
+            return
+        other = self.places[kind.slot][key]
+        if before != known:
+            raise InputError(f"{where}: {_title(kind, known.metadata)} is also at {other}, and differs; keep one of them")
+        self.repeated.append(f"{_title(kind, known.metadata)} ({other} and {where})")
+
+    def _validate(self, kind: Kind, known: Any, where: str) -> None:
+        faults = list(self.pod_faults(known)) if kind.slot == "pods" else validate(known)
+        if faults:
+            raise InputError(*(f"{where}: {_title(kind, known.metadata)}: {fault}" for fault in faults))
+
+    def finish(self) -> ClusterInput:
+        """Return what was read.
+
+        Raises  InputError with everything that was wrong, up to a limit
+        """
+        self._sort_custom()
+        if self.faults:
+            raise InputError(*self.faults[:MAX_FAULTS])
+        read = tuple((kind.name, len(self.objects[kind.slot])) for kind in KINDS if self.objects[kind.slot])
+        counts = Counter(one.kind for one in self.custom_objects.values())
+        read += tuple(counts.items())
+        implied = self._add_implied_namespaces()
+        notes = []
+        if self.repeated:
+            notes.append(f"{counted(len(self.repeated), 'object')} given more than once, identically: {some(self.repeated)}")
+        if implied:
+            notes.append(f"{counted(len(implied), 'namespace')} not in the input, assumed without labels: {some(implied)}")
+        unused = tuple(
+            Unused(name, version, count, self.custom.why_unused(version, name) or why_unused(version, name))
+            for (name, version), count in sorted(self.unused.items())
+        )
+        kept = {slot: tuple(objects.values()) for slot, objects in self.objects.items()}
+        custom = tuple(one.obj for one in self.custom_objects.values())
+        return ClusterInput(**kept, custom=custom, report=InputReport(read, unused, tuple(notes)))
+
+    def _sort_custom(self) -> None:
+        """Now that all was seen, tell objects of kinds that plugins name from others."""
+        for found in self.custom.unclaimed():
+            if find_kind(found.api_version, found.kind) is None:
+                self._leave_aside(found)
+        for one in self.custom.objects(self.faults):
+            key = (type(one.obj), one.obj.namespace, one.obj.name)
+            before = self.custom_objects.setdefault(key, one)
+            if before is one:
+                continue
+            if before.obj != one.obj:
+                self.faults.append(f"{one.where}: {one.title} is also at {before.where}, and differs; keep one of them")
+            else:
+                self.repeated.append(f"{one.title} ({before.where} and {one.where})")
+
+    def _add_implied_namespaces(self) -> list[str]:
+        """Add the namespaces that objects live in and nobody described; return their names, ``default`` left out."""
+        spaces = self.objects["namespaces"]
+        used = {space for kind in KINDS if kind.namespaced for space, _ in self.objects[kind.slot]}
+        used |= {one.obj.namespace for one in self.custom_objects.values() if one.obj.namespace}
+        implied = sorted(space for space in used | {"default"} if ("", space) not in spaces)
+        for name in implied:
+            metadata = ObjectMeta(name=name, uid=stable_uid("Namespace", "", name))
+            spaces["", name] = default_namespace(Namespace(metadata=metadata))
+        return [name for name in implied if name != "default"]
+
+
+# -- one object ---------------------------------------------------------------------------------------------------------
+
+
+def _decode(payload: Payload, kind: Kind, where: str) -> Any:
+    if isinstance(payload, dict):
+        return decode(payload, kind.type, where)
+    try:
+        return _DECODERS[kind.slot].decode(payload)
+    except UNREADABLE:
+        return decode(bytes(payload), kind.type, where)
+
+
+def _identified(given: Any, kind: Kind, where: str, count: int) -> Any:
+    """Return the object with a name, a namespace and a UID; ``count`` tells apart those that leave naming to the server."""
+    metadata: ObjectMeta = given.metadata
+    if metadata.name and metadata.uid and bool(metadata.namespace) == kind.namespaced:
+        return given
+    namespace = (metadata.namespace or "default") if kind.namespaced else ""
+    name = metadata.name
+    if not name and not metadata.generate_name:
+        raise InputError(f"{where}: {kind.name}: metadata.name: Required value: name or generateName is required")
+    if not name:
+        name = generated_name(metadata.generate_name, kind.name, namespace, str(count))
+    uid = metadata.uid or stable_uid(kind.name, namespace, name)
+    return replace(given, metadata=replace(metadata, name=name, namespace=namespace, uid=uid))
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 1]}…"
+
+
+def _title(kind: Kind, metadata: ObjectMeta) -> str:
+    name = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+    return f"{kind.name} {name}"

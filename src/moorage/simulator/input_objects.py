@@ -1,0 +1,170 @@
+"""Objects inside a file's bytes: which kind each claims to be, what to decode it from, and where it stands.
+
+JSON is opened only as far as needed: a list's items stay the bytes they are until their type is known, so that a dump of
+a large cluster goes to objects in one step. Anything that is not sound JSON is read by ``moorage.api.manifests``, which
+knows YAML, streams of documents and what to say about errors. Lists may hold lists, within reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from moorage.api.json_tree import UNREADABLE, JsonSyntaxError
+from moorage.api.manifests import read_documents, read_json
+from moorage.api.text_encoding import to_utf8
+from moorage.errors import InputError
+from moorage.simulator.input_files import Source
+from moorage.simulator.input_kinds import find_kind
+
+__all__ = ["MAX_LIST_DEPTH", "Found", "Payload", "find_objects"]
+
+#: How deep lists may hold lists.
+MAX_LIST_DEPTH: Final = 10
+#: JSON up to this size may have been written by hand, so fields that stand twice are looked for; larger is a dump.
+_BY_HAND: Final = 1 << 20
+#: What an object is decoded from: JSON text, or plain data.
+Payload: TypeAlias = msgspec.Raw | bytes | dict[str, Any]
+
+
+class Found(NamedTuple):
+    api_version: str
+    kind: str
+    payload: Payload
+    where: str
+
+
+class _Head(msgspec.Struct, rename="camel", gc=False):
+    api_version: str | None = None
+    kind: str | None = None
+
+
+class _Envelope(_Head):
+    items: list[msgspec.Raw] | None = None
+
+
+_read_head = msgspec.json.Decoder(_Head).decode
+_read_envelope = msgspec.json.Decoder(_Envelope).decode
+#: How kubectl and the API server open an object.
+_OPENING = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
+
+
+def find_objects(source: Source) -> Iterator[Found]:
+    """Yield the objects of a file, those in lists one by one.
+
+    Raises  InputError for a file that is neither YAML nor JSON, for fields that stand twice, and for documents that are not
+            Kubernetes objects
+    """
+    data = to_utf8(source.data, source.where)
+    if data.lstrip(b" \t\r\n")[:1] == b"{":
+        if len(data) <= _BY_HAND:
+            _refuse_duplicates(data, source.where)
+        try:
+            envelope = _read_envelope(data)
+        except UNREADABLE:
+            pass
+        else:
+            yield from _open(data, envelope, source.where, None, 0)
+            return
+    for document in read_documents(data, source.where, strict=True):
+        yield from _open_plain(document.data, f"{source.where}:{document.line}", None, 0)
+
+
+def _refuse_duplicates(data: bytes, where: str) -> None:
+    try:
+        for _ in read_json(data, where, strict=True):
+            pass
+    except JsonSyntaxError:
+        pass  # It may still be YAML; who reads it, says.
+
+
+def _open(data: bytes | msgspec.Raw, envelope: _Envelope, where: str, implied: _Head | None, depth: int) -> Iterator[Found]:
+    head = _completed(envelope, implied, where)
+    if not _is_list(head.kind) or (envelope.items is None and not _holds_known_items(head)):
+        yield Found(head.api_version or "", head.kind or "", data, where)
+        return
+    inside = _item_head(head)
+    _refuse_depth(depth, where)
+    for index, item in enumerate(envelope.items or ()):
+        at = f"{where}: items[{index}]"
+        opening = _OPENING.match(item)
+        if opening is None or opening[2].endswith(b"List"):
+            yield from _open_item(item, at, inside, depth + 1)
+        else:
+            yield Found(*_named(opening[1], opening[2]), item, at)
+
+
+@lru_cache(maxsize=256)
+def _named(api_version: bytes, kind: bytes) -> tuple[str, str]:
+    return api_version.decode(errors="replace"), kind.decode(errors="replace")
+
+
+def _open_item(item: msgspec.Raw, where: str, implied: _Head | None, depth: int) -> Iterator[Found]:
+    try:
+        envelope = _read_envelope(item)
+    except UNREADABLE:
+        yield from _open_plain(msgspec.json.decode(item), where, implied, depth)
+    else:
+        yield from _open(item, envelope, where, implied, depth)
+
+
+def _open_plain(data: Any, where: str, implied: _Head | None, depth: int) -> Iterator[Found]:
+    if not isinstance(data, dict):
+        found = "null" if data is None else "a list" if isinstance(data, list) else "a scalar"
+        raise InputError(f"{where}: expected a Kubernetes object with apiVersion and kind, found {found}")
+    for name in ("apiVersion", "kind"):
+        if not isinstance(data.get(name, ""), str | None):
+            raise InputError(
+                f"{where}: {name}: expected str, found {msgspec.json.encode(data[name])[:60].decode(errors='replace')}"
+            )
+    head = _completed(_Head(api_version=data.get("apiVersion"), kind=data.get("kind")), implied, where)
+    items = data.get("items")
+    if not _is_list(head.kind) or (not isinstance(items, list) and not _holds_known_items(head)):
+        yield Found(head.api_version or "", head.kind or "", data, where)
+        return
+    if not isinstance(items, list | None):
+        raise InputError(f"{where}: {head.kind}: items: expected a list of objects")
+    inside = _item_head(head)
+    _refuse_depth(depth, where)
+    for index, item in enumerate(items or ()):
+        yield from _open_plain(item, f"{where}: items[{index}]", inside, depth + 1)
+
+
+def _completed(head: _Head, implied: _Head | None, where: str) -> _Head:
+    """Return the head of an object, with what its list implies.
+
+    Raises  InputError if it still does not say what it is
+    """
+    kind = head.kind or (implied.kind if implied else None)
+    version = head.api_version or (implied.api_version if implied else None)
+    missing = [name for name, found in (("apiVersion", version), ("kind", kind)) if not found]
+    if missing:
+        raise InputError(
+            f"{where}: {' and '.join(missing)} not set; expected a Kubernetes object, as kubectl get -o json writes it"
+        )
+    return _Head(api_version=version, kind=kind)
+
+
+def _is_list(kind: str | None) -> bool:
+    return kind is not None and kind.endswith("List")
+
+
+def _holds_known_items(head: _Head) -> bool:
+    """Return True for lists that are lists beyond doubt. Some kinds only have a name that ends like one."""
+    kind = (head.kind or "").removesuffix("List")
+    return not kind or find_kind(head.api_version or "", kind) is not None
+
+
+def _item_head(head: _Head) -> _Head | None:
+    """Return what a list says about its items: a PodList holds pods, a List says nothing."""
+    kind = (head.kind or "").removesuffix("List")
+    return _Head(api_version=head.api_version, kind=kind) if kind else None
+
+
+def _refuse_depth(depth: int, where: str) -> None:
+    if depth >= MAX_LIST_DEPTH:
+        raise InputError(f"{where}: lists within lists, more than {MAX_LIST_DEPTH} deep")

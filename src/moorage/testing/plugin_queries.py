@@ -1,0 +1,61 @@
+"""Ask one plugin by itself: whom does it refuse, how does it score, what wakes a pod it turned down?
+
+The plugin runs as the only one of a profile, so what comes back has been through the same hands as in a real decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from moorage.framework.events import Action, ClusterEvent, Resource
+from moorage.framework.plugin_runner import run_filter, run_pre_filter, run_score
+from moorage.framework.points import AnyPlugin, points_of
+from moorage.framework.profile import Profile, make_profile
+from moorage.framework.verdict_table import Verdicts
+from moorage.framework.verdicts import Status
+from moorage.state.cluster import Snapshot
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["final_scores", "refusals", "wakes"]
+
+
+def refusals(plugin: Any, pod: PodInfo, nodes: Snapshot | NodeView) -> Mapping[str, Status]:
+    """Return the status of each node the plugin refuses, by name. Nodes that PreFilter leaves out are refused by nobody.
+
+    If PreFilter turns the pod down, that is every node's status.
+    """
+    view = _view(nodes)
+    profile = _alone(plugin)
+    found = run_pre_filter(profile, pod, view.snapshot)
+    if found.refused is not None:
+        return dict.fromkeys(view.names(), found.refused)
+    if found.nodes is not None:
+        view = view.only(view.named(found.nodes))
+    verdicts = Verdicts(len(view.table))
+    run_filter(profile, found, pod, view, verdicts)
+    return {view.table.nodes[row].name: status for row, status in verdicts.refused()}
+
+
+def final_scores(plugin: Any, pod: PodInfo, nodes: Snapshot | NodeView) -> Mapping[str, int] | None:
+    """Return each node's normalised score, by name, taking all the given nodes for feasible; None if PreScore skips."""
+    view = _view(nodes)
+    profile = _alone(plugin)
+    scores = run_score(profile, run_pre_filter(profile, pod, view.snapshot), pod, view)
+    final = scores.final.get(plugin.name)
+    return None if final is None else dict(zip(view.names(), final.tolist(), strict=True))
+
+
+def wakes(plugin: AnyPlugin, pod: PodInfo, resource: Resource, action: Action, old: object = None, new: object = None) -> bool:
+    """Say whether this event would bring a pod that the plugin turned down back into play."""
+    happened = ClusterEvent(resource, action)
+    return any(wake.event.covers(happened) and (wake.when is None or wake.when(pod, old, new)) for wake in plugin.wakes_on())
+
+
+def _alone(plugin: Any) -> Profile:
+    return make_profile("alone", {plugin.name: plugin}, {point: [plugin.name] for point in points_of(plugin)}, {plugin.name: 1})
+
+
+def _view(nodes: Snapshot | NodeView) -> NodeView:
+    return nodes.nodes if isinstance(nodes, Snapshot) else nodes

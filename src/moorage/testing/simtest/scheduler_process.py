@@ -1,0 +1,234 @@
+"""One scheduler of a run, as a process would be: it starts, may lose its lease and exit, be killed, and start anew.
+
+``WatchedScheduler`` is the engine with somebody looking over its shoulder: what it is told and what it tries is written down,
+and after each step it is asked whether every pod is where it should be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+from moorage.api.core import Pod
+from moorage.config.loader import load
+from moorage.cycle.cycle import Cycle
+from moorage.cycle.decision import Decision
+from moorage.engine.answers import Answers
+from moorage.engine.facts import Done, Fact, Gone, Phase, Seen, Work, WriteLost, Wrote
+from moorage.engine.outbox import Decided, Output
+from moorage.engine.profiles import build_profiles
+from moorage.engine.scheduler import Scheduler
+from moorage.framework.effects import Evict
+from moorage.framework.features import FeatureGates
+from moorage.queue.queued_pod import Place
+from moorage.runtime.leader_election import LeadershipLostError
+from moorage.runtime.loop import USUAL, Limits
+from moorage.server.live import LeaderSettings, Live
+from moorage.simulator.simulate import registry_with
+from moorage.state.cluster import object_key
+from moorage.testing.simtest.recording import Recording, Told, Tried
+from moorage.testing.simtest.virtual_api import VirtualApi, VirtualRest, wall_time
+
+__all__ = ["Member", "WatchedScheduler", "watched_scheduler"]
+
+_HEAD = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+
+class WatchedScheduler(Scheduler):
+    """See the module's text. ``actor`` is whose engine it is."""
+
+    actor = ""
+    recording: Recording
+
+    def watch_over(self, actor: str, recording: Recording) -> None:
+        self.actor, self.recording = actor, recording
+        self._known: dict[str, Pod] = {}
+
+    def observe(self, fact: Fact, now: float) -> None:
+        answers = self.event_handlers.answers
+        if isinstance(fact, Wrote | WriteLost):
+            self._note_answer(fact)
+        elif not isinstance(fact, Done) and not (isinstance(fact, Seen) and answers.is_outdated(fact.obj)):
+            self._note(fact)
+        super().observe(fact, now)
+
+    def _note_answer(self, fact: Wrote | WriteLost) -> None:
+        """Take note of what a write came to, as far as it is news."""
+        if isinstance(fact, WriteLost):
+            if self.is_unconfirmed(fact.obj):
+                self._note(Gone(fact.obj) if fact.found is None else Seen(fact.found))
+        elif fact.obj is not None:
+            known = self.cluster.objects(type(fact.obj)).get(object_key(fact.obj))
+            if Answers().take(fact.obj, known, made=fact.made):
+                self._note(Seen(fact.obj))
+
+    def _note(self, fact: Any) -> None:
+        obj: Any = fact.obj
+        metadata = obj.metadata
+        gone = isinstance(fact, Gone)
+        kind, uid = type(obj).__name__, metadata.uid
+        key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+        version = int(metadata.resource_version or 0)
+        self.recording.add(Told(self.recording.clock(), self.actor, gone, kind, key, uid, version))
+        if isinstance(obj, Pod):
+            if gone or obj.status.phase in {"Succeeded", "Failed"}:
+                self._known.pop(uid, None)
+            else:
+                for other in [one for one, held in self._known.items() if held.key == obj.key and one != uid]:
+                    del self._known[other]
+                self._known[uid] = obj
+
+    def step(self, now: float) -> bool:
+        ready = {one.pod.uid: one.pod.priority for one in self.queue.pending() if one.place is Place.ACTIVE}
+        attempted = super().step(now)
+        decisions = [output.decision for output in self.state.outbox if isinstance(output, Decided)]
+        for decision in decisions[:1]:
+            self._check_order(decision, ready)
+        for decision in decisions:
+            outcome = decision.post_filter
+            victims = tuple(victim.uid for victim in outcome.victims) if outcome is not None else ()
+            tried = Tried(self.recording.clock(), self.actor, decision.pod.uid, decision.node or "", victims)
+            self.recording.add(tried)
+        self.check_conservation()
+        return attempted
+
+    def _check_order(self, decision: Decision, ready: dict[str, int]) -> None:
+        """L5: nobody is tried before a pod that was ready and is more important."""
+        for uid, priority in ready.items():
+            queued = self.queue.get(uid)
+            if priority > decision.pod.priority and queued is not None and queued.place is Place.ACTIVE:
+                self._broken(f"L5: {decision.pod.key} was tried before {queued.pod.key}, which is more important and was ready")
+
+    def check_conservation(self) -> None:
+        """L1: every pod that is ours to place is in exactly one place."""
+        for uid, pod in self._known.items():
+            if pod.spec.node_name or pod.spec.scheduler_name not in self.profiles or pod.metadata.deletion_timestamp:
+                continue
+            queued = self.queue.get(uid)
+            place = None if queued is None else queued.place
+            bound, binding = self.cluster.node_of(uid) is not None, uid in self.state.bindings.by_uid
+            if place is None and not binding and not bound:
+                self._broken(f"L1: {pod.key} ({uid}) is in no place")
+            if place not in {None, Place.IN_FLIGHT} and binding and not self.state.bindings.by_uid[uid].withdrawn:
+                self._broken(f"L1: {pod.key} ({uid}) is being bound and {place.value if place else ''} at once")
+
+    def _broken(self, text: str) -> None:
+        line = f"{self.actor}: {text}"
+        if line not in self.recording.broken:
+            self.recording.broken.append(line)
+
+    def take(self) -> list[Output]:
+        outputs = super().take()
+        for one in outputs:
+            if (
+                isinstance(one, Work)
+                and one.phase is Phase.PREEMPT
+                and any(isinstance(effect, Evict) for effect in one.effects)
+            ):
+                uids = tuple(effect.victim.uid for effect in one.effects if isinstance(effect, Evict))
+                self.recording.add(Tried(self.recording.clock(), self.actor, one.pod.uid, "", uids))
+        return outputs
+
+
+def watched_scheduler(
+    actor: str, recording: Recording, plugins: Iterable[type[Any]] = (), *, seed: int = 0, profiles: str = "",
+    opened: Mapping[str, bool] = {},
+) -> WatchedScheduler:  # fmt: skip
+    """Return an engine with the default plugins and these.
+
+    ``profiles``  the rest of the configuration, in YAML, instead of a profile that enables these plugins
+    ``opened``    feature gates that are not as they come
+    """
+    gates = FeatureGates(opened)
+    given = list(plugins)
+    registry = registry_with(given)
+    names = ", ".join(f"{{name: {plugin.name}}}" for plugin in given)
+    text = _HEAD + (profiles or f"profiles:\n- plugins: {{multiPoint: {{enabled: [{names}]}}}}\n")
+    configuration = load(text.encode(), "simtest", registry, gates)
+    scheduler = WatchedScheduler(
+        Cycle(seed=seed, percentage_of_nodes_to_score=0),
+        gates,
+        lambda handle: build_profiles(configuration, registry, gates, handle).profiles,
+        initial_backoff_s=float(configuration.pod_initial_backoff_seconds),
+        max_backoff_s=float(configuration.pod_max_backoff_seconds),
+    )
+    scheduler.watch_over(actor, recording)
+    return scheduler
+
+
+class Member:
+    """A scheduler that is started again whenever it ends. ``make`` builds its engine; ``wall`` is the time of day it sees."""
+
+    def __init__(
+        self, api: VirtualApi, name: str, make: Callable[[str], WatchedScheduler], *, leader: LeaderSettings | None = None,
+        rng: random.Random, wall: Callable[[], str] | None = None, restart_s: float = 1.0, limits: Limits = USUAL,
+    ) -> None:  # fmt: skip
+        self.name, self._api, self._make = name, api, make
+        self._leader, self._rng, self._restart_s = leader, rng, restart_s
+        self._limits = limits
+        self._wall = wall or (lambda: wall_time(api.clock()))
+        self.starts = 0
+        self.live: Live | None = None
+        self.scheduler: WatchedScheduler | None = None
+        self._running: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+
+    @property
+    def actor(self) -> str:
+        """What the present process is called."""
+        return f"{self.name}-{self.starts}"
+
+    def start(self) -> None:
+        self._keeping = asyncio.ensure_future(self._keep())
+
+    async def stop(self) -> None:
+        """End for good, as after SIGTERM."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._keeping
+
+    async def terminate(self) -> None:
+        """End the present process as SIGTERM does; it is started anew."""
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait({self._running})
+
+    async def kill(self) -> None:
+        """End the present process as SIGKILL does: nothing it would still send arrives. It is started anew."""
+        if self._running is not None:
+            self._api.network.cut_off(self.actor)
+            self._running.cancel()
+            await asyncio.wait({self._running})
+
+    async def _keep(self) -> None:
+        while True:
+            self.starts += 1
+            self._running = asyncio.ensure_future(self._run(self.actor))
+            try:
+                await asyncio.wait({self._running})
+            finally:
+                self._running.cancel()
+                await asyncio.wait({self._running})
+            await asyncio.sleep(self._restart_s)
+
+    async def _run(self, actor: str) -> None:
+        recording, api = self._api.recording, self._api
+        self.scheduler = self._make(actor)
+        try:
+            async with VirtualRest(api, actor) as rest:
+                self.live = Live(
+                    self.scheduler, rest, identity=actor, wall=self._wall, leader=self._leader, chance=self._rng,
+                    report=lambda line: recording.report(actor, line), limits=self._limits,
+                )  # fmt: skip
+                await self.live.run()
+            recording.exits.append((api.clock(), actor, "returned"))
+        except asyncio.CancelledError:
+            recording.exits.append((api.clock(), actor, "ended"))
+        except LeadershipLostError:
+            recording.exits.append((api.clock(), actor, "lost its lease"))
+        except BaseException as error:
+            recording.exits.append((api.clock(), actor, f"crashed: {type(error).__name__}: {error}"))

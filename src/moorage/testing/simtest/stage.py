@@ -1,0 +1,183 @@
+"""A stage for one fault at a time: schedulers in virtual time, a world to act on, and at the end everything must be well.
+
+def test_a_pod_is_bound_though_the_reply_is_lost():
+    async def main(stage):
+        stage.world.node("n1")
+        stage.spoil("POST binding", error=LOST, after=True, times=1)
+        stage.world.pod("p")
+        assert await stage.placed("p") == "n1"
+    stage(main)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+from moorage.errors import ClusterError
+from moorage.framework.features import FeatureGates
+from moorage.runtime.leader_election import Timing
+from moorage.server.live import LeaderSettings
+from moorage.testing.simtest.convergence import differences
+from moorage.testing.simtest.network import Link, Rule
+from moorage.testing.simtest.oracle import Terms, judge
+from moorage.testing.simtest.recording import Asked, Written
+from moorage.testing.simtest.scheduler_process import Member, WatchedScheduler, watched_scheduler
+from moorage.testing.simtest.unruly_plugin import Mood, unruly
+from moorage.testing.simtest.virtual_api import VirtualApi, wall_time
+from moorage.testing.simtest.world import World
+from moorage.testing.virtual_time import run_virtually
+
+__all__ = ["LOST", "Stage", "on_stage"]
+
+#: What a client hears of a connection that broke.
+LOST = ClusterError("connection reset")
+_SETTLE_S = 30.0
+_TERMS = Terms()
+
+
+class Stage:
+    """A world, and schedulers that live in it as processes would. ``members[0]`` is the one that leads at first."""
+
+    def __init__(
+        self, plugins: Iterable[type[Any]], members: int, seed: int, profiles: str, leader: bool, opened: Mapping[str, bool]
+    ) -> None:
+        self.api = VirtualApi(seed, gates=FeatureGates(opened))
+        self.network, self.recording = self.api.network, self.api.recording
+        self.world = World(self.api, random.Random(seed), end_after_s=1.0)  # noqa: S311
+        self.mood = Mood(random.Random(seed), self.recording)  # noqa: S311
+        self.wall_offset_s = 0.0
+        given = list(plugins)
+
+        def make(actor: str) -> WatchedScheduler:
+            mine = [unruly("Unruly", actor, self.mood), unruly("Unrulier", actor, self.mood), *given]
+            plugins = given if profiles else mine
+            return watched_scheduler(actor, self.recording, plugins, seed=seed, profiles=profiles, opened=opened)
+
+        settings = LeaderSettings(timing=Timing()) if leader else None
+        self.members = [
+            Member(
+                self.api, name, make, leader=settings, rng=random.Random(f"{seed}/{name}"),  # noqa: S311
+                wall=lambda: wall_time(self.now + self.wall_offset_s),
+            )
+            for name in "abc"[:members]
+        ]  # fmt: skip
+
+    @property
+    def now(self) -> float:
+        return self.api.clock()
+
+    @property
+    def scheduler(self) -> WatchedScheduler:
+        """The engine of the first scheduler."""
+        scheduler = self.members[0].scheduler
+        assert scheduler is not None
+        return scheduler
+
+    def start(self) -> None:
+        for member in self.members:
+            member.start()
+
+    # -- acting -------------------------------------------------------------------------------------------------------------
+
+    def spoil(self, *whats: str, **how: Any) -> Rule:
+        """Spoil requests that are called so, as ``POST binding`` or ``GET pods``; see ``Rule`` for how."""
+        rule = Rule(lambda sent: sent.what in whats and "/leases" not in sent.path, **how)
+        self.network.rules.append(rule)
+        return rule
+
+    def mend(self) -> None:
+        """Let every request and event through again."""
+        self.network.heal()
+
+    def links(self, plural: str = "") -> list[Link]:
+        return self.network.links(plural)
+
+    # -- looking ------------------------------------------------------------------------------------------------------------
+
+    def pod(self, name: str) -> dict[str, Any] | None:
+        """Return a pod as the API has it now."""
+        return next((pod for pod in self.world.pods() if pod["metadata"]["name"] == name), None)
+
+    def node_of(self, name: str) -> str:
+        """Return where a pod is; "" for nowhere, or where there is none."""
+        pod = self.pod(name)
+        return str(pod["spec"].get("nodeName", "")) if pod is not None else ""
+
+    async def placed(self, *names: str, within_s: float = 15.0) -> str:
+        """Wait until these pods have nodes, and return the last one's.
+
+        Raises  AssertionError if it takes longer
+        """
+        await self.until(lambda: all(self.node_of(name) for name in names), within_s)
+        return self.node_of(names[-1])
+
+    async def until(self, condition: Callable[[], Any], within_s: float = 15.0) -> float:
+        """Wait for something to come true, and return how many seconds it took. It looks less often the longer it waits.
+
+        Raises  AssertionError if it takes longer
+        """
+        begin = self.now
+        while not condition():
+            waited_s = self.now - begin
+            assert waited_s < within_s, f"not within {within_s:g}s:\n" + "\n".join(self.recording.reports[-20:])
+            await asyncio.sleep(min(max(0.01, waited_s / 100), 0.2))
+        return self.now - begin
+
+    def requests(self, method: str, ending: str) -> list[Asked]:
+        """Return the requests of schedulers whose path ends so."""
+        asked = [entry for entry in self.recording.entries if isinstance(entry, Asked)]
+        return [one for one in asked if one.method == method and one.path.endswith(ending)]
+
+    def binds(self, name: str) -> list[Asked]:
+        return self.requests("POST", f"/pods/{name}/binding")
+
+    def history(self, name: str) -> list[Written]:
+        """Return every write of a pod."""
+        return [entry for entry in self.recording.entries if isinstance(entry, Written) and entry.key == f"default/{name}"]
+
+    # -- the end ------------------------------------------------------------------------------------------------------------
+
+    async def close(self, terms: Terms | None, settle_s: float) -> None:
+        """Heal, wait, and look whether every promise was kept.
+
+        Raises  AssertionError
+        """
+        self.mend()
+        self.mood.calm()
+        await asyncio.sleep(settle_s)
+        broken = [*self.recording.broken, *(judge(self.recording.entries, terms) if terms is not None else ())]
+        for member in self.members:
+            broken += differences(member, self.world)
+        broken += [f"S10: {who} {how}" for _, who, how in self.recording.exits if how.startswith(("crashed", "returned"))]
+        for member in self.members:
+            await member.stop()
+        assert not broken, "\n".join([*broken, *self.recording.reports[-20:]])
+
+
+def on_stage(
+    main: Callable[[Stage], Awaitable[Any]], *plugins: type[Any], members: int = 1, seed: int = 1, profiles: str = "",
+    leader: bool = True, terms: Terms | None = _TERMS, settle_s: float = _SETTLE_S, begun: bool = True,
+    opened: Mapping[str, bool] = {},
+) -> Any:  # fmt: skip
+    """Play ``main`` on a stage in virtual time, heal what it spoiled, and see that all is well. Returns what it returned.
+
+    ``plugins``   enabled besides the usual ones; where ``profiles`` are given, those say which are
+    ``profiles``  the configuration but for its head, in YAML
+    ``opened``    feature gates that are not as they come, of schedulers and of the API server
+    ``terms``     by which the oracle judges what happened; None where it does not know the rules at play
+    ``begun``     the schedulers run already when it begins; otherwise it calls ``stage.start()``
+    """
+
+    async def play() -> Any:
+        stage = Stage(plugins, members, seed, profiles, leader, opened)
+        if begun:
+            stage.start()
+            await asyncio.sleep(1.0)
+        answer = await main(stage)
+        await stage.close(terms, settle_s)
+        return answer
+
+    return run_virtually(play())

@@ -1,0 +1,95 @@
+"""What 1.21 keeps of a pod that was written for today."""
+
+from __future__ import annotations
+
+import pytest
+
+from moorage.api.pod_fields_1_21 import OldFields, as_kept_by_1_21
+from moorage.engine.dropped_fields import pod_reader
+from moorage.framework.features import FeatureGates
+from moorage.state.pod_info import PodInfo
+from moorage.testing.builders import a_pod
+
+SAME = {"labelSelector": {"matchLabels": {"a": "b"}}}
+SPREAD = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", **SAME}
+TERM = {"topologyKey": "zone", **SAME}
+
+
+def near(**more):
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{**TERM, **more}]}}
+
+
+def requesting(**requests):
+    return [{"name": "c", "resources": {"requests": requests}}]
+
+
+NEWER = {  # what is written for today, what 1.21 makes of it
+    "sidecars": (
+        {"initContainers": [{"name": "s", "restartPolicy": "Always"}]}, {"initContainers": [{"name": "s"}]},
+    ),
+    "gates": ({"schedulingGates": [{"name": "wait"}]}, {}),
+    "requests of the pod": ({"resources": {"requests": {"cpu": "1"}}}, {}),
+    "claims of devices": ({"resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]}, {}),
+    "fewest domains": ({"topologySpreadConstraints": [{**SPREAD, "minDomains": 2}]}, {"topologySpreadConstraints": [SPREAD]}),
+    "inclusion policies": (
+        {"topologySpreadConstraints": [{**SPREAD, "nodeTaintsPolicy": "Honor", "nodeAffinityPolicy": "Ignore"}]},
+        {"topologySpreadConstraints": [SPREAD]},
+    ),
+    "label keys": (
+        {"topologySpreadConstraints": [{**SPREAD, "matchLabelKeys": ["v"]}]},
+        {"topologySpreadConstraints": [SPREAD]},
+    ),
+    "label keys of affinity": ({"affinity": near(matchLabelKeys=["v"])}, {"affinity": near()}),
+    "namespaces by label": ({"affinity": near(namespaceSelector={})}, {"affinity": near()}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "kept"), NEWER.values(), ids=NEWER)
+def test_what_came_later_is_dropped(written, kept):
+    assert as_kept_by_1_21(a_pod(**written).pod, OldFields()) == a_pod(**kept).pod
+
+
+ROUNDED = {  # requests of the containers, what the pod asks for in all
+    "of whole units": ([{"cpu": "100m"}, {"cpu": "0.2"}], ("cpu", 300)),
+    "of parts of a thousandth": ([{"cpu": "100u"}, {"cpu": "100u"}], ("cpu", 2)),
+    "of parts of a byte": ([{"memory": "100m"}, {"memory": "1.5"}], ("memory", 3)),
+}
+
+
+@pytest.mark.parametrize(("requests", "asked"), ROUNDED.values(), ids=ROUNDED)
+def test_requests_are_rounded_one_by_one(requests, asked):
+    pod = a_pod(containers=[{"name": f"c{at}", "resources": {"requests": one}} for at, one in enumerate(requests)])
+    name, amount = asked
+    assert PodInfo(as_kept_by_1_21(pod.pod, OldFields())).needs.requests[name] == amount
+
+
+def test_requests_that_make_no_sense_stay():
+    pod = a_pod(containers=requesting(cpu="lots")).pod
+    assert as_kept_by_1_21(pod, OldFields()) is pod
+
+
+def test_a_pod_that_was_always_good_is_the_same_one():
+    pod = a_pod(containers=requesting(cpu="1"), affinity=near(), topologySpreadConstraints=[SPREAD], overhead={"cpu": "1"}).pod
+    assert as_kept_by_1_21(pod, OldFields()) is pod
+
+
+GATES = {  # gate, what it is about, is it kept without being set?
+    "PodAffinityNamespaceSelector": ({"affinity": near(namespaceSelector={})}, False),
+    "PodOverhead": ({"overhead": {"cpu": "1"}}, True),
+    "GenericEphemeralVolume": ({"volumes": [{"name": "v", "ephemeral": {}}]}, True),
+    "LocalStorageCapacityIsolation": ({"containers": requesting(**{"ephemeral-storage": "1Gi"})}, True),
+}
+
+
+@pytest.mark.parametrize(("gate", "written", "default"), [(gate, *row) for gate, row in GATES.items()], ids=GATES)
+@pytest.mark.parametrize("setting", [None, True, False])
+def test_gates_let_fields_through(gate, written, default, setting):
+    gates = FeatureGates({} if setting is None else {gate: setting}, "1.21")
+    pod = a_pod(**written).pod
+    assert (pod_reader(gates)(pod) == pod) is (default if setting is None else setting)
+
+
+def test_today_keeps_everything():
+    for written, _ in NEWER.values():
+        pod = a_pod(**written).pod
+        assert pod_reader(FeatureGates())(pod) is pod

@@ -1,0 +1,323 @@
+"""Deciding by class is deciding: held against the long way, decision by decision, over random histories."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moorage.api.core import Namespace, Service
+from moorage.cycle.cycle import Cycle
+from moorage.cycle.pod_classes import ClassCache
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends, points_of
+from moorage.framework.profile import make_profile
+from moorage.framework.registry import Registry
+from moorage.framework.verdicts import Reject
+from moorage.plugins import BUILTIN
+from moorage.testing.builders import a_cluster, a_node, a_pod
+from tests.strategies import node, template
+
+ORDER = (
+    "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "PodTopologySpread",
+    "InterPodAffinity", "NodeResourcesBalancedAllocation", "ImageLocality", "NodeDeclaredFeatures",
+)  # fmt: skip
+WEIGHTS = {"TaintToleration": 3, "NodeAffinity": 2, "PodTopologySpread": 2, "InterPodAffinity": 2}
+
+
+class Bench:
+    gates = FeatureGates()
+
+
+def default_profile():
+    registry = Registry(BUILTIN)
+    plugins = {}
+    for name in (n for n in ORDER if n in registry):
+        plugins[name] = registry.build(name)
+        if hasattr(plugins[name], "attach"):
+            plugins[name].attach(Bench())
+    points = {}
+    for name, plugin in plugins.items():
+        for point in points_of(plugin):
+            points.setdefault(point, []).append(name)
+    return make_profile("default-scheduler", plugins, points, WEIGHTS)
+
+
+step = st.one_of(
+    *[st.tuples(st.just("pod"), st.integers(0, 3))] * 4,
+    st.tuples(st.just("remove"), st.integers(0, 50)),
+    st.tuples(st.just("forget"), st.integers(0, 50)),
+    st.tuples(st.just("relabel"), st.integers(0, 50)),
+    st.tuples(st.just("node"), node),
+    st.tuples(st.just("drop"), st.integers(0, 7)),
+    st.tuples(st.just("service"), st.sampled_from(["x", "y"])),
+    st.tuples(st.just("namespace"), st.sampled_from(["x", "y"])),
+    st.tuples(st.just("nominate"), st.tuples(st.integers(0, 3), st.integers(0, 7))),
+    st.tuples(st.just("give_up"), st.integers(0, 7)),
+)
+
+
+class History:
+    """A cluster to which things happen, and pods of four kinds that are decided in two ways."""
+
+    def __init__(self, nodes, templates):
+        self.profile = default_profile()
+        self.cluster = a_cluster(nodes)
+        self.templates = templates
+        self.quick = Cycle(seed=1)
+        self.plain = Cycle(seed=1, by_class=False)
+        self.scored = Cycle(seed=1, by_class=False, always_score=True)
+        self.placed = []
+        self.number = 0
+        self.nominated = {}
+
+    def node(self, node):
+        self.cluster.set_node(node)
+
+    def drop(self, at):
+        self.cluster.remove_node(f"n{at}")
+
+    def remove(self, at):
+        if self.placed:
+            self.cluster.remove_pod(self.placed.pop(at % len(self.placed)).uid)
+
+    def forget(self, at):
+        """The binding failed."""
+        if self.placed and self.cluster.forget(self.placed[at % len(self.placed)].uid) is not None:
+            del self.placed[at % len(self.placed)]
+
+    def relabel(self, at):
+        """A placed pod is confirmed with other labels."""
+        if self.placed:
+            old = self.placed[at % len(self.placed)]
+            new = a_pod(old.name, {"app": "xy"[at % 2]}, nodeName=self.cluster.node_of(old.uid))
+            self.placed[at % len(self.placed)] = new
+            self.cluster.place(new, new.spec.node_name)
+
+    def service(self, app):
+        """Pods of the app are spread by default from now on."""
+        whole = {"metadata": {"name": app, "namespace": "default"}, "spec": {"selector": {"app": app}}}
+        self.cluster.set_object(msgspec.convert(whole, Service))
+
+    def nominate(self, what):
+        """Room is kept on a node for a pod that waits."""
+        (spec, app), at = self.templates[what[0]], what[1]
+        self.number += 1
+        waiting = a_pod(f"p{self.number}", {"app": app}, **spec)
+        self.nominated[f"n{at}"] = (*self.nominated.get(f"n{at}", ()), waiting)
+
+    def give_up(self, at):
+        self.nominated.pop(f"n{at}", None)
+
+    def namespace(self, team):
+        """The pods' namespace gets other labels, which terms may select by."""
+        self.cluster.set_namespace(msgspec.convert({"metadata": {"name": "default", "labels": {"team": team}}}, Namespace))
+
+    def pod(self, kind):
+        spec, app = self.templates[kind]
+        self.number += 1
+        pod = a_pod(f"p{self.number}", {"app": app}, **spec)
+        snapshot = self.cluster.snapshot
+        one, two = (cycle.decide(self.profile, pod, snapshot, self.nominated) for cycle in (self.quick, self.plain))
+        assert (one.node, one.feasible, one.message) == (two.node, two.feasible, two.message)
+        if one.node is not None:
+            scores = self.scored.decide(self.profile, pod, snapshot, self.nominated).scores
+            assert snapshot.table.row_of[one.node] in scores.best()
+            self.cluster.assume(pod, one.node)
+            self.placed.append(pod)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    nodes=st.lists(node, min_size=1, max_size=8, unique_by=lambda n: n.name),
+    templates=st.lists(st.tuples(template, st.sampled_from(["x", "y"])), min_size=4, max_size=4),
+    steps=st.lists(step, min_size=5, max_size=40),
+)
+def test_decisions_by_class_are_those_of_the_long_way(nodes, templates, steps):
+    history = History(nodes, templates)
+    for what, arg in steps:
+        getattr(history, what)(arg)
+
+
+def test_a_known_class_is_not_judged_again():
+    asked = []
+
+    class Counts:
+        name = "Counts"
+        depends = Depends.ROW
+
+        def filter(self, pod, nodes):
+            asked.append(len(nodes))
+            return ()
+
+        def sign(self, pod):
+            return {}
+
+    profile = make_profile("s", {"Counts": Counts()}, {"filter": ["Counts"]}, {})
+    cluster = a_cluster([a_node(f"n{at}") for at in range(50)])
+    cycle = Cycle()
+    for at in range(4):
+        pod = a_pod(f"p{at}")
+        cluster.assume(pod, cycle.decide(profile, pod, cluster.snapshot).node)
+    assert asked == [50, 1, 1, 1]
+
+
+class Sums:
+    """Counts how often it is asked about single nodes."""
+
+    name = "Sums"
+    depends = Depends.ROW
+    sums_only = True
+
+    def __init__(self):
+        self.asked = 0
+
+    def filter(self, pod, nodes):
+        yield from ()
+
+    def filter_node(self, pod, node):
+        self.asked += 1
+
+    def sign(self, pod):
+        return {}
+
+
+@pytest.mark.parametrize(("sums_only", "asked"), [(True, 3), (False, 11)])
+def test_nodes_that_are_filled_alike_are_judged_once(sums_only, asked):
+    plugin = Sums()
+    plugin.sums_only = sums_only
+    profile = make_profile("s", {"Sums": plugin}, {"filter": ["Sums"]}, {})
+    cluster = a_cluster([a_node(f"n{at}") for at in range(4)])
+    cycle = Cycle()
+    for at in range(12):  # the first is judged over columns; each that follows finds one node changed
+        cluster.assume(a_pod(f"p{at}"), f"n{at % 4}")
+        cycle.decide(profile, a_pod("asks"), cluster.snapshot)
+    assert plugin.asked == asked
+
+
+def test_nodes_that_offer_different_things_are_not_taken_for_alike():
+    profile = default_profile()
+    cluster = a_cluster(
+        [a_node(name, allocatable={"cpu": cpu, "memory": "8Gi", "pods": 9}) for name, cpu in [("small", 1), ("large", 3)]]
+    )
+    cycle, spec = Cycle(), {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
+    where = []
+    for at in range(5):
+        pod = a_pod(f"p{at}", **spec)
+        node = cycle.decide(profile, pod, cluster.snapshot).node
+        where.append(node)
+        if node is not None:
+            cluster.assume(pod, node)
+    assert sorted(where, key=str) == [None, "large", "large", "large", "small"]
+
+
+def test_room_is_left_for_whoever_is_nominated_at_the_moment():
+    """The same class asks again about the same node, for which other pods have been nominated meanwhile."""
+    profile, cycle = default_profile(), Cycle()
+    cluster = a_cluster([a_node("n", allocatable={"cpu": 2, "memory": "8Gi", "pods": 9})])
+
+    def asking(name, cpu):
+        return a_pod(name, containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}])
+
+    def decided(*rivals):
+        return cycle.decide(profile, asking("asks", "1"), cluster.snapshot, {"n": rivals}).node
+
+    small, large, more = asking("small", "1"), asking("large", "2"), asking("more", "1")
+    assert [decided(), decided(small), decided(large), decided(small, more), decided(small)] == ["n", "n", None, None, "n"]
+    cluster.assume(small, "n")  # it is not counted twice
+    assert decided(small) == "n"
+
+
+@pytest.mark.parametrize("answer", [None, {"x": {}}])
+def test_a_plugin_that_cannot_sign_is_asked_every_time(answer):
+    asked = []
+
+    class Shy:
+        name = "Shy"
+        depends = Depends.ROW
+
+        def filter(self, pod, nodes):
+            asked.append(len(nodes))
+            return ()
+
+        def sign(self, pod):
+            return answer
+
+    profile = make_profile("s", {"Shy": Shy()}, {"filter": ["Shy"]}, {})
+    cluster = a_cluster([a_node(f"n{at}") for at in range(5)])
+    cycle = Cycle()
+    for at in range(3):
+        cycle.decide(profile, a_pod(f"p{at}"), cluster.snapshot)
+    assert asked == [5, 5, 5]
+
+
+def test_a_crowd_of_pods_unlike_each_other_drives_out_nobody_who_is_asked_again():
+    """Two classes fit. The one in use stays; of those met once a new one is kept when it is met again."""
+    judged = []
+
+    class Colors:
+        name = "Colors"
+        depends = Depends.ROW
+
+        def filter(self, pod, nodes):
+            if len(nodes) > 1:
+                judged.append(pod.labels["color"])
+            return ()
+
+        def sign(self, pod):
+            return {"color": pod.labels["color"]}
+
+    profile = make_profile("s", {"Colors": Colors()}, {"filter": ["Colors"]}, {})
+    cluster = a_cluster([a_node(f"n{at}") for at in range(20)])
+    cache = ClassCache(profile, capacity=2)
+    colors = ["red", "green", "red", "blue", "white", "red", "blue", "blue", "red"]
+    for at, color in enumerate(colors):
+        quick = cache.decide(a_pod(f"p{at}", {"color": color}), cluster.snapshot, {}, 0)
+        assert quick is not None
+    assert judged == ["red", "green", "blue", "white", "blue"]
+
+
+def test_what_hangs_on_nodes_alone_is_worked_out_once_for_pods_that_request_different_things():
+    judged = []
+
+    class Kinds:
+        name = "Kinds"
+        depends = Depends.NODES
+
+        def pre_filter(self, pod, snapshot):
+            return pod.labels["kind"]
+
+        def filter(self, kind, nodes):
+            judged.append(kind)
+            return [Reject(np.array([node.labels["kind"] != kind for node in nodes]), "of another kind")]
+
+        def score(self, kind, nodes):
+            return np.array([node.labels["worth"] == "more" for node in nodes]) * 10
+
+        def sign(self, pod):
+            return {"kind": pod.labels["kind"]}
+
+    registry = Registry(BUILTIN)
+    fit = registry.build("NodeResourcesFit")
+    fit.attach(Bench())
+    plugins = {"Kinds": Kinds(), "NodeResourcesFit": fit}
+    profile = make_profile("s", plugins, {"preFilter": [*plugins], "filter": [*plugins], "score": ["Kinds"]}, {"Kinds": 3})
+    labels = [{"kind": kind, "worth": worth} for kind in ("a", "b") for worth in ("less", "more")]
+    cluster = a_cluster([a_node(f"n{at}", labels[at], allocatable={"cpu": 4, "memory": "8Gi", "pods": 2}) for at in range(4)])
+    cycle = Cycle()
+
+    def placed(name, kind, cpu):
+        pod = a_pod(name, {"kind": kind}, containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}])
+        node = cycle.decide(profile, pod, cluster.snapshot).node
+        cluster.assume(pod, node)
+        return node
+
+    assert [placed("p", "a", "1"), placed("q", "b", "2"), placed("r", "a", "3"), placed("s", "a", "4")] == [
+        "n1", "n3", "n1", "n0",
+    ]  # fmt: skip
+    assert judged == ["a", "b"]
+    cluster.set_node(a_node("n4", labels[3], allocatable={"cpu": 9, "memory": "8Gi", "pods": 2}))
+    assert placed("t", "b", "5") == "n4"
+    assert judged == ["a", "b", "b"]

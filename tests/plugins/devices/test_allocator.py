@@ -1,0 +1,364 @@
+"""What is found satisfies everything that was asked for, and where there is something to be found it is found."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
+from moorage.plugins.devices.allocated_devices import Ledger
+from moorage.plugins.devices.allocator import BudgetError, FlawedPoolsError, Search
+from moorage.plugins.devices.claim_requests import AskError, Options, read_claim
+from moorage.plugins.devices.claim_shapes import Book
+from moorage.plugins.devices.meter import Meter
+from moorage.testing.builders import a_cluster, a_node
+
+DRIVER = "gpu.example.com"
+SIZES = ("small", "large")
+
+
+def a_slice(devices, name="s", pool="a", count=1, generation=1, node="a", **spec):
+    document = {
+        "driver": DRIVER,
+        "pool": {"name": pool, "generation": generation, "resourceSliceCount": count},
+        "devices": devices,
+        **({"nodeName": node} if node else {}),
+        **spec,
+    }
+    return msgspec.convert({"metadata": {"name": name}, "spec": document}, ResourceSlice)
+
+
+def a_claim(requests, constraints=(), name="c"):
+    document = {"devices": {"requests": requests, "constraints": list(constraints)}}
+    return msgspec.convert({"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": document}, ResourceClaim)
+
+
+def exactly(name="r0", cel="", **request):
+    selectors = {"selectors": [{"cel": {"expression": cel}}]} if cel else {}
+    return {"name": name, "exactly": {"deviceClassName": "gpu", **selectors, **request}}
+
+
+def search(slices, claims, held=(), budget=100_000, options=None, cluster=None):
+    cluster = cluster or a_cluster([a_node("a")])
+    cluster.set_object(msgspec.convert({"metadata": {"name": "gpu"}}, DeviceClass))
+    for obj in (*slices, *held):
+        cluster.set_object(obj)
+    snapshot, options = cluster.snapshot, options or Options()
+    book = snapshot.index(Book)
+    book.follow()
+    pools = book.catalog.pools_of(snapshot.table.nodes[0], options.partitions)
+    asks = [read_claim(claim.spec, snapshot.objects(DeviceClass), options) for claim in claims]
+    return Search(asks, pools, book.ledger, options, budget, Meter())
+
+
+def names(found):
+    return [[choice.offer.device.name for choice in devices] for devices in found.devices]
+
+
+def holding(*devices, name="held", pool="a", **result):
+    results = [{"request": "r0", "driver": DRIVER, "pool": pool, "device": device, **result} for device in devices]
+    claim = a_claim([exactly()], name=name)
+    return msgspec.structs.replace(
+        claim, status=msgspec.convert({"allocation": {"devices": {"results": results}}}, type(claim.status))
+    )
+
+
+def of_size(size, **more):
+    return {"attributes": {"size": {"string": size}}, **more}
+
+
+# -- plain cases ----------------------------------------------------------------------------------------------------------
+
+
+def test_devices_are_given_in_the_order_of_slices_by_name():
+    slices = [a_slice([{"name": "z"}], "s1", count=2), a_slice([{"name": "b"}, {"name": "a"}], "s0", count=2)]
+    assert names(search(slices, [a_claim([exactly(count=2)])]).run()) == [["b", "a"]]
+
+
+def test_pools_with_binding_conditions_come_last():
+    slices = [a_slice([{"name": "w", "bindingConditions": ["c"]}], "s0", "a"), a_slice([{"name": "p"}], "s1", "z")]
+    assert names(search(slices, [a_claim([exactly()])]).run()) == [["p"]]
+
+
+def test_the_first_alternative_that_can_be_had_is_taken():
+    large = {
+        "name": "large",
+        "deviceClassName": "gpu",
+        "selectors": [{"cel": {"expression": f'device.attributes["{DRIVER}"].size == "large"'}}],
+    }
+    claim = a_claim([{"name": "r0", "firstAvailable": [large, {"name": "any", "deviceClassName": "gpu"}]}])
+    devices = [{"name": "d0", **of_size("small")}, {"name": "d1", **of_size("large")}]
+    found = search([a_slice(devices)], [claim, claim]).run()
+    assert names(found) == [["d1"], ["d0"]]
+    assert [ask.full_name for met in found.met for ask in met] == ["r0/large", "r0/any"]
+
+
+def test_all_means_every_device_or_none():
+    claim = a_claim([exactly(allocationMode="All")])
+    slices = [a_slice([{"name": "d0"}, {"name": "d1"}])]
+    assert names(search(slices, [claim]).run()) == [["d0", "d1"]]
+    assert search(slices, [claim], [holding("d1")]).run() is None
+
+
+def test_admin_access_looks_at_devices_in_use():
+    slices = [a_slice([{"name": "d0"}])]
+    assert names(search(slices, [a_claim([exactly(adminAccess=True)])], [holding("d0")]).run()) == [["d0"]]
+    assert search(slices, [a_claim([exactly(adminAccess=True), exactly("r1", adminAccess=True)])]).run() is None
+
+
+def test_more_devices_than_a_claim_may_have_are_an_error():
+    with pytest.raises(AskError) as told:
+        search([a_slice([{"name": "d"}])], [a_claim([exactly(count=33)])]).run()
+    assert told.value.told(["default/c"]) == "claim default/c: number of requested devices 33 exceeds the claim limit of 32"
+
+
+def test_taints_are_tolerated_by_key_value_and_effect():
+    tainted = {"name": "d0", "taints": [{"key": "k", "value": "v", "effect": "NoSchedule"}]}
+    noted = {"name": "d1", "taints": [{"key": "k", "effect": "None"}]}
+    for toleration, expected in [
+        ({"key": "k", "operator": "Exists"}, "d0"),
+        ({"operator": "Exists"}, "d0"),
+        ({"key": "k", "operator": "Equal", "value": "v", "effect": "NoSchedule"}, "d0"),
+        ({"key": "k", "value": "w"}, "d1"),
+        ({"key": "k", "operator": "Exists", "effect": "NoExecute"}, "d1"),
+    ]:
+        found = search([a_slice([tainted, noted])], [a_claim([exactly(tolerations=[toleration])])]).run()
+        assert names(found) == [[expected]], toleration
+
+
+def test_partitions_take_from_what_the_whole_has():
+    counters = {"name": "whole", "counters": {"memory": {"value": "40Gi"}}}
+    parts = [
+        {"name": f"p{n}", "consumesCounters": [{"counterSet": "whole", "counters": {"memory": {"value": size}}}]}
+        for n, size in enumerate(("30Gi", "20Gi", "20Gi"))
+    ]
+    slices = [a_slice([], "s0", count=2, sharedCounters=[counters]), a_slice(parts, "s1", count=2)]
+    assert names(search(slices, [a_claim([exactly(count=2)])]).run()) == [["p1", "p2"]]
+    assert search(slices, [a_claim([exactly(count=3)])]).run() is None
+    assert names(search(slices, [a_claim([exactly()])], [holding("p1")]).run()) == [["p2"]]
+
+
+@pytest.mark.parametrize(
+    ("consumed", "sets", "flaw"),
+    [
+        ({"counterSet": "other", "counters": {"m": {"value": 1}}}, ["whole"], "counter set other not found"),
+        ({"counterSet": "whole", "counters": {"n": {"value": 1}}}, ["whole"], "counter n not found in counter set whole"),
+        ({"counterSet": "whole", "counters": {"m": {"value": 1}}}, ["whole", "whole"], "duplicate counter set name whole"),
+    ],
+)
+def test_pools_that_contradict_themselves_do_not_count(consumed, sets, flaw):
+    shared = [{"name": name, "counters": {"m": {"value": 1}}} for name in sets]
+    slices = [
+        a_slice([], "s0", count=2, sharedCounters=shared),
+        a_slice([{"name": "d", "consumesCounters": [consumed]}], "s1", count=2),
+    ]
+    looking = search(slices, [a_claim([exactly()])])
+    (pool,) = looking._pools.pools
+    assert pool.flaw == flaw
+    with pytest.raises(FlawedPoolsError, match="invalid resource pools were encountered"):
+        looking.run()
+
+
+def test_a_newer_generation_takes_the_place_of_the_older():
+    slices = [a_slice([{"name": "old"}], "s0"), a_slice([{"name": "new"}], "s1", generation=2)]
+    assert names(search(slices, [a_claim([exactly()])]).run()) == [["new"]]
+
+
+def test_shares_of_a_device_are_given_until_nothing_is_left():
+    device = {
+        "name": "d",
+        "allowMultipleAllocations": True,
+        "capacity": {
+            "memory": {"value": "10Gi", "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi", "step": "2Gi"}}}
+        },
+    }
+    asks = [exactly(f"r{n}", capacity={"requests": {"memory": size}}) for n, size in enumerate(("2Gi", "4Gi", "1Gi"))]
+    found = search([a_slice([device])], [a_claim(asks)]).run()
+    taken = [choice.consumed["memory"].text for choice in found.devices[0]]
+    assert taken == ["3Gi", "5Gi", "1Gi"]
+    assert (
+        search([a_slice([device])], [a_claim([*asks, exactly("r3", capacity={"requests": {"memory": "2Gi"}})])]).run() is None
+    )
+    share = {"shareID": "s", "consumedCapacity": {"memory": "9Gi"}}
+    assert search([a_slice([device])], [a_claim([exactly()])], [holding("d", **share)]).run() is not None
+    assert search([a_slice([device])], [a_claim(asks[:1])], [holding("d", **share)]).run() is None
+
+
+def test_slices_for_several_nodes_are_read_by_their_selectors():
+    term = {"matchExpressions": [{"key": "rack", "operator": "In", "values": ["r1"]}]}
+    shared = a_slice([{"name": "d"}], node="", nodeSelector={"nodeSelectorTerms": [term]})
+    for labels, expected in (({"rack": "r1"}, [["d"]]), ({}, None)):
+        found = search([shared], [a_claim([exactly()])], cluster=a_cluster([a_node("a", labels)])).run()
+        assert (found and names(found)) == expected
+
+
+def test_devices_may_choose_nodes_for_themselves():
+    devices = [{"name": "d0", "nodeName": "z"}, {"name": "d1", "allNodes": True}]
+    slices = [a_slice(devices, node="", perDeviceNodeSelection=True)]
+    assert names(search(slices, [a_claim([exactly()])]).run()) == [["d1"]]
+
+
+# -- constraints, against trying everything -------------------------------------------------------------------------------
+
+
+devices_st = st.lists(
+    st.fixed_dictionaries({"size": st.sampled_from(SIZES), "numa": st.integers(0, 2)}, optional={"tainted": st.just(True)}),
+    max_size=5,
+)
+request_st = st.tuples(st.integers(1, 2), st.sampled_from(["", *SIZES]))
+claims_st = st.lists(
+    st.tuples(st.lists(request_st, min_size=1, max_size=2), st.sampled_from(["none", "same", "same-first", "different"])),
+    min_size=1,
+    max_size=2,
+)
+
+
+def documents(devices):
+    taint = {"taints": [{"key": "k", "effect": "NoExecute"}]}
+    return [
+        {
+            "name": f"d{n}",
+            "attributes": {"size": {"string": device["size"]}, "numa": {"int": device["numa"]}},
+            **(taint if "tainted" in device else {}),
+        }
+        for n, device in enumerate(devices)
+    ]
+
+
+def document(at, requests, kind):
+    asked = [
+        exactly(f"r{n}", f'device.attributes["{DRIVER}"].size == "{size}"' if size else "", count=count)
+        for n, (count, size) in enumerate(requests)
+    ]
+    constraints = {
+        "none": [],
+        "same": [{"matchAttribute": f"{DRIVER}/numa"}],
+        "same-first": [{"matchAttribute": f"{DRIVER}/numa", "requests": ["r0"]}],
+        "different": [{"distinctAttribute": f"{DRIVER}/numa"}],
+    }[kind]
+    return a_claim(asked, constraints, f"c{at}")
+
+
+def single(requests, kind):
+    """``different`` compares one device of each request (as kube-scheduler does), so requests have one device each there."""
+    return [(1, size) for _, size in requests] if kind == "different" else requests
+
+
+def satisfies(devices, requests, kind, given):
+    """Say, from the words alone, whether a claim may have these devices: indices by request."""
+    if any(size and devices[n]["size"] != size for (_, size), chosen in zip(requests, given, strict=True) for n in chosen):
+        return False
+    if any("tainted" in devices[n] for chosen in given for n in chosen):
+        return False
+    nodes = [devices[n]["numa"] for chosen in given for n in chosen]
+    if kind == "same":
+        return len(set(nodes)) <= 1
+    if kind == "same-first":
+        return len({devices[n]["numa"] for n in given[0]}) <= 1
+    return kind != "different" or len(set(nodes)) == len(nodes)
+
+
+def possible(devices, claims, free):
+    """Try everything."""
+    wishes = [(claim, count) for claim, (requests, _) in enumerate(claims) for count, _ in requests]
+    for chosen in product(*[list(combinations(free, count)) for _, count in wishes]):
+        flat = [n for group in chosen for n in group]
+        if len(set(flat)) < len(flat):
+            continue
+        by_claim = [
+            [group for (claim, _), group in zip(wishes, chosen, strict=True) if claim == at] for at in range(len(claims))
+        ]
+        if all(satisfies(devices, *claim, given) for claim, given in zip(claims, by_claim, strict=True)):
+            return True
+    return False
+
+
+@settings(max_examples=150, deadline=None)
+@given(devices_st, claims_st, st.sets(st.integers(0, 4)))
+def test_what_is_found_satisfies_everything_and_is_found_if_it_is_there(devices, claims, in_use):
+    claims = [(single(requests, kind), kind) for requests, kind in claims]
+    free = [n for n in range(len(devices)) if n not in in_use]
+    held = [holding(*[f"d{n}" for n in sorted(in_use)])] if in_use else []
+    found = search([a_slice(documents(devices))], [document(at, *claim) for at, claim in enumerate(claims)], held).run()
+    assert (found is not None) == possible(devices, claims, free)
+    if found is None:
+        return
+    given_to = [int(name[1:]) for claim in names(found) for name in claim]
+    assert len(set(given_to)) == len(given_to)
+    assert set(given_to) <= set(free)
+    for (requests, kind), choices in zip(claims, found.devices, strict=True):
+        by_request = [[int(c.offer.device.name[1:]) for c in choices if c.ask.name == f"r{n}"] for n in range(len(requests))]
+        assert [len(chosen) for chosen in by_request] == [count for count, _ in requests]
+        assert satisfies(devices, requests, kind, by_request)
+
+
+@settings(max_examples=50, deadline=None)
+@given(devices_st, claims_st, st.integers(0, 40))
+def test_no_search_looks_at_more_devices_than_it_may(devices, claims, budget):
+    looking = search([a_slice(documents(devices))], [document(at, *claim) for at, claim in enumerate(claims)], budget=budget)
+    try:
+        looking.run()
+    except BudgetError:
+        assert looking.looked_at == budget + 1
+    else:
+        assert looking.looked_at <= budget
+
+
+def test_a_search_that_goes_over_devices_in_use_again_and_again_ends():
+    names_held = [f"h{n}" for n in range(400)]
+    free = [{"name": f"d{n}"} for n in range(30)]
+    slices = [a_slice([*free, *[{"name": name} for name in names_held]])]
+    claim = a_claim([*[exactly(f"r{n}") for n in range(8)], exactly("last", "false")])
+    looking = search(slices, [claim], [holding(*names_held)], budget=2_000)
+    with pytest.raises(BudgetError):
+        looking.run()
+    assert looking._passed_over < 2_001 * 64
+
+
+def test_of_two_values_for_one_request_only_the_later_must_differ_from_what_follows():
+    """As kube-scheduler has it: a request remembers one value."""
+    devices = documents([{"size": "small", "numa": n} for n in (0, 1, 0)])
+    claim = a_claim([exactly("r0", count=2), exactly("r1")], [{"distinctAttribute": f"{DRIVER}/numa"}])
+    assert names(search([a_slice(devices)], [claim]).run()) == [["d0", "d1", "d2"]]
+
+
+# -- the ledger -----------------------------------------------------------------------------------------------------------
+
+
+steps_st = st.lists(
+    st.tuples(st.sampled_from(["set", "drop", "pend", "release"]), st.integers(0, 3), st.sets(st.integers(0, 3))), max_size=20
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps_st)
+def test_the_ledger_kept_step_by_step_says_what_one_begun_anew_says(steps):
+    cluster = a_cluster([a_node("a")])
+    kept = Ledger(cluster.snapshot)
+    pending = {}
+    for act, at, devices in steps:
+        claim = holding(*[f"d{n}" for n in sorted(devices)], name=f"c{at}")
+        if act == "set":
+            cluster.set_object(claim)
+            pending.pop(f"c{at}", None)
+        elif act == "drop":
+            cluster.remove_object(claim)
+        elif act == "pend" and claim.metadata.name not in pending:
+            kept.pend(claim.metadata.uid, claim.status.allocation, "pod")
+            pending[f"c{at}"] = claim.status.allocation
+        elif act == "release":
+            kept.settle(f"c{at}", "another pod")
+            kept.settle(f"c{at}", "pod")
+            pending.pop(f"c{at}", None)
+        kept.follow()
+        anew = Ledger(cluster.snapshot)
+        anew.follow()
+        for uid, allocation in pending.items():
+            anew.pend(uid, allocation, "pod")
+        for n in range(4):
+            device = (DRIVER, "a", f"d{n}")
+            assert kept.is_used(device) == anew.is_used(device)

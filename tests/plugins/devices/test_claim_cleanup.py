@@ -1,0 +1,103 @@
+"""Which users a claim loses when pods go, when it gives its devices back, and when it goes itself."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moorage.api.devices import ClaimConsumer
+from moorage.plugins.devices.binding import FINALIZER
+from moorage.plugins.devices.claim_cleanup import is_done, is_outlived, still_uses, without_users_gone
+from moorage.testing.builders import a_pod
+from tests.plugins.device_claims import a_claim, allocated
+
+DYING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+
+
+def a_user(name="p", **more):
+    return msgspec.convert({"resource": "pods", "name": name, "uid": f"default/{name}", **more}, ClaimConsumer)
+
+
+@pytest.mark.parametrize(
+    ("pod", "done"),
+    [
+        (a_pod("p"), False),
+        (a_pod("p", nodeName="n", status={"phase": "Running"}), False),
+        (a_pod("p", nodeName="n", status={"phase": "Succeeded"}), True),
+        (a_pod("p", status={"phase": "Failed"}), True),
+        (a_pod("p", metadata=DYING), True),
+        (a_pod("p", metadata=DYING, nodeName="n"), False),
+    ],
+)
+def test_a_pod_is_done_when_nothing_of_it_runs_or_ever_will(pod, done):
+    assert is_done(pod.pod) is done
+
+
+@pytest.mark.parametrize(
+    ("user", "pod", "uses"),
+    [
+        (a_user(), a_pod("p"), True),
+        (a_user(), None, False),
+        (a_user(), a_pod("p", uid="another"), False),
+        (a_user(), a_pod("p", status={"phase": "Failed"}), False),
+        (a_user(resource="jobs"), None, True),
+        (a_user(apiGroup="example.com"), None, True),
+    ],
+)
+def test_a_user_is_a_pod_of_that_very_name_and_uid(user, pod, uses):
+    assert still_uses(user, None if pod is None else pod.pod) is uses
+
+
+def protected(*users, **metadata):
+    return a_claim(status=allocated(("a", "d"), users=users), metadata={"finalizers": [FINALIZER, "x"], **metadata})
+
+
+def test_the_last_user_takes_the_devices_with_it():
+    claim = without_users_gone(protected("p", "q"), lambda user: user.uid == "q")
+    assert [user.uid for user in claim.status.reserved_for] == ["q"]
+    assert claim.status.allocation is not None
+    claim = without_users_gone(claim, lambda user: False)
+    assert (claim.status.allocation, claim.metadata.finalizers) == (None, ("x",))
+
+
+def test_a_claim_that_nobody_used_keeps_its_devices_unless_it_is_deleted():
+    unused, deleted = protected(), protected(**DYING)
+    assert without_users_gone(unused, lambda user: False) is unused
+    free = without_users_gone(deleted, lambda user: False)
+    assert (free.status.allocation, free.metadata.finalizers) == (None, ("x",))
+    in_use = protected("p", **DYING)
+    assert without_users_gone(in_use, lambda user: True) is in_use
+
+
+def test_devices_that_no_scheduler_gave_are_not_taken_back():
+    claim = a_claim(status=allocated(("a", "d"), users=["p"]))
+    left = without_users_gone(claim, lambda user: False)
+    assert left.status.reserved_for == ()
+    assert left.status.allocation == claim.status.allocation
+
+
+OWNED = {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "default/p", "controller": True}]}
+
+
+@pytest.mark.parametrize(
+    ("claim", "pod", "outlived"),
+    [
+        (a_claim(metadata=OWNED), a_pod("p"), False),
+        (a_claim(metadata=OWNED), a_pod("p", status={"phase": "Succeeded"}), True),
+        (a_claim(metadata=OWNED), a_pod("p", uid="another"), True),
+        (a_claim(metadata=OWNED), None, False),
+        (a_claim(metadata=OWNED, status=allocated(users=["p"])), a_pod("p", uid="another"), False),
+        (a_claim(), a_pod("p", uid="another"), False),
+    ],
+)
+def test_a_claim_made_for_a_pod_is_outlived_when_that_pod_will_not_need_it(claim, pod, outlived):
+    assert is_outlived(claim, None if pod is None else pod.pod) is outlived
+
+
+@given(st.lists(st.sampled_from("abc"), unique=True), st.sets(st.sampled_from("abc")))
+def test_asking_again_changes_nothing(users, there):
+    once = without_users_gone(protected(*users), lambda user: user.uid in there)
+    assert without_users_gone(once, lambda user: user.uid in there) is once
+    assert [user.uid for user in once.status.reserved_for] == [user for user in users if user in there]

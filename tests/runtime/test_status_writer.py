@@ -1,0 +1,125 @@
+"""What is said of a pod's attempts comes in order, and never after its bind."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+
+from moorage.api.core import Pod, PodCondition
+from moorage.engine.facts import Done, Phase, Work
+from moorage.errors import ClusterError
+from moorage.framework.effects import BindPod, Evict
+from moorage.runtime.executor import Carrier
+from moorage.runtime.inbox import Inbox
+from moorage.runtime.ports import StatusChange
+from moorage.runtime.status_writer import Teller, in_seconds
+from moorage.testing.builders import a_pod
+from moorage.testing.memory_cluster import MemoryCluster, Trouble
+from moorage.testing.virtual_time import run_virtually
+
+NOW = "2026-11-21T11:23:49.996110Z"
+
+
+def said(message):
+    return StatusChange(PodCondition(type="PodScheduled", status="False", reason="Unschedulable", message=message))
+
+
+@asynccontextmanager
+async def telling(cluster):
+    teller = Teller(cluster, asyncio.get_running_loop().time, lambda: NOW, print)
+    task = asyncio.create_task(teller.run())
+    try:
+        yield teller
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def carrier(cluster, inbox, teller):
+    return Carrier(
+        cluster, inbox, teller, asyncio.get_running_loop().time, lambda: NOW,
+        may_act=lambda now: True, known=lambda obj: obj, wanted=lambda ticket: True, assumed=lambda uid: True,
+    )  # fmt: skip
+
+
+def verbs(cluster):
+    return [entry.verb for entry in cluster.history if entry.verb in {"bind", "patch_status"}]
+
+
+def test_a_bind_waits_for_what_is_being_said_of_the_pod_and_drops_the_rest():
+    async def main():
+        one = a_pod("p")
+        cluster = MemoryCluster([one.pod])
+        cluster.faults.append(Trouble("patch_status", None, hold_s=3))
+        async with telling(cluster) as teller:
+            teller.change(one.pod, said("not yet"))
+            await asyncio.sleep(1)
+            teller.change(one.pod, said("still not"))
+            carrier(cluster, Inbox(), teller).start(Work(1, Phase.BIND, one, "n1", (BindPod(one, "n1"),)))
+            await asyncio.sleep(10)
+        return cluster
+
+    cluster = run_virtually(main())
+    assert verbs(cluster) == ["patch_status", "bind"]
+    (condition,) = cluster.get(Pod, "default/p").status.conditions
+    assert condition.message == "not yet"
+
+
+def test_what_is_said_of_one_pod_comes_in_its_order_whatever_takes_long():
+    async def main():
+        one, other = a_pod("p"), a_pod("q")
+        cluster = MemoryCluster([one.pod, other.pod])
+        cluster.faults.append(Trouble("patch_status", None, hold_s=3))
+        async with telling(cluster) as teller:
+            teller.change(one.pod, said("first"))
+            await asyncio.sleep(1)
+            teller.change(one.pod, said("second"))
+            teller.change(other.pod, said("by itself"))
+            await asyncio.sleep(10)
+        return [entry.obj for entry in cluster.history if entry.verb == "patch_status"]
+
+    written = run_virtually(main())
+    assert [pod.status.conditions[0].message for pod in written] == ["by itself", "first", "second"]
+
+
+def test_the_events_of_victims_relate_to_no_pod_and_their_mark_holds_whole_seconds():
+    async def main():
+        victim, high = a_pod("low", nodeName="n1"), a_pod("high")
+        cluster = MemoryCluster([victim.pod, high.pod])
+        async with telling(cluster) as teller:
+            work = Work(1, Phase.PREEMPT, high, "n1", (Evict(victim, high, "preempting"),))
+            carrier(cluster, Inbox(), teller).start(work)
+            await asyncio.sleep(1)
+        return cluster
+
+    cluster = run_virtually(main())
+    (note,) = cluster.notes
+    assert (note.reason, note.related) == ("Preempted", None)
+    marked = next(entry.obj for entry in cluster.history if entry.verb == "patch_status")
+    assert marked.status.conditions[0].last_transition_time == "2026-11-21T11:23:49Z"
+
+
+def test_a_time_is_cut_to_its_second():
+    assert [in_seconds(NOW), in_seconds("2026-11-21T11:23:49Z")] == ["2026-11-21T11:23:49Z"] * 2
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ClusterError('POST /x: pods "p" is forbidden: no', 403, "Forbidden", said='pods "p" is forbidden: no'),
+         'pods "p" is forbidden: no'),
+        (ClusterError("POST /x: connection reset"), "bind default/p to n1: POST /x: connection reset; it is still on no node"),
+    ],
+    ids=["refused", "lost"],
+)  # fmt: skip
+def test_a_rejected_bind_is_reported_in_the_servers_words(error, told):
+    async def main():
+        one = a_pod("p")
+        cluster, inbox = MemoryCluster([one.pod]), Inbox()
+        cluster.faults.append(Trouble("bind", error))
+        async with telling(cluster) as teller:
+            carrier(cluster, inbox, teller).start(Work(1, Phase.BIND, one, "n1", (BindPod(one, "n1"),)))
+            await asyncio.sleep(1)
+        return [fact for fact in inbox.take(10) if isinstance(fact, Done)]
+
+    assert run_virtually(main()) == [Done(1, told, 0)]

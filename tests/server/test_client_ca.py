@@ -1,0 +1,153 @@
+"""Whom the server trusts: by files, or by the cluster's word; kept up to date."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+
+from moorage.errors import ClusterError, InputError
+from moorage.server.authentication import FrontProxies, Identifier
+from moorage.server.certificates import self_signed
+from moorage.server.client_ca import Trust, TrustRules
+
+BUNDLES = {}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bundles():
+    for name in ("clients", "proxies", "others"):
+        BUNDLES[name] = self_signed("127.0.0.1", datetime.now(UTC)).certificate.decode()
+
+
+class Cluster:
+    def __init__(self, published=None):
+        self.published = published
+
+    async def lookup(self):
+        if self.published is None:
+            raise ClusterError("configmaps is forbidden", 403, "Forbidden")
+        return self.published
+
+
+class Tls:
+    def __init__(self):
+        self.trusted, self.changed = None, False
+
+    def trust(self, bundle):
+        self.trusted = bundle
+
+    def reload(self):
+        if self.changed == "broken":
+            raise InputError("the serving certificate cannot be used")
+        return self.changed
+
+
+class Lines:
+    def __init__(self):
+        self.warnings, self.errors, self.infos = [], [], []
+
+    def warning(self, message, **facts):
+        self.warnings.append(message)
+
+    def error(self, error, message, **facts):
+        self.errors.append(str(error))
+
+    def info(self, level, message, **facts):
+        self.infos.append(message)
+
+
+class Trusting:
+    def __init__(self, rules, cluster):
+        self.tls, self.log = Tls(), Lines()
+        self.identifier = Identifier(None, lambda: 0.0)
+        self.trust = Trust(rules, cluster, self.identifier, self.tls, self.log)
+
+    def start(self):
+        asyncio.run(self.trust.start())
+        return self
+
+    def refresh(self):
+        asyncio.run(self.trust.refresh())
+
+
+def published(**more):
+    return {
+        "client-ca-file": BUNDLES["clients"],
+        "requestheader-client-ca-file": BUNDLES["proxies"],
+        "requestheader-allowed-names": '["front"]',
+        "requestheader-username-headers": '["X-Remote-User"]',
+        **more,
+    }
+
+
+def test_the_clusters_word_is_taken():
+    found = Trusting(TrustRules(), Cluster(published())).start()
+    assert BUNDLES["clients"] in found.tls.trusted
+    assert BUNDLES["proxies"] in found.tls.trusted
+    assert len(found.identifier.authorities) == 2
+    assert found.identifier.proxies.names == ("front",)
+    assert found.identifier.proxies.user_headers == ("X-Remote-User",)
+    assert found.log.warnings == []
+
+
+def test_files_come_before_the_clusters_word(tmp_path):
+    (tmp_path / "ca.pem").write_text(BUNDLES["others"])
+    rules = TrustRules(str(tmp_path / "ca.pem"), str(tmp_path / "ca.pem"), FrontProxies(names=("mine",)))
+    found = Trusting(rules, Cluster(published())).start()
+    assert found.tls.trusted == BUNDLES["others"]
+    assert found.identifier.proxies.names == ("mine",)
+
+
+def test_a_cluster_that_says_nothing_is_tolerated_with_a_warning():
+    found = Trusting(TrustRules(), Cluster()).start()
+    assert found.tls.trusted == ""
+    assert len(found.log.warnings) == 3
+    assert "configmaps is forbidden" in found.log.warnings[0]
+
+
+def test_or_it_is_not():
+    with pytest.raises(InputError, match="unable to load configmap based request-header-client-ca-file"):
+        Trusting(TrustRules(tolerant=False), Cluster()).start()
+
+
+def test_without_a_cluster_to_ask_certificates_do_not_work_and_that_is_said():
+    found = Trusting(TrustRules(), None).start()
+    assert len(found.log.warnings) == 2
+    assert found.tls.trusted == ""
+
+
+def test_the_lookup_can_be_skipped():
+    found = Trusting(TrustRules(skip_lookup=True), Cluster()).start()
+    assert (found.log.warnings, found.tls.trusted) == ([], "")
+
+
+def test_what_is_rotated_is_followed():
+    cluster = Cluster(published())
+    found = Trusting(TrustRules(), cluster).start()
+    cluster.published = published(**{"client-ca-file": BUNDLES["others"]})
+    found.tls.changed = True
+    found.refresh()
+    assert BUNDLES["others"] in found.tls.trusted
+    assert found.log.infos == ["Reloaded the serving certificates"]
+
+
+def test_what_is_broken_later_leaves_things_as_they_were(tmp_path):
+    file = tmp_path / "ca.pem"
+    file.write_text(BUNDLES["clients"])
+    cluster = Cluster(published())
+    found = Trusting(TrustRules(str(file)), cluster).start()
+    before = found.tls.trusted
+    cluster.published = None
+    found.refresh()
+    assert found.tls.trusted == before
+    file.write_text("nonsense")
+    found.refresh()
+    assert found.tls.trusted == before
+    found.tls.changed = "broken"
+    found.refresh()
+    assert ["forbidden" in error for error in found.log.errors] == [True, True, False, True, False]
+
+
+def test_a_file_that_is_no_bundle_stops_the_start(tmp_path):
+    with pytest.raises(InputError, match="No such file"):
+        Trusting(TrustRules(str(tmp_path / "none")), None).start()

@@ -1,0 +1,83 @@
+"""New objects are admitted, old ones are not; what would have been refused is told."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from moorage.api.core import LimitRange, Pod
+from moorage.api.storage import PersistentVolumeClaim, StorageClass
+from moorage.api.workloads import PriorityClass
+from moorage.simulator.admission import admit
+from moorage.simulator.cluster_input import ClusterInput
+
+
+def pod(name: str = "p", created: str | None = None, **spec: object) -> Pod:
+    metadata = {"name": name, "namespace": "default", "creationTimestamp": created}
+    return msgspec.convert({"metadata": metadata, "spec": {"containers": [{"name": "c"}], **spec}}, Pod)
+
+
+HIGH = msgspec.convert({"metadata": {"name": "high"}, "value": 1000}, PriorityClass)
+LIMITS = msgspec.convert(
+    {
+        "metadata": {"name": "l", "namespace": "default"},
+        "spec": {"limits": [{"type": "Container", "default": {"cpu": "1"}, "max": {"cpu": "2"}}]},
+    },
+    LimitRange,
+)
+CLUSTER = {"priority_classes": (HIGH,), "limit_ranges": (LIMITS,)}
+
+
+def test_new_pods_get_everything():
+    (admitted,) = admit(ClusterInput(pods=(pod(priorityClassName="high"),), **CLUSTER)).pods
+    assert admitted.spec.priority == 1000
+    assert admitted.spec.containers[0].resources.requests == {"cpu": "1"}
+    assert len(admitted.spec.tolerations) == 2
+
+
+def test_pods_from_a_dump_stay_as_they_are():
+    old = pod(created="2024-01-01T00:00:00Z", priority=5)
+    assert admit(ClusterInput(pods=(old,), **CLUSTER)).pods[0] is old
+
+
+def test_old_pods_without_a_number_get_their_class():
+    old = pod(created="2024-01-01T00:00:00Z", priorityClassName="high")
+    admitted = admit(ClusterInput(pods=(old,), **CLUSTER)).pods[0]
+    assert admitted.spec.priority == 1000
+    assert admitted.spec.tolerations == ()
+
+
+def test_copies_go_on_sharing_their_spec_and_twice_is_once():
+    first = pod("a", priorityClassName="high")
+    second = msgspec.structs.replace(first, metadata=msgspec.structs.replace(first.metadata, name="b"))
+    once = admit(ClusterInput(pods=(first, second), **CLUSTER))
+    assert once.pods[0].spec is once.pods[1].spec
+    assert admit(once) == once
+
+
+def test_refusals_are_told_once_for_all():
+    broken = [pod(f"p{i}", priorityClassName="gone") for i in range(5)]
+    cluster = admit(ClusterInput(pods=tuple(broken)))
+    assert len(cluster.pods) == 5
+    (note,) = cluster.report.notes
+    assert note == (
+        "5 pods would be refused by the API server and simulated all the same, default/p0, default/p1, default/p2 and 2 more: "
+        "no PriorityClass with name gone was found"
+    )
+
+
+FAST = msgspec.convert(
+    {"metadata": {"name": "fast", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}, StorageClass
+)
+CLAIMS = {  # the claim's spec → its class
+    "says nothing": ({}, "fast"),
+    "wants none": ({"storageClassName": ""}, ""),
+    "is bound": ({"volumeName": "pv"}, None),
+}
+
+
+@pytest.mark.parametrize(("spec", "expected"), CLAIMS.values(), ids=CLAIMS)
+def test_claims_get_the_default_class(spec, expected):
+    claim = msgspec.convert({"metadata": {"name": "c", "namespace": "d"}, "spec": spec}, PersistentVolumeClaim)
+    cluster = admit(ClusterInput(persistent_volume_claims=(claim,), storage_classes=(FAST,)))
+    assert cluster.persistent_volume_claims[0].spec.storage_class_name == expected

@@ -1,0 +1,113 @@
+"""One suite of checks on three kinds of cluster; and the suite itself, on clusters that are wrong on purpose."""
+
+import asyncio
+import os
+import random
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.http.serve import serving
+from moorage.apiserver.storage.store import Store
+from moorage.client.endpoint import Anonymous, Endpoint, Identity
+from moorage.client.kubeconfig import Surroundings, read_kubeconfig
+from moorage.framework.features import FeatureGates
+from moorage.testing.cluster_checks import CHECKS, check_cluster
+from moorage.testing.cluster_wires import HttpWire, StoreWire
+
+
+def a_store():
+    gates = FeatureGates.parse("GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true")
+    return Store(time.time, random.Random(5), b"k", gates=gates)
+
+
+@pytest.mark.parametrize("streams", [True, False])
+def test_the_store_in_memory(streams):
+    store = a_store()
+    store.lists_by_watch = streams
+    asyncio.run(check_cluster(StoreWire(store)))
+
+
+def test_a_store_that_knows_no_pod_groups():
+    asyncio.run(check_cluster(StoreWire(Store(time.time, random.Random(5), b"k"))))
+
+
+@pytest.mark.slow
+def test_the_embedded_server_over_http():
+    async def main():
+        guard = Guard({"t": User("admin", ("system:masters",))})
+        async with (
+            serving(a_store(), guard) as port,
+            HttpWire(Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity("t")))) as wire,
+        ):
+            await check_cluster(wire)
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("MOORAGE_TEST_KUBECONFIG" not in os.environ, reason="MOORAGE_TEST_KUBECONFIG names no cluster")
+def test_the_cluster_of_the_kubeconfig():
+    async def main():
+        around = Surroundings(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=print)
+        held = read_kubeconfig([Path(os.environ["MOORAGE_TEST_KUBECONFIG"])], must_exist=True, warn=print)
+        async with HttpWire(held.endpoint(around)) as wire:
+            await check_cluster(wire, f"moorage-check-{os.getpid()}")
+
+    asyncio.run(main())
+
+
+class Twisted(StoreWire):
+    """A store whose answers are changed on their way."""
+
+    def __init__(self, store, twist):
+        super().__init__(store)
+        self.twist = twist
+
+    async def ask(self, method, path, body=None, **how):
+        return self.twist(method, path, await super().ask(method, path, body, **how))
+
+
+def always_bound(method, path, answer):
+    return replace(answer, code=201, body={}) if path.endswith("/binding") else answer
+
+
+def never_conflicts(method, path, answer):
+    return replace(answer, code=200) if method == "PUT" and answer.code == 409 else answer
+
+
+def forgets_pages(method, path, answer):
+    metadata = {name: value for name, value in answer.body.get("metadata", {}).items() if name != "continue"}
+    return replace(answer, body={**answer.body, "metadata": metadata}) if "metadata" in answer.body else answer
+
+
+def lets_everybody_go(method, path, answer):
+    return replace(answer, code=201, body={}) if path.endswith("/eviction") else answer
+
+
+def lets_groups_grow(method, path, answer):
+    return replace(answer, code=200, body={}) if method == "PATCH" and path.endswith("/podgroups/g") else answer
+
+
+WRONG = {
+    "groups grow": (lets_groups_grow, "pod groups stay as they were made: another size"),
+    "every bind is accepted": (always_bound, "pods are bound once: binding it again"),
+    "stale writes win": (never_conflicts, "versions grow and stale writes lose: a stale write"),
+    "pages have no end": (forgets_pages, "lists come in pages: sizes of pages"),
+    "budgets are not asked": (lets_everybody_go, "evictions ask their budget: a budget without room"),
+}
+
+
+@pytest.mark.parametrize(("twist", "told"), WRONG.values(), ids=WRONG)
+def test_a_cluster_that_is_wrong_is_told_so(twist, told):
+    with pytest.raises(AssertionError) as raised:
+        asyncio.run(check_cluster(Twisted(a_store(), twist)))
+    assert told in str(raised.value)
+
+
+def test_every_check_has_a_name_that_says_what_holds():
+    assert len({check.__name__ for check in CHECKS}) == len(CHECKS) >= 15

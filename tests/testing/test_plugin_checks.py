@@ -1,0 +1,244 @@
+"""check_plugin finds what is wrong with a plugin, says what it is, and finds nothing wrong with those that ship."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from moorage.framework.effects import BindPod
+from moorage.framework.events import Action, ClusterEvent, Wake
+from moorage.framework.features import FeatureGates
+from moorage.framework.points import Depends
+from moorage.framework.verdicts import Hold, Reject
+from moorage.plugins import BUILTIN
+from moorage.state.cluster import Snapshot
+from moorage.testing.plugin_checks import check_plugin, sample_cluster, sample_pods
+from moorage.testing.plugin_queries import refusals
+
+
+class Bench:
+    """What ``attach`` gives, with no scheduler behind it."""
+
+    gates = FeatureGates()
+    now = 0.0
+
+    def __init__(self, snapshot: Snapshot):
+        self.snapshot = snapshot
+
+    def waiting(self):
+        return ()
+
+    def evicting_for(self, uid):
+        return False
+
+    def activate(self, pods):
+        pass
+
+
+def built(cls, cluster):
+    args = getattr(cls, "Args", None)
+    plugin = cls() if args is None else cls(args())
+    if hasattr(plugin, "attach"):
+        plugin.attach(Bench(cluster.snapshot))
+    return plugin
+
+
+@pytest.mark.parametrize("cls", BUILTIN, ids=lambda cls: cls.name)
+def test_plugins_that_ship_keep_the_contract(cls):
+    cluster = sample_cluster()
+    check_plugin(built(cls, cluster), cluster=cluster)
+
+
+def test_the_samples_have_every_kind_of_answer():
+    """Otherwise a plugin would pass because nothing was asked of it."""
+    refused = {pod.name: 0 for pod in sample_pods()}
+    cluster = sample_cluster()
+    for cls in (cls for cls in BUILTIN if hasattr(cls, "filter")):
+        for pod in sample_pods():
+            refused[pod.name] += len(refusals(built(cls, cluster), pod, cluster.snapshot))
+    assert refused["large"] > refused["plain"]
+    assert refused["picky"] > refused["plain"] > 0
+
+
+def plugin(its_name="Broken", **body):
+    return type(its_name, (), {"name": its_name, **body})()
+
+
+counter = itertools.count()
+
+
+def growing(state, other):
+    state.append(other.name)
+    return state
+
+
+def mask(nodes, *names):
+    return Reject(nodes.named(names), "taken")
+
+
+BROKEN = {
+    "has no name": (plugin(name="", filter=lambda self, state, nodes: ()), "has no name"),
+    "has no extension point": (plugin(), "implements no extension point"),
+    "reserves for ever": (plugin(reserve=lambda self, *args: None), "has reserve and no unreserve"),
+    "mask of the wrong length": (
+        plugin(filter=lambda self, state, nodes: [Reject(np.zeros(2, dtype=bool), "no")]),
+        "yield Reject(mask over the",
+    ),
+    "filter raises": (plugin(filter=lambda self, state, nodes: 1 / 0), "failed in filter: ZeroDivisionError"),
+    "other answer when asked again": (
+        plugin(filter=lambda self, state, nodes: [Reject(nodes.named({f"n{next(counter) % 5}"}), "no")]),
+        "refuses other nodes when asked again",
+    ),
+    "counts in the view": (
+        plugin(filter=lambda self, state, nodes: [mask(nodes, "n0")] if len(nodes) > 2 else []),
+        "of node n0 alone",
+    ),
+    "two forms of filter": (
+        plugin(
+            filter=lambda self, state, nodes: [mask(nodes, "n0")],
+            filter_node=lambda self, state, node: Hold.because("taken") if node.name == "n1" else None,
+        ),
+        "filter_node says yes of node n0",
+    ),
+    "two reasons": (
+        plugin(
+            filter=lambda self, state, nodes: [mask(nodes, "n0")],
+            filter_node=lambda self, state, node: Hold.because("full") if node.name == "n0" else None,
+        ),
+        "filter_node says Unschedulable: full of node n0, and filter Unschedulable: taken",
+    ),
+    "domains": (
+        plugin(
+            filter=lambda self, state, nodes: [mask(nodes, "n0")],
+            closed_domains=lambda self, state, nodes: [("disk", np.array([False, True]))],
+        ),
+        "closed_domains refuses node n1",
+    ),
+    "score out of range": (plugin(score=lambda self, state, nodes: nodes.zeros() + 140), "scores must be in the range"),
+    "score of floats": (plugin(score=lambda self, state, nodes: np.ones(len(nodes))), "return an int64 array"),
+    "score hangs on the others": (
+        plugin(score=lambda self, state, nodes: nodes.zeros() + len(nodes)),
+        "compare nodes in normalize",
+    ),
+    "scores change": (
+        plugin(score=lambda self, state, nodes: nodes.zeros() + next(counter) % 7),
+        "scores differently when asked again",
+    ),
+    "two forms of score": (
+        plugin(score=lambda self, state, nodes: nodes.zeros(), score_node=lambda self, state, node: node.row),
+        "score_node gives node n1 1, and score 0",
+    ),
+    "domain scores": (
+        plugin(
+            score=lambda self, state, nodes: nodes.zeros(),
+            domain_scores=lambda self, state, nodes: ("disk", np.array([0, 5])),
+        ),
+        "domain_scores come to [5, 5, 5, 0, 0, 0]",
+    ),
+    "signature of lists": (plugin(filter=lambda *args: (), sign=lambda self, pod: {"x": []}), "cannot be hashed"),
+    "signature that changes": (
+        plugin(filter=lambda *args: (), sign=lambda self, pod: {"x": next(counter)}),
+        "signs the same pod",
+    ),
+    "signature that raises": (plugin(filter=lambda *args: (), sign=lambda self, pod: pod.nothing), "AttributeError"),
+    "signature that says too little": (
+        plugin(
+            filter=lambda self, pod, nodes: [Reject(~nodes.false(), "x")] if pod.name == "web" else [],
+            sign=lambda self, pod: {},
+        ),
+        "signs pods plain and web alike",
+    ),
+    "depends on more than it says": (
+        plugin(
+            depends=Depends.ROW,
+            filter=lambda self, pod, nodes: [Reject(~nodes.false(), "x")] if nodes.table.pod_count.view.sum() > 3 else [],
+        ),
+        "depends on ROW, but pod other on node n0 changes",
+    ),
+    "depends on pods though it says nodes": (
+        plugin(depends=Depends.NODES, filter=lambda self, pod, nodes: [Reject(nodes.pod_count > 2, "full")]),
+        "depends on NODES, but pod",
+    ),
+    "what-if spoils its state": (
+        plugin(
+            pre_filter=lambda self, pod, snapshot: [],
+            filter=lambda self, state, nodes: [Reject(~nodes.false(), "met")] if state else [],
+            add_pod=lambda self, state, pod, other, node: growing(state, other),
+            remove_pod=lambda self, state, pod, other, node: state,
+        ),
+        "changed the state it was given",
+    ),
+    "what-if that is no use": (
+        plugin(
+            pre_filter=lambda self, pod, snapshot: int(snapshot.table.pod_count.view.sum()),
+            filter=lambda self, count, nodes: [Reject(~nodes.false(), "crowded")] if count > 3 else [],
+            add_pod=lambda self, count, pod, other, node: count,
+            remove_pod=lambda self, count, pod, other, node: count - 1,
+        ),
+        "after add_pod of other says n0: yes, and asked anew n0: Unschedulable: crowded",
+    ),
+    "half a what-if": (
+        plugin(filter=lambda *args: (), add_pod=lambda self, state, pod, other, node: state),
+        "has add_pod without the other",
+    ),
+    "wakes on nothing sensible": (
+        plugin(filter=lambda *args: (), wakes_on=lambda self: ["pod gone"]),
+        "yield Wake(event, when)",
+    ),
+    "wakes on a kind that is none": (
+        plugin(filter=lambda *args: (), wakes_on=lambda self: [Wake(ClusterEvent("foos.v1", Action.ADD))]),
+        "wakes_on names 'foos.v1', which is no kind",
+    ),
+    "wakes_on raises": (plugin(filter=lambda *args: (), wakes_on=lambda self: 1 / 0), "wakes_on failed: ZeroDivisionError"),
+    "reserve answers yes": (
+        plugin(reserve=lambda self, *args: True, unreserve=lambda self, *args: None),
+        "answered True in reserve",
+    ),
+    "unreserve raises the second time": (
+        plugin(reserve=lambda self, state, pod, node: None, unreserve=lambda self, state, pod, node: {}.pop(pod.uid)),
+        "KeyError",
+    ),
+    "permit answers yes": (plugin(permit=lambda self, *args: True), "answered True in permit"),
+    "pre_bind writes itself": (plugin(pre_bind=lambda self, *args: ["done"]), "answered 'done' in pre_bind"),
+    "bind says so": (plugin(bind=lambda self, *args: True), "answered True in bind"),
+}
+
+
+@pytest.mark.parametrize(("broken", "says"), BROKEN.values(), ids=BROKEN)
+def test_what_is_broken_is_found_and_told(broken, says):
+    with pytest.raises(AssertionError) as found:
+        check_plugin(broken)
+    assert says in str(found.value)
+
+
+def test_all_that_is_wrong_is_told_at_once():
+    broken = plugin(
+        score=lambda self, state, nodes: nodes.zeros() + 200,
+        permit=lambda self, *args: True,
+        wakes_on=lambda self: [None],
+    )
+    with pytest.raises(AssertionError) as found:
+        check_plugin(broken)
+    assert all(part in str(found.value) for part in ("score", "permit", "wakes_on"))
+
+
+def test_a_sound_plugin_passes():
+    class Sound:
+        name = "Sound"
+        depends = Depends.ROW
+
+        def filter(self, pod, nodes):
+            yield Reject(nodes.pod_count > 1, "crowded")
+
+        def filter_node(self, pod, node):
+            return Hold.because("crowded") if node.pod_count > 1 else None
+
+        def sign(self, pod):
+            return {}
+
+        def bind(self, state, pod, node):
+            return [BindPod(pod, node)]
+
+    check_plugin(Sound())

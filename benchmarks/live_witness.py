@@ -29,7 +29,7 @@ from moorage.client.kubeconfig import Surroundings, read_kubeconfig
 from moorage.client.rest import Rest
 from moorage.engine.facts import Fact, Seen
 from moorage.server.live import Live
-from moorage.server.scheduler_metrics import Meter
+from moorage.server.scheduler_metrics import SchedulerMetrics
 from moorage.simulator.simulate import Options, load_options
 
 __all__ = ["main"]
@@ -70,7 +70,7 @@ async def main(kubeconfig: str) -> None:
     async with Rest(endpoint, qps=0) as rest:
         live = Live(
             scheduler, rest, identity="witness_0", wall=_wall, leader=None, chance=random.Random(0),
-            report=lambda line: print(line, file=sys.stderr), measures=Meter(time.monotonic),
+            report=lambda line: print(line, file=sys.stderr), measures=SchedulerMetrics(time.monotonic),
         )  # fmt: skip
         live.loop.scheduler.observe = _watched(scheduler.observe, rounds)  # type: ignore[method-assign]
         running = asyncio.create_task(live.run())

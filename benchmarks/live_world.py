@@ -26,13 +26,13 @@ from benchmarks.workloads import WORKLOADS, Sizes
 from moorage.api.core import Namespace, Node, Pod
 from moorage.apiserver.access.authentication import guard_for
 from moorage.apiserver.access.certificate_authority import Authority, make_authority
-from moorage.apiserver.http.limits import Limits
+from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watch_cache import Change
 from moorage.apiserver.vocabulary.records import Document, Record
-from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind, served
+from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
 
 __all__ = ["EVENTS", "NODES", "PODS", "Follower", "Scheduler", "World", "world"]
 
@@ -57,7 +57,7 @@ class Follower:
         self._room, self._held = room, dict[str, int]()
         self._news = asyncio.Event()
 
-    def __call__(self, kind: Kind, change: Change) -> None:
+    def __call__(self, kind: ServedKind, change: Change) -> None:
         if kind is not PODS:
             return
         node, before = change.after.fields["spec.nodeName"], change.before
@@ -148,7 +148,7 @@ class World:
     async def serve(self) -> None:
         """Serve, on the port that was served on before."""
         guard, tls = guard_for(self.store, self._authority), self._authority.tls()
-        server = serving(self.store, guard, port=self.port, tls=tls, limits=Limits(client_s=300.0))
+        server = serving(self.store, guard, port=self.port, tls=tls, limits=ServerLimits(client_s=300.0))
         self.port = await self._serving.enter_async_context(server)
 
     async def hang_up(self) -> None:

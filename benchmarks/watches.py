@@ -20,9 +20,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.access.certificate_authority import make_authority
-from moorage.apiserver.http.limits import Limits
+from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.vocabulary.served_kinds import served
@@ -60,8 +60,8 @@ async def serve(resource: str, count: int, size: int, folder: str, plain: str) -
     for i in range(count):
         store.adopt(kind, _pod(i) if resource == "pods" else _config(i, size))
     tls = None if plain else make_authority(Path(folder)).tls()
-    limits = Limits(client_s=600)  # unread watches stay, as they are to be counted together
-    guard = Guard({_TOKEN: User("admin", ("system:masters",))})
+    limits = ServerLimits(client_s=600)  # unread watches stay, as they are to be counted together
+    guard = Authenticator({_TOKEN: User("admin", ("system:masters",))})
     async with serving(store, guard, tls=tls, limits=limits) as port:
         sys.stdout.write(json.dumps({"port": port, "rss_mib": _memory(os.getpid(), "VmRSS")}) + "\n")
         sys.stdout.flush()

@@ -12,7 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.access.bootstrap import found_cluster
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
@@ -29,7 +29,7 @@ def make_store():
 
 
 def make_guard():
-    return Guard({TOKEN: ADMIN, "weak": User("somebody")})
+    return Authenticator({TOKEN: ADMIN, "weak": User("somebody")})
 
 
 class Client:

@@ -13,7 +13,7 @@ import json
 import struct
 from urllib.parse import urlencode
 
-from moorage.apiserver.schema.protobuf import Flag, messages, read_protobuf
+from moorage.apiserver.schema.protobuf import FieldFlag, messages, read_protobuf
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 #: What kube-scheduler accepts, whose content type is said by its configuration, and what other typed clients of 1.36 do.
@@ -45,12 +45,12 @@ def marshal(message, document):
     out = b""
     for number, (name, holds, flags) in sorted(messages()[message].items()):
         value = document if not name else document.get(name)
-        if flags & Flag.MAP:
+        if flags & FieldFlag.MAP:
             entries = sorted((value or {}).items())
             out += b"".join(part(number, part(1, key) + part(2, scalar(holds, inner))) for key, inner in entries)
-        elif flags & Flag.REPEATED:
+        elif flags & FieldFlag.REPEATED:
             out += b"".join(part(number, scalar(holds, one)) for one in value or ())
-        elif value is not None or not flags & Flag.POINTER:
+        elif value is not None or not flags & FieldFlag.POINTER:
             out += part(number, scalar(holds, value))
     return out
 

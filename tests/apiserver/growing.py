@@ -15,10 +15,10 @@ from moorage.apiserver.admission.strategy import completed
 from moorage.apiserver.http import write_requests
 from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, kind_schema
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.http_messages import Request
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest
 from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.request_targets import Target
-from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
+from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.apiserver.vocabulary.users import User
 
@@ -84,7 +84,7 @@ _NAMES = frozenset(["containerPort", "exitCodes", "ip", "key", "mountPath", "nam
 class Place(NamedTuple):
     """A field of a kind, by its path; ``owner`` is the struct that it is a field of."""
 
-    kind: Kind
+    kind: ServedKind
     path: tuple[str, ...]
     owner: str
     type: Type
@@ -93,12 +93,12 @@ class Place(NamedTuple):
         return f"{self.kind.qualified}:{'.'.join(self.path)}"
 
 
-def fields(kind: Kind) -> Iterator[Place]:
+def fields(kind: ServedKind) -> Iterator[Place]:
     """Yield every list and every map that objects of a kind have, in whatever depth."""
     yield from _fields(kind, kind_schema(kind), (), ())
 
 
-def texts(kind: Kind) -> Iterator[Place]:
+def texts(kind: ServedKind) -> Iterator[Place]:
     """Yield every field of a kind that is read from a text, in whatever depth."""
     yield from _fields(kind, kind_schema(kind), (), (), wanted=_is_text)
 
@@ -112,7 +112,7 @@ def _is_text(held: Type) -> bool:
 
 
 def _fields(
-    kind: Kind, shape: Struct, path: tuple[str, ...], within: tuple[str, ...], wanted: Callable[[Type], bool] = _is_list
+    kind: ServedKind, shape: Struct, path: tuple[str, ...], within: tuple[str, ...], wanted: Callable[[Type], bool] = _is_list
 ) -> Iterator[Place]:
     if shape.name in within:
         return
@@ -128,7 +128,7 @@ def _fields(
             yield from _fields(kind, inner, here, within, wanted)
 
 
-def sound(kind: Kind, name: str = "x") -> Document:
+def sound(kind: ServedKind, name: str = "x") -> Document:
     """Return an object that the server takes."""
     metadata = {"name": name, "namespace": "default"} if kind.namespaced else {"name": name}
     return {"kind": kind.kind, "apiVersion": kind.api_version, "metadata": metadata, **copy.deepcopy(SOUND.get(kind.kind, {}))}
@@ -242,7 +242,7 @@ class Bench:
     def __init__(self) -> None:
         self.store = Store(lambda: 1_790_000_000.0, random.Random(3), b"k")
 
-    def hold(self, kind: Kind, document: Document) -> None:
+    def hold(self, kind: ServedKind, document: Document) -> None:
         """Store an object with its defaults, whatever else is wrong with it."""
         document["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
         with contextlib.suppress(ApiError):
@@ -259,7 +259,7 @@ class Bench:
         query = {"dryRun": "All", "fieldManager": "me", "fieldValidation": "Strict"}
         if asked.form == APPLY:
             query["force"] = "true"
-        request = Request(asked.method, "/", query, "", asked.form, asked.body, ADMIN, "tests/1")
+        request = HTTPRequest(asked.method, "/", query, "", asked.form, asked.body, ADMIN, "tests/1")
         carry_out = {"POST": write_requests.create, "PUT": write_requests.replace, "PATCH": write_requests.patch}[asked.method]
         try:
             return carry_out(self.store, request, target, None)

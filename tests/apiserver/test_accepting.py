@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.http import accepting, connections
 from moorage.apiserver.http.accepting import MAX_RESERVE, MIN_RESERVE, TLS_BUFFER, connections_for
-from moorage.apiserver.http.limits import Limits
+from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.http.tally import Tally
@@ -50,8 +50,10 @@ def test_descriptors_are_left_for_everything_else(wanted, descriptors, most):
 @asynccontextmanager
 async def three_at_a_time(tls=None):
     """Serve with room for three connections; yields the port."""
-    limits = Limits(connections=3, client_s=20)
-    async with serving(open_store(seed=1), Guard({"t": User("admin", ("system:masters",))}), limits=limits, tls=tls) as port:
+    limits = ServerLimits(connections=3, client_s=20)
+    async with serving(
+        open_store(seed=1), Authenticator({"t": User("admin", ("system:masters",))}), limits=limits, tls=tls
+    ) as port:
         yield port
 
 

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from moorage.apiserver.access.authentication import Guard
+from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.access.service_account_tokens import ISSUER, Accounts
-from moorage.apiserver.http.requests import Request, serve
+from moorage.apiserver.http.requests import HTTPRequest, serve
 from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.vocabulary.request_targets import find_target
 from moorage.apiserver.vocabulary.served_kinds import served
@@ -123,9 +123,9 @@ def test_a_request_of_another_namespace_than_its_path_is_refused(accounts, clust
     path = "/api/v1/namespaces/default/serviceaccounts/default/token"
     for namespace, code in (("default", 201), ("other", 400)):
         body = json.dumps({"metadata": {"namespace": namespace}, "spec": {}}).encode()
-        request = Request("POST", path, {}, "application/json", "application/json", body, User("x"))
+        request = HTTPRequest("POST", path, {}, "application/json", "application/json", body, User("x"))
         try:
-            found = serve(cluster, Guard({}, accounts=accounts), Authorizer(cluster), request, find_target(path)).code
+            found = serve(cluster, Authenticator({}, accounts=accounts), Authorizer(cluster), request, find_target(path)).code
         except ApiError as error:
             found = error.code
         assert found == code
@@ -151,7 +151,7 @@ def test_forged_tokens_are_not_known(accounts, cluster, keys):
 
 
 def test_the_guard_knows_them(accounts):
-    guard = Guard({}, accounts=accounts)
+    guard = Authenticator({}, accounts=accounts)
     user = guard.admit("/api", {"Host": "localhost", "Authorization": f"Bearer {token_of(accounts)}"})
     assert (user.name, user.groups[-1]) == ("system:serviceaccount:default:default", "system:authenticated")
     with pytest.raises(ApiError) as caught:

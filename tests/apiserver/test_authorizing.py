@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from moorage.api.rbac import PolicyRule
-from moorage.apiserver.access.authentication import Guard
+from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.escalation_check import check_escalation
 from moorage.apiserver.access.impersonation import impersonated
 from moorage.apiserver.access.rbac_authorizer import Authorizer, denied
@@ -475,7 +475,7 @@ def test_rights_are_asked_for_what_a_request_comes_to(cluster):
 
     async def run():
         found = {}
-        async with serving(cluster, Guard({"t": JANE})) as port, aiohttp.ClientSession() as session:
+        async with serving(cluster, Authenticator({"t": JANE})) as port, aiohttp.ClientSession() as session:
             for method, path, body, form in asked:
                 headers = {"Authorization": "Bearer t", "Content-Type": form}
                 async with session.request(

@@ -6,7 +6,7 @@ import pytest
 
 from moorage.apiserver.admission.strategy import qos_class
 from moorage.apiserver.admission.update_validation import change_faults, resize_faults
-from moorage.apiserver.fields.managed_fields import Manager
+from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.apiserver.schema.request_bodies import Body, fitted, form_of_kind, object_of
 from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
@@ -173,7 +173,7 @@ def test_some_kinds_are_replaced_only_by_who_names_the_version(store):
     del made["metadata"]["resourceVersion"]
     kind = find_kind("poddisruptionbudgets", "policy")
     with pytest.raises(ApiError, match=r"metadata\.resourceVersion: Invalid value: 0: must be specified for an update"):
-        store.update(kind, "default", "x", made, manager=Manager("me", version="policy/v1"))
+        store.update(kind, "default", "x", made, manager=FieldManager("me", version="policy/v1"))
 
 
 # -- changes ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import time
 import aiohttp
 import pytest
 
-from moorage.apiserver.access.authentication import Guard
+from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.escalation_check import check_escalation
 from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.access.rbac_rules import Attributes
@@ -181,7 +181,7 @@ HARMLESS = {  # method, path, body, form
 @contextlib.asynccontextmanager
 async def asking(store):
     """Serve a store; yields what sends a request of Mallory's and returns its code and answer."""
-    async with serving(store, Guard({"mallory": MALLORY})) as port, aiohttp.ClientSession() as session:
+    async with serving(store, Authenticator({"mallory": MALLORY})) as port, aiohttp.ClientSession() as session:
 
         async def ask(method, path, body, form):
             headers = {"Authorization": "Bearer mallory", "Content-Type": form}

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from moorage.apiserver.access.authentication import Guard, User, guard_for
+from moorage.apiserver.access.authentication import Authenticator, User, guard_for
 from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.http.connections import MAX_FIELD, MAX_HEAD, MAX_LINE
-from moorage.apiserver.http.limits import Limits
+from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.server import MAX_PARAMETERS
 from moorage.apiserver.http.store_setup import open_store
@@ -44,7 +44,7 @@ def chunked(body, coding="chunked"):
 @asynccontextmanager
 async def a_server(limits=None, store=None, tls=None, guard=None):
     store = store or open_store(seed=1)
-    guard = guard or Guard({TOKEN: ADMIN, "weak": User("weak")})
+    guard = guard or Authenticator({TOKEN: ADMIN, "weak": User("weak")})
     async with serving(store, guard, tls=tls, limits=limits) as port:
         yield store, port
 
@@ -272,7 +272,7 @@ def test_a_body_is_asked_for_only_of_those_who_may_send_it():
 
 # -- slow clients -------------------------------------------------------------------------------------------------------
 
-HASTY = Limits(client_s=0.15, answer_s=0.15)
+HASTY = ServerLimits(client_s=0.15, answer_s=0.15)
 
 
 async def dribble(port, first, more, step_s=0.02, tls=None):

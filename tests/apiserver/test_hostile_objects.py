@@ -12,7 +12,7 @@ from moorage.apiserver.http import write_requests
 from moorage.apiserver.schema.normalization import Misfit, conform
 from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, kind_schema
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.http_messages import Request
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest
 from moorage.apiserver.vocabulary.request_targets import Target
 from moorage.apiserver.vocabulary.served_kinds import KINDS, find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
@@ -119,7 +119,7 @@ def has_name(document):
 def ask(store, resource, name, document, form="application/json", **query):
     kind = kind_of(resource)
     target = Target(kind, "default" if kind.namespaced else "", name)
-    request = Request("POST", "/", query, "", form, msgspec.json.encode(document), User("me"), "tests/1")
+    request = HTTPRequest("POST", "/", query, "", form, msgspec.json.encode(document), User("me"), "tests/1")
     return (write_requests.patch if form != "application/json" else write_requests.replace if name else write_requests.create)(
         store, request, target, None
     )

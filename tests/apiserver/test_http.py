@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.apiserver.access.authentication import Guard
+from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.served_kinds import KINDS, MEASURED, REVIEWS, offered
@@ -352,7 +352,7 @@ def test_health_and_version_are_open(against_a_server):
 
 def test_only_loopback_is_served_without_tls(store):
     async def run():
-        async with serving(store, Guard({}), "0.0.0.0"):
+        async with serving(store, Authenticator({}), "0.0.0.0"):
             pass
 
     with pytest.raises(ConfigError, match="can be reached from other machines"):

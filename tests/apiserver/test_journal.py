@@ -16,7 +16,7 @@ import threading
 import aiohttp
 import pytest
 
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.storage.list_selection import ALL
@@ -141,7 +141,7 @@ def test_changes_that_come_together_go_to_disk_together(tmp_path):
 def test_what_nobody_waits_for_is_kept_soon(tmp_path):
     async def run():
         store = open_store(tmp_path / "data")
-        async with serving(store, Guard({})):
+        async with serving(store, Authenticator({})):
             store.create(CONFIGS, "default", config("quiet"))
             for _ in range(100):
                 await asyncio.sleep(0.02)
@@ -350,7 +350,7 @@ def test_a_full_disk_takes_nothing_in_and_loses_nothing(tmp_path):
         store = open_store(tmp_path / "data")
         execute = store.keeper._connection.execute
         async with (
-            serving(store, Guard({TOKEN: User("admin", ("system:masters",))})) as port,
+            serving(store, Authenticator({TOKEN: User("admin", ("system:masters",))})) as port,
             aiohttp.ClientSession() as session,
         ):
             client = Client(session, port)
@@ -403,7 +403,7 @@ def test_watches_are_told_of_nothing_that_is_not_kept_yet(tmp_path, monkeypatch)
         store = open_store(tmp_path / "data")
         write, open_disk = store.keeper._write, threading.Event()
         async with (
-            serving(store, Guard({TOKEN: User("admin", ("system:masters",))})) as port,
+            serving(store, Authenticator({TOKEN: User("admin", ("system:masters",))})) as port,
             aiohttp.ClientSession() as session,
         ):
             client = Client(session, port)

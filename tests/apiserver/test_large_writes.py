@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.http.serve import serving, write_kubeconfig
 from moorage.apiserver.http.store_setup import open_store
@@ -57,7 +57,7 @@ def test_large_writes_over_one_connection_are_all_carried_out(at_once):
 
     async def run():
         store = open_store(seed=1)
-        async with serving(store, Guard(TOKENS)) as port, asyncio.timeout(30):
+        async with serving(store, Authenticator(TOKENS)) as port, asyncio.timeout(30):
             reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)
             if at_once:
                 for one in requests:
@@ -91,7 +91,7 @@ def test_kubectl_replaces_a_folder_of_large_objects(server_in_a_thread, tmp_path
         assert (done.returncode, done.stderr) == (0, "")
         assert done.stdout.count("configmap/c") == 7
 
-    with server_in_a_thread(store, authority.tls(), Guard(TOKENS)) as port:
+    with server_in_a_thread(store, authority.tls(), Authenticator(TOKENS)) as port:
         write_kubeconfig(tmp_path / "config", port, "strong", authority.certificate)
         kubectl("create", "a")
         kubectl("replace", "b")

@@ -8,15 +8,15 @@ import socket
 import aiohttp
 import pytest
 
-from moorage.apiserver.access.authentication import Guard, User
-from moorage.apiserver.http.limits import Limits, Seats
+from moorage.apiserver.access.authentication import Authenticator, User
+from moorage.apiserver.http.limits import Seats, ServerLimits
 from moorage.apiserver.http.sending import PIECE
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.vocabulary.served_kinds import find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 
-SMALL = Limits(reading=3, mutating=2, per_client=2, waiting=2, watches=3, watches_per_client=2, seat_s=0.05)
+SMALL = ServerLimits(reading=3, mutating=2, per_client=2, waiting=2, watches=3, watches_per_client=2, seat_s=0.05)
 
 
 async def sit(seats, client, mutating, leave, log):
@@ -74,7 +74,7 @@ def test_no_seat_is_lost_or_taken_twice(seed):
             refused.add(error.code)
 
     async def run():
-        seats = Seats(Limits(reading=3, mutating=2, per_client=2, waiting=10, seat_s=0.005))
+        seats = Seats(ServerLimits(reading=3, mutating=2, per_client=2, waiting=10, seat_s=0.005))
         tasks = []
         for _ in range(150):
             tasks.append(asyncio.create_task(request(seats, chance.choice("abc"), chance.random() < 0.4)))
@@ -104,7 +104,7 @@ def test_watches_are_counted():
 
 
 def test_what_one_user_leaves_unread_is_bounded_but_one_answer_is_let_through():
-    seats = Seats(Limits(unread_per_client=10))
+    seats = Seats(ServerLimits(unread_per_client=10))
     with seats.sending("a", 50, refusable=True):
         for size in (1, 50):
             with pytest.raises(ApiError) as caught, seats.sending("a", size, refusable=True):
@@ -140,8 +140,8 @@ async def slow_body():
 @pytest.mark.slow
 def test_one_client_that_is_slow_does_not_keep_others_waiting():
     async def run():
-        guard = Guard({"t": User("a", ("system:masters",)), "u": User("b", ("system:masters",))})
-        limits = Limits(per_client=2, seat_s=0.02)
+        guard = Authenticator({"t": User("a", ("system:masters",)), "u": User("b", ("system:masters",))})
+        limits = ServerLimits(per_client=2, seat_s=0.02)
         async with serving(open_store(seed=1), guard, limits=limits) as port, aiohttp.ClientSession() as session:
             slow = [asyncio.create_task(ask(session, port, HOME, "t", "POST", slow_body())) for _ in range(2)]
             await asyncio.sleep(0.1)
@@ -181,8 +181,8 @@ def test_answers_that_are_not_read_are_few_and_written_as_they_are_read(monkeypa
         store = open_store(seed=1)
         for i in range(20):
             store.create(find_kind("configmaps"), "default", config(i))
-        guard = Guard({"t": User("a", ("system:masters",)), "u": User("b", ("system:masters",))})
-        limits = Limits(unread_per_client=1_500_000)
+        guard = Authenticator({"t": User("a", ("system:masters",)), "u": User("b", ("system:masters",))})
+        limits = ServerLimits(unread_per_client=1_500_000)
         async with serving(store, guard, limits=limits) as port, aiohttp.ClientSession() as session:
             slow = [await leave_unread(port, HOME), await leave_unread(port, f"{HOME}/c0")]
             await asyncio.sleep(0.3)
@@ -204,8 +204,8 @@ def test_answers_that_are_not_read_are_few_and_written_as_they_are_read(monkeypa
 @pytest.mark.slow
 def test_watches_beyond_the_limit_are_told_to_come_again_and_end_with_their_client():
     async def run():
-        guard = Guard({"t": User("a", ("system:masters",))})
-        limits = Limits(watches_per_client=2)
+        guard = Authenticator({"t": User("a", ("system:masters",))})
+        limits = ServerLimits(watches_per_client=2)
         async with serving(open_store(seed=1), guard, limits=limits) as port, aiohttp.ClientSession() as session:
             path, headers = f"http://127.0.0.1:{port}{HOME}?watch=1&timeoutSeconds=1", {"Authorization": "Bearer t"}
             held = [await session.get(path, headers=headers) for _ in range(2)]
@@ -220,7 +220,7 @@ def test_watches_beyond_the_limit_are_told_to_come_again_and_end_with_their_clie
 @pytest.mark.slow
 def test_a_watch_ends_when_its_client_goes_away_though_nothing_happens():
     async def run():
-        async with serving(open_store(seed=1), Guard({"t": User("a", ("system:masters",))})) as port:
+        async with serving(open_store(seed=1), Authenticator({"t": User("a", ("system:masters",))})) as port:
             request = f"GET {HOME}?watch=1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer t\r\n\r\n"
             lost = []
             for _ in range(5):
@@ -241,7 +241,7 @@ def test_a_watch_ends_when_its_client_goes_away_though_nothing_happens():
 @pytest.mark.slow
 def test_metrics_count_what_was_asked():
     async def run():
-        guard = Guard({"t": User("a", ("system:masters",)), "weak": User("b")})
+        guard = Authenticator({"t": User("a", ("system:masters",)), "weak": User("b")})
         async with serving(open_store(seed=1), guard) as port, aiohttp.ClientSession() as session:
             await ask(session, port, HOME)
             await ask(session, port, f"{HOME}/absent")
@@ -266,7 +266,7 @@ def test_metrics_count_what_was_asked():
 @pytest.mark.slow
 def test_health_says_more_when_asked():
     async def run():
-        async with serving(open_store(seed=1), Guard({})) as port, aiohttp.ClientSession() as session:
+        async with serving(open_store(seed=1), Authenticator({})) as port, aiohttp.ClientSession() as session:
             for name in ("healthz", "livez", "readyz"):
                 assert (await ask(session, port, f"/{name}", ""))[::2] == (200, "ok")
                 assert (await ask(session, port, f"/{name}?verbose", ""))[2] == f"[+]ping ok\n{name} check passed\n"

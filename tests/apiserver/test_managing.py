@@ -19,7 +19,7 @@ from moorage.apiserver.fields.fieldsets import (
     union_all,
     without,
 )  # fmt: skip
-from moorage.apiserver.fields.managed_fields import LAST_APPLIED, Manager, apply, manager_of, track
+from moorage.apiserver.fields.managed_fields import LAST_APPLIED, FieldManager, apply, manager_of, track
 from moorage.apiserver.schema.schemas import Struct, kind_schema
 from moorage.apiserver.vocabulary.served_kinds import KINDS, find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
@@ -117,7 +117,7 @@ def test_a_new_object_is_managed_by_who_made_it(store):
         "status": {"replicas": 7},
     }  # fmt: skip
     kind = find_kind("deployments", "apps")
-    record = store.create(kind, "default", document, manager=Manager("kubectl-create", version="apps/v1"))
+    record = store.create(kind, "default", document, manager=FieldManager("kubectl-create", version="apps/v1"))
     [entry] = record.document()["metadata"]["managedFields"]
     assert entry.pop("fieldsV1") == created_by_kubectl()
     assert entry.pop("time").endswith("Z")
@@ -131,11 +131,11 @@ def deployment(**spec):
 
 
 def updater(name, subresource=""):
-    return Manager(name, version="apps/v1", subresource=subresource)
+    return FieldManager(name, version="apps/v1", subresource=subresource)
 
 
 def applier(name):
-    return Manager(name, applies=True)
+    return FieldManager(name, applies=True)
 
 
 def managers(document):

@@ -10,7 +10,7 @@ import time
 import msgspec
 import pytest
 
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.access.bootstrap_roles import born_with
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.schema.protobuf import read_protobuf
@@ -356,7 +356,7 @@ def asked(store, *requests):
     import aiohttp
 
     async def run():
-        guard = Guard({"t": User("admin", ("system:masters",))})
+        guard = Authenticator({"t": User("admin", ("system:masters",))})
         async with serving(store, guard) as port, aiohttp.ClientSession(headers={"Authorization": "Bearer t"}) as session:
             answers = []
             for path in requests:

@@ -9,7 +9,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from moorage.api.manifests import read_yaml
-from moorage.apiserver.schema.protobuf import Flag, messages, read_protobuf
+from moorage.apiserver.schema.protobuf import FieldFlag, messages, read_protobuf
 from moorage.apiserver.schema.protobuf_encoding import _WRITERS, write_event, write_protobuf
 from moorage.apiserver.schema.representations import accepted, encoded_as
 from moorage.apiserver.vocabulary.statuses import ApiError, not_found
@@ -206,12 +206,12 @@ def documents(draw, name, depth=0):
             document |= draw(documents(holds, depth + 1))
             continue
         value = SCALARS[holds] if holds in SCALARS else documents(holds, depth + 1)
-        if flags & Flag.MAP:
+        if flags & FieldFlag.MAP:
             value = st.dictionaries(letters, value, min_size=1, max_size=2)
-        elif flags & Flag.REPEATED:
+        elif flags & FieldFlag.REPEATED:
             value = st.lists(value, min_size=1, max_size=2)
         drawn = draw(value)
-        if drawn or not flags & Flag.OMIT_EMPTY or flags & Flag.POINTER:
+        if drawn or not flags & FieldFlag.OMIT_EMPTY or flags & FieldFlag.POINTER:
             document[field] = drawn
     return document
 

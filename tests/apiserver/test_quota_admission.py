@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from moorage.api.quantity import exact
 from moorage.apiserver.admission.quota_types import Facts
 from moorage.apiserver.admission.quota_usage import meter_of
-from moorage.apiserver.fields.managed_fields import Manager
+from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.served_kinds import KINDS, served
 from moorage.apiserver.vocabulary.statuses import ApiError
@@ -198,7 +198,7 @@ def test_every_kind_in_a_namespace_counts_but_events():
 # -- the store ----------------------------------------------------------------------------------------------------------
 
 
-BY = Manager("me", version="v1")
+BY = FieldManager("me", version="v1")
 
 
 def limit(store: Store, name="q", used=None, scopes=(), **hard):

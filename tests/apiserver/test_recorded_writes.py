@@ -14,10 +14,10 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import pytest
 
-from moorage.apiserver.access.authentication import Guard
+from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.bootstrap import found_cluster
 from moorage.apiserver.access.rbac_authorizer import Authorizer
-from moorage.apiserver.http.requests import Request, serve
+from moorage.apiserver.http.requests import HTTPRequest, serve
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.request_targets import find_target
 from moorage.apiserver.vocabulary.statuses import ApiError
@@ -53,13 +53,15 @@ class Server:
         self.store = Store(lambda: 1_750_000_000.0, random.Random(3), b"k")
         found_cluster(self.store)
         self.store.empties_namespaces = False
-        self.guard = Guard({})
+        self.guard = Authenticator({})
         self.authorizer = Authorizer(self.store)
 
     def ask(self, method, path, body=None, form="application/json"):
         where = urlsplit(path)
         content = b"" if body is None else msgspec.json.encode(body)
-        request = Request(method, where.path, dict(parse_qsl(where.query)), "application/json", form, content, ME, "kubectl/x")
+        request = HTTPRequest(
+            method, where.path, dict(parse_qsl(where.query)), "application/json", form, content, ME, "kubectl/x"
+        )
         try:
             target = find_target(where.path)
             response = serve(self.store, self.guard, self.authorizer, request, target)

@@ -13,7 +13,7 @@ from moorage.apiserver.http.lines import MOST_BYTES, Lines
 from moorage.apiserver.http.watch_stream import open_stream
 from moorage.apiserver.storage.list_selection import ALL, Selection, selection
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.http_messages import Request
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest
 from moorage.apiserver.vocabulary.request_targets import find_target
 from moorage.apiserver.vocabulary.served_kinds import served
 from moorage.apiserver.vocabulary.statuses import ApiError
@@ -161,7 +161,7 @@ def test_a_list_that_is_read_piece_by_piece_ends_in_what_there_is(there, steps, 
 
 
 def stream_of(store, lines=None, **query):
-    request = Request("GET", PATH, {"watch": "1", **query}, "application/json", "", b"", User("x"))
+    request = HTTPRequest("GET", PATH, {"watch": "1", **query}, "application/json", "", b"", User("x"))
     return open_stream(store, request, find_target(PATH), lines or Lines())
 
 

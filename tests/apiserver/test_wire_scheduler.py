@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 
 EVENTS, LEASES = "/apis/events.k8s.io/v1", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 PODS, CLAIMS = "/api/v1/namespaces/default/pods", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
@@ -28,7 +28,7 @@ def peers(server_in_a_thread, new_store, go_client):
         made.append(go_client.GoClient(port, token, accept))
         return made[-1]
 
-    with server_in_a_thread(new_store(), guard=Guard(users)) as port:
+    with server_in_a_thread(new_store(), guard=Authenticator(users)) as port:
         yield client
         for one in made:
             one.close()

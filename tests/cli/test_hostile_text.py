@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 import moorage as library
-from moorage.cli.terminal import Guard, bare, guard, unguard
+from moorage.cli.terminal import EscapingStream, bare, guard, unguard
 from moorage.errors import MoorageError
 from tests.cli.hostile import EVIL, check_harmless, misleads, places
 
@@ -446,7 +446,7 @@ def test_what_nothing_of_ours_printed_is_guarded_too(capsys):
 
 def test_a_terminal_of_few_characters_gets_escapes():
     raw = io.BytesIO()
-    stream = Guard(io.TextIOWrapper(raw, encoding="ascii"))
+    stream = EscapingStream(io.TextIOWrapper(raw, encoding="ascii"))
     stream.write("1µs …\n")
     stream.flush()
     assert raw.getvalue() == b"1\\xb5s \\u2026\n"

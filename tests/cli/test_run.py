@@ -20,7 +20,7 @@ import pytest
 import yaml
 from aiohttp import ClientSession, TCPConnector
 
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving, write_kubeconfig
 from moorage.apiserver.storage.store import Store
 from moorage.cli.main import _run
@@ -96,7 +96,7 @@ async def scheduler(*flags, rest=None):
 @asynccontextmanager
 async def running(folder, *flags, kubeconfig="--kubeconfig", store=None):
     store = store or Store(time.time, random.Random(5), b"k")
-    async with serving(store, Guard(USERS)) as port:
+    async with serving(store, Authenticator(USERS)) as port:
         config = folder / "kubeconfig"
         write_kubeconfig(config, port, "admin-token")
         endpoint = Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity("admin-token")))

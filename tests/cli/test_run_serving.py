@@ -20,7 +20,7 @@ from moorage.client.rest import Rest
 from moorage.config.scheduler_document import load_default
 from moorage.cycle.cycle import Cycle
 from moorage.engine.profiles import build_resolved
-from moorage.engine.release_plugins import RuleBook
+from moorage.engine.release_plugins import ReleasePlugins
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import InputError
 from moorage.server.live import LeaderSettings, Live
@@ -104,7 +104,7 @@ def of_a_replica(*, delayed, lists=()):
     """Return what a replica that stands for a lease watched and told, where these kinds can be listed."""
 
     async def main():
-        loaded = load_default(RuleBook("", lambda registry: registry))
+        loaded = load_default(ReleasePlugins("", lambda registry: registry))
         scheduler = Scheduler(
             Cycle(), loaded.gates, lambda handle: build_resolved(loaded.profiles, loaded.registry, handle).profiles
         )

@@ -14,7 +14,7 @@ from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.cli.store_loader import fill, lost_pods
 from moorage.cli.up import _tell, up
 from moorage.controllers.machinery.kind_names import REPLICA_SETS
-from moorage.controllers.manager import Manager
+from moorage.controllers.manager import ControllerManager
 from moorage.controllers.upkeep.resource_quota import ResourceQuotas
 from moorage.errors import InputError
 from moorage.server.embedded import Ready
@@ -224,7 +224,7 @@ def test_quotas_refuse_nothing_that_files_bring(store, tmp_path):
     assert put(store, tmp_path, QUOTAS) == []
     assert put(store, tmp_path, QUOTAS.replace("name: b", "name: d")) != []
     assert [record.name for record in store.all(find_kind("pods"))] == ["a", "b", "d"]
-    manager = Manager(store, [ResourceQuotas()])
+    manager = ControllerManager(store, [ResourceQuotas()])
     manager.step()
     used = store.get(find_kind("resourcequotas"), "shop", "full").document()["status"]["used"]
     assert used == {"pods": "3", "configmaps": "1"}

@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from moorage.apiserver.schema.protobuf import Flag, message_of, messages
+from moorage.apiserver.schema.protobuf import FieldFlag, message_of, messages
 from moorage.client.listwatch import Reader
 from moorage.client.resources import WATCHED
 
 EMPTY = {"s": "", "i": 0, "b": False, "f": 0, "Q": "0", "O": 0}
 FULL = {"s": "a", "i": 1, "b": True, "f": 1.5, "y": "YQ==", "Q": "1", "O": 1, "R": {"a": 1}, "F": {}, "X": ["a"]}
-MANY = Flag.POINTER | Flag.REPEATED | Flag.MAP
+MANY = FieldFlag.POINTER | FieldFlag.REPEATED | FieldFlag.MAP
 
 
 def empty(message):
@@ -22,7 +22,7 @@ def empty(message):
             document |= empty(holds)
         elif plain:
             document[name] = empty(holds)  # a struct is never left out
-        elif not flags & Flag.OMIT_EMPTY:
+        elif not flags & FieldFlag.OMIT_EMPTY:
             document[name] = None if flags & MANY else EMPTY.get(holds)
     return document
 
@@ -36,8 +36,8 @@ def full(message, depth=0):
             value = full(holds, depth + 1) if depth < 5 else empty(holds)
         if not name:
             document |= value
-        elif flags & (Flag.MAP | Flag.REPEATED):
-            document[name] = {"k": value} if flags & Flag.MAP else [value]
+        elif flags & (FieldFlag.MAP | FieldFlag.REPEATED):
+            document[name] = {"k": value} if flags & FieldFlag.MAP else [value]
         else:
             document[name] = value
     return document

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from moorage.api.core import Node
 from moorage.api.custom_objects import CustomKind
 from moorage.client.reflector import Reflector
-from moorage.client.resources import WATCHED, Resource, custom_resource, resource_of, watched
+from moorage.client.resources import WATCHED, WatchedResource, custom_resource, resource_of, watched
 from moorage.engine.facts import Gone
 from moorage.errors import UNREACHABLE, ClusterError, InputError
 from moorage.framework.features import FeatureGates
 from moorage.testing.virtual_time import run_virtually
 
-NODES = Resource(Node, "v1", "nodes", namespaced=False)
+NODES = WatchedResource(Node, "v1", "nodes", namespaced=False)
 
 
 class Server:
@@ -841,7 +841,9 @@ class Versions(Server):
             yield lines
 
 
-AGED = Resource(Node, "g/v3", "nodes", older=(Resource(Node, "g/v2", "nodes"), Resource(Node, "g/v1", "nodes")))
+AGED = WatchedResource(
+    Node, "g/v3", "nodes", older=(WatchedResource(Node, "g/v2", "nodes"), WatchedResource(Node, "g/v1", "nodes"))
+)
 
 
 @pytest.mark.parametrize("streams", [True, False])

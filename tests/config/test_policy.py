@@ -7,10 +7,10 @@ import json
 import pytest
 
 from moorage.config.scheduler_document import load_any
-from moorage.engine.release_plugins import RuleBook
+from moorage.engine.release_plugins import ReleasePlugins
 from moorage.errors import ConfigError
 
-RULES = RuleBook()
+RULES = ReleasePlugins()
 
 
 def load(emulate=None, rules=RULES, **body):
@@ -132,7 +132,9 @@ def test_spreading_comes_to_one_plugin(names, expected):
 
 
 def test_spreading_without_the_gate_has_a_plugin_of_its_own():
-    found = load(rules=RuleBook("DefaultPodTopologySpread=false"), priorities=priorities("SelectorSpreadPriority")).profiles[0]
+    found = load(
+        rules=ReleasePlugins("DefaultPodTopologySpread=false"), priorities=priorities("SelectorSpreadPriority")
+    ).profiles[0]
     assert found.weights == {"SelectorSpread": 1}
     assert found.points["preScore"] == ("SelectorSpread",)
 

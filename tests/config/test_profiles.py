@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.config.configuration import Configuration, PluginConfig, PluginRef, Plugins, PluginSet, Profile
+from moorage.config.configuration import Configuration, KubeSchedulerProfile, PluginConfig, PluginRef, Plugins, PluginSet
 from moorage.config.loader import load
 from moorage.config.profiles import catalogue, resolve
 from moorage.config.release_1_36 import CHECKED_WHEN_LOADED, PLUGIN_POINTS, default_plugins
@@ -135,7 +135,7 @@ class Newer(Older):
 def sorted_by(scheduler_name, plugin, **config):
     sort = PluginSet(enabled=(PluginRef(name=plugin),), disabled=(PluginRef(name="*"),))
     configs = tuple(PluginConfig(name=name, args=args) for name, args in config.items())
-    return Profile(scheduler_name=scheduler_name, plugins=Plugins(queue_sort=sort), plugin_config=configs)
+    return KubeSchedulerProfile(scheduler_name=scheduler_name, plugins=Plugins(queue_sort=sort), plugin_config=configs)
 
 
 def test_profiles_built_by_hand_are_held_against_each_other():
@@ -147,7 +147,7 @@ def test_profiles_built_by_hand_are_held_against_each_other():
     ]
     assert refused(sorted_by("a", "Older"), sorted_by("a", "Older")) == ['duplicate profile with scheduler name "a"']
     twice = (PluginConfig(name="X"), PluginConfig(name="X"))
-    assert refused(Profile(scheduler_name="a", plugin_config=twice)) == ["repeated config for plugin X"]
+    assert refused(KubeSchedulerProfile(scheduler_name="a", plugin_config=twice)) == ["repeated config for plugin X"]
 
 
 def test_the_catalogue_holds_the_release_and_what_is_registered():

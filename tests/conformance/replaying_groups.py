@@ -22,14 +22,14 @@ from moorage.config.scheduler_document import load_any, load_default
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.preemption import choose
 from moorage.engine.facts import Done, Gone, Phase, Seen
-from moorage.engine.pod_groups import PodGroups
+from moorage.engine.pod_groups import GroupScheduler
 from moorage.engine.profiles import build_resolved
-from moorage.engine.release_plugins import RuleBook
+from moorage.engine.release_plugins import ReleasePlugins
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.effects import Evict
 from moorage.framework.placements import run_placement_generate
 from moorage.framework.verdict_table import fit_error
-from moorage.queue import Place
+from moorage.queue import QueuePlace
 from moorage.state.pod_info import PodInfo
 from moorage.testing.scenarios import known_kinds
 from tests.engine.driving import Outputs
@@ -74,7 +74,7 @@ class Led(Cycle):
         return decision
 
 
-class InOrder(PodGroups):
+class InOrder(GroupScheduler):
     """Pods of a group that became ready at one moment are tried in the order in which the real one tried them."""
 
     def gather(self, first, skip):
@@ -94,7 +94,7 @@ class Play:
     def __init__(self, document):
         self.document = document
         gates = ",".join(f"{gate}={'true' if value else 'false'}" for gate, value in document["featureGates"].items())
-        rules = RuleBook(gates)
+        rules = ReleasePlugins(gates)
         given = document.get("config")
         loaded = load_any(json.dumps(given).encode(), document["name"], rules) if given else load_default(rules)
         cycle = Led()
@@ -304,15 +304,15 @@ class Play:
     def queue(self):
         lines = self.engine.queue.pending()
         return {
-            "active": sorted(line.pod.key for line in lines if line.place is Place.ACTIVE),
-            "backoff": sorted(line.pod.key for line in lines if line.place is Place.BACKOFF),
+            "active": sorted(line.pod.key for line in lines if line.place is QueuePlace.ACTIVE),
+            "backoff": sorted(line.pod.key for line in lines if line.place is QueuePlace.BACKOFF),
             "parked": {
                 line.pod.key: {
                     "gate": self.gate_of(line.pod),
                     "plugins": [] if line.pod.spec.scheduling_gates else list(line.plugins),
                 }
                 for line in lines
-                if line.place in (Place.GATED, Place.UNSCHEDULABLE)
+                if line.place in (QueuePlace.GATED, QueuePlace.UNSCHEDULABLE)
             },
             "nominated": {
                 node: sorted(pod.key for pod in pods)
@@ -353,7 +353,7 @@ class Play:
 
     @property
     def is_busy(self):
-        return self.engine.queue.counts()[Place.ACTIVE] > 0
+        return self.engine.queue.counts()[QueuePlace.ACTIVE] > 0
 
 
 def differences(document):

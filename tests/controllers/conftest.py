@@ -10,7 +10,7 @@ from moorage.apiserver.storage.pod_subresources import bind, options_of
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.served_kinds import KINDS
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.controllers.manager import Manager
+from moorage.controllers.manager import ControllerManager
 from moorage.controllers.nodes.kubelets import Kubelets
 from moorage.framework.features import FeatureGates
 
@@ -26,7 +26,7 @@ class Lab:
         self.now = START
         self.store = Store(lambda: self.now, random.Random(seed), b"k", gates=FeatureGates.parse(gates))
         self.reports = []
-        self.manager = Manager(self.store, [Kubelets(), *controllers], self.reports.append)
+        self.manager = ControllerManager(self.store, [Kubelets(), *controllers], self.reports.append)
         self.schedules = True
         self._turn = 0
         for i in range(1, nodes + 1):
@@ -36,7 +36,7 @@ class Lab:
     def restart(self, *controllers):
         """Put new controllers in the place of the old ones, as a process that starts again would."""
         self.manager.close()
-        self.manager = Manager(self.store, [Kubelets(), *controllers], self.reports.append)
+        self.manager = ControllerManager(self.store, [Kubelets(), *controllers], self.reports.append)
 
     def add_node(self, name, **metadata):
         amounts = {"cpu": "8", "memory": "16Gi", "pods": "110"}

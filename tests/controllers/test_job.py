@@ -5,7 +5,7 @@ import yaml
 
 from moorage.controllers.machinery.index_ranges import parse_indexes
 from moorage.controllers.upkeep.garbage_collector import GarbageCollector
-from moorage.controllers.upkeep.pod_garbage_collector import PodCollector
+from moorage.controllers.upkeep.pod_garbage_collector import PodGarbageCollector
 from moorage.controllers.workloads.job import Jobs
 
 JOB = """
@@ -21,7 +21,7 @@ spec:
 
 @pytest.fixture
 def cluster(lab):
-    made = lab(Jobs(), PodCollector(), GarbageCollector())
+    made = lab(Jobs(), PodGarbageCollector(), GarbageCollector())
     yield made
     assert made.reports == []
 

@@ -16,10 +16,10 @@ from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.controllers.all_controllers import all_controllers
 from moorage.controllers.machinery.kind_names import EVENTS, NODES, PODS, REPLICA_SETS
-from moorage.controllers.machinery.object_index import World
-from moorage.controllers.machinery.steps import Create, Later, Note, SetStatus
+from moorage.controllers.machinery.object_index import ObjectIndex
+from moorage.controllers.machinery.steps import Create, EventStep, Later, SetStatus
 from moorage.controllers.machinery.work_queue import WorkQueue
-from moorage.controllers.manager import Manager
+from moorage.controllers.manager import ControllerManager
 
 MAP = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
 
@@ -55,7 +55,7 @@ def manage(*answers):
     store = Store(clock, random.Random(1), b"k")
     controller = Scripted(clock, *answers)
     reports = []
-    manager = Manager(store, [controller], reports.append)
+    manager = ControllerManager(store, [controller], reports.append)
     store.create(NODES, "", json.loads(json.dumps(MAP)))
     return clock, store, controller, manager, reports
 
@@ -91,7 +91,7 @@ def test_later_means_later_and_the_first_of_two_counts():
 
 def test_a_step_that_fails_keeps_those_after_it_from_being_taken():
     bad = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "Bad", "namespace": "default"}, "spec": {}}
-    note = Note(NODES, {"metadata": {"name": "n", "uid": "u"}}, "Normal", "Done", "done")
+    note = EventStep(NODES, {"metadata": {"name": "n", "uid": "u"}}, "Normal", "Done", "done")
     _, store, _, manager, reports = manage([Create(PODS, bad), note])
     manager.step()
     assert "Invalid value" in reports[0]
@@ -109,7 +109,7 @@ def test_a_step_for_an_object_that_was_made_anew_is_refused():
 
 def test_the_same_event_told_again_is_counted():
     about = {"metadata": {"name": "n", "uid": "u"}}
-    note = Note(NODES, about, "Normal", "Seen", "seen")
+    note = EventStep(NODES, about, "Normal", "Seen", "seen")
     clock, store, _, manager, _ = manage([note, Later(1)], [note, Later(1)], [note])
     pass_time(clock, manager, 10)
 
@@ -119,8 +119,8 @@ def test_the_same_event_told_again_is_counted():
 
 def test_many_events_that_differ_in_their_text_become_one():
     about = {"metadata": {"name": "n", "uid": "u"}}
-    notes = [Note(NODES, about, "Normal", "Made", f"made {i}") for i in range(14)]
-    clock, store, _, manager, _ = manage([*notes, Later(601)], [Note(NODES, about, "Normal", "Made", "made anew")])
+    notes = [EventStep(NODES, about, "Normal", "Made", f"made {i}") for i in range(14)]
+    clock, store, _, manager, _ = manage([*notes, Later(601)], [EventStep(NODES, about, "Normal", "Made", "made anew")])
     pass_time(clock, manager, 1000)
 
     events = {event["message"]: event for event in (record.document() for record in store.all(EVENTS))}
@@ -148,7 +148,7 @@ def test_it_runs_beside_others_and_is_woken_by_changes():
         loop = asyncio.get_running_loop()
         store = Store(loop.time, random.Random(1), b"k")
         controller = Scripted(None)
-        manager = Manager(store, [controller])
+        manager = ControllerManager(store, [controller])
         task = asyncio.create_task(manager.run())
         await asyncio.sleep(0)
         store.create(NODES, "", json.loads(json.dumps(MAP)))
@@ -174,7 +174,7 @@ def test_the_queue_holds_each_thing_once():
 
 
 def test_the_world_files_objects_under_what_they_say():
-    world = World()
+    world = ObjectIndex()
     owner = {"metadata": {"name": "rs", "namespace": "d", "uid": "u1"}}
     ref = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "rs", "uid": "u1", "controller": True}
     free = {"metadata": {"name": "p", "namespace": "d", "uid": "u2"}, "spec": {}}

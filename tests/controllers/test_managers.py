@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from moorage.apiserver.fields.managed_fields import Manager
+from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.controllers.all_controllers import all_controllers
 from moorage.controllers.nodes.kubelets import Kubelets
 
@@ -21,7 +21,7 @@ DEPLOYMENT = {
 @pytest.fixture
 def cluster(lab):
     cluster = lab(*[one for one in all_controllers() if not isinstance(one, Kubelets)])
-    user = Manager("user", version="apps/v1")
+    user = FieldManager("user", version="apps/v1")
     cluster.store.create(cluster.kind("deployments"), "default", copy.deepcopy(DEPLOYMENT), manager=user)
     cluster.advance(30)
     return cluster
@@ -51,7 +51,7 @@ def test_what_a_user_takes_over_is_theirs_until_a_controller_writes_it_again(clu
     def annotate(held):
         held["metadata"]["annotations"]["deployment.kubernetes.io/revision"] = "7"
 
-    store.change(kind, "default", "web", annotate, manager=Manager("user", version="apps/v1"))
+    store.change(kind, "default", "web", annotate, manager=FieldManager("user", version="apps/v1"))
     assert "f:metadata" in managers(cluster.get("deployments", "web"))["user", ""]
     cluster.advance(1)
     held = cluster.get("deployments", "web")

@@ -7,7 +7,7 @@ from moorage.controllers.nodes.hollow_nodes import NodeShape, make_nodes
 from moorage.controllers.nodes.kubelets import lease_seconds
 from moorage.controllers.nodes.node_lifecycle import NodeLifecycle, wanted_taints
 from moorage.controllers.nodes.taint_eviction import TaintEviction
-from moorage.controllers.upkeep.pod_garbage_collector import PodCollector
+from moorage.controllers.upkeep.pod_garbage_collector import PodGarbageCollector
 from moorage.controllers.workloads.replica_set import ReplicaSets
 from moorage.errors import InputError
 
@@ -21,7 +21,7 @@ spec: {nodeName: n1, containers: [{name: c, image: i}], tolerations: %s}
 
 @pytest.fixture
 def cluster(lab):
-    made = lab(NodeLifecycle(), TaintEviction(), PodCollector(), ReplicaSets(REPLICA_SETS))
+    made = lab(NodeLifecycle(), TaintEviction(), PodGarbageCollector(), ReplicaSets(REPLICA_SETS))
     yield made
     assert made.reports == []
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from moorage.controllers.upkeep.garbage_collector import GarbageCollector
-from moorage.controllers.upkeep.pod_garbage_collector import PodCollector
+from moorage.controllers.upkeep.pod_garbage_collector import PodGarbageCollector
 from moorage.controllers.upkeep.pod_group_protection import PodGroupProtection
 from moorage.controllers.workloads.job import Jobs
 from moorage.controllers.workloads.job_groups import _group_name, _workload_name
@@ -29,7 +29,7 @@ spec:
 @pytest.fixture
 def cluster(lab):
     gates = "GenericWorkload=true,GangScheduling=true,WorkloadWithJob=true"
-    made = lab(Jobs(with_groups=True), PodCollector(), GarbageCollector(), PodGroupProtection(), gates=gates)
+    made = lab(Jobs(with_groups=True), PodGarbageCollector(), GarbageCollector(), PodGroupProtection(), gates=gates)
     yield made
     assert made.reports == []
 

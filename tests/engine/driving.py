@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from moorage.config.loader import load
 from moorage.cycle.cycle import Cycle
 from moorage.engine.facts import NO_LONGER_WANTED, Done, Gone, Phase, Query, Seen, Work
-from moorage.engine.outbox import Cancel, Decided, Fault, GroupAttempted, Preempted, Revoked, Skipped
+from moorage.engine.outbox import Cancel, Decided, GroupAttempted, PluginFault, Preempted, Revoked, Skipped
 from moorage.engine.profiles import build_profiles
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.features import FeatureGates
@@ -68,7 +68,7 @@ class Outputs:
                     self.preempted.append(eviction)
                 case GroupAttempted(report):
                     self.groups.append(report)
-                case Fault(error):
+                case PluginFault(error):
                     self.faults.append(error)
 
     def take(self, kind):

@@ -6,7 +6,7 @@ import pytest
 
 from moorage.framework.points import PostFilterResult
 from moorage.framework.verdicts import Code
-from moorage.queue import Place
+from moorage.queue import QueuePlace
 from tests.engine.driving import HEAD, Driven, Phase, node, pod
 
 ONLY_MINE = HEAD + (
@@ -35,7 +35,7 @@ def test_a_senseless_answer_in_post_filter_ends_one_attempt(answer):
     assert decision.pod.name == "large"
     assert decision.code is Code.ERROR or answer is not None
     assert driven.steps() == [("small", "n")]
-    assert driven.place("default/large") in {Place.BACKOFF, Place.UNSCHEDULABLE}
+    assert driven.place("default/large") in {QueuePlace.BACKOFF, QueuePlace.UNSCHEDULABLE}
     driven.gone(node())
     driven.see(node(cpu="20"))
     assert ("large", "n") in driven.steps(30)

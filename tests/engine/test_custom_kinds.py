@@ -8,8 +8,8 @@ from moorage.engine.facts import Gone, Seen
 from moorage.errors import StateError
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.verdicts import Hold
-from moorage.queue import Place, object_events
-from moorage.state.cluster import Cluster, Snapshot
+from moorage.queue import QueuePlace, object_events
+from moorage.state.cluster import ClusterState, Snapshot
 from tests.engine.driving import Driven, node, pod
 
 FOOS = "foos.v1.example.com"
@@ -52,9 +52,9 @@ def test_its_events_ask_the_hint_and_wake_the_pod():
     run = driven()
     shut, opened = foo(), foo(version="2", open=True)
     run.see(shut)
-    assert run.place("p") is Place.UNSCHEDULABLE
+    assert run.place("p") is QueuePlace.UNSCHEDULABLE
     run.see(opened)
-    assert run.place("p") is not Place.UNSCHEDULABLE
+    assert run.place("p") is not QueuePlace.UNSCHEDULABLE
     assert Refusing.latest.told == [("p", None, shut), ("p", shut, opened)]
     assert run.step(10.0) == ("p", "n1")
 
@@ -63,7 +63,7 @@ def test_an_action_that_nobody_named_wakes_nobody():
     run = driven()
     run.see(foo(name="b"))
     run.engine.observe(Gone(foo(name="b")), run.now)
-    assert run.place("p") is Place.UNSCHEDULABLE
+    assert run.place("p") is QueuePlace.UNSCHEDULABLE
     assert [new.name for _, _, new in Refusing.latest.told] == ["b"]
 
 
@@ -71,7 +71,7 @@ def test_objects_of_other_kinds_are_not_mixed_up():
     run = driven()
     bar = read_custom({"metadata": {"name": "a"}, "spec": {"open": True}}, "bars.v1.example.com", "test")
     run.engine.observe(Seen(bar), run.now)
-    assert run.place("p") is Place.UNSCHEDULABLE
+    assert run.place("p") is QueuePlace.UNSCHEDULABLE
     assert not Refusing.latest.told
     assert run.engine.snapshot.custom(FOOS) == {}
 
@@ -82,7 +82,7 @@ def test_a_kind_that_nobody_named_cannot_be_looked_up():
 
 
 def test_without_a_scheduler_any_kind_can_be():
-    cluster = Cluster()
+    cluster = ClusterState()
     cluster.set_object(foo())
     assert list(Snapshot(cluster).custom(FOOS)) == ["a"]
 

@@ -14,7 +14,7 @@ from moorage.engine.profiles import build_profiles
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.effects import BindPod, BindThrough, Evict
 from moorage.framework.features import FeatureGates
-from moorage.queue import Place
+from moorage.queue import QueuePlace
 from moorage.simulator.simulate import registry_with
 from moorage.testing.builders import a_node, a_pod
 from tests.engine.driving import HEAD, Driven, Outputs, bound, node, pod
@@ -147,9 +147,9 @@ def test_whom_an_extender_turned_down_any_event_wakes():
     driven = Consulted(one(filterVerb="f"), reply=lambda question, body: {})
     driven.see(*THREE, pod("p"))
     driven.steps()
-    assert driven.place("default/p") is Place.UNSCHEDULABLE
+    assert driven.place("default/p") is QueuePlace.UNSCHEDULABLE
     driven.see(node("a", labels={"any": "thing"}))
-    assert driven.place("default/p") is not Place.UNSCHEDULABLE
+    assert driven.place("default/p") is not QueuePlace.UNSCHEDULABLE
 
 
 ERRORS = {
@@ -168,7 +168,7 @@ def test_a_filter_that_fails_fails_the_attempt(said, text):
     driven = Consulted(one(filterVerb="f"), reply=lambda question, body: said)
     driven.see(*THREE, pod("p"))
     assert driven.message() == text
-    assert driven.place("default/p") is Place.BACKOFF
+    assert driven.place("default/p") is QueuePlace.BACKOFF
     assert not driven.faults
 
 
@@ -324,7 +324,7 @@ def test_an_answer_that_never_comes_is_not_waited_for():
     decision = driven.attempt(8.0)
     text = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
     assert decision.message == f'Post "http://e0/f": {text}'
-    assert driven.place("default/p") is Place.BACKOFF
+    assert driven.place("default/p") is QueuePlace.BACKOFF
 
 
 def test_an_attempt_can_be_broken_off():
@@ -334,7 +334,7 @@ def test_an_attempt_can_be_broken_off():
     (query,) = driven.outputs.take("queries")
     driven.see(node("b"))
     driven.engine.break_off(1.0, "shutting down")
-    assert driven.place("default/p") is Place.BACKOFF
+    assert driven.place("default/p") is QueuePlace.BACKOFF
     assert driven.engine.snapshot.node("b") is not None
     driven.engine.observe(Answered(query.ticket, b"{}"), 1.0)  # comes too late
     assert driven.attempt(1.0) is None
@@ -452,7 +452,7 @@ def test_where_its_binding_fails_the_pod_is_tried_again():
     driven.see(node("a"), pod("p"))
     driven.step()
     driven.done(driven.only_work(Phase.BIND), "busy")
-    assert driven.place("default/p") is Place.BACKOFF
+    assert driven.place("default/p") is QueuePlace.BACKOFF
     assert driven.on("a") == []
 
 
@@ -465,4 +465,4 @@ def test_where_it_may_be_ignored_bind_plugins_take_over():
     assert [type(effect) for effect in work.effects] == [BindPod]
     assert [str(fault) for fault in driven.faults] == ["busy"]
     driven.done(work, "busy, too")
-    assert driven.place("default/p") is Place.BACKOFF
+    assert driven.place("default/p") is QueuePlace.BACKOFF

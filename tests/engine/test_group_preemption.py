@@ -11,7 +11,7 @@ from moorage.api.meta import LabelSelector, ObjectMeta
 from moorage.api.pod_groups import PodGroupSchedulingConstraints, TopologyConstraint
 from moorage.api.workloads import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from moorage.engine.facts import Phase
-from moorage.queue import Place
+from moorage.queue import QueuePlace
 from moorage.simulator.simulate import Options, simulate
 from tests.engine.driving import HEAD, Driven, node, pod
 from tests.engine.test_machine_against_invariants import contents
@@ -61,7 +61,7 @@ def test_only_as_many_go_as_are_needed_and_the_oldest_stay():
         "default-scheduler: preempting to accommodate a higher priority podgroup"
     }
     assert {effect.group.name for effect in preempting.effects} == {"g"}
-    held = (Place.GATED, ("waiting for the preemption for this pod group to be finished",))
+    held = (QueuePlace.GATED, ("waiting for the preemption for this pod group to be finished",))
     assert {name: reasons(run)[name] for name in "ab"} == {"a": held, "b": held}
     for name in ("young", "younger"):
         run.see(preempted(pod(name, on=f"n-{name}")))

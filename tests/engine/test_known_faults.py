@@ -16,7 +16,7 @@ from moorage.engine.facts import Gone, Phase, Seen
 from moorage.framework.effects import BindPod, Call, Evict
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.verdicts import Hold, Reject, Wait
-from moorage.queue.queued_pod import Place
+from moorage.queue.queued_pod import QueuePlace
 from tests.engine.driving import Driven, bound, dying, node, pod
 
 
@@ -72,7 +72,7 @@ def test_a_pod_recreated_under_its_name_replaces_the_bound_one():
 def test_a_pod_recreated_under_its_name_replaces_the_waiting_one():
     driven = Driven()
     driven.see(pod("p", uid="old"), pod("p", uid="new"))
-    assert (driven.place("old"), driven.place("new")) == (None, Place.ACTIVE)
+    assert (driven.place("old"), driven.place("new")) == (None, QueuePlace.ACTIVE)
 
 
 @pytest.mark.parametrize("plugin", [Waits, Mounts, reserves()], ids=["in Permit", "in PreBind", "in Bind"])
@@ -154,7 +154,7 @@ def test_a_pod_changed_during_a_failed_attempt_comes_back_as_it_is_now():
     driven, work = failing_in_pre_bind()
     driven.see(pod("p", "2", version="2", labels={"new": "yes"}))
     driven.done(work, "timeout")
-    assert driven.place("default/p") is Place.BACKOFF
+    assert driven.place("default/p") is QueuePlace.BACKOFF
     assert driven.engine.queue.get("default/p").pod.labels == {"new": "yes"}
 
 
@@ -239,7 +239,7 @@ def test_a_victim_on_its_way_gives_up_its_node_without_being_deleted(plugin):
     for work in under_way:
         assert not driven.engine.is_wanted(work.ticket)
         driven.done(work)
-    assert driven.place("default/victim") is Place.BACKOFF
+    assert driven.place("default/victim") is QueuePlace.BACKOFF
     assert driven.work(Phase.BIND)[0].pod.name == "vip"
 
 
@@ -311,11 +311,11 @@ def test_an_error_after_a_refusal_means_backoff_not_waiting_for_an_event():
     driven = Driven(Mounts)
     driven.see(node("n", "1"), pod("p", "2"))
     assert driven.step() == ("p", None)
-    assert driven.place("default/p") is Place.UNSCHEDULABLE
+    assert driven.place("default/p") is QueuePlace.UNSCHEDULABLE
     driven.see(node("n", "2"))
     assert driven.step(2.0) == ("p", "n")
     driven.done(driven.only_work(Phase.PRE_BIND), "timeout")
-    assert driven.place("default/p") is Place.BACKOFF
+    assert driven.place("default/p") is QueuePlace.BACKOFF
 
 
 # -- kubernetes 72124, 93505: somebody else comes between a preemption and its nomination --------------------------------------
@@ -440,7 +440,7 @@ def test_the_same_version_told_twice_changes_nothing():
     driven.see(node("n", "1"), pod("p", "2", version="7"))
     driven.step()
     driven.see(pod("p", "2", version="7"), node("n", "1"))
-    assert driven.place("default/p") is Place.UNSCHEDULABLE
+    assert driven.place("default/p") is QueuePlace.UNSCHEDULABLE
 
 
 def test_the_shortest_permit_wait_decides_and_is_named():
@@ -458,7 +458,7 @@ def test_the_shortest_permit_wait_decides_and_is_named():
     (revoked,) = driven.outputs.take("revoked")
     assert revoked.refused_after.plugin == "Short"
     assert "after waiting 5s at plugin Short" in revoked.message
-    assert driven.place("default/p") is Place.UNSCHEDULABLE
+    assert driven.place("default/p") is QueuePlace.UNSCHEDULABLE
 
 
 @pytest.mark.parametrize("answer", ["allow one", "allow all", "reject"])
@@ -527,7 +527,7 @@ def test_an_answer_that_makes_no_sense_ends_the_attempt_and_names_the_plugin(met
         driven.engine.state.profiles = {profile.scheduler_name: dataclasses.replace(profile, steps=alone)}
     driven.see(node("n"), pod("p"))
     driven.step()
-    assert driven.place("default/p") is Place.BACKOFF
+    assert driven.place("default/p") is QueuePlace.BACKOFF
     revoked = driven.outputs.take("revoked")
     assert all("plugin Odd answered" in decision.message for decision in revoked)
     assert not driven.engine.cluster.assumed
@@ -545,7 +545,7 @@ def test_a_gate_whose_answer_makes_no_sense_stays_shut_and_is_told_of(answer):
     driven.see(node("n"), pod("p"))
     assert driven.step() is None
     (line,) = driven.engine.queue.pending()
-    assert (line.place, line.plugins) == (Place.GATED, ("Odd",))
+    assert (line.place, line.plugins) == (QueuePlace.GATED, ("Odd",))
     assert "in preEnqueue; answer None or Hold" in line.reasons[0]
     assert "plugin Odd answered" in str(driven.faults[0])
 
@@ -715,7 +715,7 @@ def test_a_pod_that_goes_before_any_watch_showed_it_on_its_node_wakes_those_who_
     driven.done(driven.only_work(Phase.BIND))
     driven.see(second)
     assert driven.step() == ("second", None)
-    assert driven.place(second.uid) is Place.UNSCHEDULABLE
+    assert driven.place(second.uid) is QueuePlace.UNSCHEDULABLE
     driven.gone(first)
-    assert driven.place(second.uid) is not Place.UNSCHEDULABLE
+    assert driven.place(second.uid) is not QueuePlace.UNSCHEDULABLE
     assert driven.step(20.0) == ("second", "n")

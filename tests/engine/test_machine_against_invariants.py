@@ -26,9 +26,9 @@ from moorage.engine.scheduler import Scheduler
 from moorage.framework.effects import Call, Evict
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Hold, Wait
-from moorage.queue.queued_pod import Place
+from moorage.queue.queued_pod import QueuePlace
 from moorage.simulator.simulate import registry_with
-from moorage.state.cluster import Cluster
+from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node, a_pod
 from tests.engine.driving import Outputs
@@ -373,8 +373,8 @@ class World(RuleBasedStateMachine):
             return
         engine = self.engine
         listed = [(line.pod.uid, line.place) for line in engine.queue.pending()]
-        queued = [uid for uid, place in listed if place is not Place.IN_FLIGHT]
-        flying = {uid for uid, place in listed if place is Place.IN_FLIGHT}
+        queued = [uid for uid, place in listed if place is not QueuePlace.IN_FLIGHT]
+        flying = {uid for uid, place in listed if place is QueuePlace.IN_FLIGHT}
         on_their_way = set(engine.state.bindings.by_uid)
         assert len(queued) == len(set(queued))
         assert flying == set(engine.state.bindings.held)
@@ -403,7 +403,7 @@ class World(RuleBasedStateMachine):
     def the_table_says_what_the_facts_say(self):
         if not hasattr(self, "engine"):
             return
-        fresh = Cluster()
+        fresh = ClusterState()
         for node in self.nodes.values():
             fresh.set_node(node)
         for pod in self.told.values():
@@ -452,7 +452,7 @@ class World(RuleBasedStateMachine):
         assert not engine.state.bindings.by_ticket
         assert not engine.preemption.evictions
         assert engine.queue.logged_events == 0
-        gated = [line.pod.pod for line in engine.queue.pending() if line.place is Place.GATED]
+        gated = [line.pod.pod for line in engine.queue.pending() if line.place is QueuePlace.GATED]
         assert all(self.may_be_gated(pod) for pod in gated)
         said = {uid: pod.status.nominated_node_name for uid, pod in self.told.items() if uid in self.pending()}
         assert {uid: engine.queue.nomination(uid) or "" for uid in said} == said
@@ -479,7 +479,7 @@ class World(RuleBasedStateMachine):
         """A pod that resources alone kept out was woken by whatever made room."""
         engine = self.engine
         for line in engine.queue.pending():
-            if line.place is not Place.UNSCHEDULABLE or not {*line.plugins} <= {"NodeResourcesFit", "NodeUnschedulable"}:
+            if line.place is not QueuePlace.UNSCHEDULABLE or not {*line.plugins} <= {"NodeResourcesFit", "NodeUnschedulable"}:
                 continue
             for name, node in self.nodes.items():
                 taken = sum(cpu_of(pod) for pod in self.told.values() if pod.spec.node_name == name)

@@ -18,7 +18,7 @@ from moorage.api.pod_groups import (
 )
 from moorage.engine.facts import Phase
 from moorage.framework.verdicts import Hold
-from moorage.queue import Place
+from moorage.queue import QueuePlace
 from tests.engine.driving import HEAD, Driven, bound, dying, node, pod
 
 GANGS = "GenericWorkload=true,GangScheduling=true"
@@ -64,9 +64,9 @@ def reasons(run):
 def test_pods_wait_for_their_group_and_for_enough_of_each_other():
     run = driven()
     run.see(node(cpu="8"), member("a"))
-    assert reasons(run)["a"] == (Place.GATED, ('waiting for pods\'s pod group "g" to appear in scheduling queue',))
+    assert reasons(run)["a"] == (QueuePlace.GATED, ('waiting for pods\'s pod group "g" to appear in scheduling queue',))
     run.see(gang(least=3))
-    too_few = (Place.GATED, ("waiting for minCount pods from a gang to appear in scheduling queue",))
+    too_few = (QueuePlace.GATED, ("waiting for minCount pods from a gang to appear in scheduling queue",))
     assert reasons(run)["a"] == too_few
     run.see(member("b"))
     assert reasons(run) == {"a": too_few, "b": too_few}
@@ -92,7 +92,7 @@ def test_pods_of_other_groups_and_of_none_do_not_count():
     run = driven()
     run.see(node(cpu="8"), gang(least=2), gang("other", 1), member("a"), member("x", group="other"), pod("single"))
     assert sorted(run.steps()) == [("single", "n"), ("x", "n")]
-    assert reasons(run)["a"][0] is Place.GATED
+    assert reasons(run)["a"][0] is QueuePlace.GATED
 
 
 def test_pods_that_run_count_for_the_gang():
@@ -143,7 +143,7 @@ def test_pods_come_back_after_their_backoff_and_go_together_whatever_that_of_the
     run = driven()
     run.see(node("n", "1"), gang(least=2), member("a"), member("b"))
     assert run.steps() == [("b", None), ("a", None)]
-    assert {run.place("default/a"), run.place("default/b")} == {Place.BACKOFF}
+    assert {run.place("default/a"), run.place("default/b")} == {QueuePlace.BACKOFF}
     assert run.steps() == []  # in the same state nothing else would come of it
     run.see(node("m", "1"))
     assert sorted(run.steps()) == [("a", "m"), ("b", "n")] or sorted(run.steps()) == [("a", "n"), ("b", "m")]
@@ -303,10 +303,10 @@ def test_a_gang_waits_until_its_victims_are_gone_on_the_nodes_it_found():
     assert [effect.victim.name for effect in preempting.effects] == ["low"]
     (told,) = [one.effects[0].condition for one in work if one.phase is Phase.GROUP_STATUS]
     assert told.message == "pod group is unschedulable, pod group is waiting for preemption to complete"
-    assert reasons(run)["a"] == (Place.GATED, ("waiting for the preemption for this pod to be finished",))
+    assert reasons(run)["a"] == (QueuePlace.GATED, ("waiting for the preemption for this pod to be finished",))
     run.see(preempted(low))
     run.done(preempting)
-    assert run.place("default/a") is Place.GATED
+    assert run.place("default/a") is QueuePlace.GATED
     assert (
         messages(run, 3.0)
         == {

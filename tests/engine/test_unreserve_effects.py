@@ -6,7 +6,7 @@ import pytest
 
 from moorage.framework.effects import Call
 from moorage.framework.verdicts import Hold, Wait
-from moorage.queue import Place
+from moorage.queue import QueuePlace
 from tests.engine.driving import Driven, Phase, bound, dying, node, pod
 
 
@@ -67,7 +67,7 @@ def test_a_refusal_after_the_choice_is_undone_as_well(refuses_at):
     driven = Driven(leaves(refuses_at))
     driven.see(node(), pod("p", uid="u"))
     assert driven.step() == ("p", None)
-    assert driven.place("u") is Place.IN_FLIGHT  # in flight still: what happens meanwhile is not missed
+    assert driven.place("u") is QueuePlace.IN_FLIGHT  # in flight still: what happens meanwhile is not missed
     driven.done(driven.only_work(Phase.UNRESERVE))
     driven.see(node("m"))
     assert driven.step(60) == ("p", None)

@@ -14,7 +14,7 @@ from moorage.plugins.devices.device_counts import stock_of
 from moorage.plugins.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.scoring_strategies import Demand
-from moorage.state.cluster import Cluster
+from moorage.state.cluster import ClusterState
 from moorage.testing.builders import a_node, a_pod
 
 DRIVER, NAME = "gpu.example.com", "example.com/gpu"
@@ -43,7 +43,7 @@ def the_class(*selectors):
 
 
 def a_cluster_of(nodes, *objects):
-    cluster = Cluster()
+    cluster = ClusterState()
     for node in nodes:
         cluster.set_node(node if isinstance(node, Node) else a_node(node, allocatable={"cpu": 4, "pods": 9}))
     for obj in objects:

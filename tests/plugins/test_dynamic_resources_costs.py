@@ -6,7 +6,7 @@ from time import process_time
 
 import pytest
 
-from moorage.cel import Selector
+from moorage.cel import CompiledSelector
 from moorage.errors import AttemptError
 from moorage.plugins.devices.device_counts import stock_of
 from moorage.plugins.devices.meter import ATTEMPT_COST, FREE_CHARACTERS, FREE_COST
@@ -32,8 +32,10 @@ def devices(*names, n=0):
 def judged(monkeypatch):
     """What was evaluated: the cost that each evaluation was allowed."""
     limits = []
-    judge = Selector.judge
-    monkeypatch.setattr(Selector, "judge", lambda self, variables, limit: limits.append(limit) or judge(self, variables, limit))
+    judge = CompiledSelector.judge
+    monkeypatch.setattr(
+        CompiledSelector, "judge", lambda self, variables, limit: limits.append(limit) or judge(self, variables, limit)
+    )
     return limits
 
 

@@ -18,7 +18,7 @@ from moorage.errors import AttemptError
 from moorage.framework.events import Action, ClusterEvent, Resource
 from moorage.framework.verdicts import Wait
 from moorage.plugins.gang_scheduling import GangScheduling
-from moorage.state.cluster import Cluster
+from moorage.state.cluster import ClusterState
 from moorage.testing.builders import a_node, a_pod
 
 
@@ -47,7 +47,7 @@ class Running:
     """A scheduler as far as the plugin reaches into it."""
 
     def __init__(self, groups=(), pending=(), placed=(), waiting=()):
-        cluster = Cluster(keep_groups=True)
+        cluster = ClusterState(keep_groups=True)
         cluster.set_node(a_node("n"))
         for one in groups:
             cluster.set_object(one)

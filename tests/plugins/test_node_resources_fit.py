@@ -16,7 +16,7 @@ from moorage.framework.events import Action, Resource
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.node_resources_fit import NodeResourcesFit
-from moorage.state.cluster import Cluster
+from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 from moorage.testing.builders import a_cluster, a_node, a_pod
@@ -210,7 +210,7 @@ def test_unknown_arguments_are_refused():
 
 
 def handle(gates=None, cluster=None):
-    return SimpleNamespace(gates=FeatureGates(gates), snapshot=(cluster or Cluster()).snapshot)
+    return SimpleNamespace(gates=FeatureGates(gates), snapshot=(cluster or ClusterState()).snapshot)
 
 
 def device_class(name="class", resource=None, created=None):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Resource, Wake
-from moorage.queue.hints import Hints, Outcome, wakes_of
+from moorage.queue.hints import HintOutcome, Hints, wakes_of
 from moorage.queue.queued_pod import QueuedPod
 from moorage.testing.builders import a_pod
 
@@ -42,7 +42,7 @@ def rejected(*plugins, pending=(), name="p"):
     return QueuedPod(a_pod(name), 0.0, unschedulable_plugins=frozenset(plugins), pending_plugins=frozenset(pending))
 
 
-STAY, LATER, NOW = Outcome.SKIP, Outcome.AFTER_BACKOFF, Outcome.AT_ONCE
+STAY, LATER, NOW = HintOutcome.SKIP, HintOutcome.AFTER_BACKOFF, HintOutcome.AT_ONCE
 OUTCOMES = {  # turned down by, pending, event, outcome
     "the plugin does not listen": (["Fit"], [], NODE_LABELLED, STAY),
     "the plugin never listens": (["Quiet"], [], NODE_ADDED, STAY),

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from moorage.framework.events import ANY_EVENT, Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Hold
-from moorage.queue import Place, QueueProfile, SchedulingQueue
+from moorage.queue import QueuePlace, QueueProfile, SchedulingQueue
 from moorage.queue.cluster_events import ASSIGNED_POD_DELETE, pod_changes
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_pod
@@ -61,7 +61,7 @@ class Plain:
     pod: PodInfo
     since: float
     order: int
-    place: Place = Place.ACTIVE
+    place: QueuePlace = QueuePlace.ACTIVE
     rejected: int = 0
     errors: int = 0
     attempts: int = 0
@@ -107,9 +107,9 @@ class PlainQueue:
         plain.gated = plain.pod.uid in self.closed
         if plain.gated:
             plain.plugins.add("Gate")
-            plain.place = Place.GATED
+            plain.place = QueuePlace.GATED
         else:
-            plain.place = Place.ACTIVE
+            plain.place = QueuePlace.ACTIVE
         return plain.gated
 
     def outcome(self, plain, event, new):
@@ -133,10 +133,10 @@ class PlainQueue:
 
     def move(self, plain, outcome, now):
         if outcome == "no":
-            plain.place = Place.GATED if plain.gated else Place.UNSCHEDULABLE
+            plain.place = QueuePlace.GATED if plain.gated else QueuePlace.UNSCHEDULABLE
         elif outcome == "later" and plain.backs_off(now, self.early):
             if not (self.early and self.gate(plain)):
-                plain.place = Place.BACKOFF
+                plain.place = QueuePlace.BACKOFF
         else:
             self.gate(plain)
 
@@ -147,9 +147,9 @@ class PlainQueue:
         if not cared_for:
             return
         for plain in list(self.pods.values()):
-            if plain.place is Place.IN_FLIGHT:
+            if plain.place is QueuePlace.IN_FLIGHT:
                 plain.heard.append((event, new))
-            if plain.place not in {Place.UNSCHEDULABLE, Place.GATED} or (only and not only(plain.pod)):
+            if plain.place not in {QueuePlace.UNSCHEDULABLE, QueuePlace.GATED} or (only and not only(plain.pod)):
                 continue
             gate_cares = event.resource is Resource.ANY or any(wake.event.covers(event) for wake in WAKES["Gate"])
             if plain.gated and not gate_cares:
@@ -160,9 +160,9 @@ class PlainQueue:
 
     def tick(self, now):
         for plain in self.pods.values():
-            if plain.place is Place.BACKOFF and plain.backoff_end(self.early) < math.floor(now):
+            if plain.place is QueuePlace.BACKOFF and plain.backoff_end(self.early) < math.floor(now):
                 if self.early:
-                    plain.place = Place.ACTIVE
+                    plain.place = QueuePlace.ACTIVE
                 else:
                     self.gate(plain)
         scan = 30.0 * math.floor(now / 30.0)
@@ -172,13 +172,13 @@ class PlainQueue:
         old = [
             plain
             for plain in self.pods.values()
-            if plain.place in {Place.UNSCHEDULABLE, Place.GATED} and scan - max(plain.since, plain.flushed_at) > 300.0
+            if plain.place in {QueuePlace.UNSCHEDULABLE, QueuePlace.GATED} and scan - max(plain.since, plain.flushed_at) > 300.0
         ]
         for plain in old:
             plain.flushed_at = scan
             self.move(plain, "later", now)
         for plain in self.pods.values():
-            if old and plain.place is Place.IN_FLIGHT:
+            if old and plain.place is QueuePlace.IN_FLIGHT:
                 plain.heard.append((ANY_EVENT, None))
 
     def pop(self, now):
@@ -187,14 +187,14 @@ class PlainQueue:
         def turn(plain):
             return -plain.pod.priority, plain.since, plain.order
 
-        ready = sorted((p for p in self.pods.values() if p.place is Place.ACTIVE), key=turn)
+        ready = sorted((p for p in self.pods.values() if p.place is QueuePlace.ACTIVE), key=turn)
         if not ready and self.early:
-            early = [p for p in self.pods.values() if p.place is Place.BACKOFF and p.plugins | p.pending]
+            early = [p for p in self.pods.values() if p.place is QueuePlace.BACKOFF and p.plugins | p.pending]
             ready = sorted(early, key=lambda p: (p.backoff_end(True), turn(p)))
         if not ready:
             return None
         first = ready[0]
-        first.place, first.heard = Place.IN_FLIGHT, []
+        first.place, first.heard = QueuePlace.IN_FLIGHT, []
         first.attempts += 1
         return first.pod.uid
 
@@ -222,9 +222,9 @@ class PlainQueue:
             return
         plain.pod = new
         changes = pod_changes(old, new)
-        if plain.place is Place.IN_FLIGHT:
+        if plain.place is QueuePlace.IN_FLIGHT:
             for other in self.pods.values():
-                if other.place is Place.IN_FLIGHT:
+                if other.place is QueuePlace.IN_FLIGHT:
                     other.heard.extend((event, new) for event in changes)
         else:
             kept = self.nominated.get(new.uid)
@@ -232,7 +232,7 @@ class PlainQueue:
             if kept and not old.status.nominated_node_name and not new.status.nominated_node_name:
                 self.nominated[new.uid] = kept
             for event in changes:
-                if plain.place in {Place.UNSCHEDULABLE, Place.GATED}:
+                if plain.place in {QueuePlace.UNSCHEDULABLE, QueuePlace.GATED}:
                     outcome = self.outcome(plain, event, new)
                     if outcome != "no":
                         self.move(plain, outcome, now)
@@ -243,7 +243,7 @@ class PlainQueue:
     def delete(self, pod, now, bound):
         plain = self.pods.get(pod.uid)
         kept = self.nominated.pop(pod.uid, None)
-        if plain is not None and plain.place is Place.IN_FLIGHT:
+        if plain is not None and plain.place is QueuePlace.IN_FLIGHT:
             plain.deleted = True
         else:
             self.pods.pop(pod.uid, None)
@@ -252,14 +252,14 @@ class PlainQueue:
 
     def activate(self, pod):
         plain = self.pods.get(pod.uid)
-        if plain is None or plain.place is Place.ACTIVE:
+        if plain is None or plain.place is QueuePlace.ACTIVE:
             return
-        if plain.place is Place.IN_FLIGHT:
+        if plain.place is QueuePlace.IN_FLIGHT:
             for other in self.pods.values():
-                if other.place is Place.IN_FLIGHT:
+                if other.place is QueuePlace.IN_FLIGHT:
                     other.heard.append((ANY_EVENT, pod))
-        elif plain.place is Place.BACKOFF and self.early:
-            plain.place = Place.ACTIVE
+        elif plain.place is QueuePlace.BACKOFF and self.early:
+            plain.place = QueuePlace.ACTIVE
         else:
             self.gate(plain)
 

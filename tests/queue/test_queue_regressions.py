@@ -9,7 +9,7 @@ import pytest
 
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.verdicts import Hold
-from moorage.queue import Place, QueueProfile, SchedulingQueue
+from moorage.queue import QueuePlace, QueueProfile, SchedulingQueue
 from moorage.testing.builders import a_pod
 
 POD_GONE = ClusterEvent(Resource.ASSIGNED_POD, Action.DELETE)
@@ -27,9 +27,9 @@ def test_a_gate_that_hangs_on_another_object_opens_with_that_object():
     claims = set()
     gate = ("Claims", lambda pod: None if pod.name in claims else Hold.because("no claim"))
     queue = a_queue({"Claims": (Wake(CLAIM_ADDED),)}, gate)
-    assert queue.add(a_pod("p"), 0.0) is Place.GATED
+    assert queue.add(a_pod("p"), 0.0) is QueuePlace.GATED
     queue.event(CLAIM_ADDED, None, None, 1.0)
-    assert queue.get("default/p").place is Place.GATED
+    assert queue.get("default/p").place is QueuePlace.GATED
     claims.add("p")
     queue.event(CLAIM_ADDED, None, None, 2.0)
     assert queue.pop(2.0).pod.name == "p"
@@ -45,7 +45,7 @@ def preemptor_whose_event_was_missed():
     running.add(queued.uid)
     queue.requeue(queued, 0.0, rejected_by=["Fit"])
     queue.event(POD_GONE, None, None, 0.1)
-    assert queued.place is Place.GATED
+    assert queued.place is QueuePlace.GATED
     return queue, running
 
 
@@ -64,7 +64,7 @@ def test_a_pod_gated_still_is_asked_every_five_minutes_not_at_every_scan():
     queue, _ = preemptor_whose_event_was_missed()
     queue.tick(330.0)
     queued = queue.get("default/p")
-    assert (queued.place, queued.was_flushed, queued.timestamp) == (Place.GATED, False, 0.0)
+    assert (queued.place, queued.was_flushed, queued.timestamp) == (QueuePlace.GATED, False, 0.0)
     assert queue.next_deadline(330.0) == 660.0
 
 
@@ -121,8 +121,8 @@ def test_an_error_after_a_rejection_is_not_taken_for_a_rejection():
     """Kubernetes 120334: plugins remembered from an earlier attempt parked a pod that had only met an error."""
     queue = a_queue({"Fit": (Wake(POD_GONE),)})
     queue.add(a_pod("p"), 0.0)
-    assert queue.requeue(queue.pop(0.0), 0.0, rejected_by=["Fit"]) is Place.UNSCHEDULABLE
+    assert queue.requeue(queue.pop(0.0), 0.0, rejected_by=["Fit"]) is QueuePlace.UNSCHEDULABLE
     queue.activate([a_pod("p")], 1.0)
-    assert queue.requeue(queue.pop(1.0), 1.0) is Place.BACKOFF
+    assert queue.requeue(queue.pop(1.0), 1.0) is QueuePlace.BACKOFF
     queue.tick(3.0)
-    assert queue.get("default/p").place is Place.ACTIVE
+    assert queue.get("default/p").place is QueuePlace.ACTIVE

@@ -17,7 +17,7 @@ from moorage.framework.verdicts import Hold
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.plugins.priority_sort import PrioritySort
 from moorage.plugins.scheduling_gates import SchedulingGates
-from moorage.queue import Place, QueueProfile, SchedulingQueue, node_events
+from moorage.queue import QueuePlace, QueueProfile, SchedulingQueue, node_events
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_node, a_pod
 
@@ -135,10 +135,10 @@ def test_with_no_pod_ready_one_in_backoff_goes_early():
     world.failed("early")
     world.failed("errored", rejected_by=())
     world.queue.event(POD_GONE, a_pod("other"), None, 0.5)
-    assert world.place("early") is Place.BACKOFF
+    assert world.place("early") is QueuePlace.BACKOFF
     world.queue.add(a_pod("ready"), 0.6)
     assert world.names(0.6) == ["ready", "early"]
-    assert world.place("errored") is Place.BACKOFF
+    assert world.place("errored") is QueuePlace.BACKOFF
     assert world.queue.incoming["active", "PopFromBackoffQ"] == 1
 
 
@@ -161,14 +161,14 @@ def test_a_pod_whose_backoff_is_over_counts_as_ready_without_a_tick():
 # -- where a failed pod waits -------------------------------------------------------------------------------------------
 
 AFTER = {  # rejected by, pending, what happens meanwhile, place
-    "turned down": (["Fit"], [], [], Place.UNSCHEDULABLE),
-    "an error": ([], [], [], Place.BACKOFF),
-    "something that its plugin waits for happened": (["Fit"], [], [POD_GONE], Place.BACKOFF),
-    "something else happened": (["Fit"], [], [NODE_LABELLED], Place.UNSCHEDULABLE),
-    "the second of two things mattered": (["Zone"], [], [POD_GONE, NODE_LABELLED], Place.BACKOFF),
-    "what a pending plugin waits for happened": (["Fit"], ["Wait"], [NODE_ADDED], Place.ACTIVE),
-    "both": (["Fit"], ["Wait"], [POD_GONE, NODE_ADDED], Place.ACTIVE),
-    "only the other plugin's": (["Fit"], ["Wait"], [POD_GONE], Place.BACKOFF),
+    "turned down": (["Fit"], [], [], QueuePlace.UNSCHEDULABLE),
+    "an error": ([], [], [], QueuePlace.BACKOFF),
+    "something that its plugin waits for happened": (["Fit"], [], [POD_GONE], QueuePlace.BACKOFF),
+    "something else happened": (["Fit"], [], [NODE_LABELLED], QueuePlace.UNSCHEDULABLE),
+    "the second of two things mattered": (["Zone"], [], [POD_GONE, NODE_LABELLED], QueuePlace.BACKOFF),
+    "what a pending plugin waits for happened": (["Fit"], ["Wait"], [NODE_ADDED], QueuePlace.ACTIVE),
+    "both": (["Fit"], ["Wait"], [POD_GONE, NODE_ADDED], QueuePlace.ACTIVE),
+    "only the other plugin's": (["Fit"], ["Wait"], [POD_GONE], QueuePlace.BACKOFF),
 }
 
 
@@ -190,8 +190,8 @@ def test_an_event_before_the_attempt_or_after_it_is_not_mistaken_for_one_during_
     first = world.queue.pop(0.0)
     world.queue.event(POD_GONE, None, None, 0.0)
     second = world.queue.pop(0.0)
-    assert world.queue.requeue(second, 0.0, rejected_by=["Fit"]) is Place.UNSCHEDULABLE
-    assert world.queue.requeue(first, 0.0, rejected_by=["Fit"]) is Place.BACKOFF
+    assert world.queue.requeue(second, 0.0, rejected_by=["Fit"]) is QueuePlace.UNSCHEDULABLE
+    assert world.queue.requeue(first, 0.0, rejected_by=["Fit"]) is QueuePlace.BACKOFF
 
 
 def test_activating_a_pod_in_flight_brings_only_that_pod_back():
@@ -200,8 +200,8 @@ def test_activating_a_pod_in_flight_brings_only_that_pod_back():
         world.queue.add(a_pod(name), 0.0)
     first, second = world.queue.pop(0.0), world.queue.pop(0.0)
     world.queue.activate([first.pod], 0.0)
-    assert world.queue.requeue(first, 0.0, rejected_by=["Fit"]) is Place.BACKOFF
-    assert world.queue.requeue(second, 0.0, rejected_by=["Fit"]) is Place.UNSCHEDULABLE
+    assert world.queue.requeue(first, 0.0, rejected_by=["Fit"]) is QueuePlace.BACKOFF
+    assert world.queue.requeue(second, 0.0, rejected_by=["Fit"]) is QueuePlace.UNSCHEDULABLE
 
 
 def test_a_pod_that_failed_in_binding_comes_back_after_done():
@@ -210,7 +210,7 @@ def test_a_pod_that_failed_in_binding_comes_back_after_done():
     queued = world.queue.pop(0.0)
     world.queue.done(queued.uid)
     assert len(world.queue) == 0
-    assert world.queue.requeue(queued, 1.0, rejected_by=["Fit"]) is Place.BACKOFF
+    assert world.queue.requeue(queued, 1.0, rejected_by=["Fit"]) is QueuePlace.BACKOFF
     assert queued.backoff_until == 2.0
 
 
@@ -248,7 +248,7 @@ def test_a_pod_changed_during_its_attempt_comes_back_as_it_is_now():
     queued = world.queue.pop(0.0)
     new = changed(a_pod("p"), labels={"app": "web"})
     world.queue.update(a_pod("p"), new, 0.0)
-    assert world.queue.requeue(queued, 0.0, rejected_by=["Fit"]) is Place.BACKOFF
+    assert world.queue.requeue(queued, 0.0, rejected_by=["Fit"]) is QueuePlace.BACKOFF
     assert world.queue.pop(0.0).pod is new
 
 
@@ -269,11 +269,11 @@ def test_errors_and_rejections_are_counted_apart():
 # -- what brings parked pods back ---------------------------------------------------------------------------------------
 
 MOVES = {  # turned down by, event, after seconds, place
-    "at once: still backing off": (["Fit"], POD_GONE, 0.5, Place.BACKOFF),
-    "in the window in which its backoff ends": (["Fit"], POD_GONE, 1.9, Place.BACKOFF),
-    "its backoff is over": (["Fit"], POD_GONE, 2.0, Place.ACTIVE),
-    "nobody asked for this": (["Fit"], NODE_LABELLED, 2.0, Place.UNSCHEDULABLE),
-    "one of two plugins asked for this": (["Fit", "Zone"], NODE_LABELLED, 2.0, Place.ACTIVE),
+    "at once: still backing off": (["Fit"], POD_GONE, 0.5, QueuePlace.BACKOFF),
+    "in the window in which its backoff ends": (["Fit"], POD_GONE, 1.9, QueuePlace.BACKOFF),
+    "its backoff is over": (["Fit"], POD_GONE, 2.0, QueuePlace.ACTIVE),
+    "nobody asked for this": (["Fit"], NODE_LABELLED, 2.0, QueuePlace.UNSCHEDULABLE),
+    "one of two plugins asked for this": (["Fit", "Zone"], NODE_LABELLED, 2.0, QueuePlace.ACTIVE),
 }
 
 
@@ -281,7 +281,7 @@ MOVES = {  # turned down by, event, after seconds, place
 def test_an_event_moves_the_pods_whose_plugins_care(rejected_by, event, now, place):
     world = World()
     world.failed(rejected_by=rejected_by)
-    assert world.queue.event(event, None, None, now) == (place is not Place.UNSCHEDULABLE)
+    assert world.queue.event(event, None, None, now) == (place is not QueuePlace.UNSCHEDULABLE)
     assert world.place("p") is place
 
 
@@ -308,9 +308,9 @@ def test_a_label_event_costs_pods_without_a_label_plugin_nothing():
 
 
 OWN = {  # turned down by, what changes, place
-    "what its plugin waits for": (["Fit"], {"labels": {"app": "web"}}, Place.ACTIVE),
-    "what another plugin waits for": (["Zone"], {"labels": {"app": "web"}}, Place.UNSCHEDULABLE),
-    "nothing in particular": (["Fit"], {"status": {"phase": "Pending"}}, Place.UNSCHEDULABLE),
+    "what its plugin waits for": (["Fit"], {"labels": {"app": "web"}}, QueuePlace.ACTIVE),
+    "what another plugin waits for": (["Zone"], {"labels": {"app": "web"}}, QueuePlace.UNSCHEDULABLE),
+    "nothing in particular": (["Fit"], {"status": {"phase": "Pending"}}, QueuePlace.UNSCHEDULABLE),
 }
 
 
@@ -329,7 +329,7 @@ def test_a_change_that_two_events_tell_of_moves_a_pod_once():
     world.failed(**asking)
     less = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
     old = a_pod("p", **asking)
-    assert world.queue.update(old, changed(old, labels={"app": "web"}, **less), 5.0) is Place.ACTIVE
+    assert world.queue.update(old, changed(old, labels={"app": "web"}, **less), 5.0) is QueuePlace.ACTIVE
     moves = {event: count for (_, event), count in world.queue.incoming.items() if event.startswith("UnschedulablePodUpdate")}
     assert moves == {"UnschedulablePodUpdatePodLabel": 1}
 
@@ -339,7 +339,7 @@ def test_a_repeated_update_changes_nothing():
     world.failed()
     old = changed(a_pod("p"), version="7")
     world.queue.update(old, changed(a_pod("p"), labels={"app": "web"}, version="7"), 5.0)
-    assert world.place("p") is Place.UNSCHEDULABLE
+    assert world.place("p") is QueuePlace.UNSCHEDULABLE
 
 
 def test_a_pod_made_again_under_its_name_is_another_pod():
@@ -377,13 +377,17 @@ def test_pods_of_no_profile_are_refused():
 def test_a_gated_pod_waits_for_its_gate_alone():
     world = World()
     gated = a_pod("p", schedulingGates=[{"name": "quota"}])
-    assert world.queue.add(gated, 0.0) is Place.GATED
+    assert world.queue.add(gated, 0.0) is QueuePlace.GATED
     for event in (POD_GONE, NODE_LABELLED, CLAIM_ADDED):
         assert world.queue.event(event, None, None, 1.0) == 0
     (line,) = world.queue.pending()
-    assert (line.place, line.plugins, line.reasons) == (Place.GATED, ("SchedulingGates",), ("waiting for scheduling gates",))
-    assert world.queue.update(gated, changed(gated, schedulingGates=[]), 2.0) is Place.ACTIVE
-    assert (world.queue.counts()[Place.GATED], world.names(2.0)) == (0, ["p"])
+    assert (line.place, line.plugins, line.reasons) == (
+        QueuePlace.GATED,
+        ("SchedulingGates",),
+        ("waiting for scheduling gates",),
+    )
+    assert world.queue.update(gated, changed(gated, schedulingGates=[]), 2.0) is QueuePlace.ACTIVE
+    assert (world.queue.counts()[QueuePlace.GATED], world.names(2.0)) == (0, ["p"])
 
 
 def test_the_gating_plugin_is_asked_first_and_the_others_only_after_it():
@@ -392,7 +396,7 @@ def test_the_gating_plugin_is_asked_first_and_the_others_only_after_it():
     world.queue.add(gated, 0.0)
     assert world.asked == []
     world.closed.add("p")
-    assert world.queue.update(gated, changed(gated, schedulingGates=[]), 1.0) is Place.GATED
+    assert world.queue.update(gated, changed(gated, schedulingGates=[]), 1.0) is QueuePlace.GATED
     assert world.queue.get("default/p").gated_by == "Claims"
     world.closed.clear()
     assert world.queue.event(CLAIM_ADDED, None, None, 2.0) == 1
@@ -404,11 +408,11 @@ def test_a_failed_pod_can_be_gated_on_its_way_to_backoff():
     world.failed(now=10.0)
     world.closed.add("p")
     assert world.queue.event(POD_GONE, None, None, 10.5) == 0
-    assert world.place("p") is Place.GATED
+    assert world.place("p") is QueuePlace.GATED
     world.closed.clear()
     assert world.queue.event(POD_GONE, None, None, 10.5) == 0
     assert world.queue.event(CLAIM_ADDED, None, None, 10.6) == 1
-    assert world.place("p") is Place.BACKOFF
+    assert world.place("p") is QueuePlace.BACKOFF
 
 
 @pytest.mark.parametrize(("gates", "asked"), [(FeatureGates(), 2), (NO_EARLY_POP, 2)])
@@ -417,7 +421,7 @@ def test_gates_are_asked_once_on_the_way_through_backoff(gates, asked):
     world.failed()
     world.queue.event(POD_GONE, None, None, 0.5)
     world.queue.tick(5.0)
-    assert world.place("p") is Place.ACTIVE
+    assert world.place("p") is QueuePlace.ACTIVE
     assert len(world.asked) == asked
 
 
@@ -425,7 +429,7 @@ def test_a_gate_that_raises_stays_shut_and_is_reported():
     faults = []
     profile = QueueProfile((("Broken", lambda pod: 1 // 0),), {"Broken": (Wake(NODE_ADDED),)})
     queue = SchedulingQueue(by_priority, {"default-scheduler": profile}, on_fault=faults.append)
-    assert queue.add(a_pod("p"), 0.0) is Place.GATED
+    assert queue.add(a_pod("p"), 0.0) is QueuePlace.GATED
     assert [line.reasons for line in queue.pending()] == [("ZeroDivisionError: integer division or modulo by zero",)]
     assert str(faults[0]).startswith("plugin Broken failed in preEnqueue for pod default/p: ZeroDivisionError")
 
@@ -441,14 +445,14 @@ def test_deadlines_name_the_moment_at_which_a_tick_does_something():
     world.failed("errored", now=11.5, rejected_by=())
     assert world.queue.next_deadline(11.5) == 13.0
     world.queue.tick(12.99)
-    assert world.place("errored") is Place.BACKOFF
+    assert world.place("errored") is QueuePlace.BACKOFF
     assert world.queue.next_deadline(14.0) == 14.0
     world.queue.tick(13.0)
-    assert world.place("errored") is Place.ACTIVE
+    assert world.place("errored") is QueuePlace.ACTIVE
     world.queue.tick(336.9)
-    assert world.place("parked") is Place.UNSCHEDULABLE
+    assert world.place("parked") is QueuePlace.UNSCHEDULABLE
     world.queue.tick(337.0)
-    assert world.place("parked") is Place.ACTIVE
+    assert world.place("parked") is QueuePlace.ACTIVE
     assert world.queue.next_deadline(337.0) is None
 
 
@@ -456,9 +460,9 @@ def test_exactly_five_minutes_are_not_too_long_yet():
     world = World()
     world.failed(now=30.0)
     world.queue.tick(330.0)
-    assert world.place("p") is Place.UNSCHEDULABLE
+    assert world.place("p") is QueuePlace.UNSCHEDULABLE
     world.queue.tick(360.0)
-    assert world.place("p") is Place.ACTIVE
+    assert world.place("p") is QueuePlace.ACTIVE
 
 
 def test_a_pod_that_waited_too_long_is_marked_until_its_attempt_ends():
@@ -478,7 +482,7 @@ def test_pods_in_flight_hear_that_others_waited_too_long():
     world.queue.add(a_pod("q"), 1.0)
     flying = world.queue.pop(1.0)
     world.queue.tick(400.0)
-    assert world.queue.requeue(flying, 400.0, rejected_by=["Zone"]) is Place.BACKOFF
+    assert world.queue.requeue(flying, 400.0, rejected_by=["Zone"]) is QueuePlace.BACKOFF
 
 
 # -- nominations --------------------------------------------------------------------------------------------------------
@@ -530,8 +534,8 @@ def test_room_that_is_no_longer_kept_is_offered_to_pods_of_that_priority_or_belo
     nominated = changed(a_pod("p", priority=5), status={"nominatedNodeName": "n1"})
     world.queue.add(nominated, 0.0)
     change(world.queue, nominated)
-    assert world.place("equal") is (Place.ACTIVE if heard else Place.UNSCHEDULABLE)
-    assert world.place("greater") is Place.UNSCHEDULABLE
+    assert world.place("equal") is (QueuePlace.ACTIVE if heard else QueuePlace.UNSCHEDULABLE)
+    assert world.place("greater") is QueuePlace.UNSCHEDULABLE
 
 
 # -- profiles -----------------------------------------------------------------------------------------------------------
@@ -560,8 +564,8 @@ def test_a_queue_takes_what_it_needs_from_a_profile():
     found = QueueProfile.of(profile)
     assert [name for name, _ in found.pre_enqueue] == list(found.wakes) == ["GateKeeper"]
     queue = SchedulingQueue(by_priority, {"default-scheduler": found}, on_fault=lambda fault: None)
-    assert queue.add(a_pod("p"), 0.0) is Place.GATED
-    assert queue.update(a_pod("p"), changed(a_pod("p"), labels={"key": "k"}), 0.0) is Place.ACTIVE
+    assert queue.add(a_pod("p"), 0.0) is QueuePlace.GATED
+    assert queue.update(a_pod("p"), changed(a_pod("p"), labels={"key": "k"}), 0.0) is QueuePlace.ACTIVE
 
 
 def test_the_list_of_pending_pods_says_where_each_is_and_why():
@@ -572,13 +576,13 @@ def test_the_list_of_pending_pods_says_where_each_is_and_why():
     world.queue.pop(2.0)
     world.queue.add(a_pod("ready"), 2.0)
     assert [(line.pod.name, line.place, line.plugins, line.until) for line in world.queue.pending()] == [
-        ("ready", Place.ACTIVE, (), None),
-        ("errored", Place.BACKOFF, (), 2.0),
-        ("parked", Place.UNSCHEDULABLE, ("Fit", "Zone"), None),
-        ("flying", Place.IN_FLIGHT, (), None),
+        ("ready", QueuePlace.ACTIVE, (), None),
+        ("errored", QueuePlace.BACKOFF, (), 2.0),
+        ("parked", QueuePlace.UNSCHEDULABLE, ("Fit", "Zone"), None),
+        ("flying", QueuePlace.IN_FLIGHT, (), None),
     ]
     assert set(world.queue.counts().values()) == {0, 1}
-    assert world.queue.counts()[Place.GATED] == 0
+    assert world.queue.counts()[QueuePlace.GATED] == 0
 
 
 # -- with built-in plugins ----------------------------------------------------------------------------------------------
@@ -597,7 +601,7 @@ def test_with_the_built_in_plugins_a_node_with_room_wakes_whom_it_could_hold():
     node = a_node("n1", allocatable={"cpu": "4", "memory": "8Gi", "pods": 110})
     for event in node_events(None, node):
         assert queue.event(event, None, node, 5.0) == 1
-    assert queue.update(gated, changed(gated, schedulingGates=[]), 6.0) is Place.ACTIVE
+    assert queue.update(gated, changed(gated, schedulingGates=[]), 6.0) is QueuePlace.ACTIVE
     assert [queue.pop(6.0).pod.name, queue.pop(6.0).pod.name, queue.pop(6.0)] == ["gated", "small", None]
 
 

@@ -14,10 +14,10 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving, write_kubeconfig
 from moorage.testing.simtest import oracle_rules
-from moorage.testing.simtest.recording import Written
+from moorage.testing.simtest.recording import WriteRecord
 from moorage.testing.simtest.virtual_api import VirtualApi
 from moorage.testing.simtest.world import World
 
@@ -140,7 +140,7 @@ class Place:
         """No pod moved, and no node was overfull, at any revision."""
         nodes, pods, where = {}, {}, {}
         for entry in self.api.recording.entries:
-            if not isinstance(entry, Written) or entry.kind not in {"Node", "Pod"}:
+            if not isinstance(entry, WriteRecord) or entry.kind not in {"Node", "Pod"}:
                 continue
             held = nodes if entry.kind == "Node" else pods
             if entry.change == "DELETED":
@@ -164,7 +164,7 @@ def free_port():
 def in_place(main, folder, token="t"):
     async def play():
         api = VirtualApi(1)
-        guard = Guard({token: User("admin", ("system:masters",))})
+        guard = Authenticator({token: User("admin", ("system:masters",))})
         async with serving(api.store, guard) as port:
             place = Place(api, port, folder, token)
             try:

@@ -10,10 +10,10 @@ import json
 import aiohttp
 import pytest
 
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.store_setup import open_store
-from moorage.testing.simtest.recording import Written
+from moorage.testing.simtest.recording import WriteRecord
 from tests.regressions.leaking import TRACE, leaks
 from tests.regressions.processes import START_S, free_port, in_place
 from tests.regressions.test_process_faults import DEADLY, configured
@@ -56,7 +56,7 @@ def test_s12_strangers_change_nothing_through_any_path_that_is_documented():
     async def run():
         store = open_store(seed=1)
         async with (
-            serving(store, Guard({TOKEN: User("admin", ("system:masters",))})) as port,
+            serving(store, Authenticator({TOKEN: User("admin", ("system:masters",))})) as port,
             aiohttp.ClientSession(auto_decompress=False) as session,
         ):
             base = f"http://127.0.0.1:{port}"
@@ -131,7 +131,7 @@ def test_s11_s12_nothing_that_moorage_run_says_is_a_secret_and_nobody_changes_it
         changing = {one: code for one, code in codes.items() if one[0] != "GET" and one[:2] != RESET}
         assert {one: code for one, code in changing.items() if code not in {401, 403, 405}} == {}
         assert {200} < {code for one, code in codes.items() if one[0] == "GET"}
-        told = [entry.document for entry in place.api.recording.entries if isinstance(entry, Written)]
+        told = [entry.document for entry in place.api.recording.entries if isinstance(entry, WriteRecord)]
         status = [one["status"] for one in told if one["kind"] == "Pod"]
         said |= {"log": process.log.read_text(), "log of who is refused": refused.log.read_text()}
         said |= {"status": json.dumps(status), "events": json.dumps(place.api.items("/apis/events.k8s.io/v1/events"))}

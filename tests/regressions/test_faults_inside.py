@@ -7,13 +7,13 @@ import asyncio
 
 import pytest
 
-from moorage.cycle.extenders import Extender
+from moorage.cycle.extenders import HTTPExtender
 from moorage.errors import ClusterError
 from moorage.framework.effects import Call
 from moorage.framework.points import PostFilterResult
 from moorage.framework.verdicts import Code, Hold, Wait
 from moorage.testing.memory_cluster import MemoryCluster
-from moorage.testing.simtest.recording import Tried
+from moorage.testing.simtest.recording import AttemptRecord
 from moorage.testing.simtest.stage import on_stage
 from moorage.testing.simtest.unruly_plugin import RAISED
 from moorage.testing.virtual_time import run_virtually
@@ -219,7 +219,7 @@ def test_f25_a_plugin_that_always_raises_for_one_pod_holds_up_no_other(point, ki
         await asyncio.sleep(30)
         assert bool(stage.node_of("bad")) == (point == "post_bind")
         assert stage.members[0].starts == 1
-        assert len([one for one in stage.recording.entries if isinstance(one, Tried)]) < 40  # it backs off
+        assert len([one for one in stage.recording.entries if isinstance(one, AttemptRecord)]) < 40  # it backs off
         stage.world.delete_pod("bad", grace=0)
 
     on_stage(main, raising(point, kind))
@@ -328,7 +328,7 @@ def test_f30_an_extender_that_fails_or_answers_nonsense(ignorable):
     async def main():
         cluster = MemoryCluster([node("n1"), pod("p1")])
         asker = Scripted(lambda body: next(answers, None) or everything(body))
-        asked = (Extender(0, "http://e/", filter_verb="f", node_cache_capable=True, ignorable=ignorable),)
+        asked = (HTTPExtender(0, "http://e/", filter_verb="f", node_cache_capable=True, ignorable=ignorable),)
         async with running(cluster, asked=asked, extenders=asker) as loop:
             await asyncio.sleep(90)
             return placed(cluster), len(asker.asked), loop.attempts

@@ -12,7 +12,7 @@ import pytest
 from moorage.api.devices import ResourceClaim
 from moorage.api.meta import ObjectMeta
 from moorage.framework.effects import Call, Delete, Write
-from moorage.testing.simtest.recording import Written
+from moorage.testing.simtest.recording import WriteRecord
 from moorage.testing.simtest.stage import on_stage
 
 
@@ -67,7 +67,7 @@ def test_what_was_made_for_a_pod_that_is_preempted_is_deleted_again(seed):
             await stage.placed(f"high-{at}")
             assert not stage.requests("DELETE", f"/pods/low-{at}a")
         await asyncio.sleep(5)
-        return [entry for entry in stage.recording.entries if isinstance(entry, Written)]
+        return [entry for entry in stage.recording.entries if isinstance(entry, WriteRecord)]
 
     written = on_stage(main, plugin, seed=seed, settle_s=10.0)
     claims = {one.key.rpartition("/of-")[2]: one.change for one in written if one.kind == "ResourceClaim"}

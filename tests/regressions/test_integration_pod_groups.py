@@ -6,7 +6,7 @@ import pytest
 
 from moorage.framework.points import PostFilterResult
 from moorage.framework.verdicts import Code
-from moorage.queue.queued_pod import Place
+from moorage.queue.queued_pod import QueuePlace
 from moorage.testing.simtest.oracle import Terms
 from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
@@ -41,7 +41,7 @@ def is_unschedulable(stage, name):
 def is_gated(stage, name):
     pod = stage.pod(name)
     queued = pod and stage.scheduler.queue.get(pod["metadata"]["uid"])
-    return queued is not None and queued.place is Place.GATED
+    return queued is not None and queued.place is QueuePlace.GATED
 
 
 async def unschedulable(stage, *names):

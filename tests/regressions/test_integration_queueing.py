@@ -11,9 +11,9 @@ from moorage.errors import PluginError
 from moorage.framework.effects import BindPod
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.verdicts import Hold, Wait
-from moorage.queue.queued_pod import Place
+from moorage.queue.queued_pod import QueuePlace
 from moorage.testing.simtest.oracle import Terms
-from moorage.testing.simtest.recording import Tried
+from moorage.testing.simtest.recording import AttemptRecord
 from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
 from tests.regressions.test_integration_plugins import plugin, profile
@@ -168,7 +168,7 @@ def test_a_pod_that_was_turned_down_late_waits_for_the_events_of_who_did(point, 
         stage.world.node("n1")
         stage.world.pod("p")
         await asyncio.sleep(12)
-        assert queued(stage, "p").place is Place.UNSCHEDULABLE
+        assert queued(stage, "p").place is QueuePlace.UNSCHEDULABLE
         if event == "a node":
             stage.world.node("n2")
             await stage.placed("p", within_s=2)
@@ -215,7 +215,7 @@ def test_pods_in_backoff_go_early_where_the_gate_is_open(gate):
         on.node(stage.world, "n2", {"foo": "bar"})
         await asyncio.sleep(5)
         assert stage.node_of("p") == ("n2" if gate else "")
-        assert gate or queued(stage, "p").place is Place.BACKOFF
+        assert gate or queued(stage, "p").place is QueuePlace.BACKOFF
 
     slow = "podInitialBackoffSeconds: 1000\npodMaxBackoffSeconds: 1000\nprofiles: [{schedulerName: default-scheduler}]\n"
     on_stage(main, profiles=slow, opened={"SchedulerPopFromBackoffQ": gate}, terms=Terms(settled=False), settle_s=1.0)
@@ -240,7 +240,7 @@ def test_scheduling_gates(gates, release, delete, there):
             stage.world.delete_pod(name, grace=0)
         await asyncio.sleep(0.5)
         closed = [name for name, held in gates.items() if held]
-        assert all(queued(stage, name).place is Place.GATED for name in closed)
+        assert all(queued(stage, name).place is QueuePlace.GATED for name in closed)
         assert all(stage.pod(name)["status"]["conditions"][0]["reason"] == "SchedulingGated" for name in closed)
         for name in release:
             stage.world.ungate(name)
@@ -333,7 +333,7 @@ def test_a_pod_that_names_its_node_goes_through_no_scheduler():
         stage.world.pod("p", nodeName="n1")
         await asyncio.sleep(1)
         assert not stage.binds("p")
-        assert not [one for one in stage.recording.entries if isinstance(one, Tried)]
+        assert not [one for one in stage.recording.entries if isinstance(one, AttemptRecord)]
         stage.world.pod("next")
         await asyncio.sleep(3)
         assert stage.node_of("next") == ""

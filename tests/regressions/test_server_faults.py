@@ -15,8 +15,8 @@ from contextlib import asynccontextmanager, suppress
 import aiohttp
 import pytest
 
-from moorage.apiserver.access.authentication import Guard, User
-from moorage.apiserver.http.limits import Limits
+from moorage.apiserver.access.authentication import Authenticator, User
+from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.store_setup import open_store
 from tests.apiserver.test_journal import CONFIGS, HOME, SERVER, config
@@ -212,8 +212,8 @@ async def hears(port, last):
 def test_f46_a_watcher_that_does_not_read_is_cut_off_and_others_hear_in_time():
     async def run():
         store = open_store(seed=1)
-        guard = Guard({"t": User("admin", ("system:masters",))})
-        async with serving(store, guard, limits=Limits(client_s=1.0)) as port:
+        guard = Authenticator({"t": User("admin", ("system:masters",))})
+        async with serving(store, guard, limits=ServerLimits(client_s=1.0)) as port:
             others = [asyncio.create_task(hears(port, b'"the-last"')) for _ in range(WATCHERS)]
             reader, writer = await watching(port, "%3Dbig", limit=1024)
             await asyncio.sleep(0.5)

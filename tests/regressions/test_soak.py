@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from moorage.testing.simtest import memory_weights
-from moorage.testing.simtest.recording import Weighed
+from moorage.testing.simtest.recording import MemoryRecord
 from moorage.testing.simtest.stage import LOST, on_stage
 from tests.regressions.churning import churn
 
@@ -19,7 +19,7 @@ def weigh(stage):
         "objects": memory_weights.reachable(member.live, beyond),
     }
     for what, count in counts.items():
-        stage.recording.add(Weighed(stage.now, member.actor, what, count))
+        stage.recording.add(MemoryRecord(stage.now, member.actor, what, count))
     return counts
 
 

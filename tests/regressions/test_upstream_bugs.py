@@ -9,11 +9,11 @@ import asyncio
 
 import pytest
 
-from moorage.cycle.extenders import Extender
+from moorage.cycle.extenders import HTTPExtender
 from moorage.errors import ClusterError
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.verdicts import Hold
-from moorage.queue.queued_pod import Place
+from moorage.queue.queued_pod import QueuePlace
 from moorage.testing.memory_cluster import MemoryCluster
 from moorage.testing.simtest.oracle import Terms
 from moorage.testing.simtest.stage import LOST, on_stage
@@ -75,7 +75,7 @@ def test_b03_an_extender_that_binds_and_does_not_say_so_is_not_asked_for_ever():
             return TimeoutError("no reply")
 
         asker = Scripted(bind)
-        asked = (Extender(0, "http://e/", bind_verb="bind"),)
+        asked = (HTTPExtender(0, "http://e/", bind_verb="bind"),)
         async with running(cluster, asked=asked, extenders=asker):
             await asyncio.sleep(120)
             return len(asker.asked), binds(cluster)
@@ -469,6 +469,6 @@ def test_b25_what_would_help_a_pod_wakes_it(spec, before, then):
         then(stage.world)
         assert await stage.placed("p", within_s=11) == "n1"
         queued = stage.scheduler.queue.get(stage.pod("p")["metadata"]["uid"])
-        assert queued is None or queued.place is Place.IN_FLIGHT
+        assert queued is None or queued.place is QueuePlace.IN_FLIGHT
 
     on_stage(main)

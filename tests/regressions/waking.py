@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from moorage.queue.queued_pod import Place
+from moorage.queue.queued_pod import QueuePlace
 from moorage.testing.simtest.oracle import Terms
 from moorage.testing.simtest.stage import on_stage
 from tests.regressions import cluster_objects as on
@@ -41,12 +41,12 @@ def play(case):
         uids = {name: on.pod(stage.world, name, **spec)["metadata"]["uid"] for name, spec in case.pods.items()}
         await asyncio.sleep(PAST_BACKOFF_S)
         queue = stage.scheduler.queue
-        assert {name: queue.get(uid).place for name, uid in uids.items()} == dict.fromkeys(uids, Place.UNSCHEDULABLE)
+        assert {name: queue.get(uid).place for name, uid in uids.items()} == dict.fromkeys(uids, QueuePlace.UNSCHEDULABLE)
         assert all(queue.get(uid).attempts == 1 for uid in uids.values())
         stage.scheduler.step = lambda now: False
         case.then(stage.world)
         await asyncio.sleep(1)
-        assert [name for name, uid in uids.items() if queue.get(uid).place is Place.ACTIVE] == case.woken.split()
+        assert [name for name, uid in uids.items() if queue.get(uid).place is QueuePlace.ACTIVE] == case.woken.split()
 
     # Few plugins make bad decisions, and here the world is left as it is.
     on_stage(main, profiles=profile(case.plugins), opened=case.opened, terms=Terms(settled=False), settle_s=0.0)

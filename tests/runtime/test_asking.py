@@ -11,13 +11,13 @@ from msgspec.structs import replace
 
 from moorage.api.core import Pod
 from moorage.cycle.extender_wire import ExtenderError
-from moorage.cycle.extenders import Extender
+from moorage.cycle.extenders import HTTPExtender
 from moorage.testing.memory_cluster import MemoryCluster, Trouble
 from moorage.testing.virtual_time import run_virtually
 from tests.runtime.test_loop import binds, check_history, node, placed, pod, running
 
-FILTER = (Extender(0, "http://e/", filter_verb="f", node_cache_capable=True),)
-BINDER = Extender(0, "http://e/", bind_verb="bind")
+FILTER = (HTTPExtender(0, "http://e/", filter_verb="f", node_cache_capable=True),)
+BINDER = HTTPExtender(0, "http://e/", bind_verb="bind")
 
 
 class Scripted:
@@ -211,7 +211,7 @@ def test_whatever_extenders_do_no_pod_is_lost_and_no_node_overfull(moods, ignora
     async def main():
         cluster = MemoryCluster([node(f"n{at}") for at in range(3)], lag_s=lag_s)
         verbs = {"filter_verb": "f", "prioritize_verb": "p", "bind_verb": "bind" if binds_itself else ""}
-        extender = Extender(0, "http://e/", node_cache_capable=True, ignorable=ignorable, **verbs)
+        extender = HTTPExtender(0, "http://e/", node_cache_capable=True, ignorable=ignorable, **verbs)
         async with running(cluster, asked=(extender,), extenders=Whimsical(cluster, moods)) as loop:
             for number, size in enumerate(sizes):
                 cluster.put(pod(f"p{number}", cpu=size))

@@ -18,7 +18,7 @@ from moorage.framework.verdicts import Wait
 from moorage.plugins import builtin_registry
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.loop import Loop
-from moorage.server.scheduler_metrics import Meter, engine_gauges
+from moorage.server.scheduler_metrics import SchedulerMetrics, engine_gauges
 from moorage.testing.builders import a_node, a_pod
 from moorage.testing.memory_cluster import MemoryCluster, Trouble
 from moorage.testing.virtual_time import run_virtually
@@ -84,7 +84,7 @@ class Lines:
 @asynccontextmanager
 async def running(cluster, log=None, opened=""):
     clock = asyncio.get_running_loop().time
-    meter, inbox = Meter(clock, groups=bool(opened)), Inbox()
+    meter, inbox = SchedulerMetrics(clock, groups=bool(opened)), Inbox()
     gates, registry = FeatureGates.parse(opened), builtin_registry()
     registry.add(Slow)
     configuration = load(CONFIG, "config", registry, gates)
@@ -351,6 +351,6 @@ def test_attempts_for_groups_are_counted_and_told_of():
 
 
 def test_metrics_of_groups_are_not_shown_while_the_gate_is_closed():
-    names = {family.spec.name for family in Meter(lambda: 0.0).families}
+    names = {family.spec.name for family in SchedulerMetrics(lambda: 0.0).families}
     assert not any("podgroup" in name for name in names)
-    assert sum("podgroup" in family.spec.name for family in Meter(lambda: 0.0, groups=True).families) == 3
+    assert sum("podgroup" in family.spec.name for family in SchedulerMetrics(lambda: 0.0, groups=True).families) == 3

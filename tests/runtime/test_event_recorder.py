@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from moorage.api.names import check_dns1123_subdomain
 from moorage.errors import ClusterError
 from moorage.runtime.event_recorder import NOTE_LIMIT, Recorder, shortened
-from moorage.runtime.ports import Note
+from moorage.runtime.ports import EventNote
 from moorage.testing.builders import a_pod
 from moorage.testing.memory_cluster import MemoryCluster, Trouble
 from moorage.testing.virtual_time import run_virtually
@@ -18,7 +18,7 @@ POD = a_pod("p").pod
 
 
 def note(text="no room", pod=POD, reason="FailedScheduling", **more):
-    return Note(pod, "Warning", reason, "Scheduling", text, reporter="default-scheduler", **more)
+    return EventNote(pod, "Warning", reason, "Scheduling", text, reporter="default-scheduler", **more)
 
 
 @asynccontextmanager
@@ -43,7 +43,7 @@ def tell(*steps, faults=()):
         cluster.faults += faults
         async with recording(cluster) as recorder:
             for step in steps:
-                if isinstance(step, Note):
+                if isinstance(step, EventNote):
                     recorder.note(step)
                 else:
                     await asyncio.sleep(step)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moorage.engine.facts import Done, Seen
-from moorage.runtime.inbox import Inbox, Source
+from moorage.runtime.inbox import FactSource, Inbox
 from moorage.testing.builders import a_node
 from moorage.testing.virtual_time import run_virtually
 
@@ -16,9 +16,9 @@ def take(inbox, most=1000):
     """Take facts in as the loop does."""
     taken = inbox.take(most)
     for one in taken:
-        if isinstance(one, Source):
+        if isinstance(one, FactSource):
             one.close()
-    return [one for one in taken if not isinstance(one, Source)]
+    return [one for one in taken if not isinstance(one, FactSource)]
 
 
 def test_it_is_whole_once_the_first_list_of_every_source_was_taken_in():

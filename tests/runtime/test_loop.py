@@ -20,7 +20,7 @@ from moorage.errors import ClusterError
 from moorage.framework.effects import Call, Until, Write
 from moorage.framework.features import FeatureGates
 from moorage.runtime.inbox import Inbox
-from moorage.runtime.loop import Limits, Loop
+from moorage.runtime.loop import Loop, LoopLimits
 from moorage.simulator.simulate import registry_with
 from moorage.testing.builders import a_node, a_pod
 from moorage.testing.memory_cluster import MemoryCluster, Trouble
@@ -105,7 +105,7 @@ def crowd(count):
 def test_nothing_is_tried_before_the_first_list_was_taken_in(facts):
     async def main():
         cluster = MemoryCluster(crowd(20))
-        async with running(cluster, limits=Limits(facts=facts)) as loop:
+        async with running(cluster, limits=LoopLimits(facts=facts)) as loop:
             await asyncio.sleep(1)
             return placed(cluster)["waits"], loop.attempts
 
@@ -117,7 +117,7 @@ def test_nothing_is_tried_while_a_later_list_is_taken_in():
 
     async def main():
         cluster = MemoryCluster([node("n1", "500m"), pod("waits")])
-        async with running(cluster, limits=Limits(facts=2)) as loop:
+        async with running(cluster, limits=LoopLimits(facts=2)) as loop:
             await asyncio.sleep(1)
             assert loop.attempts == 1
             cluster.deaf = True
@@ -387,7 +387,7 @@ def test_attempts_are_held_back_while_too_much_is_under_way():
     async def main():
         cluster = MemoryCluster([node("n1", cpu="50"), *(pod(f"p{i}") for i in range(20))])
         cluster.faults.append(Trouble("bind", None, hold_s=5, times=20))
-        async with running(cluster, limits=Limits(attempts=4, in_flight=8)):
+        async with running(cluster, limits=LoopLimits(attempts=4, in_flight=8)):
             await asyncio.sleep(3)
             first = cluster.requests["bind"]
             await asyncio.sleep(60)

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from moorage.client.extenders import ExtenderClient
-from moorage.config.configuration import Extender as Configured
-from moorage.cycle.extenders import Extender
+from moorage.config.configuration import HTTPExtender as Configured
+from moorage.cycle.extenders import HTTPExtender
 from moorage.errors import ClusterError
 from moorage.server.klog import Klog
 from moorage.testing.memory_cluster import MemoryCluster, Trouble
@@ -50,7 +50,9 @@ class Run:
     @asynccontextmanager
     async def going_on(self, *, ignorable=False, answers=ANSWERS):
         async with serving(answers, self.asked) as url, ExtenderClient([Configured(url_prefix=url)], {}) as client:
-            extender = Extender(0, url, filter_verb="filter", timeout_s=TIMEOUT_S, node_cache_capable=True, ignorable=ignorable)
+            extender = HTTPExtender(
+                0, url, filter_verb="filter", timeout_s=TIMEOUT_S, node_cache_capable=True, ignorable=ignorable
+            )
             log = Klog(verbosity=5, stream=self.text)
             async with running(self.cluster, asked=(extender,), extenders=client, log=log, measures=self.measures) as loop:
                 loop._report = log.warning

@@ -9,10 +9,10 @@ from moorage.api.core import Pod, PodCondition
 from moorage.engine.facts import Done, Phase, Work
 from moorage.errors import ClusterError
 from moorage.framework.effects import BindPod, Evict
-from moorage.runtime.executor import Carrier
+from moorage.runtime.executor import EffectExecutor
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.ports import StatusChange
-from moorage.runtime.status_writer import Teller, in_seconds
+from moorage.runtime.status_writer import StatusWriter, in_seconds
 from moorage.testing.builders import a_pod
 from moorage.testing.memory_cluster import MemoryCluster, Trouble
 from moorage.testing.virtual_time import run_virtually
@@ -26,7 +26,7 @@ def said(message):
 
 @asynccontextmanager
 async def telling(cluster):
-    teller = Teller(cluster, asyncio.get_running_loop().time, lambda: NOW, print)
+    teller = StatusWriter(cluster, asyncio.get_running_loop().time, lambda: NOW, print)
     task = asyncio.create_task(teller.run())
     try:
         yield teller
@@ -36,7 +36,7 @@ async def telling(cluster):
 
 
 def carrier(cluster, inbox, teller):
-    return Carrier(
+    return EffectExecutor(
         cluster, inbox, teller, asyncio.get_running_loop().time, lambda: NOW,
         may_act=lambda now: True, known=lambda obj: obj, wanted=lambda ticket: True, assumed=lambda uid: True,
     )  # fmt: skip

@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 
 from moorage.errors import ClusterError, InputError
 from moorage.server.authentication import ANONYMOUS, Caller, FrontProxies, Identifier, UnauthorizedError
-from moorage.server.authorization import Answer, Judge, OpenPaths
+from moorage.server.authorization import AccessDecision, Judge, OpenPaths
 from moorage.server.delegated_authentication import Delegate, read_lookup
 from moorage.server.expiring_cache import Expiring
 
@@ -60,7 +60,7 @@ class Reviews:
         self.asked.append((caller.name, verb, path))
         if self.down:
             raise ClusterError("down")
-        return Answer(caller.name == "bob", "because")
+        return AccessDecision(caller.name == "bob", "because")
 
 
 def identifier(reviewer=None, clock=lambda: 0.0, names=("front",)):
@@ -251,8 +251,8 @@ def test_a_token_is_reviewed():
 def test_access_is_reviewed():
     wire = Wire(b'{"status":{"allowed":true}}', b'{"status":{"allowed":"yes","reason":"no rule"}}')
     delegate = Delegate(wire)
-    assert asyncio.run(delegate.access(Caller("bob", ("dev",), "u1", {"k": ("v",)}), "get", "/metrics")) == Answer(True)
-    assert asyncio.run(delegate.access(EVE, "get", "/metrics")) == Answer(False, "no rule")
+    assert asyncio.run(delegate.access(Caller("bob", ("dev",), "u1", {"k": ("v",)}), "get", "/metrics")) == AccessDecision(True)
+    assert asyncio.run(delegate.access(EVE, "get", "/metrics")) == AccessDecision(False, "no rule")
     assert b'"nonResourceAttributes": {"path": "/metrics", "verb": "get"}' in wire.sent[0][2]
     assert b'"extra": {"k": ["v"]}' in wire.sent[0][2]
 

@@ -31,8 +31,8 @@ from moorage.server.certificates import (
 from moorage.server.endpoints import Served, make_app
 from moorage.server.health import Health
 from moorage.server.listener import listen, serving
-from moorage.server.metric_types import Registry
-from moorage.server.zpages import Program
+from moorage.server.metric_types import MetricRegistry
+from moorage.server.zpages import ProgramInfo
 
 NOW = datetime.now(UTC)
 PEM = serialization.Encoding.PEM
@@ -244,10 +244,11 @@ def test_certificates_for_names(text, found):
 
 def served(tls, identifier=None, **limits):
     """Return a context of the port where a server with one page, for administrators, listens."""
-    registry = Registry().with_others()
+    registry = MetricRegistry().with_others()
     page = Served(
-        health=Health({"healthz": [], "livez": [], "readyz": []}, SILENT), metrics=registry, counted=Registry(), slis=registry,
-        pod_metrics=lambda: None, configuration=dict, flags={}, program=Program("", "", "", NOW, ()), set_verbosity=print,
+        health=Health({"healthz": [], "livez": [], "readyz": []}, SILENT), metrics=registry,
+        counted=MetricRegistry(), slis=registry,
+        pod_metrics=lambda: None, configuration=dict, flags={}, program=ProgramInfo("", "", "", NOW, ()), set_verbosity=print,
     )  # fmt: skip
     judge = Judge(None, lambda: 0.0, OpenPaths(("/healthz",)))
     app = make_app(page, identifier or Identifier(None, lambda: 0.0), judge, SILENT)

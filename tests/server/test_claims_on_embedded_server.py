@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from moorage.api.devices import AllocationResult, ClaimConsumer, ResourceClaim
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
@@ -50,7 +50,7 @@ def used_by(*names):
 @asynccontextmanager
 async def a_server():
     store = Store(time.time, random.Random(5), b"k")
-    async with serving(store, Guard({"t": User("admin", ("system:masters",))})) as port:
+    async with serving(store, Authenticator({"t": User("admin", ("system:masters",))})) as port:
         endpoint = Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity("t")))
         async with Rest(endpoint, qps=0) as rest:
             yield rest, ApiCluster(rest, "me", "me-0")

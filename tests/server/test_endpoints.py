@@ -14,11 +14,11 @@ from moorage.errors import ClusterError, InputError
 from moorage.runtime.leader_election import Election, LeaseRecord, Timing
 from moorage.runtime.observer import SILENT
 from moorage.server.authentication import Caller, Identifier
-from moorage.server.authorization import Answer, Judge, OpenPaths
+from moorage.server.authorization import AccessDecision, Judge, OpenPaths
 from moorage.server.endpoints import Served, make_app
 from moorage.server.health import Check, Health, watchdog
-from moorage.server.metric_types import Counter, Registry, Spec
-from moorage.server.zpages import Program, accepted, stacks
+from moorage.server.metric_types import CounterVec, MetricRegistry, Spec
+from moorage.server.zpages import ProgramInfo, accepted, stacks
 
 USERS = {"admin": Caller("admin", ("system:masters",)), "eve": Caller("eve")}
 
@@ -32,7 +32,7 @@ class Reviews:
     async def access(self, caller, verb, path):
         if path == "/broken":
             raise ClusterError("down")
-        return Answer(False, "no rule")
+        return AccessDecision(False, "no rule")
 
 
 class Lines:
@@ -60,20 +60,20 @@ class World:
         self.wrong = None
         self.leads = True
         self.verbosity = 0
-        counter = Counter(Spec("things_total", "Things."))
+        counter = CounterVec(Spec("things_total", "Things."))
         counter.inc()
-        counted = Registry([counter])
+        counted = MetricRegistry([counter])
         checks = {"healthz": [], "livez": [], "readyz": [Check("shutdown", lambda: None), Check("sync", lambda: self.wrong)]}
         self.health = Health(checks, self.log)
         self.served = Served(
             health=self.health,
             metrics=counted.with_others(),
             counted=counted,
-            slis=Registry(self.health.families).with_others(),
+            slis=MetricRegistry(self.health.families).with_others(),
             pod_metrics=lambda: counted.with_others() if self.leads else None,
             configuration=self.configuration,
             flags={"v": "2", "config": ""},
-            program=Program("moorage v1", "1.36", "3.11", datetime(2026, 1, 1, tzinfo=UTC), ("/healthz", "/metrics")),
+            program=ProgramInfo("moorage v1", "1.36", "3.11", datetime(2026, 1, 1, tzinfo=UTC), ("/healthz", "/metrics")),
             set_verbosity=self.set_verbosity,
         )
 

@@ -10,14 +10,14 @@ import pytest
 from moorage.api.decode import decode
 from moorage.api.meta import ObjectMeta
 from moorage.api.pod_groups import Condition, PodGroup, PodGroupStatus
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.rest import Rest
 from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates
-from moorage.runtime.status_writer import Teller
+from moorage.runtime.status_writer import StatusWriter
 from moorage.server.api_cluster import ApiCluster
 
 VERSION = "scheduling.k8s.io/v1alpha2"
@@ -30,7 +30,7 @@ def with_a_group(test):
 
     async def main():
         store = Store(time.time, random.Random(5), b"k", gates=FeatureGates.parse("GenericWorkload=true"))
-        guard, made = Guard({"t": User("admin", ("system:masters",))}), {"apiVersion": VERSION, "kind": "PodGroup"}
+        guard, made = Authenticator({"t": User("admin", ("system:masters",))}), {"apiVersion": VERSION, "kind": "PodGroup"}
         made |= {"metadata": {"name": "g"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}}}
         async with (
             serving(store, guard) as port,
@@ -99,7 +99,7 @@ class Slow:
 def test_what_was_not_sent_yet_is_replaced():
     async def test():
         cluster = Slow()
-        teller = Teller(cluster, asyncio.get_running_loop().time, lambda: SECOND, [].append)
+        teller = StatusWriter(cluster, asyncio.get_running_loop().time, lambda: SECOND, [].append)
         held = scheduled("False", FIRST, reason="Unschedulable")
         group = PodGroup(metadata=ObjectMeta(name="g", namespace="a"), status=PodGroupStatus(conditions=(held,)))
         teller.say_of_group(group, Condition(type="PodGroupScheduled", status="True", reason="Scheduled"))

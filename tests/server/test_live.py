@@ -22,7 +22,7 @@ from moorage.client.endpoint import Endpoint
 from moorage.client.rest import Rest
 from moorage.errors import ClusterError
 from moorage.runtime.leader_election import LeaseRecord
-from moorage.runtime.ports import Event, Note, StatusChange
+from moorage.runtime.ports import EventNote, EventRecord, StatusChange
 from moorage.server.api_cluster import ApiCluster, change_between, merged
 from moorage.server.api_lease import ApiLease
 
@@ -377,7 +377,7 @@ def test_pods_are_told_apart_by_uid():
         api.objects["/api/v1/namespaces/default/pods/p"]["metadata"]["uid"] = "another"
         with pytest.raises(ClusterError):
             await cluster.delete_pod(mine)
-        await cluster.record(Event(Note(mine, "Normal", "Scheduled", "Binding", "text"), "p.1", AT))
+        await cluster.record(EventRecord(EventNote(mine, "Normal", "Scheduled", "Binding", "text"), "p.1", AT))
         event = api.requests[-1][3]
         assert (event["regarding"]["uid"], event["note"], event["reportingController"]) == ("uid-p", "text", "sched")
 

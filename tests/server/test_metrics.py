@@ -10,9 +10,9 @@ from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import make_profile
 from moorage.framework.verdicts import SKIP, Code, Hold, Status, Wait
 from moorage.server.metric_specs import NEVER_MOVED, SPECS
-from moorage.server.metric_types import Counter, Filter, Gauge, Histogram, Registry, Spec, exponential
+from moorage.server.metric_types import CounterVec, Filter, Gauge, Histogram, MetricRegistry, Spec, exponential
 from moorage.server.plugin_metrics import SAMPLED, Probe
-from moorage.server.scheduler_metrics import Meter
+from moorage.server.scheduler_metrics import SchedulerMetrics
 from moorage.testing.builders import a_pod
 
 #: Written from kube-scheduler 1.36.2's metrics.go: name, stability, labels, buckets as (first, factor, how many).
@@ -82,7 +82,7 @@ def test_no_metric_of_the_scheduler_is_upstreams_in_name_only():
 
 
 def shown(*families, **how):
-    text = generate_latest(Registry(families, Filter(**how)).with_others()).decode()
+    text = generate_latest(MetricRegistry(families, Filter(**how)).with_others()).decode()
     return {
         (sample.name, *sorted(sample.labels.items())): sample.value
         for family in text_string_to_metric_families(text)
@@ -91,7 +91,7 @@ def shown(*families, **how):
 
 
 def test_a_counter_counts():
-    counter = Counter(Spec("things_total", "Things.", "STABLE", ("kind",)))
+    counter = CounterVec(Spec("things_total", "Things.", "STABLE", ("kind",)))
     assert shown(counter) == {}
     counter.inc("a")
     counter.inc("a", by=2)
@@ -102,7 +102,7 @@ def test_a_counter_counts():
 
 
 def test_what_has_no_labels_is_shown_from_the_start():
-    assert shown(Counter(Spec("things_total", "Things."))) == {("things_total",): 0}
+    assert shown(CounterVec(Spec("things_total", "Things."))) == {("things_total",): 0}
     assert shown(Histogram(Spec("took_seconds", "Took.", buckets=(1.0,))))[("took_seconds_count",)] == 0
 
 
@@ -118,7 +118,7 @@ def test_a_histogram_fills_buckets_up_to_their_bound():
 def test_bounds_are_printed_as_go_prints_them():
     histogram = Histogram(SPECS["scheduler_plugin_execution_duration_seconds"])
     histogram.observe(1.0, "p", "Filter", "Success")
-    text = generate_latest(Registry([histogram]).with_others()).decode()
+    text = generate_latest(MetricRegistry([histogram]).with_others()).decode()
     assert 'le="1e-05"' in text
     assert 'le="2.2500000000000005e-05"' in text
 
@@ -132,7 +132,7 @@ def test_a_gauge_is_asked_when_somebody_looks():
 
 
 def test_a_metric_can_be_disabled_and_a_label_kept_small():
-    counter = Counter(Spec("things_total", "Things.", "STABLE", ("kind", "where")))
+    counter = CounterVec(Spec("things_total", "Things.", "STABLE", ("kind", "where")))
     for kind in ("a", "b", "c"):
         counter.inc(kind, "here")
     assert shown(counter, disabled={"things_total"}) == {}
@@ -190,7 +190,7 @@ def watched():
     points = dict.fromkeys(("preFilter", "filter", "postFilter", "permit"), ("Rule",))
     points_h = Histogram(SPECS["scheduler_framework_extension_point_duration_seconds"])
     calls = Histogram(SPECS["scheduler_plugin_execution_duration_seconds"])
-    asked = Counter(SPECS["scheduler_plugin_evaluation_total"])
+    asked = CounterVec(SPECS["scheduler_plugin_evaluation_total"])
     probe = Probe(clock, points_h, calls, asked)
     profile = probe.watched(make_profile("s", {"Rule": rule}, points, {}))
     return rule, probe, profile, points_h, calls, asked
@@ -296,7 +296,7 @@ def test_a_profile_that_is_not_watched_is_left_alone():
 
 
 def test_what_requests_wait_for_their_turn_is_measured():
-    meter = Meter(lambda: 0.0)
+    meter = SchedulerMetrics(lambda: 0.0)
     meter.waited("GET", "api:443", 0.2)
     (turns,) = [one for one in meter.families if one.spec.name == "rest_client_rate_limiter_duration_seconds"]
     assert [(labels, child.total) for labels, child in turns.children.items()] == [(("GET", "api:443"), 0.2)]
@@ -304,7 +304,7 @@ def test_what_requests_wait_for_their_turn_is_measured():
 
 
 def test_an_attempt_that_a_plugin_ended_is_counted_under_its_name():
-    meter = Meter(lambda: 0.0)
+    meter = SchedulerMetrics(lambda: 0.0)
     pod = a_pod("p", schedulerName="s").pod
     meter.failed(Decision(pod, error=PluginError("Odd", "answered 7 in permit")), 1.0)
     meter.failed(Decision(pod, refused_after=Status(Code.ERROR, "Odd", ("no",))), 1.0)

@@ -7,7 +7,7 @@ import pytest
 from moorage.server.metric_specs import SPECS
 from moorage.server.metric_types import Filter
 from moorage.server.old_metric_specs import specs_of
-from moorage.server.scheduler_metrics import Meter, registry_of
+from moorage.server.scheduler_metrics import SchedulerMetrics, registry_of
 
 #: From pkg/scheduler/metrics/metrics.go of 1.19, 1.20 and 1.21, less what each had deprecated: name → labels.
 UPSTREAM = {
@@ -46,7 +46,7 @@ def test_victims_fall_into_the_buckets_of_that_time():
 
 
 def test_what_is_hidden_is_counted_and_not_shown():
-    meter = Meter(lambda: 0.0, release="1.21")
+    meter = SchedulerMetrics(lambda: 0.0, release="1.21")
     meter.handled("NodeAdd", 1.0)
     meter.permitted("allowed", 1.0)
     shown = {metric.name for metric in registry_of(meter.families, Filter(), "1.21")[0].collect()}

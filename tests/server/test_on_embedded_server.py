@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 from aiohttp import web
 
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.access.bootstrap import found_cluster
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
@@ -59,7 +59,7 @@ async def live_on(store, name="me", reports=None, extenders=()):
     reports = [] if reports is None else reports
     found_cluster(store)
     users = {TOKEN: User("admin", ("system:masters",)), "mine": User("system:kube-scheduler")}
-    async with serving(store, Guard(users)) as port:
+    async with serving(store, Authenticator(users)) as port:
         own, endpoint = (Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity(token))) for token in ("mine", TOKEN))
         async with Rest(own, qps=0) as mine, Rest(endpoint, qps=0) as outside, ExtenderClient(extenders, {}) as asked:
             live = Live(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.server import Front
 from moorage.apiserver.http.store_setup import open_store
@@ -64,7 +64,7 @@ async def a_life(monkeypatch):
     monkeypatch.setattr(Front, "handle", handled)
     users = {"admin": User("admin", ("system:masters",)), "mine": User("system:kube-scheduler")}
     reports = []
-    async with serving(open_store(seed=1), Guard(users)) as port:
+    async with serving(open_store(seed=1), Authenticator(users)) as port:
         mine, admin = (Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity(token))) for token in ("mine", "admin"))
         async with Rest(mine, qps=0) as rest, Rest(admin, qps=0) as outside:
             live = Live(

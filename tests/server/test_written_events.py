@@ -7,12 +7,12 @@ import time
 
 from moorage.api.core import Pod
 from moorage.api.decode import decode
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
 from moorage.client.rest import Rest
-from moorage.runtime.ports import Event, Note
+from moorage.runtime.ports import EventNote, EventRecord
 from moorage.server.api_cluster import ApiCluster
 from moorage.server.api_lease import ApiLease
 
@@ -22,7 +22,7 @@ AT, LATER = "2026-11-21T03:00:00.000000Z", "2026-11-21T03:05:00.000000Z"
 def on_server(act):
     async def main():
         store = Store(time.time, random.Random(5), b"k")
-        async with serving(store, Guard({"t": User("admin", ("system:masters",))})) as port:
+        async with serving(store, Authenticator({"t": User("admin", ("system:masters",))})) as port:
             endpoint = Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity("t")))
             async with Rest(endpoint, qps=0) as rest:
                 return await act(rest)
@@ -49,13 +49,13 @@ def test_an_event_becomes_a_series_and_comes_back_if_it_is_gone():
     async def act(rest):
         pod = await a_pod(rest, "p")
         cluster = ApiCluster(rest, "other", "host")
-        note = Note(pod, "Warning", "FailedScheduling", "Scheduling", "no room", reporter="default-scheduler")
-        await cluster.record(Event(note, "p.1", AT))
+        note = EventNote(pod, "Warning", "FailedScheduling", "Scheduling", "no room", reporter="default-scheduler")
+        await cluster.record(EventRecord(note, "p.1", AT))
         (first,) = await events(rest)
-        await cluster.record(Event(note, "p.1", AT, 2, LATER))
+        await cluster.record(EventRecord(note, "p.1", AT, 2, LATER))
         (second,) = await events(rest)
         await rest.send("DELETE", "/apis/events.k8s.io/v1/namespaces/default/events/p.1")
-        await cluster.record(Event(note, "p.1", AT, 7, LATER))
+        await cluster.record(EventRecord(note, "p.1", AT, 7, LATER))
         return first, second, await events(rest)
 
     first, second, (third,) = on_server(act)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read, read_sources
-from moorage.simulator.input_files import Source
+from moorage.simulator.input_files import InputFile
 from moorage.simulator.input_kinds import KINDS
 
 POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{"name": "c"}]}}
@@ -35,7 +35,7 @@ def take(*contents: bytes | str | dict | list) -> ClusterInput:
             return content
         return content.encode() if isinstance(content, str) else json.dumps(content).encode()
 
-    return read_sources(Source(f"{chr(97 + i)}.yaml", encoded(content)) for i, content in enumerate(contents))
+    return read_sources(InputFile(f"{chr(97 + i)}.yaml", encoded(content)) for i, content in enumerate(contents))
 
 
 def refused(*contents: bytes | str | dict | list) -> str:
@@ -86,7 +86,7 @@ def test_documents_in_a_row():
 def test_every_kind_that_is_read_has_its_place():
     for kind in KINDS:
         one = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": "x"}}
-        cluster = read_sources([Source("in", json.dumps(one).encode())], validated=False)
+        cluster = read_sources([InputFile("in", json.dumps(one).encode())], validated=False)
         (found,) = [one for one in getattr(cluster, kind.slot) if one.metadata.name == "x"]
         assert isinstance(found, kind.type)
         assert found.metadata.namespace == ("default" if kind.namespaced else "")
@@ -232,7 +232,7 @@ def test_objects_are_held_to_the_rules_of_the_api_server_all_at_once():
 
 def test_without_the_rules_only_what_cannot_be_read_is_refused():
     broken = json.dumps({**POD, "spec": {}}).encode()
-    assert len(read_sources([Source("in", broken)], validated=False).pods) == 1
+    assert len(read_sources([InputFile("in", broken)], validated=False).pods) == 1
 
 
 def test_lists_in_lists_end_somewhere():
@@ -314,9 +314,9 @@ TWICE = {
 @pytest.mark.parametrize(("text", "message"), TWICE.values(), ids=TWICE)
 def test_what_stands_twice_is_refused(text, message):
     with pytest.raises(InputError) as caught:
-        read_sources([Source("in", text.encode())])
+        read_sources([InputFile("in", text.encode())])
     assert str(caught.value) == message
 
 
 def test_namespaces_that_are_only_implied_do_not_count_as_read():
-    assert read_sources([Source("in", b"")]).report.read == ()
+    assert read_sources([InputFile("in", b"")]).report.read == ()

@@ -12,7 +12,7 @@ from moorage.framework.effects import Amend
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.verdicts import Hold
 from moorage.simulator.cluster_reader import read_sources
-from moorage.simulator.input_files import Source
+from moorage.simulator.input_files import InputFile
 from moorage.simulator.simulate import kinds_named, prepare
 from moorage.testing.builders import a_node, a_pod
 
@@ -49,7 +49,7 @@ def definition(plural, kind, scope, group="example.com"):
 
 def cluster_of(*documents, custom=(FOOS,)):
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents}).encode()
-    return read_sources([Source("dump.json", text)], custom=custom)
+    return read_sources([InputFile("dump.json", text)], custom=custom)
 
 
 def found(cluster):
@@ -119,7 +119,7 @@ def test_an_object_has_an_identity():
 def test_what_an_item_of_a_list_leaves_out_is_filled_in():
     items = [{"metadata": {"name": "a"}, "spec": {"n": 1}}]
     text = json.dumps({"apiVersion": "example.com/v1", "kind": "FooList", "items": items}).encode()
-    (foo,) = read_sources([Source("dump.json", text)], custom=[FOOS]).custom
+    (foo,) = read_sources([InputFile("dump.json", text)], custom=[FOOS]).custom
     assert (foo.get("apiVersion"), foo.get("kind"), foo.get("spec")) == ("example.com/v1", "Foo", {"n": 1})
 
 
@@ -145,7 +145,7 @@ def test_faults_are_not_told_without_end():
 
 def test_yaml_documents_are_read_as_well():
     text = b"apiVersion: example.com/v1\nkind: Foo\nmetadata: {name: a, managedFields: []}\nspec: {count: 1}\n"
-    (foo,) = read_sources([Source("a.yaml", text)], custom=[FOOS]).custom
+    (foo,) = read_sources([InputFile("a.yaml", text)], custom=[FOOS]).custom
     assert (foo.get("spec", "count"), "managedFields" in foo.document["metadata"]) == (1, False)
 
 

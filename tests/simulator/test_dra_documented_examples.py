@@ -13,7 +13,7 @@ import pytest
 
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.cluster_run import simulate_cluster
-from moorage.simulator.input_files import Source
+from moorage.simulator.input_files import InputFile
 from moorage.simulator.simulate import Options
 
 CATS = "resource-driver.example.com"
@@ -77,7 +77,7 @@ def pod(name: str, *claims: str, templates: tuple[str, ...] = (), resources: str
 def run(*documents: str):
     """Simulate, and return where pods went (or why not) and which devices each of them got, by request."""
     content = "---\n".join(documents).encode()
-    _, found = simulate_cluster(read_sources([Source("example.yaml", content)]), Options())
+    _, found = simulate_cluster(read_sources([InputFile("example.yaml", content)]), Options())
     where = {one.name: one.node or one.message for one in found.pods}
     given: dict[str, list[str]] = {name: [] for name in where}
     for one in found.devices:

@@ -15,7 +15,7 @@ from moorage.report.run_document import as_data
 from moorage.report.tables import render
 from moorage.simulator.cluster_reader import read_sources
 from moorage.simulator.cluster_run import simulate_cluster
-from moorage.simulator.input_files import Source
+from moorage.simulator.input_files import InputFile
 from moorage.simulator.simulate import Options
 from tests.simulator.test_simulation import check_settled, node, pod, run, states
 
@@ -125,7 +125,7 @@ def workload(kind, name, replicas, version="apps/v1", **more):
 
 def came_to(*objects, **options):
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-    _, result = simulate_cluster(read_sources([Source("in", text.encode())]), Options(**options))
+    _, result = simulate_cluster(read_sources([InputFile("in", text.encode())]), Options(**options))
     return result
 
 
@@ -230,7 +230,7 @@ def test_devices_and_volumes_of_lost_pods_are_given_up():
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [
         a_node("n2"), device_class, shared, own, scratch, on("n1", "p"),
     ]})  # fmt: skip
-    cluster, _ = simulate_cluster(read_sources([Source("in", text.encode())]), Options())
+    cluster, _ = simulate_cluster(read_sources([InputFile("in", text.encode())]), Options())
     (left,) = cluster.resource_claims
     assert isinstance(left, ResourceClaim)
     assert (left.metadata.name, left.status.allocation, left.status.reserved_for) == ("shared", None, ())

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from moorage.simulator.cluster_reader import read_sources
-from moorage.simulator.input_files import Source
+from moorage.simulator.input_files import InputFile
 from moorage.simulator.missing_references import find_missing
 
 
@@ -20,7 +20,7 @@ def made(
 
 def missing(*objects: dict) -> list[str]:
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-    return [str(found) for found in find_missing(read_sources([Source("in", text.encode())], validated=False))]
+    return [str(found) for found in find_missing(read_sources([InputFile("in", text.encode())], validated=False))]
 
 
 CLAIMING = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from moorage.api.validation import validate
 from moorage.errors import InputError
-from moorage.simulator.input_files import Source
+from moorage.simulator.input_files import InputFile
 from moorage.simulator.trace_openb import GPU_MILLI, GPU_MODEL, QOS, WHOLE_GPU, read_openb, read_openb_sources
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,7 +26,7 @@ LONG = f"{SHORT},gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_ti
 
 def trace(nodes: str | bytes = NODE_HEADER, pods: str | bytes = SHORT, **more):
     files = [text if isinstance(text, bytes) else text.encode() for text in (nodes, pods)]
-    return read_openb_sources(Source("nodes.csv", files[0]), Source("pods.csv", files[1]), **more)
+    return read_openb_sources(InputFile("nodes.csv", files[0]), InputFile("pods.csv", files[1]), **more)
 
 
 def node(line: str, **more):

@@ -20,7 +20,7 @@ from moorage.errors import InputError
 from moorage.simulator import templates
 from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read_sources
-from moorage.simulator.input_files import Source
+from moorage.simulator.input_files import InputFile
 from moorage.simulator.owners import controller_of
 from moorage.simulator.workloads import expand
 
@@ -55,7 +55,7 @@ def pod(name: str, owner: tuple[str, str] | None = None, phase: str = "Running",
 
 def read(*objects: dict) -> ClusterInput:
     text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-    return read_sources([Source("in", text.encode())], validated=False)
+    return read_sources([InputFile("in", text.encode())], validated=False)
 
 
 def expanded(*objects: dict, cron_jobs: bool = True) -> ClusterInput:
@@ -548,7 +548,8 @@ def test_what_is_missing_is_made_again_and_nothing_else(keep, replicas):
 def test_every_process_makes_the_same_pods(tmp_path: Path):
     (tmp_path / "all.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": ALL}))
     code = (
-        "import sys, msgspec; from moorage.simulator.cluster_reader import read; from moorage.simulator.workloads import expand\n"
+        "import sys, msgspec; from moorage.simulator.cluster_reader import read\n"
+        "from moorage.simulator.workloads import expand\n"
         "c = expand(read([sys.argv[1]], validated=False)); "
         "print(msgspec.json.encode([c.pods, c.replica_sets, c.persistent_volume_claims]).decode())"
     )

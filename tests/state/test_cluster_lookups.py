@@ -5,7 +5,7 @@ from __future__ import annotations
 from moorage.api.core import Namespace, Service, ServiceSpec
 from moorage.api.meta import ObjectMeta
 from moorage.api.selectors import EVERYTHING, selector_from_map
-from moorage.state.cluster import Cluster
+from moorage.state.cluster import ClusterState
 from moorage.testing.builders import a_pod
 
 
@@ -22,7 +22,7 @@ def names(services):
 
 
 def test_services_that_select_a_pod():
-    cluster = Cluster()
+    cluster = ClusterState()
     for service in (
         a_service("web", {"app": "web"}),
         a_service("web-front", {"app": "web", "tier": "front"}),
@@ -37,7 +37,7 @@ def test_services_that_select_a_pod():
 
 
 def test_services_that_change_and_go():
-    cluster = Cluster()
+    cluster = ClusterState()
     cluster.set_object(a_service("web", {"app": "web"}))
     replaced = cluster.set_object(a_service("web", {"app": "shop"}))
     assert replaced == a_service("web", {"app": "web"})
@@ -49,7 +49,7 @@ def test_services_that_change_and_go():
 
 
 def test_namespaces_by_label_follow_their_changes():
-    cluster = Cluster()
+    cluster = ClusterState()
     team_a = selector_from_map({"team": "a"})
     cluster.set_namespace(a_namespace("red", team="a"))
     cluster.set_namespace(a_namespace("blue", team="b"))
@@ -66,8 +66,8 @@ def test_there_is_one_index_of_a_kind():
         def __init__(self, snapshot):
             self.snapshot = snapshot
 
-    cluster = Cluster()
+    cluster = ClusterState()
     found = cluster.snapshot.index(Index)
     assert found.snapshot is cluster.snapshot
     assert cluster.snapshot.index(Index) is found
-    assert Cluster().snapshot.index(Index) is not found
+    assert ClusterState().snapshot.index(Index) is not found

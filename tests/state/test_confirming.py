@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from moorage.api.core import Node, Pod
-from moorage.state.cluster import Cluster
+from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
 
 NODE = {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "10"}}}
@@ -57,7 +57,7 @@ def decoded(document):
 
 
 def a_cluster():
-    cluster = Cluster()
+    cluster = ClusterState()
     cluster.set_node(msgspec.json.decode(json.dumps(NODE), type=Node))
     return cluster
 

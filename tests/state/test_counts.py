@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from moorage.api.meta import LabelSelector, LabelSelectorRequirement
 from moorage.api.selectors import EVERYTHING, NOTHING, compile_label_selector, selector_from_map
-from moorage.state.cluster import Cluster
+from moorage.state.cluster import ClusterState
 from moorage.state.columns import RowSpace
 from moorage.state.counts import MatchTerm, PodCounts, PodMatcher
 from moorage.state.labels import LabelColumns
@@ -135,7 +135,7 @@ def by_value(cluster, key, per_domain):
 @given(steps, st.lists(matchers, min_size=1, max_size=4))
 @settings(max_examples=150, deadline=None)
 def test_counts_equal_a_recount(history, asked):
-    cluster = Cluster()
+    cluster = ClusterState()
     counts = cluster.table.pod_counts = PodCounts(cluster.table.space, cluster.table.labels, capacity=3)
     carry_out(cluster, history)
     for matcher in asked * 2:
@@ -149,7 +149,7 @@ def test_counts_equal_a_recount(history, asked):
 @given(steps, pods)
 @settings(max_examples=150, deadline=None)
 def test_held_terms_equal_a_scan_of_all_pods(history, asker):
-    cluster = Cluster()
+    cluster = ClusterState()
     carry_out(cluster, history)
     labels = NAMESPACES[asker.namespace]
     held_by = [pod.required_anti_affinity for on_row in cluster.table.pods for pod in on_row.values()]
@@ -166,7 +166,7 @@ def test_held_terms_equal_a_scan_of_all_pods(history, asker):
 @given(steps)
 @settings(max_examples=50, deadline=None)
 def test_label_columns_know_which_values_nodes_have(history):
-    cluster = Cluster()
+    cluster = ClusterState()
     for step in ([], history[: len(history) // 2], history[len(history) // 2 :]):
         carry_out(cluster, step)
         for key in ("zone", "rack"):
@@ -182,7 +182,7 @@ def test_label_columns_know_which_values_nodes_have(history):
 @given(steps)
 @settings(max_examples=50, deadline=None)
 def test_nothing_is_left_when_all_is_gone(history):
-    cluster = Cluster()
+    cluster = ClusterState()
     carry_out(cluster, history)
     for number in range(8):
         cluster.remove_pod(str(number))

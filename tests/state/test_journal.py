@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moorage.api.storage import PersistentVolume
-from moorage.state.cluster import Cluster
+from moorage.state.cluster import ClusterState
 from moorage.state.journal import Journal
 
 
@@ -28,7 +28,7 @@ def test_forgets_what_is_long_ago(monkeypatch):
 
 
 def test_objects_of_a_kind_are_noted_as_they_come_change_and_go():
-    cluster = Cluster()
+    cluster = ClusterState()
     volume = PersistentVolume(metadata=PersistentVolume().metadata)
     cluster.set_object(volume)
     cluster.set_object(volume)

@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from moorage.api.selectors import EVERYTHING, selector_from_map
 from moorage.errors import StateError
-from moorage.state.cluster import Cluster
+from moorage.state.cluster import ClusterState
 from moorage.state.counts import MatchTerm, PodMatcher
 from moorage.state.pod_info import HostPort
 from moorage.state.table import ChangeLog, NodeTable
@@ -131,7 +131,7 @@ def internals(table: NodeTable) -> dict[str, object]:
     }
 
 
-def scratch(nodes, placed) -> Cluster:
+def scratch(nodes, placed) -> ClusterState:
     return a_cluster(nodes, {name: [pod for pod, at in placed if at == name] for name in {at for _, at in placed}})
 
 
@@ -142,7 +142,7 @@ class Histories(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.cluster = Cluster()
+        self.cluster = ClusterState()
         self.nodes = {}
         self.placed = {}
         described(self.cluster.table)  # the columns are asked for while empty, and have to be kept current

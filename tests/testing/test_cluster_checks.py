@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
@@ -39,7 +39,7 @@ def test_a_store_that_knows_no_pod_groups():
 @pytest.mark.slow
 def test_the_embedded_server_over_http():
     async def main():
-        guard = Guard({"t": User("admin", ("system:masters",))})
+        guard = Authenticator({"t": User("admin", ("system:masters",))})
         async with (
             serving(a_store(), guard) as port,
             HttpWire(Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity("t")))) as wire,

@@ -4,10 +4,19 @@
 """
 
 from moorage.cel.cel_errors import CelError, CompileError, CostLimitError, EvalError
-from moorage.cel.devices import DeviceFacts, Selector, Version, compile_selector, device_variables
+from moorage.cel.devices import CompiledSelector, DeviceFacts, Version, compile_selector, device_variables
 from moorage.cel.program import Program, compile_expression
 
 __all__ = [
-    "CelError", "CompileError", "CostLimitError", "DeviceFacts", "EvalError", "Program", "Selector", "Version",
-    "compile_expression", "compile_selector", "device_variables",
+    "CelError",
+    "CompileError",
+    "CompiledSelector",
+    "CostLimitError",
+    "DeviceFacts",
+    "EvalError",
+    "Program",
+    "Version",
+    "compile_expression",
+    "compile_selector",
+    "device_variables",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from moorage.cel.cel_errors import SourceError
 from moorage.cel.declarations import Function, Functions, Overload
-from moorage.cel.syntax import Call, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Message, Select
+from moorage.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Message, Select
 from moorage.cel.types import (
     BOOL,
     BYTES,
@@ -22,8 +22,8 @@ from moorage.cel.types import (
     NULL,
     STRING,
     UINT,
-    Bindings,
     Type,
+    TypeBindings,
     format_call,
     list_of,
     map_of,
@@ -52,7 +52,7 @@ def check(
 
 class _Checker:
     def __init__(self, variables: Mapping[str, Type], functions: Functions, fields: Fields) -> None:
-        self.bindings = Bindings()
+        self.bindings = TypeBindings()
         self.problems: list[SourceError] = []
         self._scopes: list[Mapping[str, Type]] = [variables]
         self._functions = functions
@@ -67,7 +67,7 @@ class _Checker:
                 return self._ident(node)
             case Select():
                 return self._select(node)
-            case Call():
+            case CallNode():
                 return self._call(node)
             case ListExpr():
                 return self._list(node)
@@ -120,7 +120,7 @@ class _Checker:
 
     # -- calls ------------------------------------------------------------------------------------------------------------
 
-    def _call(self, node: Call) -> Type:
+    def _call(self, node: CallNode) -> Type:
         if node.function == "_?._":
             field = node.args[1]
             assert isinstance(field, Literal)
@@ -139,7 +139,7 @@ class _Checker:
             return ERROR
         return self._overload(node, function, args, member=target is not None)
 
-    def _overload(self, node: Call, function: Function, args: list[Type], *, member: bool) -> Type:
+    def _overload(self, node: CallNode, function: Function, args: list[Type], *, member: bool) -> Type:
         if function.name in _LOGICAL:
             return self._logical(node, args)
         result: Type | None = None
@@ -172,7 +172,7 @@ class _Checker:
             return None
         return self.bindings.substitute(result)
 
-    def _logical(self, node: Call, args: list[Type]) -> Type:
+    def _logical(self, node: CallNode, args: list[Type]) -> Type:
         wrong = False
         for arg, found in zip(node.args, args, strict=True):
             if not self.bindings.assignable((found,), (BOOL,)):

@@ -21,7 +21,7 @@ from moorage.cel.semver import SemverError, parse_semver
 from moorage.cel.types import ANY, BOOL, DYN, QUANTITY, STRING, Type, map_of
 from moorage.cel.values import EMPTY_MAP, Map, Value, type_name
 
-__all__ = ["DeviceFacts", "Selector", "Version", "compile_selector", "device_variables"]
+__all__ = ["CompiledSelector", "DeviceFacts", "Version", "compile_selector", "device_variables"]
 
 _DEVICE: Final = Type("struct", "kubernetes.DRADevice")
 
@@ -43,7 +43,7 @@ class DeviceFacts(NamedTuple):
     multiple_allocations: bool = False
 
 
-class Selector:
+class CompiledSelector:
     """A compiled selector."""
 
     def __init__(self, program: Program) -> None:
@@ -87,7 +87,7 @@ def _why_no_bool(value: Value) -> str:
 
 
 @lru_cache(maxsize=1024)
-def compile_selector(expression: str, list_attributes: bool = False) -> Selector:
+def compile_selector(expression: str, list_attributes: bool = False) -> CompiledSelector:
     """Compile a selector; ``list_attributes`` says whether attributes may be lists (gate ``DRAListTypeAttributes``).
 
     Raises  CompileError with kube-scheduler's text
@@ -102,7 +102,7 @@ def compile_selector(expression: str, list_attributes: bool = False) -> Selector
     program = compile_expression(expression, {"device": _DEVICE}, {_DEVICE.name: fields})
     if program.type not in ((BOOL, ANY, DYN) if list_attributes else (BOOL, ANY)):
         raise CompileError(f"must evaluate to bool or the unknown type, not {program.type}")
-    return Selector(program)
+    return CompiledSelector(program)
 
 
 def device_variables(device: DeviceFacts, list_attributes: bool = False) -> Mapping[str, Value]:

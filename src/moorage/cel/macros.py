@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from moorage.cel.cel_errors import SourceError
-from moorage.cel.syntax import Call, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Select
+from moorage.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Select
 
 __all__ = ["ACCUMULATOR", "expand"]
 
@@ -21,7 +21,7 @@ _OLD_ACCUMULATOR: Final = "__result__"
 _UNUSED: Final = "#unused"
 
 
-def expand(call: Call) -> Expr:
+def expand(call: CallNode) -> Expr:
     """Return what a call stands for: the call itself unless it is a macro.
 
     Raises  SourceError if it is one and its arguments make no sense
@@ -42,12 +42,12 @@ def _variable(arg: Expr, text: str) -> str:
     return arg.name
 
 
-def _target(call: Call) -> Expr:
+def _target(call: CallNode) -> Expr:
     assert call.target is not None
     return call.target
 
 
-def _has(call: Call) -> Expr:
+def _has(call: CallNode) -> Expr:
     arg = call.args[0]
     if not isinstance(arg, Select):
         raise SourceError(arg.at, "invalid argument to has() macro")
@@ -57,42 +57,42 @@ def _has(call: Call) -> Expr:
 # -- quantifiers, over elements or over (key or index, value) ------------------------------------------------------------------
 
 
-def _variables(call: Call, count: int, text: str) -> tuple[str, ...]:
+def _variables(call: CallNode, count: int, text: str) -> tuple[str, ...]:
     names = tuple([_variable(arg, text) for arg in call.args[:count]])
     if len(set(names)) < len(names):
         raise SourceError(call.args[1].at, f"duplicate variable name: {names[0]}")
     return names
 
 
-def _all(count: int) -> Callable[[Call], Expr]:
-    def made(call: Call) -> Expr:
+def _all(count: int) -> Callable[[CallNode], Expr]:
+    def made(call: CallNode) -> Expr:
         at = call.at
         names = _variables(call, count, "argument must be a simple name")
-        condition = Call(at, "@not_strictly_false", [_accu(at)])
-        step = Call(at, "_&&_", [_accu(at), call.args[count]])
+        condition = CallNode(at, "@not_strictly_false", [_accu(at)])
+        step = CallNode(at, "_&&_", [_accu(at), call.args[count]])
         return Fold(at, _target(call), names, ACCUMULATOR, Literal(at, True), condition, step, _accu(at))
 
     return made
 
 
-def _exists(count: int) -> Callable[[Call], Expr]:
-    def made(call: Call) -> Expr:
+def _exists(count: int) -> Callable[[CallNode], Expr]:
+    def made(call: CallNode) -> Expr:
         at = call.at
         names = _variables(call, count, "argument must be a simple name")
-        condition = Call(at, "@not_strictly_false", [Call(at, "!_", [_accu(at)])])
-        step = Call(at, "_||_", [_accu(at), call.args[count]])
+        condition = CallNode(at, "@not_strictly_false", [CallNode(at, "!_", [_accu(at)])])
+        step = CallNode(at, "_||_", [_accu(at), call.args[count]])
         return Fold(at, _target(call), names, ACCUMULATOR, Literal(at, False), condition, step, _accu(at))
 
     return made
 
 
-def _exists_one(count: int) -> Callable[[Call], Expr]:
-    def made(call: Call) -> Expr:
+def _exists_one(count: int) -> Callable[[CallNode], Expr]:
+    def made(call: CallNode) -> Expr:
         at = call.at
         names = _variables(call, count, "argument must be a simple name")
-        more = Call(at, "_+_", [_accu(at), Literal(at, 1)])
-        step = Call(at, "_?_:_", [call.args[count], more, _accu(at)])
-        result = Call(at, "_==_", [_accu(at), Literal(at, 1)])
+        more = CallNode(at, "_+_", [_accu(at), Literal(at, 1)])
+        step = CallNode(at, "_?_:_", [call.args[count], more, _accu(at)])
+        result = CallNode(at, "_==_", [_accu(at), Literal(at, 1)])
         return Fold(at, _target(call), names, ACCUMULATOR, Literal(at, 0), Literal(at, True), step, result)
 
     return made
@@ -103,15 +103,15 @@ def _exists_one(count: int) -> Callable[[Call], Expr]:
 
 def _transform(
     count: int, start: Callable[[int], Expr], add: Callable[[int, tuple[str, ...], Expr], Expr]
-) -> Callable[[Call], Expr]:
+) -> Callable[[CallNode], Expr]:
     """A macro that collects a value for each element, or for those that a predicate before it takes."""
 
-    def made(call: Call) -> Expr:
+    def made(call: CallNode) -> Expr:
         at = call.at
         names = _variables(call, count, "argument is not an identifier")
         step = add(at, names, call.args[-1])
         if len(call.args) == count + 2:
-            step = Call(at, "_?_:_", [call.args[count], step, _accu(at)])
+            step = CallNode(at, "_?_:_", [call.args[count], step, _accu(at)])
         return Fold(at, _target(call), names, ACCUMULATOR, start(at), Literal(at, True), step, _accu(at))
 
     return made
@@ -119,22 +119,22 @@ def _transform(
 
 def _into_list(at: int, names: tuple[str, ...], value: Expr) -> Expr:
     del names
-    return Call(at, "_+_", [_accu(at), ListExpr(at, [value])])
+    return CallNode(at, "_+_", [_accu(at), ListExpr(at, [value])])
 
 
 def _into_map(at: int, names: tuple[str, ...], value: Expr) -> Expr:
-    return Call(at, "cel.@mapInsert", [_accu(at), Ident(at, names[0]), value])
+    return CallNode(at, "cel.@mapInsert", [_accu(at), Ident(at, names[0]), value])
 
 
 def _entry_into_map(at: int, names: tuple[str, ...], value: Expr) -> Expr:
     del names
-    return Call(at, "cel.@mapInsert", [_accu(at), value])
+    return CallNode(at, "cel.@mapInsert", [_accu(at), value])
 
 
-def _filter(call: Call) -> Expr:
+def _filter(call: CallNode) -> Expr:
     at = call.at
     names = _variables(call, 1, "argument is not an identifier")
-    step = Call(at, "_?_:_", [call.args[1], _into_list(at, names, call.args[0]), _accu(at)])
+    step = CallNode(at, "_?_:_", [call.args[1], _into_list(at, names, call.args[0]), _accu(at)])
     return Fold(at, _target(call), names, ACCUMULATOR, ListExpr(at, []), Literal(at, True), step, _accu(at))
 
 
@@ -146,7 +146,7 @@ def _bound(at: int, name: str, value: Expr, body: Expr) -> Expr:
     return Fold(at, ListExpr(at, []), (_UNUSED,), name, value, Literal(at, False), Ident(at, name), body)
 
 
-def _bind(call: Call) -> Expr:
+def _bind(call: CallNode) -> Expr:
     if not isinstance(call.target, Ident) or call.target.name != "cel":
         return call
     name = call.args[0]
@@ -155,20 +155,20 @@ def _bind(call: Call) -> Expr:
     return _bound(call.at, name.name, call.args[1], call.args[2])
 
 
-def _opt_map(function: str, wrap: bool) -> Callable[[Call], Expr]:
-    def made(call: Call) -> Expr:
+def _opt_map(function: str, wrap: bool) -> Callable[[CallNode], Expr]:
+    def made(call: CallNode) -> Expr:
         at = call.at
         name = call.args[0]
         if not isinstance(name, Ident):
             raise SourceError(name.at, f"{function}() variable name must be a simple identifier")
-        body = _bound(at, name.name, Call(at, "value", [], _target(call)), call.args[1])
-        some = Call(at, "optional.of", [body]) if wrap else body
-        return Call(at, "_?_:_", [Call(at, "hasValue", [], _target(call)), some, Call(at, "optional.none", [])])
+        body = _bound(at, name.name, CallNode(at, "value", [], _target(call)), call.args[1])
+        some = CallNode(at, "optional.of", [body]) if wrap else body
+        return CallNode(at, "_?_:_", [CallNode(at, "hasValue", [], _target(call)), some, CallNode(at, "optional.none", [])])
 
     return made
 
 
-def _sort_by(call: Call) -> Expr:
+def _sort_by(call: CallNode) -> Expr:
     at = call.at
     name = call.args[0]
     if not isinstance(name, Ident):
@@ -178,7 +178,7 @@ def _sort_by(call: Call) -> Expr:
         at, Ident(at, varies), (_variable(name, ""),), ACCUMULATOR, ListExpr(at, []), Literal(at, True),
         _into_list(at, (), call.args[1]), _accu(at),
     )  # fmt: skip
-    return _bound(at, varies, _target(call), Call(at, "@sortByAssociatedKeys", [keys], Ident(at, varies)))
+    return _bound(at, varies, _target(call), CallNode(at, "@sortByAssociatedKeys", [keys], Ident(at, varies)))
 
 
 def _empty_list(at: int) -> Expr:
@@ -190,7 +190,7 @@ def _empty_map(at: int) -> Expr:
 
 
 #: (name, number of arguments, called on a target) → what makes of the call what it stands for.
-_MACROS: Final[dict[tuple[str, int, bool], Callable[[Call], Expr]]] = {
+_MACROS: Final[dict[tuple[str, int, bool], Callable[[CallNode], Expr]]] = {
     ("has", 1, False): _has,
     ("all", 2, True): _all(1),
     ("all", 3, True): _all(2),

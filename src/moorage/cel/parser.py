@@ -13,7 +13,7 @@ from typing import Final
 from moorage.cel.cel_errors import SourceError
 from moorage.cel.lexer import Token, scan, unquoted
 from moorage.cel.macros import expand
-from moorage.cel.syntax import Call, Expr, Ident, ListExpr, Literal, MapEntry, MapExpr, Message, Select, children
+from moorage.cel.syntax import CallNode, Expr, Ident, ListExpr, Literal, MapEntry, MapExpr, Message, Select, children
 from moorage.cel.values import INT_MAX, INT_MIN, UINT_MAX, UInt
 
 __all__ = ["MAX_CODE_POINTS", "MAX_DEPTH", "parse"]
@@ -95,7 +95,7 @@ class _Parser:
         if mark is not None:
             yes = self._binary(0)
             self.expect(":")
-            read = Call(mark.at, "_?_:_", [read, yes, self.expression()])
+            read = CallNode(mark.at, "_?_:_", [read, yes, self.expression()])
         self._depth -= 1
         return read
 
@@ -139,7 +139,7 @@ class _Parser:
         while self._took(sign):
             count += 1
         operand = self._members(self._primary())
-        return Call(at, function, [operand]) if count % 2 else operand
+        return CallNode(at, function, [operand]) if count % 2 else operand
 
     # -- members ----------------------------------------------------------------------------------------------------------
 
@@ -150,13 +150,13 @@ class _Parser:
             if op.kind == "[":
                 index = self.expression()
                 self.expect("]")
-                read = Call(op.at, "_[?_]" if optional else "_[_]", [read, index])
+                read = CallNode(op.at, "_[?_]" if optional else "_[_]", [read, index])
                 continue
             name = self.expect("word", "IDENTIFIER")
             if optional:
-                read = Call(op.at, "_?._", [read, Literal(name.at, name.text)])
+                read = CallNode(op.at, "_?._", [read, Literal(name.at, name.text)])
             elif (open_ := self._took("(")) is not None:
-                read = expand(Call(open_.at, name.text, self._arguments(), read))
+                read = expand(CallNode(open_.at, name.text, self._arguments(), read))
             else:
                 read = Select(op.at, read, name.text)
         return read
@@ -205,7 +205,7 @@ class _Parser:
             raise SourceError(token.at, f"reserved identifier: {token.text}")
         open_ = self._took("(")
         if open_ is not None:
-            return expand(Call(open_.at, dot + token.text, self._arguments()))
+            return expand(CallNode(open_.at, dot + token.text, self._arguments()))
         if self._begins_message():
             return self._message(dot + token.text)
         return Ident(token.at, dot + token.text)
@@ -290,10 +290,10 @@ def _reduce(operands: list[Expr], waiting: list[tuple[int, str, int]]) -> None:
     _, name, at = waiting.pop()
     right = operands.pop()
     left = operands[-1]
-    if name in {"_&&_", "_||_"} and isinstance(left, Call) and left.function == name:
+    if name in {"_&&_", "_||_"} and isinstance(left, CallNode) and left.function == name:
         left.args.append(right)
     else:
-        operands[-1] = Call(at, name, [left, right])
+        operands[-1] = CallNode(at, name, [left, right])
 
 
 def _height_exceeds(root: Expr, limit: int) -> bool:

@@ -21,7 +21,7 @@ from moorage.cel.frame import Failed, Frame, Lazy, Run
 from moorage.cel.operators import BINARY, negate, negate_bool
 from moorage.cel.regex import RegexError, compile_regex
 from moorage.cel.strings import REGEX_FUNCTIONS
-from moorage.cel.syntax import Call, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Message, Select
+from moorage.cel.syntax import CallNode, Expr, Fold, Ident, ListExpr, Literal, MapExpr, Message, Select
 from moorage.cel.values import (
     Growing,
     GrowingMap,
@@ -86,7 +86,7 @@ class _Planner:
                 return self._ident(node, branch)
             case Select():
                 return self._attribute(node, branch)
-            case Call():
+            case CallNode():
                 return self._call(node, branch)
             case ListExpr():
                 return self._list(node)
@@ -119,10 +119,10 @@ class _Planner:
             if isinstance(node, Select):
                 qualifiers.append(Qualifier(node.field))
                 test, node = test or node.test, node.operand
-            elif isinstance(node, Call) and node.function == "_?._" and isinstance(node.args[1], Literal):
+            elif isinstance(node, CallNode) and node.function == "_?._" and isinstance(node.args[1], Literal):
                 qualifiers.append(Qualifier(node.args[1].value, optional=True))
                 node = node.args[0]
-            elif isinstance(node, Call) and node.function in {"_[_]", "_[?_]"}:
+            elif isinstance(node, CallNode) and node.function in {"_[_]", "_[?_]"}:
                 qualifiers.append(self._index(node.args[1], optional=node.function == "_[?_]"))
                 node = node.args[0]
             else:
@@ -140,7 +140,7 @@ class _Planner:
 
     # -- calls ------------------------------------------------------------------------------------------------------------
 
-    def _call(self, node: Call, branch: bool) -> Planned:
+    def _call(self, node: CallNode, branch: bool) -> Planned:
         match node.function:
             case "_&&_" | "_||_":
                 return _logical([self.run(arg) for arg in node.args], deciding=node.function == "_||_")
@@ -158,7 +158,7 @@ class _Planner:
             return _or_else(self.run(node.target), self.run(node.args[0]), whole=node.function == "or")
         return self._function(node)
 
-    def _conditional(self, node: Call) -> Run:
+    def _conditional(self, node: CallNode) -> Run:
         condition = self.run(node.args[0])
         yes, no = (_running(self.planned(arg, branch=True)) for arg in node.args[1:])
 
@@ -170,13 +170,13 @@ class _Planner:
 
         return run
 
-    def _binary(self, node: Call) -> Run:
+    def _binary(self, node: CallNode) -> Run:
         left, right = self.planned(node.args[0]), self.planned(node.args[1])
         if node.function == "@in" and isinstance(right, Constant) and _are_primitive(right.value):
             return _among(_running(left), right.value)
         return _operator(node.function, _running(left), _running(right))
 
-    def _function(self, node: Call) -> Planned:
+    def _function(self, node: CallNode) -> Planned:
         name = node.function.removeprefix(".")
         function = self._functions[name]
         overloads = [overload for overload in function.overloads if overload.name in node.overloads]
@@ -191,7 +191,7 @@ class _Planner:
                 raise SourceError(-2, str(error)) from error
         return run
 
-    def _check_pattern(self, node: Call, planned: list[Planned]) -> None:
+    def _check_pattern(self, node: CallNode, planned: list[Planned]) -> None:
         at = REGEX_FUNCTIONS.get(node.function)
         pattern = planned[at] if at is not None and at < len(planned) else None
         if isinstance(pattern, Constant) and isinstance(pattern.value, str):

@@ -17,9 +17,9 @@ from moorage.cel.regex_syntax import (
     Alternate,
     Assertion,
     Characters,
-    Group,
     Node,
     RegexError,
+    RegexGroup,
     Repeat,
     Sequence,
     parse_regex,
@@ -151,7 +151,7 @@ class Regex:
             case Sequence():
                 for part in node.parts:
                     self._emit(part)
-            case Group():
+            case RegexGroup():
                 self._emit(node.inner)
             case Alternate():
                 self._emit_choices(node.choices)

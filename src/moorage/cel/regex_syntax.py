@@ -10,7 +10,15 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 __all__ = [
-    "Alternate", "Assertion", "Characters", "Group", "Node", "RegexError", "Repeat", "Sequence", "parse_regex",
+    "Alternate",
+    "Assertion",
+    "Characters",
+    "Node",
+    "RegexError",
+    "RegexGroup",
+    "Repeat",
+    "Sequence",
+    "parse_regex",
 ]  # fmt: skip
 
 MAX_REPEAT: Final = 1000
@@ -41,7 +49,7 @@ class Sequence(NamedTuple):
     parts: tuple[Node, ...]
 
 
-class Group(NamedTuple):
+class RegexGroup(NamedTuple):
     inner: Node
 
 
@@ -56,7 +64,7 @@ class Repeat(NamedTuple):
     greedy: bool
 
 
-Node: TypeAlias = Characters | Assertion | Sequence | Group | Alternate | Repeat
+Node: TypeAlias = Characters | Assertion | Sequence | RegexGroup | Alternate | Repeat
 Ranges: TypeAlias = list[tuple[int, int]]
 
 _DIGIT: Final[Ranges] = [(48, 57)]
@@ -151,7 +159,7 @@ class _Parser:
         node = self.alternatives(inner)
         if not self._take(")"):
             raise RegexError("missing closing )", self._pattern)
-        return Group(node), flags
+        return RegexGroup(node), flags
 
     def _name(self, begun: int) -> None:
         name, closed, _ = self._pattern[self.at :].partition(">")

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from moorage.cel.values import Value
 
-__all__ = ["Call", "Expr", "Fold", "Ident", "ListExpr", "Literal", "MapEntry", "MapExpr", "Message", "Select", "children"]
+__all__ = ["CallNode", "Expr", "Fold", "Ident", "ListExpr", "Literal", "MapEntry", "MapExpr", "Message", "Select", "children"]
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +36,7 @@ class Select:
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class CallNode:
     """A function or, with a target, a method. ``overloads`` are those the checker found to fit."""
 
     at: int
@@ -94,7 +94,7 @@ class Fold:
     result: Expr
 
 
-Expr: TypeAlias = Literal | Ident | Select | Call | ListExpr | MapExpr | Message | Fold
+Expr: TypeAlias = Literal | Ident | Select | CallNode | ListExpr | MapExpr | Message | Fold
 
 
 def children(node: Expr) -> list[Expr]:
@@ -102,7 +102,7 @@ def children(node: Expr) -> list[Expr]:
     match node:
         case Select():
             return [node.operand]
-        case Call():
+        case CallNode():
             return node.args if node.target is None else [node.target, *node.args]
         case ListExpr():
             return node.elements

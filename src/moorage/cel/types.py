@@ -13,8 +13,28 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 __all__ = [
-    "ANY", "BOOL", "BYTES", "DOUBLE", "DYN", "ERROR", "INT", "NULL", "QUANTITY", "SEMVER", "STRING", "UINT", "Bindings", "Type",
-    "format_call", "list_of", "map_of", "most_general", "optional_of", "type_of", "typed", "unwrap_optional",
+    "ANY",
+    "BOOL",
+    "BYTES",
+    "DOUBLE",
+    "DYN",
+    "ERROR",
+    "INT",
+    "NULL",
+    "QUANTITY",
+    "SEMVER",
+    "STRING",
+    "UINT",
+    "Type",
+    "TypeBindings",
+    "format_call",
+    "list_of",
+    "map_of",
+    "most_general",
+    "optional_of",
+    "type_of",
+    "typed",
+    "unwrap_optional",
 ]  # fmt: skip
 
 
@@ -116,7 +136,7 @@ def format_call(args: list[Type], *, member: bool) -> str:
     return f"{target}({', '.join(map(str, rest))})"
 
 
-class Bindings:
+class TypeBindings:
     """What type parameters stand for so far. Trying an assignment works on a copy, kept only if it holds."""
 
     def __init__(self) -> None:

@@ -6,10 +6,10 @@ from difflib import get_close_matches
 
 import click
 
-__all__ = ["Group"]
+__all__ = ["CommandGroup"]
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group of commands."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:

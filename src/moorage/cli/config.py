@@ -12,13 +12,13 @@ import yaml
 
 from moorage.api.yaml_writing import PrintableDumper
 from moorage.cli.bounded_files import CONFIG_LIMIT, STDIN, read_file
-from moorage.cli.command_groups import Group
+from moorage.cli.command_groups import CommandGroup
 from moorage.cli.release_options import emulate_options
 from moorage.cli.terminal import say
 from moorage.config.convert import convert as to_v1
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.config.show import as_document, as_table
-from moorage.engine.release_plugins import RuleBook
+from moorage.engine.release_plugins import ReleasePlugins
 from moorage.errors import ConfigError, InputError, MoorageError
 from moorage.framework import registry as plugin_registry
 from moorage.framework.registry import Registry
@@ -48,7 +48,7 @@ class _Given:
     algorithm_provider: str
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Check a scheduler configuration, show what it comes to, or bring it up to date."""
 
@@ -132,7 +132,7 @@ def _or_refuse(file: str | None, given: _Given) -> Loaded:
 
 
 def _loaded(file: str | None, given: _Given) -> Loaded:
-    rules = RuleBook(given.feature_gates, lambda registry: _extended(registry, given.plugins))
+    rules = ReleasePlugins(given.feature_gates, lambda registry: _extended(registry, given.plugins))
     if given.algorithm_provider:
         if file is not None:
             raise InputError("--algorithm-provider takes the place of a file; give one of them")

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from moorage import __version__
-from moorage.cli.command_groups import Group
+from moorage.cli.command_groups import CommandGroup
 from moorage.cli.pflag import FlagError
 from moorage.cli.terminal import guard, say, unguard
 from moorage.errors import MoorageError
@@ -33,7 +33,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
 }
 
 
-class _Commands(Group):
+class _Commands(CommandGroup):
     """A group whose commands are imported on first use; their one-line help is known without importing."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

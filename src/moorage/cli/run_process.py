@@ -44,10 +44,10 @@ from moorage.server.health import Check, Health, watchdog
 from moorage.server.klog import Klog
 from moorage.server.listener import serving
 from moorage.server.live import LeaderSettings, Live
-from moorage.server.metric_types import Registry
+from moorage.server.metric_types import MetricRegistry
 from moorage.server.pod_metrics import pod_registry
-from moorage.server.scheduler_metrics import Meter, engine_gauges, process_gauges, registry_of
-from moorage.server.zpages import Program
+from moorage.server.scheduler_metrics import SchedulerMetrics, engine_gauges, process_gauges, registry_of
+from moorage.server.zpages import ProgramInfo
 
 __all__ = ["Process", "run_process", "with_hidden_passwords"]
 
@@ -78,7 +78,7 @@ async def run_process(process: Process) -> int:
     """Schedule until a signal comes, or it cannot go on. Returns the exit status."""
     log, endpoint = process.log, process.endpoint
     log.info(0, "Starting Moorage", version=f"v{__version__}", emulating=process.loaded.release)
-    meter = Meter(time.monotonic, groups=process.loaded.gates["GenericWorkload"], release=process.loaded.release)
+    meter = SchedulerMetrics(time.monotonic, groups=process.loaded.gates["GenericWorkload"], release=process.loaded.release)
     scheduler = build_scheduler(
         process.loaded,
         process.given["seed"],
@@ -139,7 +139,7 @@ async def _outcome(running: asyncio.Future[None], ending: _Ending, process: Proc
 # -- serving ------------------------------------------------------------------------------------------------------------
 
 
-async def _serve(stack: AsyncExitStack, process: Process, live: Live, meter: Meter, ending: _Ending) -> None:
+async def _serve(stack: AsyncExitStack, process: Process, live: Live, meter: SchedulerMetrics, ending: _Ending) -> None:
     served = _served(process, live, meter, ending)
     await _serve_plainly(stack, process, served)
     if process.serving.secure is not None:
@@ -183,7 +183,7 @@ async def _delegate(stack: AsyncExitStack, endpoint: Endpoint | None) -> Delegat
     return Delegate(await stack.enter_async_context(rest))
 
 
-def _served(process: Process, live: Live, meter: Meter, ending: _Ending) -> Served:
+def _served(process: Process, live: Live, meter: SchedulerMetrics, ending: _Ending) -> Served:
     given, scheduler, shown = process.given, live.loop.scheduler, metric_filter(process.given)
     lease = _COMPONENT if process.leader is not None else ""
     health = Health(_checks(live, lease, ending), process.log)
@@ -198,11 +198,11 @@ def _served(process: Process, live: Live, meter: Meter, ending: _Ending) -> Serv
         health=health,
         metrics=metrics,
         counted=counted,
-        slis=Registry(health.families, shown).with_others(),
+        slis=MetricRegistry(health.families, shown).with_others(),
         pod_metrics=lambda: _pod_metrics(live),
         configuration=lambda: with_hidden_passwords(process.document),
         flags={**given.shown(process.flags), "help": "false"},
-        program=Program(f"moorage v{__version__}", process.loaded.release, platform.python_version(), started, _PATHS),
+        program=ProgramInfo(f"moorage v{__version__}", process.loaded.release, platform.python_version(), started, _PATHS),
         set_verbosity=lambda level: setattr(process.log, "verbosity", level),
         profiling=process.loaded.configuration.enable_profiling,
         hidden=closed_pages(given["feature-gates"]),

@@ -28,7 +28,7 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.cluster_reader import read
 from moorage.simulator.cluster_run import simulate_cluster
 from moorage.simulator.simulate import Options, kinds_named
-from moorage.simulator.simulation import Attempt
+from moorage.simulator.simulation import SimulatedAttempt
 
 __all__ = ["simulate"]
 
@@ -118,7 +118,7 @@ def _asking(options: Options) -> AbstractContextManager[Options]:
     return asking(options)
 
 
-def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Attempt], None]) -> Run:
+def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[SimulatedAttempt], None]) -> Run:
     if given["trace"] is None:
         if given["nodes"] or given["pods"]:
             raise click.UsageError("--nodes and --pods go with --trace; use -f for manifests and dumps")
@@ -148,10 +148,10 @@ def _read(paths: tuple[str, ...], recursive: bool, custom: tuple[str, ...]) -> C
     return cluster
 
 
-def _on_attempt(progress: Progress, events: EventLog | None, output: str) -> Callable[[Attempt], None]:
+def _on_attempt(progress: Progress, events: EventLog | None, output: str) -> Callable[[SimulatedAttempt], None]:
     live = events is not None and output in {"table", "wide"}
 
-    def note(attempt: Attempt) -> None:
+    def note(attempt: SimulatedAttempt) -> None:
         decision = attempt.decision
         progress.count(placed=decision.node is not None)
         if events is not None:

@@ -11,7 +11,7 @@ import msgspec
 from moorage.api.core import ENDED_PHASES
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind, find_kind
+from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind, find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.cli.missing_owners import missing_replica_sets
 from moorage.controllers.machinery.kind_names import NODES, PODS, REPLICA_SETS
@@ -19,7 +19,7 @@ from moorage.controllers.machinery.object_fields import phase_of
 from moorage.controllers.upkeep.pod_garbage_collector import QUARANTINE_S
 from moorage.errors import InputError
 from moorage.simulator.input_files import open_sources
-from moorage.simulator.input_objects import Found, find_objects
+from moorage.simulator.input_objects import FoundObject, find_objects
 from moorage.simulator.wording import counted, some
 
 __all__ = ["fill", "lost_pods"]
@@ -40,7 +40,7 @@ def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: 
     Raises  InputError for what cannot be read, and for objects that break a rule, each line with its place
     """
     left: Counter[str] = Counter()
-    wanted: list[tuple[Kind, Document, str]] = []
+    wanted: list[tuple[ServedKind, Document, str]] = []
     for source in open_sources(paths, recursive=recursive, stdin=stdin):
         for found in find_objects(source):
             kind = _BY_VERSION.get((found.api_version, found.kind))
@@ -102,7 +102,7 @@ def _let_go_of_owners(store: Store, documents: Iterable[Document]) -> int:
     return count
 
 
-def _plain(found: Found) -> Document:
+def _plain(found: FoundObject) -> Document:
     payload = found.payload
     document: Any = payload if isinstance(payload, dict) else msgspec.json.decode(bytes(payload))
     if not isinstance(document, dict) or not isinstance(document.setdefault("metadata", {}), dict):
@@ -110,7 +110,7 @@ def _plain(found: Found) -> Document:
     return {**document, "apiVersion": found.api_version, "kind": found.kind}
 
 
-def _keep(store: Store, kind: Kind, document: Document, where: str, left: Counter[str]) -> str:
+def _keep(store: Store, kind: ServedKind, document: Document, where: str, left: Counter[str]) -> str:
     """Store one object; return what is wrong with it, nothing if all is well."""
     metadata = document["metadata"]
     title = f"{where}: {kind.kind} {metadata.get('name', '')}"

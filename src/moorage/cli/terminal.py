@@ -16,10 +16,10 @@ import click
 
 from moorage.printable import one_line, some_lines
 
-__all__ = ["Guard", "bare", "guard", "say", "unguard"]
+__all__ = ["EscapingStream", "bare", "guard", "say", "unguard"]
 
 
-class Guard:
+class EscapingStream:
     """A text stream that escapes what is written to it. Everything else is up to the stream that it stands before."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -46,8 +46,8 @@ def guard() -> None:
     """From now on, guard this process's standard output and standard error."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is not None and not isinstance(stream, Guard):
-            setattr(sys, name, Guard(stream))
+        if stream is not None and not isinstance(stream, EscapingStream):
+            setattr(sys, name, EscapingStream(stream))
 
 
 def unguard() -> None:
@@ -58,7 +58,7 @@ def unguard() -> None:
 
 def bare(stream: TextIO) -> TextIO:
     """Return a stream that takes what is meant for the terminal itself, such as a line that is wiped."""
-    return stream.stream if isinstance(stream, Guard) else stream
+    return stream.stream if isinstance(stream, EscapingStream) else stream
 
 
 def say(line: str, *, err: bool = False) -> None:

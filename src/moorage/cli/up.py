@@ -17,7 +17,7 @@ import click
 from moorage.api.durations import parse_duration
 from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.access.listen_addresses import Address, address_of
-from moorage.apiserver.fields.managed_fields import Manager
+from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.storage.store import Store
 from moorage.cli.legacy_options import policy_of
@@ -179,7 +179,7 @@ def _fill(store: Store, given: dict[str, Any]) -> None:
     shape = NodeShape(given["node_cpu"], given["node_memory"], given["node_pods"], given["zones"])
     for node in make_nodes(count, shape):
         if store.find(NODES, "", node["metadata"]["name"]) is None:
-            store.create(NODES, "", node, manager=Manager(KUBELET, version=NODES.api_version))
+            store.create(NODES, "", node, manager=FieldManager(KUBELET, version=NODES.api_version))
     for remark in lost_pods(store):
         _report(remark)
 

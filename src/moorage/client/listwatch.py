@@ -17,10 +17,10 @@ from moorage.api.decode import decode
 from moorage.api.json_tree import UNREADABLE
 from moorage.api.meta import ObjectMeta, Value
 from moorage.client.raw_objects import WholeObjects
-from moorage.client.resources import Resource
+from moorage.client.resources import WatchedResource
 from moorage.errors import ClusterError, InputError
 
-__all__ = ["Event", "Reader", "Wire"]
+__all__ = ["ListWatchClient", "Reader", "WatchEvent"]
 
 T = TypeVar("T", bound=Value)
 
@@ -32,7 +32,7 @@ _BROKEN = 500
 _CHANGES = frozenset(["ADDED", "DELETED", "MODIFIED"])
 
 
-class Wire(Protocol):
+class ListWatchClient(Protocol):
     """Requests to an API server. Both raise ClusterError for any answer but 200, and where there is none."""
 
     async def get(self, path: str, params: Mapping[str, str]) -> bytes: ...
@@ -73,7 +73,7 @@ class _Any(Value):
     metadata: _Named = _Named()
 
 
-class Event(msgspec.Struct, Generic[T], frozen=True):
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     """``ADDED``, ``MODIFIED``, ``DELETED`` or ``BOOKMARK``; ``obj`` is None for a bookmark and for what could not be read.
 
     ``key`` names what could not be read, as ``namespace/name``, and ``uid`` is its own. ``ends_list`` is true of the bookmark
@@ -89,7 +89,7 @@ class Event(msgspec.Struct, Generic[T], frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
+class ListChunk(Generic[T]):
     """Some objects of a list, the version of the whole, and where to go on ("" at its end).
 
     ``unread`` are objects that are there and could not be read, as ``namespace/name`` → UID.
@@ -104,7 +104,7 @@ class Page(Generic[T]):
 class Reader(Generic[T]):
     """Decodes one kind. ``report`` is told of objects that were left out; ``whole`` gets what objects look like in full."""
 
-    def __init__(self, resource: Resource[T], report: Callable[[str], None], whole: WholeObjects | None = None) -> None:
+    def __init__(self, resource: WatchedResource[T], report: Callable[[str], None], whole: WholeObjects | None = None) -> None:
         self._resource, self._report, self._whole = resource, report, whole
         self._at_once = whole is None and resource.read is None
         self._decoder = msgspec.json.Decoder(resource.type)
@@ -116,7 +116,7 @@ class Reader(Generic[T]):
         self._whole_pages: msgspec.json.Decoder[Any] = msgspec.json.Decoder(page)
         self._whole_lines: msgspec.json.Decoder[Any] = msgspec.json.Decoder(line)
 
-    def page(self, body: bytes) -> Page[T]:
+    def page(self, body: bytes) -> ListChunk[T]:
         """Read a page of a list.
 
         Raises  ClusterError if it is none
@@ -124,7 +124,7 @@ class Reader(Generic[T]):
         if self._at_once:
             with suppress(*UNREADABLE):  # then it is read one by one
                 whole = self._whole_pages.decode(body)
-                return Page(whole.items or [], whole.metadata.resource_version, whole.metadata.continue_)
+                return ListChunk(whole.items or [], whole.metadata.resource_version, whole.metadata.continue_)
         try:
             page = self._pages.decode(body)
         except UNREADABLE as error:
@@ -138,16 +138,16 @@ class Reader(Generic[T]):
             else:
                 named = _lenient(bytes(raw), _Any).metadata
                 unread[_key(named)] = named.uid
-        return Page(objects, page.metadata.resource_version, page.metadata.continue_, unread)
+        return ListChunk(objects, page.metadata.resource_version, page.metadata.continue_, unread)
 
-    def event(self, line: bytes) -> Event[T]:
+    def event(self, line: bytes) -> WatchEvent[T]:
         """Read a line of a watch.
 
         Raises  ClusterError for an ERROR event, and for a line that is no event
         """
         return (self._plain(line) if self._at_once else None) or self._event(line)
 
-    def _plain(self, line: bytes) -> Event[T] | None:
+    def _plain(self, line: bytes) -> WatchEvent[T] | None:
         """Read a line as nearly all are, in one go; None for others."""
         try:
             read = self._whole_lines.decode(line)
@@ -155,9 +155,9 @@ class Reader(Generic[T]):
             return None
         if read.type not in _CHANGES:
             return None
-        return Event(read.type, read.object, read.object.metadata.resource_version)
+        return WatchEvent(read.type, read.object, read.object.metadata.resource_version)
 
-    def _event(self, line: bytes) -> Event[T]:
+    def _event(self, line: bytes) -> WatchEvent[T]:
         try:
             read = self._lines.decode(line)
         except UNREADABLE as error:
@@ -171,11 +171,11 @@ class Reader(Generic[T]):
             self._whole.drop(obj)
         if obj is not None:
             metadata: ObjectMeta = getattr(obj, "metadata")  # noqa: B009
-            return Event(read.type, obj, metadata.resource_version)
+            return WatchEvent(read.type, obj, metadata.resource_version)
         named = _lenient(raw, _Any).metadata
         if read.type == "BOOKMARK":
-            return Event(read.type, None, named.resource_version, ends_list=named.annotations.get(_LIST_ENDS) == "true")
-        return Event(read.type, None, named.resource_version, _key(named), named.uid)
+            return WatchEvent(read.type, None, named.resource_version, ends_list=named.annotations.get(_LIST_ENDS) == "true")
+        return WatchEvent(read.type, None, named.resource_version, _key(named), named.uid)
 
     def _object(self, raw: bytes) -> T | None:
         obj = self._decoded(raw)

@@ -18,9 +18,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from moorage.api.meta import ObjectMeta, Value, is_older
 from moorage.client.backoff import Backoff
-from moorage.client.listwatch import Event, Reader, Wire
+from moorage.client.listwatch import ListWatchClient, Reader, WatchEvent
 from moorage.client.raw_objects import WholeObjects
-from moorage.client.resources import Resource
+from moorage.client.resources import WatchedResource
 from moorage.engine.facts import Fact, Gone, Seen
 from moorage.errors import UNREACHABLE, ClusterError
 
@@ -67,7 +67,7 @@ class _Listing(Generic[T]):
         self.fresh: dict[str, T] = {}
         self.unread: dict[str, str] = {}
 
-    def take(self, event: Event[T]) -> None:
+    def take(self, event: WatchEvent[T]) -> None:
         key = event.key if event.obj is None else _key(event.obj)
         self.fresh.pop(key, None)
         self.unread.pop(key, None)
@@ -91,8 +91,8 @@ class Reflector(Generic[T]):
 
     def __init__(
         self,
-        resource: Resource[T],
-        wire: Wire,
+        resource: WatchedResource[T],
+        wire: ListWatchClient,
         sink: Sink,
         *,
         clock: Callable[[], float],
@@ -166,7 +166,7 @@ class Reflector(Generic[T]):
         if all_asked:
             await self._wait_for_kind(error)
 
-    def _read_as(self, resource: Resource[T], untried: tuple[Resource[T], ...]) -> None:
+    def _read_as(self, resource: WatchedResource[T], untried: tuple[WatchedResource[T], ...]) -> None:
         if resource is not self.resource:
             self.resource, self._reader = resource, Reader(resource, self._report, self._whole)
         self._untried = untried
@@ -305,7 +305,7 @@ class Reflector(Generic[T]):
         if not events and self._clock() - began < _SHORT_S:
             raise ClusterError("the watch ended at once, without an event")
 
-    async def _take(self, event: Event[T]) -> None:
+    async def _take(self, event: WatchEvent[T]) -> None:
         obj = event.obj
         if obj is not None:
             key = _key(obj)

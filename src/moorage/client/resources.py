@@ -26,13 +26,13 @@ from moorage.api.storage import (
 from moorage.api.workloads import PodDisruptionBudget, ReplicaSet, StatefulSet
 from moorage.framework.features import TODAY, FeatureGates
 
-__all__ = ["WATCHED", "Resource", "custom_resource", "resource_of", "watched"]
+__all__ = ["WATCHED", "WatchedResource", "custom_resource", "resource_of", "watched"]
 
 T = TypeVar("T", bound=Value)
 
 
 @dataclass(frozen=True, slots=True)
-class Resource(Generic[T]):
+class WatchedResource(Generic[T]):
     """A kind, the group and version it is served under, and its name in paths.
 
     ``fields`` narrows what is watched. ``retold`` says of which objects each list tells again, though they are as they were.
@@ -50,7 +50,7 @@ class Resource(Generic[T]):
     gate: str = ""
     read: Callable[[bytes], T] | None = None
     unserved_s: float = 60.0
-    older: tuple[Resource[T], ...] = ()
+    older: tuple[WatchedResource[T], ...] = ()
 
     @property
     def kind(self) -> str:
@@ -90,43 +90,43 @@ def _read_old_budget(raw: bytes) -> PodDisruptionBudget:
 
 
 #: As servers of 1.19 and 1.20 serve budgets.
-_OLD_BUDGETS: Final[Resource[Value]] = Resource(
+_OLD_BUDGETS: Final[WatchedResource[Value]] = WatchedResource(
     PodDisruptionBudget, "policy/v1beta1", "poddisruptionbudgets", read=_read_old_budget
 )
 
 #: All that the engine and the built-in plugins look up. Pods that have ended hold nothing, so they are not watched.
-WATCHED: Final[tuple[Resource[Value], ...]] = (
-    Resource(Node, "v1", "nodes", namespaced=False),
+WATCHED: Final[tuple[WatchedResource[Value], ...]] = (
+    WatchedResource(Node, "v1", "nodes", namespaced=False),
     # Whoever bound a pod in vain may have read that it is gone, which a server that lost its last writes takes back.
-    Resource(
+    WatchedResource(
         Pod,
         "v1",
         "pods",
         fields="status.phase!=Succeeded,status.phase!=Failed",
         retold=lambda obj: isinstance(obj, Pod) and not obj.spec.node_name,
     ),
-    Resource(Namespace, "v1", "namespaces", namespaced=False),
-    Resource(Service, "v1", "services"),
-    Resource(ReplicationController, "v1", "replicationcontrollers"),
-    Resource(PersistentVolume, "v1", "persistentvolumes", namespaced=False),
-    Resource(PersistentVolumeClaim, "v1", "persistentvolumeclaims"),
-    Resource(ReplicaSet, "apps/v1", "replicasets"),
-    Resource(StatefulSet, "apps/v1", "statefulsets"),
-    Resource(PodDisruptionBudget, "policy/v1", "poddisruptionbudgets", older=(_OLD_BUDGETS,)),
-    Resource(StorageClass, _STORAGE, "storageclasses", namespaced=False),
-    Resource(CSINode, _STORAGE, "csinodes", namespaced=False),
-    Resource(CSIDriver, _STORAGE, "csidrivers", namespaced=False),
-    Resource(
+    WatchedResource(Namespace, "v1", "namespaces", namespaced=False),
+    WatchedResource(Service, "v1", "services"),
+    WatchedResource(ReplicationController, "v1", "replicationcontrollers"),
+    WatchedResource(PersistentVolume, "v1", "persistentvolumes", namespaced=False),
+    WatchedResource(PersistentVolumeClaim, "v1", "persistentvolumeclaims"),
+    WatchedResource(ReplicaSet, "apps/v1", "replicasets"),
+    WatchedResource(StatefulSet, "apps/v1", "statefulsets"),
+    WatchedResource(PodDisruptionBudget, "policy/v1", "poddisruptionbudgets", older=(_OLD_BUDGETS,)),
+    WatchedResource(StorageClass, _STORAGE, "storageclasses", namespaced=False),
+    WatchedResource(CSINode, _STORAGE, "csinodes", namespaced=False),
+    WatchedResource(CSIDriver, _STORAGE, "csidrivers", namespaced=False),
+    WatchedResource(
         CSIStorageCapacity,
         _STORAGE,
         "csistoragecapacities",
-        older=(Resource(CSIStorageCapacity, "storage.k8s.io/v1beta1", "csistoragecapacities"),),
+        older=(WatchedResource(CSIStorageCapacity, "storage.k8s.io/v1beta1", "csistoragecapacities"),),
     ),
-    Resource(VolumeAttachment, _STORAGE, "volumeattachments", namespaced=False),
-    Resource(ResourceClaim, _DEVICES, "resourceclaims", gate="DynamicResourceAllocation"),
-    Resource(ResourceSlice, _DEVICES, "resourceslices", namespaced=False, gate="DynamicResourceAllocation"),
-    Resource(DeviceClass, _DEVICES, "deviceclasses", namespaced=False, gate="DynamicResourceAllocation"),
-    Resource(PodGroup, "scheduling.k8s.io/v1alpha2", "podgroups", gate="GenericWorkload"),
+    WatchedResource(VolumeAttachment, _STORAGE, "volumeattachments", namespaced=False),
+    WatchedResource(ResourceClaim, _DEVICES, "resourceclaims", gate="DynamicResourceAllocation"),
+    WatchedResource(ResourceSlice, _DEVICES, "resourceslices", namespaced=False, gate="DynamicResourceAllocation"),
+    WatchedResource(DeviceClass, _DEVICES, "deviceclasses", namespaced=False, gate="DynamicResourceAllocation"),
+    WatchedResource(PodGroup, "scheduling.k8s.io/v1alpha2", "podgroups", gate="GenericWorkload"),
 )
 
 
@@ -139,12 +139,12 @@ _NOT_IN_OLD: Final = {
 }
 
 
-def watched(gates: FeatureGates) -> tuple[Resource[Value], ...]:
+def watched(gates: FeatureGates) -> tuple[WatchedResource[Value], ...]:
     """Return what a scheduler of a release watches with these gates."""
     return tuple(resource for resource in WATCHED if _is_watched(resource, gates))
 
 
-def _is_watched(resource: Resource[Value], gates: FeatureGates) -> bool:
+def _is_watched(resource: WatchedResource[Value], gates: FeatureGates) -> bool:
     if resource.gate and not gates[resource.gate]:
         return False
     if gates.release == TODAY or resource.type not in _NOT_IN_OLD:
@@ -153,10 +153,10 @@ def _is_watched(resource: Resource[Value], gates: FeatureGates) -> bool:
     return bool(gate) and gates[gate]
 
 
-def custom_resource(kind: CustomKind) -> Resource[Value]:
+def custom_resource(kind: CustomKind) -> WatchedResource[Value]:
     """Return where a kind is served that a plugin named. It may be installed at any time, so it is asked for more often."""
     name = str(kind)
-    return Resource(
+    return WatchedResource(
         custom_type(name),
         kind.api_version,
         kind.plural,
@@ -168,7 +168,7 @@ def custom_resource(kind: CustomKind) -> Resource[Value]:
 _BY_TYPE = {resource.type: resource for resource in WATCHED}
 
 
-def resource_of(kind: type[Value]) -> Resource[Value]:
+def resource_of(kind: type[Value]) -> WatchedResource[Value]:
     """Return where objects of a kind are served.
 
     Raises  KeyError for kinds that are not watched

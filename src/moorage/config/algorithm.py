@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from msgspec import structs
 
 from moorage.config.api_versions import V1BETA1, v1beta1_over
-from moorage.config.configuration import Configuration, PluginConfig, Plugins, Profile
+from moorage.config.configuration import Configuration, KubeSchedulerProfile, PluginConfig, Plugins
 from moorage.config.document_reader import KIND, not_registered, read_text
 from moorage.config.release_1_21 import DEFAULT_PROVIDER, PROVIDERS
-from moorage.config.scheduler_document import POLICY, Loaded, RuleBook, from_policy, from_provider, load_any, load_as
+from moorage.config.scheduler_document import POLICY, Loaded, ReleaseRules, from_policy, from_provider, load_any, load_as
 from moorage.errors import ConfigError, InputError
 from moorage.framework.registry import Registry
 
@@ -41,7 +41,9 @@ class Algorithm:
     hard_pod_affinity_weight: int | None = None
 
 
-def load_algorithm(given: Algorithm, config: bytes | None, where: str, rules: RuleBook, emulate: str | None = None) -> Loaded:
+def load_algorithm(
+    given: Algorithm, config: bytes | None, where: str, rules: ReleaseRules, emulate: str | None = None
+) -> Loaded:
     """Return the result of a configuration and these flags, under the release to emulate or else 1.21.
 
     Raises  ConfigError, InputError
@@ -61,8 +63,8 @@ def load_algorithm(given: Algorithm, config: bytes | None, where: str, rules: Ru
     return load_as(v1beta1_over(given.provider), text, rules, emulate)
 
 
-def _from_flags(given: Algorithm, rules: RuleBook, emulate: str | None) -> Loaded:
-    profile = Profile(scheduler_name=given.scheduler_name or None)
+def _from_flags(given: Algorithm, rules: ReleaseRules, emulate: str | None) -> Loaded:
+    profile = KubeSchedulerProfile(scheduler_name=given.scheduler_name or None)
     if given.policy is not None:
         return _from_policy(given, rules, emulate, Configuration(profiles=(profile,)))
     provider = given.provider or DEFAULT_PROVIDER
@@ -87,7 +89,7 @@ def _affinity(given: Algorithm, registry: Registry) -> tuple[PluginConfig, ...]:
 # -- policies -----------------------------------------------------------------------------------------------------------
 
 
-def _policy_over(loaded: Loaded, given: Algorithm, rules: RuleBook, emulate: str | None) -> Loaded:
+def _policy_over(loaded: Loaded, given: Algorithm, rules: ReleaseRules, emulate: str | None) -> Loaded:
     """Return the result of a Policy with all other settings from a configuration."""
     profiles = loaded.configuration.profiles
     if len(profiles) != 1 or profiles[0].plugin_config or profiles[0].plugins != Plugins():
@@ -96,7 +98,7 @@ def _policy_over(loaded: Loaded, given: Algorithm, rules: RuleBook, emulate: str
     return replace(found, addresses=loaded.addresses, unused=loaded.unused)
 
 
-def _from_policy(given: Algorithm, rules: RuleBook, emulate: str | None, base: Configuration) -> Loaded:
+def _from_policy(given: Algorithm, rules: ReleaseRules, emulate: str | None, base: Configuration) -> Loaded:
     where = given.policy_where
     try:
         text = read_text(given.policy or b"", where, _POLICY_HINT)

@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from moorage.config import release_1_21, release_1_22, release_1_24, release_1_36
-from moorage.config.configuration import Configuration, PluginRef, Profile
+from moorage.config.configuration import Configuration, KubeSchedulerProfile, PluginRef
 from moorage.config.legacy_document import V1Beta1Document, V1Beta2Document, V1Beta3Document
 from moorage.config.legacy_sets import appended, overlaid, settled
 from moorage.config.plugin_sets import Expansion, expand
@@ -30,7 +30,7 @@ from moorage.framework.features import TODAY, FeatureGates
 __all__ = ["API_VERSIONS", "V1", "V1BETA1", "V1BETA2", "V1BETA3", "ApiVersion", "v1beta1_over"]
 
 #: ``expand(profile, gates, catalogue, path)`` returns the plugins of a profile; ``path`` leads to its ``plugins``.
-Expand = Callable[[Profile, FeatureGates, Mapping[str, tuple[str, ...]], str], Expansion]
+Expand = Callable[[KubeSchedulerProfile, FeatureGates, Mapping[str, tuple[str, ...]], str], Expansion]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +69,27 @@ class ApiVersion:
 
 
 def _multi_point(defaults: Callable[[FeatureGates], tuple[PluginRef, ...]]) -> Expand:
-    def expanded(profile: Profile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Expansion:
+    def expanded(
+        profile: KubeSchedulerProfile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str
+    ) -> Expansion:
         return expand(profile.plugins, defaults(gates), catalogue, path, profile.scheduler_name or "")
 
     return expanded
 
 
 def _v1beta1(provider: str) -> Expand:
-    def expanded(profile: Profile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Expansion:
+    def expanded(
+        profile: KubeSchedulerProfile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str
+    ) -> Expansion:
         defaults = release_1_21.provider(provider, gates.release, gates)
         return settled(appended(defaults, profile.plugins), profile.plugins, catalogue, path, profile.scheduler_name or "")
 
     return expanded
 
 
-def _v1beta2(profile: Profile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str) -> Expansion:
+def _v1beta2(
+    profile: KubeSchedulerProfile, gates: FeatureGates, catalogue: Mapping[str, tuple[str, ...]], path: str
+) -> Expansion:
     sets = overlaid(release_1_22.DEFAULTS, profile.plugins)
     return settled(sets, profile.plugins, catalogue, path, profile.scheduler_name or "")
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import structs
 
 from moorage.config.api_versions import ApiVersion
-from moorage.config.configuration import Configuration, PluginConfig, Profile
+from moorage.config.configuration import Configuration, KubeSchedulerProfile, PluginConfig
 from moorage.config.decoder import decode, fields_of
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
@@ -25,7 +25,7 @@ def with_args(
 ) -> tuple[Configuration, list[Fault]]:
     """Return the configuration with plugin arguments decoded and defaulted, and the faults in them."""
     faults: list[Fault] = []
-    profiles: list[Profile] = []
+    profiles: list[KubeSchedulerProfile] = []
     for i, profile in enumerate(configuration.profiles):
         configs = []
         for j, config in enumerate(profile.plugin_config):

@@ -17,8 +17,17 @@ from moorage.api.meta import Value
 from moorage.framework.args import Duration, Int32
 
 __all__ = [
-    "ClientConnection", "Configuration", "Extender", "ExtenderTLSConfig", "LeaderElection", "ManagedResource", "PluginConfig",
-    "PluginRef", "PluginSet", "Plugins", "Profile",
+    "ClientConnection",
+    "Configuration",
+    "Extender",
+    "ExtenderTLSConfig",
+    "KubeSchedulerProfile",
+    "LeaderElection",
+    "ManagedResource",
+    "PluginConfig",
+    "PluginRef",
+    "PluginSet",
+    "Plugins",
 ]  # fmt: skip
 
 #: A 32-bit float on the wire; a larger number is a decoding error.
@@ -100,7 +109,7 @@ class PluginConfig(Value):
     args: Any = None
 
 
-class Profile(Value):
+class KubeSchedulerProfile(Value):
     """A profile. ``scheduler_name`` is None only before defaulting."""
 
     scheduler_name: str | None = None
@@ -158,6 +167,6 @@ class Configuration(Value):
     percentage_of_nodes_to_score: Int32 = 0
     pod_initial_backoff_seconds: int = 1
     pod_max_backoff_seconds: int = 10
-    profiles: tuple[Profile, ...] = ()
+    profiles: tuple[KubeSchedulerProfile, ...] = ()
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from moorage.config.configuration import ClientConnection, Configuration, LeaderElection, Profile
+from moorage.config.configuration import ClientConnection, Configuration, KubeSchedulerProfile, LeaderElection
 from moorage.config.release_1_21 import default_lock
 from moorage.framework.features import TODAY
 
@@ -52,8 +52,8 @@ def _client_connection(given: ClientConnection) -> ClientConnection:
     )
 
 
-def _profiles(given: tuple[Profile, ...]) -> tuple[Profile, ...]:
+def _profiles(given: tuple[KubeSchedulerProfile, ...]) -> tuple[KubeSchedulerProfile, ...]:
     """Set the default name of a single profile; with several profiles, each must have its own."""
-    profiles = given or (Profile(),)
+    profiles = given or (KubeSchedulerProfile(),)
     name = DEFAULT_SCHEDULER_NAME if len(profiles) == 1 else ""
     return tuple(p if p.scheduler_name is not None else structs.replace(p, scheduler_name=name) for p in profiles)

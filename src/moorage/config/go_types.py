@@ -17,7 +17,7 @@ _NAMES: Final[dict[type, str]] = {
     configuration.LeaderElection: "v1alpha1.LeaderElectionConfiguration",
     configuration.ManagedResource: "v1.ExtenderManagedResource",
     configuration.PluginRef: "v1.Plugin",
-    configuration.Profile: "v1.KubeSchedulerProfile",
+    configuration.KubeSchedulerProfile: "v1.KubeSchedulerProfile",
 }
 
 

@@ -18,11 +18,11 @@ from moorage.config.configuration import (
     ClientConnection,
     Configuration,
     Extender,
+    KubeSchedulerProfile,
     LeaderElection,
     PluginConfig,
     Plugins,
     PluginSet,
-    Profile,
 )
 from moorage.config.legacy_serving import is_ip, plain_addresses, socket_faults
 from moorage.errors import Fault
@@ -101,7 +101,9 @@ def as_configuration(document: msgspec.Struct) -> Configuration:
         raise TypeError(f"{type(document).__name__} is no scheduler configuration")
     shared = {name: getattr(document, name) for name in _Document.__struct_fields__}
     profiles = tuple(
-        Profile(scheduler_name=one.scheduler_name, plugins=_as_plugins(one.plugins), plugin_config=one.plugin_config)
+        KubeSchedulerProfile(
+            scheduler_name=one.scheduler_name, plugins=_as_plugins(one.plugins), plugin_config=one.plugin_config
+        )
         for one in document.profiles
     )
     return structs.replace(Configuration(), profiles=profiles, **shared)

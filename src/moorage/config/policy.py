@@ -30,7 +30,7 @@ __all__ = ["Policy", "Predicate", "Priority", "read_policy"]
 _MAX_WEIGHT: Final = INT64_MAX // 10
 
 
-class ServiceAffinity(Value):
+class PolicyServiceAffinity(Value):
     labels: tuple[str, ...] = ()
 
 
@@ -40,7 +40,7 @@ class LabelsPresence(Value):
 
 
 class PredicateArgument(Value):
-    service_affinity: ServiceAffinity | None = None
+    service_affinity: PolicyServiceAffinity | None = None
     labels_presence: LabelsPresence | None = None
 
 
@@ -63,14 +63,14 @@ class UtilizationShapePoint(Value):
     score: Int32 = 0
 
 
-class ResourceSpec(Value):
+class PolicyResourceSpec(Value):
     name: str = ""
     weight: int = 0
 
 
 class RequestedToCapacityRatioArguments(Value):
     shape: tuple[UtilizationShapePoint, ...] = ()
-    resources: tuple[ResourceSpec, ...] = ()
+    resources: tuple[PolicyResourceSpec, ...] = ()
 
 
 class PriorityArgument(Value):

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec import structs
 
 from moorage.config.api_versions import V1, ApiVersion
-from moorage.config.configuration import Configuration, Profile
+from moorage.config.configuration import Configuration, KubeSchedulerProfile
 from moorage.config.decoder import fields_of
 from moorage.config.plugin_sets import ALL_POINTS, Expansion
 from moorage.errors import ConfigError, Fault
@@ -103,7 +103,7 @@ def add_own_points(found: Expansion, registry: Registry, known: Mapping[str, tup
 
 
 def resolved(
-    configuration: Configuration, profile: Profile, found: Expansion, registry: Registry, gates: FeatureGates
+    configuration: Configuration, profile: KubeSchedulerProfile, found: Expansion, registry: Registry, gates: FeatureGates
 ) -> ResolvedProfile:
     """Return the resolved profile for expanded plugin sets, with arguments."""
     running = _running(found)
@@ -123,7 +123,7 @@ def _is_used(point: str, gates: FeatureGates) -> bool:
     return gates["TopologyAwareWorkloadScheduling"] or point not in {"placementGenerate", "placementScore"}
 
 
-def _percentage(configuration: Configuration, profile: Profile) -> int:
+def _percentage(configuration: Configuration, profile: KubeSchedulerProfile) -> int:
     """Return the profile's percentage, or the one of all profiles; 0 filters every node."""
     own = profile.percentage_of_nodes_to_score
     return configuration.percentage_of_nodes_to_score if own is None else own
@@ -138,7 +138,7 @@ def _running(found: Expansion) -> tuple[str, ...]:
 
 
 def args_of(
-    configuration: Configuration, profile: Profile, names: Iterable[str], registry: Registry, gates: FeatureGates
+    configuration: Configuration, profile: KubeSchedulerProfile, names: Iterable[str], registry: Registry, gates: FeatureGates
 ) -> dict[str, Any]:
     """Return the plugins' arguments from the profile, or their defaults; plugins without arguments are left out."""
     given = {config.name: config.args for config in profile.plugin_config}
@@ -187,7 +187,7 @@ def _faults(
     yield from _unlike_each_other(configuration, expansions)
 
 
-def _extender_faults(configuration: Configuration, profile: Profile, path: str) -> Iterator[Fault]:
+def _extender_faults(configuration: Configuration, profile: KubeSchedulerProfile, path: str) -> Iterator[Fault]:
     """Yield a fault if NodeResourcesFit is absent although extenders have resources that it must ignore."""
     if not _ignored_by_extenders(configuration) or any(config.name == _FIT for config in profile.plugin_config):
         return
@@ -199,7 +199,7 @@ def _extender_faults(configuration: Configuration, profile: Profile, path: str) 
         yield Fault("Required value", path, text)
 
 
-def _repeated_configs(profile: Profile, path: str) -> Iterator[Fault]:
+def _repeated_configs(profile: KubeSchedulerProfile, path: str) -> Iterator[Fault]:
     seen: set[str] = set()
     for i, config in enumerate(profile.plugin_config):
         if config.name in seen:
@@ -208,7 +208,7 @@ def _repeated_configs(profile: Profile, path: str) -> Iterator[Fault]:
 
 
 def _args_faults(
-    configuration: Configuration, profile: Profile, found: Expansion, registry: Registry, gates: FeatureGates,
+    configuration: Configuration, profile: KubeSchedulerProfile, found: Expansion, registry: Registry, gates: FeatureGates,
     checked: frozenset[str], path: str,
 ) -> Iterator[Fault]:  # fmt: skip
     """Yield faults in arguments that kube-scheduler validates only when it builds the plugin, for plugins that run."""

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from msgspec import structs
 
 from moorage.config.api_versions import API_VERSIONS, V1, V1BETA1, ApiVersion
-from moorage.config.configuration import Configuration, Plugins, PluginSet, Profile
+from moorage.config.configuration import Configuration, KubeSchedulerProfile, Plugins, PluginSet
 from moorage.config.defaults import with_defaults
 from moorage.config.document_reader import KIND, SchedulerText, not_registered, read_text, refuse
 from moorage.config.legacy_serving import Addresses, plain_addresses
@@ -29,7 +29,17 @@ from moorage.errors import Fault, InputError
 from moorage.framework.features import TODAY, FeatureGates
 from moorage.framework.registry import Registry
 
-__all__ = ["EMULATED", "POLICY", "Loaded", "RuleBook", "from_policy", "from_provider", "load_any", "load_as", "load_default"]
+__all__ = [
+    "EMULATED",
+    "POLICY",
+    "Loaded",
+    "ReleaseRules",
+    "from_policy",
+    "from_provider",
+    "load_any",
+    "load_as",
+    "load_default",
+]
 
 #: Releases that can be emulated.
 EMULATED: Final = (*RELEASES, TODAY)
@@ -37,12 +47,12 @@ POLICY: Final = "Policy"
 _ADDRESSES: Final = dict.fromkeys(
     ("healthzBindAddress", "metricsBindAddress"), "the flags --bind-address and --secure-port say where both are served"
 )
-_UNNAMED: Final = Profile()
+_UNNAMED: Final = KubeSchedulerProfile()
 _NOTHING_SAID: Final = Configuration()
 _ATTRIBUTES: Final = dict(zip(Plugins.__struct_encode_fields__, Plugins.__struct_fields__, strict=True))
 
 
-class RuleBook(Protocol):
+class ReleaseRules(Protocol):
     """The plugins and feature gates of each release."""
 
     def registry(self, release: str) -> Registry: ...
@@ -76,7 +86,7 @@ class Loaded:
         return f"rules of Kubernetes {self.release} ({self.source})"
 
 
-def load_any(text: bytes, where: str, rules: RuleBook, emulate: str | None = None) -> Loaded:
+def load_any(text: bytes, where: str, rules: ReleaseRules, emulate: str | None = None) -> Loaded:
     """Read a KubeSchedulerConfiguration of any version, or a Policy, and resolve its profiles.
 
     Raises  ConfigError with every fault found; InputError for text that is neither YAML nor JSON
@@ -92,7 +102,7 @@ def load_any(text: bytes, where: str, rules: RuleBook, emulate: str | None = Non
     return load_as(version, found, rules, emulate)
 
 
-def load_as(version: ApiVersion, text: SchedulerText, rules: RuleBook, emulate: str | None = None) -> Loaded:
+def load_as(version: ApiVersion, text: SchedulerText, rules: ReleaseRules, emulate: str | None = None) -> Loaded:
     """Read a KubeSchedulerConfiguration of this version, and resolve its profiles.
 
     Raises  ConfigError with every fault found
@@ -122,7 +132,7 @@ def _with_emulate(source: str, emulate: str | None) -> str:
     return source if emulate is None else f"{source}, --emulate {emulate}"
 
 
-def load_default(rules: RuleBook, emulate: str | None = None) -> Loaded:
+def load_default(rules: ReleaseRules, emulate: str | None = None) -> Loaded:
     """Return the configuration of a scheduler that gets no document."""
     if emulate in RELEASES:
         return from_provider(DEFAULT_PROVIDER, rules, emulate)
@@ -132,7 +142,9 @@ def load_default(rules: RuleBook, emulate: str | None = None) -> Loaded:
     return Loaded(source, V1, TODAY, configuration, resolve(configuration, registry, gates), registry, gates)
 
 
-def from_provider(name: str, rules: RuleBook, emulate: str | None = None, profile: Profile = _UNNAMED) -> Loaded:
+def from_provider(
+    name: str, rules: ReleaseRules, emulate: str | None = None, profile: KubeSchedulerProfile = _UNNAMED
+) -> Loaded:
     """Return the configuration of an algorithm provider. ``profile`` sets the profile's name and plugin arguments.
 
     Raises  InputError for an unknown provider, or for a release without providers
@@ -151,7 +163,7 @@ def from_provider(name: str, rules: RuleBook, emulate: str | None = None, profil
 
 
 def from_policy(
-    text: SchedulerText, rules: RuleBook, emulate: str | None = None, base: Configuration = _NOTHING_SAID
+    text: SchedulerText, rules: ReleaseRules, emulate: str | None = None, base: Configuration = _NOTHING_SAID
 ) -> Loaded:
     """Return the configuration of a Policy. ``base`` has all settings that a Policy lacks, and the name of the only profile.
 
@@ -164,7 +176,7 @@ def from_policy(
         refuse(text.where, faults, POLICY)
         raise AssertionError("a policy that cannot be decoded has faults")
     configs = policy_configs(policy, registry, gates)
-    named = base.profiles[0] if base.profiles else Profile()
+    named = base.profiles[0] if base.profiles else KubeSchedulerProfile()
     profile = structs.replace(named, plugins=policy_plugins(policy, gates), plugin_config=configs)
     configuration = structs.replace(base, profiles=(profile,), extenders=policy.extenders)
     loaded, more = _settled(_with_emulate(f"{POLICY} v1", emulate), release, configuration, rules)
@@ -174,7 +186,7 @@ def from_policy(
     return replace(loaded, profiles=tuple(replace(one, run_all_filters=runs_all) for one in loaded.profiles))
 
 
-def _settled(source: str, release: str, configuration: Configuration, rules: RuleBook) -> tuple[Loaded, list[Fault]]:
+def _settled(source: str, release: str, configuration: Configuration, rules: ReleaseRules) -> tuple[Loaded, list[Fault]]:
     """Resolve a configuration whose only profile lists all plugins."""
     registry, gates = rules.registry(release), rules.gates(release)
     configuration = with_defaults(configuration, release)

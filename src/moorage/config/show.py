@@ -21,11 +21,11 @@ from moorage.config.api_versions import V1, ApiVersion
 from moorage.config.configuration import (
     Configuration,
     ExtenderTLSConfig,
+    KubeSchedulerProfile,
     PluginConfig,
     PluginRef,
     Plugins,
     PluginSet,
-    Profile,
 )
 from moorage.config.decoder import fields_of, is_duration
 from moorage.config.document_reader import KIND
@@ -54,7 +54,7 @@ def _points_of(version: ApiVersion) -> tuple[str, ...]:
     return (*OLD_POINTS, "multiPoint") if version.has_multi_point else OLD_POINTS
 
 
-def _explicit(profile: ResolvedProfile, version: ApiVersion, known: Sequence[str]) -> Profile:
+def _explicit(profile: ResolvedProfile, version: ApiVersion, known: Sequence[str]) -> KubeSchedulerProfile:
     sets: dict[str, PluginSet] = {}
     everything = (PluginRef(name="*"),)
     for point, attribute in zip(Plugins.__struct_encode_fields__, Plugins.__struct_fields__, strict=True):
@@ -67,7 +67,7 @@ def _explicit(profile: ResolvedProfile, version: ApiVersion, known: Sequence[str
             sets[attribute] = PluginSet(enabled=enabled)
         elif not version.has_multi_point:
             sets[attribute] = PluginSet(enabled=enabled, disabled=everything)
-    return Profile(
+    return KubeSchedulerProfile(
         scheduler_name=profile.scheduler_name,
         percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score if version is V1 else None,
         plugins=Plugins(**sets),

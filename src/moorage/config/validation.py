@@ -13,7 +13,7 @@ from typing import Any
 
 from moorage.api.durations import format_duration
 from moorage.config.api_versions import V1, ApiVersion
-from moorage.config.configuration import ClientConnection, Configuration, LeaderElection, PluginSet, Profile
+from moorage.config.configuration import ClientConnection, Configuration, KubeSchedulerProfile, LeaderElection, PluginSet
 from moorage.config.extender_validation import extender_faults
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
@@ -97,7 +97,7 @@ def _percentage(path: str, percentage: int | None) -> Iterator[Fault]:
 # -- profiles -----------------------------------------------------------------------------------------------------------
 
 
-def _profiles(profiles: tuple[Profile, ...], gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
+def _profiles(profiles: tuple[KubeSchedulerProfile, ...], gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
     if not profiles:
         yield Fault("Required value", "profiles")
         return
@@ -112,7 +112,7 @@ def _profiles(profiles: tuple[Profile, ...], gates: FeatureGates, version: ApiVe
     yield from _queue_sorts(profiles)
 
 
-def _profile(profile: Profile, path: str, gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
+def _profile(profile: KubeSchedulerProfile, path: str, gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
     if not profile.scheduler_name:
         yield Fault("Required value", f"{path}.schedulerName")
     yield from _percentage(f"{path}.percentageOfNodesToScore", profile.percentage_of_nodes_to_score)
@@ -124,7 +124,7 @@ def _profile(profile: Profile, path: str, gates: FeatureGates, version: ApiVersi
     yield from _plugin_config(profile, f"{path}.pluginConfig", gates, version)
 
 
-def _plugin_config(profile: Profile, path: str, gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
+def _plugin_config(profile: KubeSchedulerProfile, path: str, gates: FeatureGates, version: ApiVersion) -> Iterator[Fault]:
     seen: set[str] = set()
     for i, config in enumerate(profile.plugin_config):
         at, name = f"{path}[{i}]", config.name
@@ -137,7 +137,7 @@ def _plugin_config(profile: Profile, path: str, gates: FeatureGates, version: Ap
             yield from config.args.faults(f"{at}.args", gates)
 
 
-def _queue_sorts(profiles: tuple[Profile, ...]) -> Iterator[Fault]:
+def _queue_sorts(profiles: tuple[KubeSchedulerProfile, ...]) -> Iterator[Fault]:
     """Yield a fault if profiles differ in QueueSort: all profiles share one queue."""
     first = profiles[0].plugins.queue_sort
     if len(first.enabled) > 1:
@@ -156,7 +156,7 @@ def _queue_sorts(profiles: tuple[Profile, ...]) -> Iterator[Fault]:
                 yield Fault("Invalid value", f"profiles[{i}].pluginConfig.args", text, config.args)
 
 
-def _args_of(profile: Profile, name: str) -> Any:
+def _args_of(profile: KubeSchedulerProfile, name: str) -> Any:
     return next((config.args for config in reversed(profile.plugin_config) if config.name == name), None)
 
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import structs
 
 from moorage.config.api_versions import V1
-from moorage.config.configuration import Extender, PluginRef, Plugins, PluginSet, Profile
+from moorage.config.configuration import Extender, KubeSchedulerProfile, PluginRef, Plugins, PluginSet
 from moorage.config.decoder import fields_of
 from moorage.config.document_reader import KIND
 from moorage.config.plugin_sets import merge
@@ -73,7 +73,7 @@ def _extender(given: Extender) -> dict[str, Any]:
     return {"urlPrefix": given.url_prefix, **({"tlsConfig": {}} if given.tls_config is not None else {}), **found}
 
 
-def _profile(loaded: Loaded, given: Profile) -> dict[str, Any]:
+def _profile(loaded: Loaded, given: KubeSchedulerProfile) -> dict[str, Any]:
     sets = _merged(given.plugins, default_plugins(loaded.gates))
     needed = {plugin.name for one in sets.values() for plugin in one.enabled}
     args = args_of(loaded.configuration, given, sorted(needed), loaded.registry, loaded.gates)

@@ -15,7 +15,7 @@ from moorage.controllers.storage.pod_claims import EphemeralVolumes, ResourceCla
 from moorage.controllers.storage.volumes import Volumes
 from moorage.controllers.upkeep.garbage_collector import GarbageCollector
 from moorage.controllers.upkeep.namespaces import Namespaces
-from moorage.controllers.upkeep.pod_garbage_collector import PodCollector
+from moorage.controllers.upkeep.pod_garbage_collector import PodGarbageCollector
 from moorage.controllers.upkeep.pod_group_protection import PodGroupProtection
 from moorage.controllers.upkeep.resource_quota import ResourceQuotas
 from moorage.controllers.upkeep.root_ca_publisher import RootAuthority
@@ -62,7 +62,7 @@ def all_controllers(job_s: float = 5.0, gates: FeatureGates | None = None) -> li
         Volumes(),
         AttributesClassProtection(),
         ResourceClaims(),
-        PodCollector(),
+        PodGarbageCollector(),
         GarbageCollector(),
         Namespaces(),
         ResourceQuotas(),

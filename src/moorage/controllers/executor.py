@@ -6,18 +6,18 @@ from dataclasses import replace
 from functools import cache
 from typing import Final
 
-from moorage.apiserver.fields.managed_fields import Manager
+from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.apiserver.storage.list_selection import Selection
 from moorage.apiserver.storage.store import DeleteOptions, Store
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError, conflict
 from moorage.controllers.machinery.kind_names import EVENTS
 from moorage.controllers.machinery.object_fields import name_of, namespace_of, stamp, uid_of
-from moorage.controllers.machinery.steps import Create, Delete, DeleteAll, Note, SetStatus, Update
+from moorage.controllers.machinery.steps import Create, DeleteAll, DeleteStep, EventStep, SetStatus, Update
 from moorage.controllers.nodes.kubelets import KUBELET
 
-__all__ = ["Carrier"]
+__all__ = ["StepExecutor"]
 
 #: How many different events are told apart; the oldest is then told anew.
 _REMEMBERED: Final = 4096
@@ -26,7 +26,7 @@ _MOST_SIMILAR: Final = 10
 _FORGOTTEN_S: Final = 600.0
 
 
-class Carrier:
+class StepExecutor:
     """Carries steps out on a store. The same event told again is counted, and many alike become one, as event recorders do.
 
     Source  client-go, tools/record/events_cache.go
@@ -38,7 +38,7 @@ class Carrier:
         #: What was told of an object lately that differs in its text alone, and when the last of it was.
         self._similar: dict[tuple[str, ...], tuple[dict[str, None], float]] = {}
 
-    def carry_out(self, step: Create | Update | SetStatus | Delete | DeleteAll | Note, source: str) -> None:
+    def carry_out(self, step: Create | Update | SetStatus | DeleteStep | DeleteAll | EventStep, source: str) -> None:
         """Do it at once; ``source`` is on whose behalf.
 
         Raises  ApiError as the store does; 409 also where another object has the name by now
@@ -53,16 +53,16 @@ class Carrier:
                 self._update(kind, document, source, subresource)
             case SetStatus(kind, document, status):
                 self._set_status(kind, document, status, source)
-            case Delete(kind, document):
+            case DeleteStep(kind, document):
                 options = DeleteOptions(step.grace_s, uid_of(document), "", step.propagation)
                 self._delete(kind, document, options)
             case DeleteAll(kind, namespace):
                 for record in [*self._store.all(kind, Selection(namespace))]:
                     self._delete(kind, record.document(), DeleteOptions(propagation="Background"))
-            case Note():
+            case EventStep():
                 self._tell(step, source)
 
-    def _create(self, step: Create, kind: Kind, document: Document, source: str) -> None:
+    def _create(self, step: Create, kind: ServedKind, document: Document, source: str) -> None:
         try:
             made = self._store.create(kind, namespace_of(document), document, manager=_manager(source, kind))
         except ApiError as error:
@@ -70,33 +70,33 @@ class Carrier:
                 return
             if step.owner is not None:
                 begins = step.told[1] if step.told else "Error creating: "
-                self._tell(Note(*step.owner, "Warning", "FailedCreate", f"{begins}{error}"), source)
+                self._tell(EventStep(*step.owner, "Warning", "FailedCreate", f"{begins}{error}"), source)
             if step.otherwise is not None:
                 self.carry_out(step.otherwise(str(error)), source)
             raise
         if step.owner is not None:
             text = step.told[0] if step.told else f"Created {kind.kind.lower()}: {made.name}"
-            self._tell(Note(*step.owner, "Normal", "SuccessfulCreate", text), source)
+            self._tell(EventStep(*step.owner, "Normal", "SuccessfulCreate", text), source)
 
-    def _own(self, kind: Kind, document: Document) -> Document:
+    def _own(self, kind: ServedKind, document: Document) -> Document:
         """Return the object as it is stored, if it is still the one that was meant."""
         held = self._store.get(kind, namespace_of(document), name_of(document)).document()
         if uid_of(held) != uid_of(document):
             raise conflict(kind.resource, kind.group, name_of(document), "another object has this name by now")
         return held
 
-    def _update(self, kind: Kind, document: Document, source: str, subresource: str = "") -> None:
+    def _update(self, kind: ServedKind, document: Document, source: str, subresource: str = "") -> None:
         manager = _manager(source, kind, subresource)
         self._store.update(kind, namespace_of(document), name_of(document), document, subresource=subresource, manager=manager)
 
-    def _set_status(self, kind: Kind, document: Document, status: Document, source: str) -> None:
+    def _set_status(self, kind: ServedKind, document: Document, status: Document, source: str) -> None:
         held = self._own(kind, document)
         if held.get("status") == status:
             return
         held["status"] = status
         self._update(kind, held, source, "status" if kind.has_status else "")
 
-    def _delete(self, kind: Kind, document: Document, options: DeleteOptions) -> None:
+    def _delete(self, kind: ServedKind, document: Document, options: DeleteOptions) -> None:
         try:
             self._store.delete(kind, namespace_of(document), name_of(document), options)
         except ApiError as error:
@@ -105,7 +105,7 @@ class Carrier:
 
     # -- events ---------------------------------------------------------------------------------------------------------
 
-    def _tell(self, note: Note, source: str) -> None:
+    def _tell(self, note: EventStep, source: str) -> None:
         about = note.document
         key: tuple[str, ...] = (source, uid_of(about), note.type, note.reason, note.message)
         many = self._are_many(key)
@@ -153,9 +153,9 @@ class Carrier:
 
 
 @cache
-def _manager(source: str, kind: Kind, subresource: str = "") -> Manager:
+def _manager(source: str, kind: ServedKind, subresource: str = "") -> FieldManager:
     """Return who is to be named as the manager of what is written: the program that a controller is part of in Kubernetes."""
-    return Manager(
+    return FieldManager(
         source if source == KUBELET else "kube-controller-manager", version=kind.api_version, subresource=subresource
     )
 
@@ -165,7 +165,7 @@ def _is_closing(error: ApiError) -> bool:
     return any(cause.reason == "NamespaceTerminating" for cause in error.causes)
 
 
-def _event(note: Note, source: str, now: str, namespace: str, mark: str) -> Document:
+def _event(note: EventStep, source: str, now: str, namespace: str, mark: str) -> Document:
     about = note.document
     regarding = {
         "kind": note.kind.kind, "apiVersion": note.kind.api_version, "name": name_of(about), "uid": uid_of(about),

@@ -17,18 +17,18 @@ from moorage.apiserver.storage.list_selection import ALL
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watches import Watch
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
+from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError
-from moorage.controllers.executor import Carrier
+from moorage.controllers.executor import StepExecutor
 from moorage.controllers.machinery.controller import Controller
 from moorage.controllers.machinery.object_fields import name_of, namespace_of
-from moorage.controllers.machinery.object_index import World
+from moorage.controllers.machinery.object_index import ObjectIndex
 from moorage.controllers.machinery.steps import Later
 from moorage.controllers.machinery.work_queue import WorkQueue
 from moorage.controllers.upkeep.namespaces import Namespaces
 from moorage.printable import clip
 
-__all__ = ["Manager"]
+__all__ = ["ControllerManager"]
 
 #: How long the manager works before it lets others have the thread.
 _SLICE_S: Final = 0.02
@@ -36,13 +36,13 @@ _SLICE_S: Final = 0.02
 _UNSEEN: Final = frozenset(["Event"])
 
 
-class Manager:
+class ControllerManager:
     """Runs controllers on a store. ``report`` is told of what went wrong and is tried again."""
 
     def __init__(
         self, store: Store, controllers: Sequence[Controller], report: Callable[[str], None] = lambda line: None
     ) -> None:
-        self.world = World()
+        self.world = ObjectIndex()
         #: How often each controller was asked.
         self.looks: dict[str, int] = {one.name: 0 for one in controllers}
         self._store = store
@@ -50,17 +50,17 @@ class Manager:
         self._report = report
         #: In what way things went wrong that still do. It is told once, however often they are tried.
         self._told: dict[tuple[int, str], str] = {}
-        self._carrier = Carrier(store)
+        self._carrier = StepExecutor(store)
         self._queue: WorkQueue[tuple[int, str]] = WorkQueue()
         self._woken = asyncio.Event()
         self._stale = True
-        self._watches: dict[Kind, Watch] = {}
+        self._watches: dict[ServedKind, Watch] = {}
         store.empties_namespaces = not any(isinstance(one, Namespaces) for one in controllers)
         for kind in KINDS:
             if kind.kind not in _UNSEEN:
                 self._watches[kind] = self._watch(kind, "")
 
-    def _watch(self, kind: Kind, version: str) -> Watch:
+    def _watch(self, kind: ServedKind, version: str) -> Watch:
         return self._store.watch(kind, ALL, version, self._wake)
 
     def _wake(self) -> None:
@@ -85,7 +85,7 @@ class Manager:
             for kind in [kind for kind, watch in self._watches.items() if watch.closed]:
                 self._catch_up(kind)
 
-    def _catch_up(self, kind: Kind) -> None:
+    def _catch_up(self, kind: ServedKind) -> None:
         """Begin a watch anew that fell too far behind, after noting what went meanwhile."""
         for document in self.world.all(kind):
             if self._store.find(kind, namespace_of(document), name_of(document)) is None:
@@ -93,7 +93,7 @@ class Manager:
         self._watches[kind] = self._watch(kind, "")
         self._stale = True
 
-    def _note(self, kind: Kind, document: Document, gone: bool) -> None:
+    def _note(self, kind: ServedKind, document: Document, gone: bool) -> None:
         event = self.world.note(kind, document, gone=gone)
         for number, controller in enumerate(self._controllers):
             for key in controller.keys(event, self.world):

@@ -16,7 +16,7 @@ from moorage.cycle.decision import Decision
 from moorage.cycle.extender_nodes import BareView
 from moorage.cycle.extender_preemption import Consult
 from moorage.cycle.extender_wire import ExtenderError, Whole, partial
-from moorage.cycle.extenders import Asking, Consultation, Extender, without_asking
+from moorage.cycle.extenders import Asking, Consultation, HTTPExtender, without_asking
 from moorage.cycle.failures import Failures
 from moorage.cycle.pod_classes import ClassCache
 from moorage.cycle.sampling import NodeOrder, feasible_nodes_to_find
@@ -60,7 +60,7 @@ class Cycle:
     errors_end: bool = True
     nominated_first: bool = True
     by_class: bool = True
-    extenders: tuple[Extender, ...] = ()
+    extenders: tuple[HTTPExtender, ...] = ()
     whole: Whole = partial
     order: NodeOrder = field(default_factory=NodeOrder)
     _classes: dict[Profile, ClassCache] = field(default_factory=dict)

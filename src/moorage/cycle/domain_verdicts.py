@@ -71,7 +71,13 @@ class ByDomain:
         return closed
 
     def pick(
-        self, in_ring: IntArray, allowed: int, closed: Mapping[str, BoolArray], scoring: Scoring, snapshot: Snapshot, start: int
+        self,
+        in_ring: IntArray,
+        allowed: int,
+        closed: Mapping[str, BoolArray],
+        scoring: DomainScoring,
+        snapshot: Snapshot,
+        start: int,
     ) -> Pick | None:
         """Add the domains' scores to the totals in ring order and return the best row; None: decide by row.
 
@@ -101,7 +107,9 @@ class ByDomain:
             in_ring = in_ring + worth.take(table.domains_in_ring(key))
         return Pick(ring.first_best(in_ring, start), feasible)
 
-    def _gains(self, scoring: Scoring, snapshot: Snapshot, open_places: BoolArray | None) -> Mapping[str, IntArray] | None:
+    def _gains(
+        self, scoring: DomainScoring, snapshot: Snapshot, open_places: BoolArray | None
+    ) -> Mapping[str, IntArray] | None:
         """Return what each domain adds to a row's total, by topology key; ``open_places`` None: all are open."""
         table = snapshot.table
         view = snapshot.nodes if open_places is None else _OpenNodes(snapshot, open_places)
@@ -161,7 +169,7 @@ def _held(table: NodeTable, key: str, open_places: BoolArray | None) -> BoolArra
     return held
 
 
-class Scoring:
+class DomainScoring:
     """The PreScore and Score plugins that run for one pod."""
 
     def __init__(self, pre: tuple[Step, ...], score: tuple[Step, ...], found: PreFiltered, pod: PodInfo) -> None:

@@ -46,7 +46,7 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["Answer", "Asking", "Consultation", "Extender", "binder_of", "in_order", "without_asking"]
+__all__ = ["Asking", "Consultation", "ExtenderAnswer", "HTTPExtender", "binder_of", "in_order", "without_asking"]
 
 T = TypeVar("T")
 
@@ -60,17 +60,17 @@ _LEFT_OUT: Final = Status(Code.UNRESOLVABLE, EXTENDER, ())
 _Rows: TypeAlias = npt.NDArray[np.intp]
 
 
-class Answer(NamedTuple):
+class ExtenderAnswer(NamedTuple):
     """The body of a reply, or the error of the call."""
 
     body: bytes = b""
     error: str | None = None
 
 
-Asking: TypeAlias = Generator[tuple[Question, ...], tuple[Answer, ...], T]
+Asking: TypeAlias = Generator[tuple[Question, ...], tuple[ExtenderAnswer, ...], T]
 
 
-class Extender(Struct, frozen=True):
+class HTTPExtender(Struct, frozen=True):
     """One extender. ``number`` is its place in the configuration; an empty verb is not called.
 
     ``managed``: the extender is called only for pods that request one of these resources; empty: for all pods. ``replaces``:
@@ -111,12 +111,12 @@ class Extender(Struct, frozen=True):
         return self.question(self.bind_verb, bind_args(pod.pod, node))
 
 
-def in_order(extenders: Iterable[Extender]) -> tuple[Extender, ...]:
+def in_order(extenders: Iterable[HTTPExtender]) -> tuple[HTTPExtender, ...]:
     """Return extenders in the order they are called: ignorable ones last."""
     return tuple(sorted(extenders, key=lambda extender: extender.ignorable))
 
 
-def binder_of(extenders: Iterable[Extender], pod: PodInfo) -> Extender | None:
+def binder_of(extenders: Iterable[HTTPExtender], pod: PodInfo) -> HTTPExtender | None:
     """Return the first extender that binds the pod; None if none does."""
     return next((one for one in extenders if one.bind_verb and one.is_interested(pod)), None)
 
@@ -136,14 +136,14 @@ class Consultation:
     """The extenders interested in a pod, in order. ``done_without`` collects the errors of those that were skipped."""
 
     pod: PodInfo
-    extenders: Sequence[Extender] = ()
+    extenders: Sequence[HTTPExtender] = ()
     whole: Whole = partial
     done_without: list[ExtenderError] = field(default_factory=list)
     #: True once the nodes to score are those of a reply.
     bare: bool = False
 
     @classmethod
-    def of(cls, pod: PodInfo, extenders: Iterable[Extender], whole: Whole) -> Consultation:
+    def of(cls, pod: PodInfo, extenders: Iterable[HTTPExtender], whole: Whole) -> Consultation:
         """Return the consultation for a pod. ``whole`` returns an object's full JSON."""
         return cls(pod, [one for one in extenders if one.is_interested(pod)], whole)
 
@@ -152,10 +152,10 @@ class Consultation:
         """True if an extender filters or scores nodes for the pod."""
         return any(one.filter_verb or one.prioritize_verb for one in self.extenders)
 
-    def _pass_over(self, extender: Extender, verb: str, error: ExtenderError) -> None:
+    def _pass_over(self, extender: HTTPExtender, verb: str, error: ExtenderError) -> None:
         self.done_without.append(ExtenderError(f"extender {extender.shown} was done without in {verb}: {error}"))
 
-    def _about_nodes(self, extender: Extender, table: NodeTable, rows: _Rows) -> bytes:
+    def _about_nodes(self, extender: HTTPExtender, table: NodeTable, rows: _Rows) -> bytes:
         nodes = [table.nodes[row] for row in rows.tolist()]
         names = (node.name for node in nodes)
         return node_args(self.pod.pod, nodes, names, by_name=extender.node_cache_capable, whole=self.whole)
@@ -249,17 +249,17 @@ class Consultation:
         return list(left.values())
 
 
-def _body(answer: Answer) -> bytes:
+def _body(answer: ExtenderAnswer) -> bytes:
     if answer.error is not None:
         raise ExtenderError(answer.error)
     return answer.body
 
 
-def _goes_by_names(extender: Extender, reply: FilterReply) -> bool:
+def _goes_by_names(extender: HTTPExtender, reply: FilterReply) -> bool:
     return extender.node_cache_capable and reply.names is not None
 
 
-def _passed(extender: Extender, reply: FilterReply, rows: _Rows, table: NodeTable) -> _Rows:
+def _passed(extender: HTTPExtender, reply: FilterReply, rows: _Rows, table: NodeTable) -> _Rows:
     """Return the rows that pass by a reply.
 
     Raises  ExtenderError for a node that was not in the request
@@ -284,7 +284,7 @@ def _statuses(reply: FilterReply, table: NodeTable) -> dict[int, Status]:
     return statuses
 
 
-def _given(extender: Extender, priorities: Iterable[tuple[str, int]], at_of: dict[str, int]) -> IntArray:
+def _given(extender: HTTPExtender, priorities: Iterable[tuple[str, int]], at_of: dict[str, int]) -> IntArray:
     """Return the scores that an extender gave to the requested nodes; several scores for one node are added."""
     given = [0] * len(at_of)
     for name, score in priorities:
@@ -296,7 +296,7 @@ def _given(extender: Extender, priorities: Iterable[tuple[str, int]], at_of: dic
     return np.array(given, dtype=np.int64)
 
 
-def _named_victims(extender: Extender, reply: dict[str, MetaVictims], table: NodeTable) -> dict[int, Candidate]:
+def _named_victims(extender: HTTPExtender, reply: dict[str, MetaVictims], table: NodeTable) -> dict[int, Candidate]:
     found: dict[int, Candidate] = {}
     for name, named in reply.items():
         row = table.row_of.get(name)

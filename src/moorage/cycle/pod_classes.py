@@ -18,7 +18,7 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from moorage.cycle.cached_scores import KeptScores
-from moorage.cycle.domain_verdicts import ByDomain, Scoring
+from moorage.cycle.domain_verdicts import ByDomain, DomainScoring
 from moorage.cycle.narrowed_nodes import NarrowLook
 from moorage.cycle.node_verdicts import NodePart, NodeParts, Steps, ask_pre_filters, close_refused
 from moorage.cycle.pod_signatures import Signer
@@ -264,7 +264,7 @@ class _PodClass:
         closed = self._by_domain.closed(self._asked.filter, found, pod, snapshot.nodes)
         if closed is None:
             return None
-        scoring = Scoring(self._asked.pre_score, self._asked.score, found, pod)
+        scoring = DomainScoring(self._asked.pre_score, self._asked.score, found, pod)
         pick = self._by_domain.pick(in_ring, self._count, closed, scoring, snapshot, ring_position(pod.uid, seed))
         return None if pick is None else Quick(pick.row, pick.feasible, found)
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from moorage.api.meta import Value
 from moorage.errors import PluginError
 from moorage.framework.plugin_runner import ask
-from moorage.framework.points import AnyPlugin, Log
+from moorage.framework.points import AnyPlugin, Versioned
 from moorage.framework.profile import Step, other_form
 from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
@@ -43,7 +43,7 @@ class _Shape(NamedTuple):
 
     first: PodInfo
     signed: Signed
-    stands_while: tuple[tuple[Log, int], ...]
+    stands_while: tuple[tuple[Versioned, int], ...]
 
     def stands(self) -> bool:
         for log, position in self.stands_while:  # noqa: SIM110 (a generator costs more than the comparing)

@@ -24,7 +24,7 @@ from moorage.framework.points import Attempt
 from moorage.framework.verdict_table import Verdicts
 from moorage.framework.verdicts import Code, Status
 
-__all__ = ["NOT_HELPFUL", "Candidate", "Search", "choose", "find_candidates"]
+__all__ = ["NOT_HELPFUL", "Candidate", "PreemptionSearch", "choose", "find_candidates"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
@@ -46,7 +46,7 @@ class Candidate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class PreemptionSearch:
     """The search result: ``candidates`` in the order that ``choose`` expects; ``verdicts`` says why other rows are none.
 
     ``errors`` has a message for each node that a plugin could not judge, and for each node on which the pod fits although
@@ -59,7 +59,7 @@ class Search:
     fitting: list[int]
 
 
-def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolute: int, ranking: Ranking) -> Search:
+def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolute: int, ranking: Ranking) -> PreemptionSearch:
     """Try the nodes that Filter refused for reasons that eviction might resolve, until there are enough candidates.
 
     Enough is ``percentage`` of those nodes, at least ``absolute``, with one that violates no budget. kube-scheduler starts at
@@ -88,7 +88,7 @@ def find_candidates(attempt: Attempt, budgets: Budgets, percentage: int, absolut
                 found.append(Candidate(row, victims))
             if within and len(within) + len(beyond) >= wanted:
                 break
-    return Search(_explained(len(attempt.verdicts), rows_of.values()), [*within, *beyond], errors, fitting)
+    return PreemptionSearch(_explained(len(attempt.verdicts), rows_of.values()), [*within, *beyond], errors, fitting)
 
 
 def _explained(rows: int, refused: Iterable[tuple[Status, list[int]]]) -> Verdicts:

@@ -17,12 +17,12 @@ from moorage.engine.failure_handler import FailureHandler
 from moorage.engine.outbox import Decided
 from moorage.errors import AttemptError, PluginError
 from moorage.framework.profile import Profile
-from moorage.queue import Place, QueuedPod
+from moorage.queue import QueuedPod, QueuePlace
 
-__all__ = ["Attempt", "PodAttempt", "let_go"]
+__all__ = ["PodAttempt", "SchedulingAttempt", "let_go"]
 
 
-class Attempt(Protocol):
+class SchedulingAttempt(Protocol):
     """A pod or a pod group that left the queue. ``key`` is ``namespace/name``."""
 
     @property
@@ -106,5 +106,5 @@ def let_go(queued: QueuedPod, fault: PluginError, state: EngineState, failure_ha
     decision = Decision(queued.pod, error=fault)
     state.outbox.retract(lambda output: isinstance(output, Decided) and output.decision.pod.uid == uid)
     state.outbox.put(Decided(decision))
-    if queued.place is Place.IN_FLIGHT or state.queue.get(uid) is None:
+    if queued.place is QueuePlace.IN_FLIGHT or state.queue.get(uid) is None:
         failure_handler.failed(queued, decision)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from moorage.cycle.extenders import Extender, binder_of
+from moorage.cycle.extenders import HTTPExtender, binder_of
 from moorage.engine.binding import Binding
 from moorage.engine.facts import NO_LONGER_WANTED, Done
 from moorage.errors import AttemptError, PluginError
@@ -91,7 +91,7 @@ def pre_bind_effects(binding: Binding) -> tuple[Effect, ...] | Status:
     return tuple(effects)
 
 
-def bind_effects(binding: Binding, extenders: Sequence[Extender] = ()) -> tuple[Effect, ...] | Status:
+def bind_effects(binding: Binding, extenders: Sequence[HTTPExtender] = ()) -> tuple[Effect, ...] | Status:
     """Return the effects that bind the pod, or a failure.
 
     An interested extender with a bind verb comes first, then the first Bind plugin that does not skip.

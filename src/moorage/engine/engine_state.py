@@ -9,7 +9,7 @@ from moorage.engine.outbox import Outbox
 from moorage.framework.features import FeatureGates
 from moorage.framework.profile import Profile
 from moorage.queue import ASSIGNED_POD_DELETE, SchedulingQueue
-from moorage.state.cluster import Cluster
+from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["EngineState"]
@@ -29,7 +29,7 @@ class EngineState:
 
     def __init__(self, gates: FeatureGates) -> None:
         self.gates = gates
-        self.cluster = Cluster(keep_groups=gates["GenericWorkload"])
+        self.cluster = ClusterState(keep_groups=gates["GenericWorkload"])
         self.profiles: Mapping[str, Profile] = {}
         self.bindings = Bindings()
         self.outbox = Outbox()

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 from moorage.cycle.extender_wire import shown
-from moorage.cycle.extenders import Answer, Asking
-from moorage.engine.attempt import Attempt
+from moorage.cycle.extenders import Asking, ExtenderAnswer
+from moorage.engine.attempt import SchedulingAttempt
 from moorage.engine.facts import Answered, Gone, Query, Seen
 from moorage.engine.outbox import Outbox
 from moorage.framework.effects import Question
@@ -27,17 +27,17 @@ class ExtenderSession:
     """Runs one attempt that may ask extenders. ``attempt`` is None while none is running."""
 
     def __init__(self, outbox: Outbox) -> None:
-        self.attempt: Attempt | None = None
+        self.attempt: SchedulingAttempt | None = None
         self._outbox = outbox
         self._running: Asking[None] | None = None
         self._started = False
         self._tickets = 0
         self._deadline = 0.0
         self._open: dict[int, Question] = {}
-        self._answers: dict[int, Answer] = {}
+        self._answers: dict[int, ExtenderAnswer] = {}
         self._held_back: list[Seen | Gone] = []
 
-    def begin(self, attempt: Attempt) -> None:
+    def begin(self, attempt: SchedulingAttempt) -> None:
         """Start an attempt. ``resume`` runs it."""
         self.attempt, self._running, self._started = attempt, attempt.run(), False
 
@@ -46,7 +46,7 @@ class ExtenderSession:
         if not isinstance(fact, Answered):
             self._held_back.append(fact)
         elif fact.ticket in self._open:
-            self._answers[fact.ticket] = Answer(fact.body, fact.error)
+            self._answers[fact.ticket] = ExtenderAnswer(fact.body, fact.error)
 
     def resume(self, now: float) -> bool:
         """Run the attempt until it ends or asks again. Returns True if it ended.
@@ -82,8 +82,8 @@ class ExtenderSession:
         self._open, self._answers = {}, {}
         return held_back
 
-    def _all_answers(self) -> tuple[Answer, ...]:
+    def _all_answers(self) -> tuple[ExtenderAnswer, ...]:
         return tuple(
-            self._answers.get(ticket) or Answer(error=f'Post "{shown(question.url)}": {_TIMED_OUT}')
+            self._answers.get(ticket) or ExtenderAnswer(error=f'Post "{shown(question.url)}": {_TIMED_OUT}')
             for ticket, question in self._open.items()
         )

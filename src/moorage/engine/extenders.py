@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from moorage.config.configuration import Extender as Configured
-from moorage.cycle.extenders import Extender, in_order
+from moorage.cycle.extenders import HTTPExtender, in_order
 from moorage.framework.features import TODAY
 
 __all__ = ["DEFAULT_TIMEOUT_S", "extenders_of"]
@@ -14,10 +14,10 @@ __all__ = ["DEFAULT_TIMEOUT_S", "extenders_of"]
 DEFAULT_TIMEOUT_S: Final = 5.0
 
 
-def extenders_of(configured: Iterable[Configured], release: str = TODAY) -> tuple[Extender, ...]:
+def extenders_of(configured: Iterable[Configured], release: str = TODAY) -> tuple[HTTPExtender, ...]:
     """Return the extenders in the order they are asked; each keeps its place in the configuration as its number."""
     return in_order(
-        Extender(
+        HTTPExtender(
             number,
             one.url_prefix,
             one.filter_verb,

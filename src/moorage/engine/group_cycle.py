@@ -26,14 +26,14 @@ from moorage.cycle.search_scope import EVERYWHERE, Scope
 from moorage.cycle.ties import draw_by_name
 from moorage.engine.binding import Binding
 from moorage.engine.binding_plugins import permit, reserve, unreserve
-from moorage.engine.group_outcome import SCHEDULED, UNSCHEDULABLE, WAITING, GroupOutcome, QueuedGroup, Tried
+from moorage.engine.group_outcome import SCHEDULED, UNSCHEDULABLE, WAITING, GroupOutcome, MemberAttempt, QueuedGroup
 from moorage.errors import PluginError
 from moorage.framework.effects import Effect
 from moorage.framework.placements import Placement, Proposal, run_placement_generate, run_placement_score
 from moorage.framework.points import PostFilterResult
 from moorage.framework.verdicts import Code, Status
 from moorage.queue import QueuedPod, SchedulingQueue
-from moorage.state.cluster import Cluster
+from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["GroupCycle"]
@@ -56,7 +56,7 @@ class GroupCycle(Struct, eq=False):
 
     group: QueuedGroup
     cycle: Cycle
-    cluster: Cluster
+    cluster: ClusterState
     queue: SchedulingQueue
     by_placement: bool
     now: float
@@ -75,7 +75,7 @@ class GroupCycle(Struct, eq=False):
 
     def _one_by_one(self, scope: Scope) -> Asking[GroupOutcome]:
         """Try each pod in turn on the nodes of the scope; take everything back."""
-        tried: list[Tried] = []
+        tried: list[MemberAttempt] = []
         assumed: list[_Assumed] = []
         status, waiting, preempts = UNSCHEDULABLE, False, False
         try:
@@ -96,7 +96,7 @@ class GroupCycle(Struct, eq=False):
                 self._take_back(entry)
         return GroupOutcome(tuple(tried), status, waiting)
 
-    def _try(self, queued: QueuedPod, scope: Scope, assumed: list[_Assumed]) -> Asking[Tried]:
+    def _try(self, queued: QueuedPod, scope: Scope, assumed: list[_Assumed]) -> Asking[MemberAttempt]:
         """Find a node for one pod, and assume it there unless Reserve or Permit says no."""
         pod = queued.pod
         decision = yield from self._decide(pod, scope)
@@ -105,7 +105,7 @@ class GroupCycle(Struct, eq=False):
             self.preempting.append((pod, outcome))
         node = decision.node or (outcome.nominated if outcome is not None else None)
         if not node:
-            return Tried(queued, decision)
+            return MemberAttempt(queued, decision)
         binding = Binding.begin(queued, self.group.profile, decision, node)
         entry = _Assumed(binding, self.queue.nomination(pod.uid))
         self.cluster.assume(pod, node)
@@ -116,9 +116,9 @@ class GroupCycle(Struct, eq=False):
         if status is not None:
             assumed.pop()
             self._take_back(entry)
-            return Tried(queued, replace(decision, node=None, post_filter=None, refused_after=status))
+            return MemberAttempt(queued, replace(decision, node=None, post_filter=None, refused_after=status))
         said = Status(Code.WAIT, "", (*binding.waits_for, _WAITS)) if binding.waits else SCHEDULED
-        return Tried(queued, decision, node, decision.node is None, said)
+        return MemberAttempt(queued, decision, node, decision.node is None, said)
 
     def _decide(self, pod: PodInfo, scope: Scope) -> Asking[Decision]:
         profile, snapshot, nominated = self.group.profile, self.cluster.snapshot, self.queue.nominated

@@ -18,7 +18,7 @@ from moorage.framework.verdicts import Code, Status
 from moorage.queue.queued_pod import QueuedPod
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["SCHEDULED", "UNSCHEDULABLE", "WAITING", "GroupOutcome", "GroupReport", "QueuedGroup", "Tried"]
+__all__ = ["SCHEDULED", "UNSCHEDULABLE", "WAITING", "GroupOutcome", "GroupReport", "MemberAttempt", "QueuedGroup"]
 
 # kube-scheduler's own texts, kept word for word.
 _UNSCHEDULABLE: Final = "pod group is unschedulable"
@@ -35,7 +35,7 @@ class QueuedGroup(Struct, eq=False):
     pods: tuple[QueuedPod, ...]
 
 
-class Tried(Struct, eq=False):
+class MemberAttempt(Struct, eq=False):
     """One pod's part.
 
     ``node``      where it could go; None if nowhere
@@ -65,7 +65,7 @@ class GroupOutcome(Struct, eq=False):
     ``victims``    pods to be sent away for the group as a whole
     """
 
-    tried: tuple[Tried, ...]
+    tried: tuple[MemberAttempt, ...]
     status: Status
     waiting: bool = False
     preempting: tuple[tuple[PodInfo, PostFilterResult], ...] = ()

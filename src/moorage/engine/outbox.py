@@ -17,7 +17,7 @@ from moorage.errors import MoorageError
 from moorage.framework.effects import Effect, Evict
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Cancel", "Decided", "Fault", "GroupAttempted", "Outbox", "Output", "Preempted", "Revoked", "Skipped"]
+__all__ = ["Cancel", "Decided", "GroupAttempted", "Outbox", "Output", "PluginFault", "Preempted", "Revoked", "Skipped"]
 
 
 class Decided(Struct, frozen=True):
@@ -56,13 +56,13 @@ class GroupAttempted(Struct, frozen=True):
     report: GroupReport
 
 
-class Fault(Struct, frozen=True):
+class PluginFault(Struct, frozen=True):
     """A plugin or an extender failed where that does not end an attempt."""
 
     error: MoorageError
 
 
-Output = Decided | Revoked | Work | Query | Cancel | Skipped | Preempted | GroupAttempted | Fault
+Output = Decided | Revoked | Work | Query | Cancel | Skipped | Preempted | GroupAttempted | PluginFault
 
 
 class Outbox:
@@ -90,7 +90,7 @@ class Outbox:
 
     def fault(self, error: MoorageError) -> None:
         """Report an error that does not end an attempt."""
-        self._outputs.append(Fault(error))
+        self._outputs.append(PluginFault(error))
 
     def retract(self, unwanted: Callable[[Output], bool]) -> None:
         """Remove outputs that no driver has taken."""

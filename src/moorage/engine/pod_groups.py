@@ -23,7 +23,7 @@ from moorage.engine.engine_state import EngineState
 from moorage.engine.facts import Phase
 from moorage.engine.failure_handler import FailureHandler
 from moorage.engine.group_cycle import GroupCycle
-from moorage.engine.group_outcome import WAITING, GroupOutcome, GroupReport, QueuedGroup, Tried
+from moorage.engine.group_outcome import WAITING, GroupOutcome, GroupReport, MemberAttempt, QueuedGroup
 from moorage.engine.outbox import Decided, GroupAttempted
 from moorage.engine.preemption_executor import PreemptionExecutor
 from moorage.errors import AttemptError, PluginError
@@ -34,14 +34,14 @@ from moorage.queue import QueuedPod
 from moorage.state.pod_groups import group_key
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["GroupAttempt", "PodGroups"]
+__all__ = ["GroupAttempt", "GroupScheduler"]
 
 # kube-scheduler's own texts, kept word for word.
 NO_PREEMPTION: Final = "default preemption plugin is not registered, workload aware preemption is disabled"
 NOT_WITH_CONSTRAINTS: Final = "workload aware preemption is not supported for pod groups with scheduling constraints"
 
 
-class PodGroups:
+class GroupScheduler:
     """Takes the pods of a group out of the queue together, and schedules them together."""
 
     def __init__(
@@ -82,7 +82,7 @@ class PodGroups:
 class GroupAttempt:
     """An attempt to schedule the pods of one group. ``refusal`` is why it fails before it starts, or ""."""
 
-    def __init__(self, groups: PodGroups, group: QueuedGroup, refusal: str) -> None:
+    def __init__(self, groups: GroupScheduler, group: QueuedGroup, refusal: str) -> None:
         self._groups = groups
         self._state = groups.state
         self._group = group
@@ -182,7 +182,9 @@ class GroupAttempt:
                 groups.preemption.preempt(pod, result)
         if outcome.victims:
             groups.preemption.preempt_for_group(group.info, outcome.victims)
-        untried = (Tried(queued, Decision(queued.pod, group=outcome.status)) for queued in group.pods[len(outcome.tried) :])
+        untried = (
+            MemberAttempt(queued, Decision(queued.pod, group=outcome.status)) for queued in group.pods[len(outcome.tried) :]
+        )
         decisions = [self._settle_pod(tried, outcome) for tried in (*outcome.tried, *untried)]
         self._settled = True
         groups.binding_cycle.settle_waits()
@@ -193,7 +195,7 @@ class GroupAttempt:
         self._set_condition(outcome.status)
         self._state.outbox.put(GroupAttempted(_report(group, outcome, decisions)))
 
-    def _settle_pod(self, tried: Tried, outcome: GroupOutcome) -> Decision:
+    def _settle_pod(self, tried: MemberAttempt, outcome: GroupOutcome) -> Decision:
         """Start the binding cycle of a pod, or requeue it. Returns the decision that was reported."""
         status, decision = outcome.status, tried.decision
         if status.code is Code.ERROR:

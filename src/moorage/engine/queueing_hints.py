@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from moorage.cycle.extender_wire import EXTENDER
-from moorage.cycle.extenders import Extender
+from moorage.cycle.extenders import HTTPExtender
 from moorage.errors import PluginError
 from moorage.framework.events import ANY_EVENT, Wake
 from moorage.framework.profile import Profile, Step
@@ -16,7 +16,7 @@ from moorage.queue.active import SortKey
 __all__ = ["queue_profile", "sort_key"]
 
 
-def queue_profile(profile: Profile, extenders: Sequence[Extender]) -> QueueProfile:
+def queue_profile(profile: Profile, extenders: Sequence[HTTPExtender]) -> QueueProfile:
     """Return what the queue needs of a profile. Extenders do not say what changes their mind, so any event may."""
     needed = QueueProfile.of(profile)
     return QueueProfile(needed.pre_enqueue, {EXTENDER: (Wake(ANY_EVENT),), **needed.wakes}) if extenders else needed

@@ -9,11 +9,11 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.registry import Registry
 from moorage.plugins import builtin_registry
 
-__all__ = ["RuleBook"]
+__all__ = ["ReleasePlugins"]
 
 
 @dataclass(frozen=True, slots=True)
-class RuleBook:
+class ReleasePlugins:
     """Built-in rules, more plugins, and the value of ``--feature-gates``. ``extend`` adds plugins to a registry."""
 
     feature_gates: str = ""

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 from moorage.api.meta import Value
 from moorage.cycle.cycle import Cycle
-from moorage.engine.attempt import Attempt, PodAttempt
+from moorage.engine.attempt import PodAttempt, SchedulingAttempt
 from moorage.engine.binding import Binding
 from moorage.engine.binding_cycle import BindingCycle
 from moorage.engine.custom_kinds import NamedKinds, named_kinds
@@ -24,7 +24,7 @@ from moorage.engine.extender_session import ExtenderSession
 from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Fact, Gone, Seen, Work, WriteLost, Wrote
 from moorage.engine.failure_handler import FailureHandler
 from moorage.engine.outbox import Output, Skipped
-from moorage.engine.pod_groups import PodGroups
+from moorage.engine.pod_groups import GroupScheduler
 from moorage.engine.preemption_executor import PreemptionExecutor
 from moorage.engine.queueing_hints import queue_profile, sort_key
 from moorage.errors import AttemptError, CopyError, MoorageError
@@ -32,7 +32,7 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.profile import Profile
 from moorage.framework.registry import Handle, WaitingPod
 from moorage.queue import QueuedPod, SchedulingQueue
-from moorage.state.cluster import Cluster, Snapshot
+from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Scheduler"]
@@ -75,7 +75,7 @@ class Scheduler:
         self.failure_handler = FailureHandler(state, self.preemption)
         self.binding_cycle = BindingCycle(state, cycle, self.failure_handler)
         self.event_handlers = EventHandlers(state, self.binding_cycle)
-        self.pod_groups = PodGroups(state, cycle, self.binding_cycle, self.failure_handler, self.preemption)
+        self.pod_groups = GroupScheduler(state, cycle, self.binding_cycle, self.failure_handler, self.preemption)
         self._session = ExtenderSession(state.outbox)
 
     def __reduce_ex__(self, protocol: object) -> NoReturn:
@@ -95,7 +95,7 @@ class Scheduler:
         return self.state.cluster.snapshot
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterState:
         return self.state.cluster
 
     @property
@@ -190,7 +190,7 @@ class Scheduler:
             self._session.begin(attempt)
         return self._resume(attempt)
 
-    def _next_attempt(self) -> Attempt | None:
+    def _next_attempt(self) -> SchedulingAttempt | None:
         state = self.state
         while (queued := state.queue.pop(state.now, state.revision)) is not None:
             if not state.is_in_group(queued.pod):
@@ -215,7 +215,7 @@ class Scheduler:
             state.queue.done(pod.uid)
         return True
 
-    def _resume(self, attempt: Attempt) -> bool:
+    def _resume(self, attempt: SchedulingAttempt) -> bool:
         try:
             if not self._session.resume(self.state.now):
                 return False
@@ -224,7 +224,7 @@ class Scheduler:
         self._apply_held_back()
         return True
 
-    def _abort(self, attempt: Attempt, error: Exception) -> None:
+    def _abort(self, attempt: SchedulingAttempt, error: Exception) -> None:
         """End an attempt after an unexpected exception: its pods hold nothing and are retried after their backoff."""
         fault = AttemptError("", f"scheduling {attempt.key} failed: {type(error).__name__}: {error}")
         self.state.outbox.fault(fault)

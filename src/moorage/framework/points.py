@@ -86,10 +86,35 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo, NodeView
 
 __all__ = [
-    "POINTS", "AnyPlugin", "Attempt", "BindPlugin", "Depends", "FilterNodePlugin", "FilterPlugin", "Log", "NormalizeOverPlugin",
-    "NormalizePlugin", "PermitPlugin", "Plugin", "PostBindPlugin", "PostFilterPlugin", "PostFilterResult",
-    "PreBindPlugin", "PreEnqueuePlugin", "PreFilterPlugin", "PreScorePlugin", "QueueSortPlugin", "ReservePlugin",
-    "ScoreNodePlugin", "ScorePlugin", "Signature", "SortableQueued", "WhatIf", "WhatIfPlugin", "WhatIfs", "points_of",
+    "POINTS",
+    "AnyPlugin",
+    "Attempt",
+    "BindPlugin",
+    "Depends",
+    "FilterNodePlugin",
+    "FilterPlugin",
+    "NormalizeOverPlugin",
+    "NormalizePlugin",
+    "PermitPlugin",
+    "Plugin",
+    "PostBindPlugin",
+    "PostFilterPlugin",
+    "PostFilterResult",
+    "PreBindPlugin",
+    "PreEnqueuePlugin",
+    "PreFilterPlugin",
+    "PreScorePlugin",
+    "QueueSortPlugin",
+    "ReservePlugin",
+    "ScoreNodePlugin",
+    "ScorePlugin",
+    "Signature",
+    "SortableQueued",
+    "Versioned",
+    "WhatIf",
+    "WhatIfPlugin",
+    "WhatIfs",
+    "points_of",
 ]  # fmt: skip
 
 #: What a plugin reads of a pod, by a name shared between plugins that read the same.
@@ -155,7 +180,7 @@ class FilterNodePlugin(Plugin, Protocol):
     def filter_node(self, state: Any, node: NodeInfo) -> Hold | None: ...
 
 
-class Log(Protocol):
+class Versioned(Protocol):
     """A part of the state that counts its changes."""
 
     @property

@@ -21,7 +21,7 @@ from moorage.cycle.disruption_budgets import Budgets
 from moorage.cycle.extender_preemption import Consult
 from moorage.cycle.extenders import Asking
 from moorage.cycle.group_preemption import Fits, group_victims
-from moorage.cycle.preemption import Candidate, Search, choose, find_candidates
+from moorage.cycle.preemption import Candidate, PreemptionSearch, choose, find_candidates
 from moorage.cycle.row_importance import Ranking
 from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
@@ -130,7 +130,7 @@ class DefaultPreemption:
         budgets = Budgets(snapshot.objects(PodDisruptionBudget).values())
         return group_victims(group, pods, snapshot, budgets, fits)
 
-    def search(self, attempt: Attempt) -> Search:
+    def search(self, attempt: Attempt) -> PreemptionSearch:
         """Look for nodes on which evicting would help."""
         budgets = Budgets(attempt.snapshot.objects(PodDisruptionBudget).values())
         args = self._args
@@ -198,7 +198,7 @@ def _was_preempted(pod: PodInfo) -> bool:
     return disrupted is not None and disrupted.status == "True" and disrupted.reason == "PreemptionByScheduler"
 
 
-def _nothing_helps(search: Search) -> PostFilterResult:
+def _nothing_helps(search: PreemptionSearch) -> PostFilterResult:
     """Answer for a search that found no candidate: an earlier nomination is void."""
     if search.errors:
         text = aggregate(search.errors)

@@ -32,11 +32,11 @@ from moorage.framework.verdicts import SKIP, Code, Hold, Reject, Skip
 from moorage.plugins.default_normalize import default_normalize
 from moorage.plugins.devices.binding import Binder, dropped, without_devices
 from moorage.plugins.devices.binding_conditions import BindingFailedError, is_late, is_ready
-from moorage.plugins.devices.claim_requests import Options
+from moorage.plugins.devices.claim_requests import DeviceGates
 from moorage.plugins.devices.claim_shapes import Book
 from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, claim_from_before, is_backed, special_claim
 from moorage.plugins.devices.meter import Meter
-from moorage.plugins.devices.pod_devices import Kind, Wanted
+from moorage.plugins.devices.pod_devices import ExtendedResourceNodes, PodDevices
 from moorage.plugins.devices.pod_resource_claims import claims_of, class_faults, is_reserved_for
 from moorage.plugins.dynamic_resources_args import DynamicResourcesArgs
 from moorage.plugins.extended_resources import device_class_for
@@ -94,7 +94,7 @@ class DynamicResources:
         gates = self._gates
         args = self._args.completed(gates)
         conditions = gates["DRADeviceBindingConditions"] and gates["DRAResourceClaimDeviceStatus"]
-        self._options = Options(
+        self._options = DeviceGates(
             consumable_capacity=gates["DRAConsumableCapacity"],
             binding_conditions=conditions,
             partitions=gates["DRAPartitionableDevices"],
@@ -135,7 +135,7 @@ class DynamicResources:
 
     # -- PreFilter --------------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Wanted | Skip | Hold:
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodDevices | Skip | Hold:
         claims = claims_of(pod, snapshot) if pod.spec.resource_claims else []
         if isinstance(claims, str):
             return Hold.because(claims, unresolvable=True)
@@ -153,7 +153,7 @@ class DynamicResources:
         reach = dict(self._reach(everything))
         useless = frozenset(index for index, claim in enumerate(everything) if self._is_useless(claim))
         meter = Meter(book.selectors)
-        return Wanted(pod, snapshot, book, self._options, everything, has_special, reach, useless, scalars, meter=meter)
+        return PodDevices(pod, snapshot, book, self._options, everything, has_special, reach, useless, scalars, meter=meter)
 
     def _unusable(self, claims: list[ResourceClaim], book: Book, snapshot: Snapshot) -> Hold | None:
         """Return why the pod has to wait for one of its claims."""
@@ -193,7 +193,7 @@ class DynamicResources:
 
     # -- Filter -----------------------------------------------------------------------------------------------------------
 
-    def filter(self, wanted: Wanted, nodes: NodeView) -> Iterator[Reject]:
+    def filter(self, wanted: PodDevices, nodes: NodeView) -> Iterator[Reject]:
         open_rows = ~nodes.false()
         special = wanted.special
         if special is not None and special.spec.devices.requests:
@@ -219,7 +219,7 @@ class DynamicResources:
             yield Reject(unavailable, NOT_AVAILABLE, unresolvable=True)
 
     def _judged(
-        self, wanted: Wanted, kind: Kind, nodes: NodeView, open_rows: BoolArray, budget: int
+        self, wanted: PodDevices, kind: ExtendedResourceNodes, nodes: NodeView, open_rows: BoolArray, budget: int
     ) -> Iterator[tuple[BoolArray, str, bool]]:
         """Ask each row of a kind. Yields rows that have nothing to give, why, and whether that is an error."""
         if kind.shape is None:
@@ -251,7 +251,7 @@ class DynamicResources:
 
     def post_filter(self, pod: PodInfo, attempt: Attempt) -> PostFilterResult:
         wanted = attempt.found.states.get(self.name)
-        if not isinstance(wanted, Wanted):
+        if not isinstance(wanted, PodDevices):
             refused = attempt.verdicts.pre_filter
             has_run = self.name in attempt.found.skipped or (refused is not None and refused.plugin == self.name)
             if has_run:
@@ -271,7 +271,7 @@ class DynamicResources:
             return PostFilterResult(Code.UNSCHEDULABLE, (DELETED,), effects=dropped(special))
         return PostFilterResult(Code.UNSCHEDULABLE, (STILL_NOT,))
 
-    def _kept_away(self, wanted: Wanted, attempt: Attempt) -> list[int]:
+    def _kept_away(self, wanted: PodDevices, attempt: Attempt) -> list[int]:
         """Return the allocated claims that kept the pod from a node, by index. kube-scheduler tries them in any order."""
         verdicts = attempt.verdicts
         rows = [row for row, status in verdicts.refused() if status.plugin == self.name and status.reasons == (NOT_AVAILABLE,)]
@@ -282,18 +282,18 @@ class DynamicResources:
 
     # -- Score ------------------------------------------------------------------------------------------------------------
 
-    def score(self, wanted: Wanted | PodInfo, nodes: NodeView) -> IntArray:
-        if not isinstance(wanted, Wanted) or not self._options.prioritized_list:
+    def score(self, wanted: PodDevices | PodInfo, nodes: NodeView) -> IntArray:
+        if not isinstance(wanted, PodDevices) or not self._options.prioritized_list:
             return nodes.zeros()
         return wanted.scores(nodes, self._budget)
 
-    def normalize(self, wanted: Wanted | PodInfo, scores: IntArray) -> IntArray:
+    def normalize(self, wanted: PodDevices | PodInfo, scores: IntArray) -> IntArray:
         del wanted
         return default_normalize(scores)
 
     # -- binding ----------------------------------------------------------------------------------------------------------
 
-    def reserve(self, wanted: Wanted | None, pod: PodInfo, node: str) -> Hold | None:
+    def reserve(self, wanted: PodDevices | None, pod: PodInfo, node: str) -> Hold | None:
         if wanted is None or not wanted.to_allocate:
             return None
         try:
@@ -302,11 +302,11 @@ class DynamicResources:
             raise self._error("Reserve", str(error)) from error
         return None
 
-    def unreserve(self, wanted: Wanted | None, pod: PodInfo, node: str) -> tuple[Effect, ...]:
+    def unreserve(self, wanted: PodDevices | None, pod: PodInfo, node: str) -> tuple[Effect, ...]:
         del node
         return () if wanted is None else self._binder.unreserve(wanted, pod)
 
-    def pre_bind(self, wanted: Wanted | None, pod: PodInfo, node: str) -> tuple[Effect, ...]:
+    def pre_bind(self, wanted: PodDevices | None, pod: PodInfo, node: str) -> tuple[Effect, ...]:
         del node
         return () if wanted is None else self._binder.pre_bind(wanted, pod, self._unix_s())
 

@@ -23,7 +23,7 @@ from moorage.errors import Fault
 from moorage.framework.args import Int32, PluginArgs
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Log, Signature
+from moorage.framework.points import Depends, Signature, Versioned
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Hold, Reject, Skip
 from moorage.plugins.affinity_counts import Neighbours, ResolvedTerm, count_neighbours, matches_all, resolved
@@ -133,7 +133,7 @@ class InterPodAffinity:
         labels = snapshot.namespace_labels(pod.namespace)
         return not any(True for terms in snapshot.table.held_terms for _ in terms.selecting(pod, labels))
 
-    def idle_until(self, snapshot: Snapshot) -> Sequence[Log]:
+    def idle_until(self, snapshot: Snapshot) -> Sequence[Versioned]:
         return (*snapshot.table.held_terms, snapshot.changes_of(Namespace))
 
     def wakes_on(self) -> Iterator[Wake]:

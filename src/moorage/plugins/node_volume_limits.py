@@ -38,7 +38,7 @@ TOO_MANY: Final = "node(s) exceed max volume count"
 NOT_INSTALLED: Final = "{} CSI driver is not installed on the node"
 
 
-class Wanted(NamedTuple):
+class NeededVolumes(NamedTuple):
     """The volumes one pod needs, on nodes that run CSI drivers and on those that do not."""
 
     with_csi: Needed
@@ -62,12 +62,12 @@ class NodeVolumeLimits:
         """Pods with volumes that matter are judged each for itself."""
         return {} if pod.volumes is None else None
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Wanted | Skip:
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> NeededVolumes | Skip:
         if not _counts(pod):
             return SKIP
-        return Wanted(needed_volumes(pod, snapshot, migrated=True), needed_volumes(pod, snapshot, migrated=False))
+        return NeededVolumes(needed_volumes(pod, snapshot, migrated=True), needed_volumes(pod, snapshot, migrated=False))
 
-    def filter(self, wanted: Wanted, nodes: NodeView) -> Iterator[Reject]:
+    def filter(self, wanted: NeededVolumes, nodes: NodeView) -> Iterator[Reject]:
         column = nodes.snapshot.index(CsiNodes).follow()
         ids = nodes.ids(column)
         open_rows = np.ones(len(nodes), dtype=bool)

@@ -28,7 +28,7 @@ from moorage.errors import Fault, PluginError
 from moorage.framework.args import PluginArgs
 from moorage.framework.events import Action, ClusterEvent, Resource, Wake
 from moorage.framework.features import FeatureGates
-from moorage.framework.points import Depends, Log, Signature
+from moorage.framework.points import Depends, Signature, Versioned
 from moorage.framework.registry import Handle
 from moorage.framework.verdicts import SKIP, Reject, Skip
 from moorage.plugins.default_selector import OWNING_KINDS, controller_of, default_selector
@@ -169,7 +169,7 @@ class PodTopologySpread:
             return False
         return not self._defaults or default_selector(pod, snapshot).is_empty
 
-    def idle_until(self, snapshot: Snapshot) -> Sequence[Log]:
+    def idle_until(self, snapshot: Snapshot) -> Sequence[Versioned]:
         return () if not self._defaults else [snapshot.changes_of(kind) for kind in OWNING_KINDS]
 
     def _counted(
@@ -315,7 +315,7 @@ def _without_domains(constraints: Sequence[SpreadConstraint], snapshot: Snapshot
     return next((i for i, one in enumerate(constraints) if not labels.is_anywhere(one.topology_key)), None)
 
 
-def _owners(snapshot: Snapshot) -> tuple[tuple[Log, int], ...]:
+def _owners(snapshot: Snapshot) -> tuple[tuple[Versioned, int], ...]:
     """Return the version of all objects that a default selector may come from."""
     logs = [snapshot.changes_of(kind) for kind in OWNING_KINDS]
     return tuple([(log, log.position) for log in logs])

@@ -26,7 +26,7 @@ __all__ = [
     "HOSTNAME",
     "SET_ASIDE",
     "SpreadPreference",
-    "Weighed",
+    "WeightedConstraint",
     "normalize_spread",
     "prefer_spread",
     "score_domains",
@@ -44,7 +44,7 @@ _FEW = 32
 _Floats = npt.NDArray[np.floating[Any]]
 
 
-class Weighed(NamedTuple):
+class WeightedConstraint(NamedTuple):
     """One constraint: what each domain costs, shape (values,), 0 for id 0.
 
     Host names have no ``costs``: there a node costs ``weight`` for each pod that ``matcher`` finds on it, and ``more``.
@@ -60,7 +60,7 @@ class Weighed(NamedTuple):
 class SpreadPreference(NamedTuple):
     """What Score needs. ``all_labels``: nodes without all the labels are set aside."""
 
-    weighed: tuple[Weighed, ...]
+    weighed: tuple[WeightedConstraint, ...]
     all_labels: bool
 
 
@@ -72,12 +72,12 @@ def prefer_spread(feasible: NodeView, counted: Sequence[Counted], all_labels: bo
     nodes = feasible.snapshot.nodes
     keys = [one.constraint.topology_key for one in counted]
     scored = rows_with_labels(feasible, keys) if all_labels else None
-    weighed: list[Weighed] = []
+    weighed: list[WeightedConstraint] = []
     for one in counted:
         key, more, matcher = one.constraint.topology_key, float(one.constraint.max_skew - 1), one.matcher
         if key == HOSTNAME:
             size = len(feasible) if scored is None else int(np.count_nonzero(scored))
-            weighed.append(Weighed(key, None, _weight(size), more, matcher))
+            weighed.append(WeightedConstraint(key, None, _weight(size), more, matcher))
             continue
         counts = pods_by_domain(nodes, one)
         if not all_labels and matcher is not None:
@@ -85,7 +85,7 @@ def prefer_spread(feasible: NodeView, counted: Sequence[Counted], all_labels: bo
         weight = _weight(_domains(feasible, key, scored))
         costs: _Floats = counts * weight + more
         costs[0] = 0.0
-        weighed.append(Weighed(key, costs, weight, more, matcher))
+        weighed.append(WeightedConstraint(key, costs, weight, more, matcher))
     return SpreadPreference(tuple(weighed), all_labels)
 
 
@@ -133,7 +133,7 @@ def score_domains(preference: SpreadPreference) -> tuple[str, IntArray] | None:
     return preference.weighed[0].topology_key, scores
 
 
-def _costs(one: Weighed, nodes: NodeView) -> _Floats:
+def _costs(one: WeightedConstraint, nodes: NodeView) -> _Floats:
     column = nodes.label(one.topology_key)
     if one.costs is not None:
         return one.costs.take(nodes.ids(column))

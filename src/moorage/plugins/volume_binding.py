@@ -39,7 +39,7 @@ from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.claim_lookup import SELECTED_NODE, stands_on_claim
 from moorage.plugins.volumes.csi_migration import HANDED_OVER
 from moorage.plugins.volumes.csi_nodes import migrated_plugins
-from moorage.plugins.volumes.node_findings import Wanted, find
+from moorage.plugins.volumes.node_findings import ClaimsToFind, find
 from moorage.plugins.volumes.planned_bindings import BrokenPromiseError, Promise, are_kept, for_node, pointed_at
 from moorage.plugins.volumes.pod_claims import ClassError, PodClaims, claims_of, unusable
 from moorage.plugins.volumes.provisioning import volume_limit
@@ -49,7 +49,7 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["Asked", "BoundVolumes", "VolumeBinding"]
+__all__ = ["BoundVolumes", "VolumeBinding", "VolumeBindingState"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 UNBOUND_IMMEDIATE: Final = "pod has unbound immediate PersistentVolumeClaims"
@@ -60,11 +60,11 @@ LOST: Final = "node(s) unavailable due to one or more pvc(s) bound to non-existe
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class VolumeBindingState:
     """What Filter and Reserve go by: the claims, and the snapshot they were found in."""
 
     snapshot: Snapshot
-    wanted: Wanted
+    wanted: ClaimsToFind
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class BoundVolumes:
 
     # -- Filter -----------------------------------------------------------------------------------------------------------
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Asked | Skip | Hold:
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> VolumeBindingState | Skip | Hold:
         if pod.volumes is None or not pod.volumes.claims:
             return SKIP
         why = self.why_unusable(pod, snapshot)
@@ -119,9 +119,9 @@ class BoundVolumes:
             raise AttemptError(self.name, f'running PreFilter plugin "{self.name}": {error}') from error
         if claims.immediate:
             return Hold.because(UNBOUND_IMMEDIATE, unresolvable=True)
-        return Asked(snapshot, _wanted(claims, snapshot)._replace(drivers=self._drivers, counted=self._counted))
+        return VolumeBindingState(snapshot, _wanted(claims, snapshot)._replace(drivers=self._drivers, counted=self._counted))
 
-    def filter(self, asked: Asked, nodes: NodeView) -> Iterator[Reject]:
+    def filter(self, asked: VolumeBindingState, nodes: NodeView) -> Iterator[Reject]:
         found = find(asked.wanted, nodes)
         for rows, fault in found.faults:
             yield Reject(rows, fault, error=True)
@@ -132,7 +132,7 @@ class BoundVolumes:
 
     # -- Reserve and PreBind ----------------------------------------------------------------------------------------------
 
-    def reserve(self, asked: Asked | None, pod: PodInfo, node: str) -> None:
+    def reserve(self, asked: VolumeBindingState | None, pod: PodInfo, node: str) -> None:
         if asked is None or asked.wanted.is_all_bound:
             return
         snapshot = asked.snapshot
@@ -149,13 +149,13 @@ class BoundVolumes:
             tuple(Promise(assumed.claims.assume(c.key, c, pod.uid), c, c.key) for c in claims),
         )
 
-    def unreserve(self, asked: Asked | None, pod: PodInfo, node: str) -> None:
+    def unreserve(self, asked: VolumeBindingState | None, pod: PodInfo, node: str) -> None:
         del node
         self._reserved.pop(pod.uid, None)
         if asked is not None:
             asked.snapshot.index(Assumptions).release(pod.uid)
 
-    def pre_bind(self, asked: Asked | None, pod: PodInfo, node: str) -> Iterable[Effect]:
+    def pre_bind(self, asked: VolumeBindingState | None, pod: PodInfo, node: str) -> Iterable[Effect]:
         reserved = self._reserved.pop(pod.uid, None)
         if asked is None or reserved is None:
             return ()
@@ -197,27 +197,27 @@ class VolumeBinding(BoundVolumes):
         self._args = args or VolumeBindingArgs()
         super().__init__(self._args.bind_timeout_seconds)
 
-    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> Asked | Skip:
+    def pre_score(self, pod: PodInfo, snapshot: Snapshot, feasible: NodeView) -> VolumeBindingState | Skip:
         del feasible
         if not self._gates["StorageCapacityScoring"]:
             return SKIP
         asked = self.pre_filter(pod, snapshot)
-        return asked if isinstance(asked, Asked) else Asked(snapshot, Wanted())
+        return asked if isinstance(asked, VolumeBindingState) else VolumeBindingState(snapshot, ClaimsToFind())
 
-    def score(self, asked: Asked, nodes: NodeView) -> IntArray:
+    def score(self, asked: VolumeBindingState, nodes: NodeView) -> IntArray:
         shape = self._args.completed(self._gates).shape or ()
         return capacity_scores(find(asked.wanted, nodes), utilization_table(shape), len(nodes))
 
 
-def _wanted(claims: PodClaims, snapshot: Snapshot) -> Wanted:
+def _wanted(claims: PodClaims, snapshot: Snapshot) -> ClaimsToFind:
     volumes = snapshot.index(Assumptions).volumes
     bound = tuple((claim, volumes.get(claim.spec.volume_name)) for claim in claims.bound)
     selected = tuple(claim for claim in claims.delayed if SELECTED_NODE in claim.metadata.annotations)
     free = [claim for claim in claims.delayed if SELECTED_NODE not in claim.metadata.annotations]
     try:
-        return Wanted(bound, selected, snapshot.index(VolumeShelf).search(free) if free else None)
+        return ClaimsToFind(bound, selected, snapshot.index(VolumeShelf).search(free) if free else None)
     except MatchingError as error:
-        return Wanted(bound, selected, fault=str(error))
+        return ClaimsToFind(bound, selected, fault=str(error))
 
 
 # -- hints --------------------------------------------------------------------------------------------------------------

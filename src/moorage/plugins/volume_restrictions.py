@@ -33,7 +33,7 @@ CLAIM_TAKEN: Final = (
 _FOR_ONE_POD: Final = "ReadWriteOncePod"
 
 
-class Wanted(NamedTuple):
+class RestrictedVolumes(NamedTuple):
     """What one pod must not share: its disks, and the names of its claims for one pod; ``uses`` counts who uses those."""
 
     disks: tuple[Disk, ...]
@@ -52,7 +52,7 @@ class VolumeRestrictions:
         """Pods with volumes that matter are judged each for itself."""
         return {} if pod.volumes is None else None
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Wanted | Skip | Hold:
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> RestrictedVolumes | Skip | Hold:
         if pod.volumes is None:
             return SKIP
         claims = snapshot.objects(PersistentVolumeClaim)
@@ -67,17 +67,17 @@ class VolumeRestrictions:
                 alone[use.name] = use.key
         taken, unheard = snapshot.table.volume_use, snapshot.unheard
         uses = sum(taken.claim_uses(key) > unheard.claim_uses(key) for key in alone.values())
-        return Wanted(pod.volumes.disks, frozenset(alone), uses) if pod.volumes.disks or uses else SKIP
+        return RestrictedVolumes(pod.volumes.disks, frozenset(alone), uses) if pod.volumes.disks or uses else SKIP
 
-    def add_pod(self, wanted: Wanted, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Wanted:
+    def add_pod(self, wanted: RestrictedVolumes, pod: PodInfo, other: PodInfo, node: NodeInfo) -> RestrictedVolumes:
         del pod, node
         return wanted._replace(uses=wanted.uses + _uses(wanted, other))
 
-    def remove_pod(self, wanted: Wanted, pod: PodInfo, other: PodInfo, node: NodeInfo) -> Wanted:
+    def remove_pod(self, wanted: RestrictedVolumes, pod: PodInfo, other: PodInfo, node: NodeInfo) -> RestrictedVolumes:
         del pod, node
         return wanted._replace(uses=wanted.uses - _uses(wanted, other))
 
-    def filter(self, wanted: Wanted, nodes: NodeView) -> Iterator[Reject]:
+    def filter(self, wanted: RestrictedVolumes, nodes: NodeView) -> Iterator[Reject]:
         taken = rows_taken(wanted.disks, nodes)
         yield Reject(taken, DISK_TAKEN)
         if wanted.uses > 0:
@@ -99,7 +99,7 @@ def rows_taken(disks: Iterable[Disk], nodes: NodeView) -> BoolArray:
     return taken
 
 
-def _uses(wanted: Wanted, other: PodInfo) -> int:
+def _uses(wanted: RestrictedVolumes, other: PodInfo) -> int:
     """Count the volumes of another pod that stand on a wanted claim. As in kube-scheduler, its namespace is not looked at."""
     if other.volumes is None:
         return 0

@@ -25,7 +25,7 @@ from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["CONFLICT", "LABELS", "Place", "VolumeZone", "is_elsewhere", "places", "volume_of", "waits_for_consumer"]
+__all__ = ["CONFLICT", "LABELS", "VolumeZone", "ZoneRequirement", "is_elsewhere", "places", "volume_of", "waits_for_consumer"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 CONFLICT: Final = "node(s) had no available volume zone"
@@ -41,7 +41,7 @@ _REGION: Final = "topology.kubernetes.io/region"
 LABELS: Final = {_BETA_ZONE: _ZONE, _BETA_REGION: _REGION, _ZONE: _ZONE, _REGION: _REGION}
 
 
-class Place(NamedTuple):
+class ZoneRequirement(NamedTuple):
     """A label of a volume: nodes must have one of these values."""
 
     key: str
@@ -59,8 +59,8 @@ class VolumeZone:
         """Pods with volumes that matter are judged each for itself."""
         return {} if pod.volumes is None else None
 
-    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[Place, ...] | Skip | Hold:
-        found: list[Place] = []
+    def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> tuple[ZoneRequirement, ...] | Skip | Hold:
+        found: list[ZoneRequirement] = []
         for use in pod.volumes.claims if pod.volumes is not None else ():
             if use.ephemeral:
                 continue
@@ -70,7 +70,7 @@ class VolumeZone:
             found += places(volume) if volume is not None else ()
         return tuple(found) or SKIP
 
-    def filter(self, wanted: tuple[Place, ...], nodes: NodeView) -> Iterator[Reject]:
+    def filter(self, wanted: tuple[ZoneRequirement, ...], nodes: NodeView) -> Iterator[Reject]:
         elsewhere = nodes.false()
         for place in dict.fromkeys(wanted):
             elsewhere |= ~_rows_at(place, nodes)
@@ -108,14 +108,14 @@ def volume_of(name: str, key: str, snapshot: Snapshot) -> PersistentVolume | str
     return None if storage_class.volume_binding_mode == "WaitForFirstConsumer" else NO_VOLUME
 
 
-def places(volume: PersistentVolume) -> tuple[Place, ...]:
+def places(volume: PersistentVolume) -> tuple[ZoneRequirement, ...]:
     """Return where a volume's labels say it is; a label with an empty zone in it is passed over."""
     labels = volume.metadata.labels
     zones = [(key, [zone.strip() for zone in labels[key].split("__")]) for key in LABELS if key in labels]
-    return tuple(Place(key, frozenset(values)) for key, values in zones if all(values))
+    return tuple(ZoneRequirement(key, frozenset(values)) for key, values in zones if all(values))
 
 
-def _rows_at(place: Place, nodes: NodeView) -> BoolArray:
+def _rows_at(place: ZoneRequirement, nodes: NodeView) -> BoolArray:
     """Say for each row whether its label, or where it has none the newer label of the same meaning, is among the values."""
     column = nodes.label(place.key)
     ids = nodes.ids(column)

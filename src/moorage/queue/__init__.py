@@ -10,10 +10,10 @@ from moorage.queue.cluster_events import (
 )
 from moorage.queue.hints import wakes_of
 from moorage.queue.pre_enqueue import QueueProfile
-from moorage.queue.queued_pod import Pending, Place, QueuedPod
+from moorage.queue.queued_pod import PendingPod, QueuedPod, QueuePlace
 from moorage.queue.scheduling_queue import SchedulingQueue
 
 __all__ = [
-    "ASSIGNED_POD_DELETE", "UNSCHEDULED_POD_ADD", "Pending", "Place", "QueueProfile", "QueuedPod", "SchedulingQueue",
+    "ASSIGNED_POD_DELETE", "UNSCHEDULED_POD_ADD", "PendingPod", "QueuePlace", "QueueProfile", "QueuedPod", "SchedulingQueue",
     "assigned_pod_events", "node_events", "object_events", "pod_changes", "wakes_of",
 ]  # fmt: skip

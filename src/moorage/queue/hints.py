@@ -19,7 +19,7 @@ from moorage.queue.queued_pod import QueuedPod
 from moorage.queue.unschedulable_pods import Rejecter
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["HintTimer", "Hints", "Interest", "Outcome", "is_for_everyone", "wakes_of"]
+__all__ = ["HintOutcome", "HintTimer", "Hints", "Interest", "is_for_everyone", "wakes_of"]
 
 #: Only plugins that run at these points can reject a pod in a way that an event can resolve.
 _REJECTING_POINTS = frozenset({"preEnqueue", "preFilter", "filter", "reserve", "permit"})
@@ -31,7 +31,7 @@ Whom = Callable[[Any, Any], bool] | None
 HintTimer = Callable[[str, str, str, float], None]
 
 
-class Outcome(Enum):
+class HintOutcome(Enum):
     """What an event means for a pod."""
 
     SKIP = "it stays where it is"
@@ -111,27 +111,27 @@ class Hints:
                     asked_once[profile, name] = tuple(wake.whom for wake in covering)
         return Interest(hints_of, asked_once) if hints_of else None
 
-    def outcome(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> Outcome:
+    def outcome(self, queued: QueuedPod, event: ClusterEvent, old: Any, new: Any) -> HintOutcome:
         """Run the hints of the plugins that rejected the pod. An event for every pod with a pod in ``new`` is for that pod."""
         if not queued.unschedulable_plugins and not queued.pending_plugins:
-            return Outcome.AFTER_BACKOFF
+            return HintOutcome.AFTER_BACKOFF
         if is_for_everyone(event):
             meant = new is None or (isinstance(new, PodInfo) and new.uid == queued.pod.uid)
-            return Outcome.AFTER_BACKOFF if meant else Outcome.SKIP
+            return HintOutcome.AFTER_BACKOFF if meant else HintOutcome.SKIP
         interest = self.interest(event)
         if interest is None:
-            return Outcome.SKIP
+            return HintOutcome.SKIP
         pending = queued.pending_plugins
-        outcome = Outcome.SKIP
+        outcome = HintOutcome.SKIP
         for plugin, hints in interest.hints_of.get(queued.profile, {}).items():
             if plugin in pending:
                 if self._says_yes(plugin, hints, queued.pod, event, old, new):
-                    return Outcome.AT_ONCE
-            elif outcome is Outcome.SKIP and plugin in queued.unschedulable_plugins:
+                    return HintOutcome.AT_ONCE
+            elif outcome is HintOutcome.SKIP and plugin in queued.unschedulable_plugins:
                 said = self._says_yes(plugin, hints, queued.pod, event, old, new)
                 if said and not pending:
-                    return Outcome.AFTER_BACKOFF
-                outcome = Outcome.AFTER_BACKOFF if said else Outcome.SKIP
+                    return HintOutcome.AFTER_BACKOFF
+                outcome = HintOutcome.AFTER_BACKOFF if said else HintOutcome.SKIP
         return outcome
 
     def _says_yes(

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from moorage.api.core import Pod
 from moorage.api.meta import ObjectMeta
-from moorage.queue.queued_pod import Place, QueuedPod
+from moorage.queue.queued_pod import QueuedPod, QueuePlace
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Nominator"]
@@ -101,7 +101,7 @@ class Nominator:
         queued = self._pods.get(uid)
         if queued is None:
             return self._leaving[uid]
-        return queued.pod if queued.place is not Place.IN_FLIGHT else _name_of(queued.pod)
+        return queued.pod if queued.place is not QueuePlace.IN_FLIGHT else _name_of(queued.pod)
 
 
 def _name_of(pod: PodInfo) -> PodInfo:

@@ -15,12 +15,12 @@ from msgspec import Struct
 from moorage.framework.verdicts import Hold
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Pending", "Place", "QueuedPod"]
+__all__ = ["PendingPod", "QueuePlace", "QueuedPod"]
 
 _NONE: frozenset[str] = frozenset()
 
 
-class Place(Enum):
+class QueuePlace(Enum):
     """The part of the queue that a pod is in. A pod is in one place at a time."""
 
     ACTIVE = "active"
@@ -50,7 +50,7 @@ class QueuedPod(Struct, eq=False):
     pod: PodInfo
     timestamp: float
     order: int = 0
-    place: Place = Place.ACTIVE
+    place: QueuePlace = QueuePlace.ACTIVE
     attempts: int = 0
     unschedulable_count: int = 0
     consecutive_errors: int = 0
@@ -81,7 +81,7 @@ class QueuedPod(Struct, eq=False):
 
     @property
     def parked(self) -> bool:
-        return self.place is Place.UNSCHEDULABLE or self.place is Place.GATED
+        return self.place is QueuePlace.UNSCHEDULABLE or self.place is QueuePlace.GATED
 
     @property
     def rejecters(self) -> frozenset[str]:
@@ -94,14 +94,14 @@ class QueuedPod(Struct, eq=False):
         return max(self.timestamp, self.flushed_at)
 
 
-class Pending(Struct, frozen=True):
+class PendingPod(Struct, frozen=True):
     """A row of the list of pending pods.
 
     ``plugins``: those that rejected it, sorted; ``reasons``: those of the gating plugin; ``until``: the end of its backoff.
     """
 
     pod: PodInfo
-    place: Place
+    place: QueuePlace
     since: float
     attempts: int
     plugins: tuple[str, ...] = ()

@@ -28,11 +28,11 @@ from moorage.framework.features import FeatureGates
 from moorage.queue.active import ActiveQueue, SortKey
 from moorage.queue.backoff import BackoffQueue
 from moorage.queue.cluster_events import ASSIGNED_POD_DELETE, pod_changes
-from moorage.queue.hints import Hints, HintTimer, Outcome, is_for_everyone
+from moorage.queue.hints import HintOutcome, Hints, HintTimer, is_for_everyone
 from moorage.queue.in_flight import Happening, InFlight
 from moorage.queue.nominator import Nominator
 from moorage.queue.pre_enqueue import Gates, QueueProfile
-from moorage.queue.queued_pod import Pending, Place, QueuedPod
+from moorage.queue.queued_pod import PendingPod, QueuedPod, QueuePlace
 from moorage.queue.unschedulable_pods import Unschedulable
 from moorage.state.pod_info import PodInfo
 
@@ -96,7 +96,7 @@ class SchedulingQueue:
 
     # -- add, update and delete pods ----------------------------------------------------------------------------------
 
-    def add(self, pod: PodInfo, now: float) -> Place:
+    def add(self, pod: PodInfo, now: float) -> QueuePlace:
         """Add a pod that needs a node. Update it instead if it is in the queue already.
 
         Raises  StateError if no profile has the pod's scheduler name
@@ -107,7 +107,7 @@ class SchedulingQueue:
             return self.update(known.pod, pod, now)
         return self._to_active(self._enter(pod, now), _POD_ADDED, now)
 
-    def update(self, old: PodInfo, new: PodInfo, now: float) -> Place:
+    def update(self, old: PodInfo, new: PodInfo, now: float) -> QueuePlace:
         """Follow an update of a pod that is not assumed. Add the pod if it is not in the queue.
 
         An unschedulable pod moves if a hint of a plugin that rejected it says so. If the update clears a nomination, pods of
@@ -134,7 +134,7 @@ class SchedulingQueue:
         """
         kept_room = self._nominator.forget(pod.uid)
         queued = self._pods.get(pod.uid)
-        if queued is not None and queued.place is Place.IN_FLIGHT:
+        if queued is not None and queued.place is QueuePlace.IN_FLIGHT:
             queued.deleted = True
         elif queued is not None:
             self._take_out(queued)
@@ -147,19 +147,19 @@ class SchedulingQueue:
         queued.pod = new
         self._nominator.touch(new.uid)
         changes = pod_changes(old, new, self._features)
-        if queued.place is Place.IN_FLIGHT:
+        if queued.place is QueuePlace.IN_FLIGHT:
             for event in changes:
                 self._in_flight.record(event, old, new)
             return
         self._nominator.update(old, new)
-        if queued.place is Place.ACTIVE:
+        if queued.place is QueuePlace.ACTIVE:
             self._active.push(queued)
-        elif queued.place is Place.BACKOFF:
+        elif queued.place is QueuePlace.BACKOFF:
             self._backoff.push(queued)
         else:
             for event in changes:
                 outcome = self._hints.outcome(queued, event, old, new)
-                if outcome is not Outcome.SKIP:
+                if outcome is not HintOutcome.SKIP:
                     self._parked.discard(queued)
                     self._move(queued, outcome, str(event), now)
                     if not queued.parked:
@@ -204,7 +204,7 @@ class SchedulingQueue:
         """
         self.activate([pod], now)
         queued = self._pods.get(pod.uid)
-        if queued is None or queued.place is not Place.ACTIVE:
+        if queued is None or queued.place is not QueuePlace.ACTIVE:
             return None
         self._active.discard(queued)
         self._begin_attempt(queued)
@@ -212,7 +212,7 @@ class SchedulingQueue:
 
     def _begin_attempt(self, queued: QueuedPod) -> None:
         queued.attempts += 1
-        queued.place = Place.IN_FLIGHT
+        queued.place = QueuePlace.IN_FLIGHT
         self._nominator.touch(queued.pod.uid)
         self._in_flight.begin(queued.pod.uid)
 
@@ -220,7 +220,7 @@ class SchedulingQueue:
         """End a pod's last attempt and remove it: it is bound, being bound, deleted, or another scheduler's."""
         self._in_flight.end(uid)
         queued = self._pods.get(uid)
-        if queued is not None and queued.place is Place.IN_FLIGHT:
+        if queued is not None and queued.place is QueuePlace.IN_FLIGHT:
             self._nominator.forget(uid)
             del self._pods[uid]
 
@@ -233,7 +233,7 @@ class SchedulingQueue:
 
     def requeue(
         self, queued: QueuedPod, now: float, *, rejected_by: Iterable[str] = (), pending_on: Iterable[str] = ()
-    ) -> Place | None:
+    ) -> QueuePlace | None:
         """Take a pod back after a failed attempt. Return its new place; None if it was deleted meanwhile.
 
         ``rejected_by`` and ``pending_on``: plugins that rejected it; if both are empty, the attempt ended in an error and the
@@ -244,7 +244,7 @@ class SchedulingQueue:
         """
         uid = queued.pod.uid
         held = self._pods.get(uid)
-        if held is not None and (held is not queued or held.place is not Place.IN_FLIGHT):
+        if held is not None and (held is not queued or held.place is not QueuePlace.IN_FLIGHT):
             raise StateError(f"pod {queued.pod.key} ({uid}) came back from an attempt, but it is {held.place.value} already")
         if queued.deleted:
             self.done(uid)
@@ -259,19 +259,19 @@ class SchedulingQueue:
         self._pods[uid] = queued
         return self._move(queued, outcome, _ATTEMPT_FAILED, now)
 
-    def _outcome_of_attempt(self, queued: QueuedPod, missed: list[Happening] | None) -> Outcome:
+    def _outcome_of_attempt(self, queued: QueuedPod, missed: list[Happening] | None) -> HintOutcome:
         """Decide from the events that arrived during the attempt; None: they were not logged, so any event may have arrived.
 
         A pod of a group is always retried after its backoff: events wake pods, and no event is known to wake a group.
         """
         if missed is None or not queued.rejecters or self._goes_with_a_group(queued):
-            return Outcome.AFTER_BACKOFF
-        outcome = Outcome.SKIP
+            return HintOutcome.AFTER_BACKOFF
+        outcome = HintOutcome.SKIP
         for event, old, new in missed:
             found = self._hints.outcome(queued, event, old, new)
-            if found is Outcome.AT_ONCE:
+            if found is HintOutcome.AT_ONCE:
                 return found
-            if found is Outcome.AFTER_BACKOFF:
+            if found is HintOutcome.AFTER_BACKOFF:
                 outcome = found
                 if not queued.pending_plugins:
                     break
@@ -311,7 +311,7 @@ class SchedulingQueue:
             if only is not None and not only(queued.pod):
                 continue
             outcome = self._hints.outcome(queued, event, old, new)
-            if outcome is Outcome.SKIP or not queued.parked:  # a plugin may have activated it just now
+            if outcome is HintOutcome.SKIP or not queued.parked:  # a plugin may have activated it just now
                 continue
             self._parked.discard(queued)
             self._move(queued, outcome, label, now)
@@ -322,13 +322,13 @@ class SchedulingQueue:
         """Make waiting pods active at once, unless they are gated; retry pods in flight when they are requeued."""
         for pod in pods:
             queued = self._pods.get(pod.uid)
-            if queued is None or queued.place is Place.ACTIVE:
+            if queued is None or queued.place is QueuePlace.ACTIVE:
                 continue
-            if queued.place is Place.IN_FLIGHT:
+            if queued.place is QueuePlace.IN_FLIGHT:
                 if not self._goes_with_a_group(queued):  # those are retried anyway
                     self._in_flight.record(FORCE_ACTIVATE, None, pod)
                 continue
-            from_backoff = queued.place is Place.BACKOFF
+            from_backoff = queued.place is QueuePlace.BACKOFF
             self._take_out(queued)
             self._to_active(queued, FORCE_ACTIVATE.label, now, from_backoff=from_backoff)
 
@@ -347,7 +347,7 @@ class SchedulingQueue:
         while (queued := self._parked.oldest()) is not None and queued.waiting_since < scan - self._max_unschedulable_s:
             self._parked.discard(queued)
             queued.flushed_at = scan
-            self._move(queued, Outcome.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, now)
+            self._move(queued, HintOutcome.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label, now)
             queued.was_flushed = not queued.parked
             retried = True
         if retried:
@@ -398,15 +398,15 @@ class SchedulingQueue:
     def get(self, uid: str) -> QueuedPod | None:
         return self._pods.get(uid)
 
-    def counts(self) -> dict[Place, int]:
+    def counts(self) -> dict[QueuePlace, int]:
         """Return how many pods are in each place."""
         parked, gated = len(self._parked), self._parked.gated
         return {
-            Place.ACTIVE: len(self._active),
-            Place.BACKOFF: len(self._backoff),
-            Place.UNSCHEDULABLE: parked - gated,
-            Place.GATED: gated,
-            Place.IN_FLIGHT: len(self._in_flight),
+            QueuePlace.ACTIVE: len(self._active),
+            QueuePlace.BACKOFF: len(self._backoff),
+            QueuePlace.UNSCHEDULABLE: parked - gated,
+            QueuePlace.GATED: gated,
+            QueuePlace.IN_FLIGHT: len(self._in_flight),
         }
 
     @property
@@ -422,23 +422,23 @@ class SchedulingQueue:
 
     def rejections(self) -> Mapping[tuple[str, str], int]:
         """Return how many waiting pods each plugin has rejected: (plugin, scheduler name) → pods."""
-        waiting = (queued for queued in self._pods.values() if queued.place is not Place.IN_FLIGHT)
+        waiting = (queued for queued in self._pods.values() if queued.place is not QueuePlace.IN_FLIGHT)
         return Counter((plugin, queued.profile) for queued in waiting for plugin in queued.rejecters)
 
     def time_hints(self, clock: Callable[[], float], timer: HintTimer) -> None:
         """Measure every queueing hint from now on: call ``timer(plugin, event, answer, seconds)``."""
         self._hints = self._hints.timed(clock, timer)
 
-    def pending(self) -> tuple[Pending, ...]:
+    def pending(self) -> tuple[PendingPod, ...]:
         """Return every pod with its place and the reason: active ones in the order they would be popped, then the others."""
-        flying = (queued for queued in self._pods.values() if queued.place is Place.IN_FLIGHT and not queued.deleted)
+        flying = (queued for queued in self._pods.values() if queued.place is QueuePlace.IN_FLIGHT and not queued.deleted)
         return tuple(self._line(queued) for queued in (*self._active, *self._backoff, *self._parked, *flying))
 
-    def _line(self, queued: QueuedPod) -> Pending:
-        until = self._backoff.until(queued) if queued.place is Place.BACKOFF else None
+    def _line(self, queued: QueuedPod) -> PendingPod:
+        until = self._backoff.until(queued) if queued.place is QueuePlace.BACKOFF else None
         reasons = queued.gate.reasons if queued.gate is not None else ()
         plugins = tuple(sorted(queued.rejecters))
-        return Pending(queued.pod, queued.place, queued.timestamp, queued.attempts, plugins, reasons, until)
+        return PendingPod(queued.pod, queued.place, queued.timestamp, queued.attempts, plugins, reasons, until)
 
     # -- moves between places -----------------------------------------------------------------------------------------
 
@@ -454,49 +454,49 @@ class SchedulingQueue:
 
     def _take_out(self, queued: QueuedPod) -> None:
         """Remove a waiting pod from its place."""
-        if queued.place is Place.ACTIVE:
+        if queued.place is QueuePlace.ACTIVE:
             self._active.discard(queued)
-        elif queued.place is Place.BACKOFF:
+        elif queued.place is QueuePlace.BACKOFF:
             self._backoff.discard(queued)
         else:
             self._parked.discard(queued)
 
-    def _move(self, queued: QueuedPod, outcome: Outcome, label: str, now: float) -> Place:
+    def _move(self, queued: QueuedPod, outcome: HintOutcome, label: str, now: float) -> QueuePlace:
         """Put a pod that is in no place into the one that ``outcome`` names."""
-        if outcome is Outcome.SKIP:
+        if outcome is HintOutcome.SKIP:
             return self._park(queued, label)
-        if outcome is Outcome.AFTER_BACKOFF and self._backoff.holds(queued, now):
+        if outcome is HintOutcome.AFTER_BACKOFF and self._backoff.holds(queued, now):
             return self._to_backoff(queued, label)
         return self._to_active(queued, label, now)
 
-    def _to_active(self, queued: QueuedPod, label: str, now: float, *, from_backoff: bool = False) -> Place:
+    def _to_active(self, queued: QueuedPod, label: str, now: float, *, from_backoff: bool = False) -> QueuePlace:
         """Make a pod active, unless PreEnqueue gates it. PreEnqueue has run already for pods that come from backoff."""
         if not (from_backoff and self._pop_from_backoff) and self._gates.hold(queued):
             return self._park(queued, label)
         if queued.initial_attempt is None:
             queued.initial_attempt, queued.initial_order = now, self._next_order()
-        queued.place = Place.ACTIVE
+        queued.place = QueuePlace.ACTIVE
         self._active.push(queued)
         self._count("active", label)
         if label in (_POD_ADDED, _POD_UPDATED) and (
             queued.pod.status.nominated_node_name or self._nominator.node_of(queued.pod.uid) is not None
         ):
             self._nominator.nominate(queued.pod, None)
-        return Place.ACTIVE
+        return QueuePlace.ACTIVE
 
-    def _to_backoff(self, queued: QueuedPod, label: str) -> Place:
+    def _to_backoff(self, queued: QueuedPod, label: str) -> QueuePlace:
         if self._pop_from_backoff and self._gates.hold(queued):
             return self._park(queued, label)
-        queued.place = Place.BACKOFF
+        queued.place = QueuePlace.BACKOFF
         self._no_early_pop_in = -1
         self._backoff.push(queued)
         self._count("backoff", label)
-        return Place.BACKOFF
+        return QueuePlace.BACKOFF
 
-    def _park(self, queued: QueuedPod, label: str) -> Place:
+    def _park(self, queued: QueuedPod, label: str) -> QueuePlace:
         if not queued.parked:
             self._count("unschedulable", label)
-        queued.place = Place.GATED if queued.gated else Place.UNSCHEDULABLE
+        queued.place = QueuePlace.GATED if queued.gated else QueuePlace.UNSCHEDULABLE
         self._parked.add(queued)
         return queued.place
 

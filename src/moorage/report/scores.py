@@ -14,7 +14,7 @@ from moorage.framework.profile import Profile
 from moorage.printable import one_line
 from moorage.report.columns import columns
 
-__all__ = ["NodeScores", "PluginScore", "ScoreLog", "Scoring", "scoring_of"]
+__all__ = ["NodeScores", "NodeScoring", "PluginScore", "ScoreLog", "scoring_of"]
 
 #: How many nodes the text shows; documents have all of them.
 SHOWN = 10
@@ -44,7 +44,7 @@ class NodeScores:
 
 
 @dataclass(frozen=True, slots=True)
-class Scoring:
+class NodeScoring:
     """How a node was picked for a pod; ``looked_at`` counts the nodes that were filtered.
 
     ``silent`` are the Score plugins that skipped the pod; ``message`` says why there is no node.
@@ -123,11 +123,11 @@ class Scoring:
         } | ({"message": self.message} if self.message else {})
 
 
-def scoring_of(decision: Decision, profile: Profile, names: Sequence[str]) -> Scoring:
+def scoring_of(decision: Decision, profile: Profile, names: Sequence[str]) -> NodeScoring:
     """Return how a node was picked. ``names`` are the node names by row at the time of the decision."""
     pod, scores = decision.pod.key, decision.scores
     if scores is None:
-        return Scoring(pod, decision.node, decision.evaluated, message=decision.message)
+        return NodeScoring(pod, decision.node, decision.evaluated, message=decision.message)
     weights = {name: scores.weights.get(name) or profile.weights.get(name, 1) for name in scores.raw}
     raw = {name: given.tolist() for name, given in scores.raw.items()}
     final = {name: given.tolist() for name, given in scores.final.items()}
@@ -140,7 +140,7 @@ def scoring_of(decision: Decision, profile: Profile, names: Sequence[str]) -> Sc
         for at, row in enumerate(scores.rows.tolist())
     ]
     silent = tuple(step.name for step in profile.at("score") if step.name not in raw)
-    return Scoring(pod, decision.node, decision.evaluated, tuple(sorted(nodes, key=lambda n: (-n.total, n.name))), silent)
+    return NodeScoring(pod, decision.node, decision.evaluated, tuple(sorted(nodes, key=lambda n: (-n.total, n.name))), silent)
 
 
 class ScoreLog:
@@ -149,14 +149,14 @@ class ScoreLog:
     def __init__(self, pods: Collection[str]) -> None:
         """``pods``: names, with their namespace (``namespace/name``) or without."""
         self._pods = frozenset(pods)
-        self.entries: list[Scoring] = []
+        self.entries: list[NodeScoring] = []
 
     def wants(self, decision: Decision) -> bool:
         """Return whether the decision's pod is selected. Decisions that were revoked are not recorded a second time."""
         asked = decision.pod.key in self._pods or decision.pod.name in self._pods
         return asked and decision.refused_after is None
 
-    def note(self, scoring: Scoring) -> None:
+    def note(self, scoring: NodeScoring) -> None:
         self.entries.append(scoring)
 
     def missing(self) -> list[str]:

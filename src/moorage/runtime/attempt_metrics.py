@@ -22,7 +22,7 @@ from moorage.queue.queued_pod import QueuedPod
 from moorage.runtime.observer import Log, Measures, Ref, ref
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Follower"]
+__all__ = ["AttemptObserver"]
 
 _ACTIONS = {"add": Action.ADD, "update": Action.UPDATE_OTHER, "delete": Action.DELETE}
 #: (resource, action) → the metric's event label; computed once because there are many facts.
@@ -48,7 +48,7 @@ class _Trip:
     held_since: float | None
 
 
-class Follower:
+class AttemptObserver:
     """Logs and measures attempts, work and facts. Times are on the loop's clock."""
 
     def __init__(self, scheduler: Scheduler, log: Log, measures: Measures | None) -> None:

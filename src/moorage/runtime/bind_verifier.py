@@ -20,7 +20,7 @@ from moorage.api.meta import Value, is_older
 from moorage.engine.facts import Gone, Seen, WriteLost
 from moorage.errors import ClusterError
 from moorage.runtime.inbox import Inbox
-from moorage.runtime.ports import Clock, Cluster
+from moorage.runtime.ports import Clock, ClusterWriter
 from moorage.state.cluster import object_key
 from moorage.state.pod_info import PodInfo
 
@@ -77,7 +77,7 @@ class Confirmer:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterWriter,
         inbox: Inbox,
         clock: Clock,
         *,

@@ -21,7 +21,7 @@ from zlib import crc32
 from msgspec.structs import replace
 
 from moorage.errors import ClusterError
-from moorage.runtime.ports import Clock, Cluster, Event, Note, WallClock
+from moorage.runtime.ports import Clock, ClusterWriter, EventNote, EventRecord, WallClock
 
 __all__ = ["NOTE_LIMIT", "Recorder", "shortened"]
 
@@ -44,31 +44,31 @@ _LOOK_S = 0.01
 class _Told:
     """An event that was written or is queued, and when it happened last, on the loop's clock."""
 
-    event: Event
+    event: EventRecord
     last_s: float
 
 
 class Recorder:
     """Turns notes into Events. ``report`` gets a line for each event that could not be written."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, wall: WallClock, report: Callable[[str], None]) -> None:
+    def __init__(self, cluster: ClusterWriter, clock: Clock, wall: WallClock, report: Callable[[str], None]) -> None:
         self._cluster, self._clock, self._wall, self._report = cluster, clock, wall, report
         self._told: OrderedDict[tuple[str, ...], _Told] = OrderedDict()
-        self._lanes: tuple[deque[Event], ...] = tuple(deque() for _ in range(_WRITERS))
+        self._lanes: tuple[deque[EventRecord], ...] = tuple(deque() for _ in range(_WRITERS))
         self._news = tuple(asyncio.Event() for _ in range(_WRITERS))
         self._waiting = 0
         #: The number of events that did not fit in the queue or that the API server rejected.
         self.dropped = 0
         self._writing = 0
 
-    def note(self, note: Note) -> None:
+    def note(self, note: EventNote) -> None:
         """Queue an event. Does not wait."""
         key, now = _key(note), self._clock()
         told = self._told.get(key)
         if told is None:
             began, text = self._wall(), shortened(note.text)
             kept = note if text is note.text else replace(note, text=text)
-            event = Event(kept, _name_of(note, (*key, began, str(now))), began)
+            event = EventRecord(kept, _name_of(note, (*key, began, str(now))), began)
             if self._put(event):
                 self._told[key] = _Told(event, now)
                 self._forget_some()
@@ -80,7 +80,7 @@ class Recorder:
         if first_repeat:
             self._put(told.event)
 
-    def _put(self, event: Event) -> bool:
+    def _put(self, event: EventRecord) -> bool:
         if self._waiting >= _WAITING:
             self.dropped += 1
             return False
@@ -134,7 +134,7 @@ class Recorder:
                 del self._told[key]
                 self._end(told)
 
-    async def _send(self, lane: deque[Event], news: asyncio.Event) -> None:
+    async def _send(self, lane: deque[EventRecord], news: asyncio.Event) -> None:
         while True:
             while not lane:
                 news.clear()
@@ -147,7 +147,7 @@ class Recorder:
             finally:
                 self._writing -= 1
 
-    async def _write(self, event: Event) -> None:
+    async def _write(self, event: EventRecord) -> None:
         note = event.note
         for tries in range(1, _TRIES + 1):
             try:
@@ -163,14 +163,14 @@ class Recorder:
             await asyncio.sleep(_RETRY_S)
 
 
-def _key(note: Note) -> tuple[str, ...]:
+def _key(note: EventNote) -> tuple[str, ...]:
     """Return the key of a series: every field of a note but its text."""
     pod, related = note.regarding, note.related
     about = (pod.uid, pod.namespace, pod.name, pod.metadata.resource_version)
     return (*about, note.kind, note.reason, note.action, note.reporter, "" if related is None else related.metadata.uid)
 
 
-def _name_of(note: Note, told_by: Iterable[str]) -> str:
+def _name_of(note: EventNote, told_by: Iterable[str]) -> str:
     """Return the pod's name with a suffix that is unique among events, and the same in a repeated run."""
     told = chr(0).join(told_by).encode()
     name = f"{note.regarding.name}.{blake2b(told, digest_size=8).hexdigest()}"

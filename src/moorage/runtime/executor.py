@@ -33,11 +33,11 @@ from moorage.framework.effects import (
     Write,
 )
 from moorage.runtime.inbox import Inbox
-from moorage.runtime.ports import Clock, Cluster, Extenders, Note, StatusChange, WallClock
-from moorage.runtime.status_writer import Teller, in_seconds
+from moorage.runtime.ports import Clock, ClusterWriter, EventNote, Extenders, StatusChange, WallClock
+from moorage.runtime.status_writer import StatusWriter, in_seconds
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Carrier", "NotLeadingError"]
+__all__ = ["EffectExecutor", "NotLeadingError"]
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class NoLongerWantedError(MoorageError):
     """The engine no longer wants the work, so its remaining effects are skipped."""
 
 
-class Carrier:
+class EffectExecutor:
     """Executes work; each outcome goes to the inbox as a fact.
 
     ``may_act`` is called right before each bind and eviction. ``known`` returns the engine's copy of an object, for writes.
@@ -69,9 +69,9 @@ class Carrier:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterWriter,
         inbox: Inbox,
-        teller: Teller,
+        teller: StatusWriter,
         clock: Clock,
         wall: WallClock,
         *,
@@ -241,7 +241,7 @@ class Carrier:
             # A proxy may have sent the answer, so only the pod itself says whether the bind happened.
             await self._read_back(pod, node, error)
         text = f"Successfully assigned {pod.key} to {node}"
-        self._teller.note(Note(pod.pod, "Normal", "Scheduled", "Binding", text, reporter=pod.spec.scheduler_name))
+        self._teller.note(EventNote(pod.pod, "Normal", "Scheduled", "Binding", text, reporter=pod.spec.scheduler_name))
 
     async def _read_back(self, pod: PodInfo, node: str, error: ClusterError | ExtenderError) -> None:
         """Return if the pod is on the node after all, or if the engine no longer assumes it there.

@@ -1,6 +1,6 @@
 """The queue of facts for the engine: watch events and outcomes of work.
 
-Facts about one kind of object come from a ``Source``. When a list of the kind arrives, its source opens: from then on the
+Facts about one kind of object come from a ``FactSource``. When a list of the kind arrives, its source opens: from then on the
 engine may have only a part of the list. ``Source.end`` puts a mark after the last fact of the list, and the source closes when
 the loop takes that mark. Facts and marks share one queue, so a closed source means that the engine has the whole list.
 """
@@ -12,10 +12,10 @@ from collections import deque
 
 from moorage.engine.facts import Fact
 
-__all__ = ["Inbox", "Source"]
+__all__ = ["FactSource", "Inbox"]
 
 
-class Source:
+class FactSource:
     """Delivers the facts about one kind. It calls ``begin`` when it has a list, puts its facts, and calls ``end``."""
 
     def __init__(self, inbox: Inbox, name: str) -> None:
@@ -51,8 +51,8 @@ class Inbox:
     """Facts and marks in order of arrival. Sources wait while it is full; marks and outcomes of work do not."""
 
     def __init__(self, limit: int = 10_000) -> None:
-        self.sources: list[Source] = []
-        self._waiting: deque[Fact | Source] = deque()
+        self.sources: list[FactSource] = []
+        self._waiting: deque[Fact | FactSource] = deque()
         self._limit = limit
         self._news = asyncio.Event()
         self._room = asyncio.Event()
@@ -66,9 +66,9 @@ class Inbox:
         """True if the engine has all lists of all sources."""
         return all(source.is_whole for source in self.sources)
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> FactSource:
         """Return a new source. The inbox is not whole until the engine has its first list."""
-        source = Source(self, name)
+        source = FactSource(self, name)
         self.sources.append(source)
         return source
 
@@ -79,7 +79,7 @@ class Inbox:
             await self._room.wait()
         self.put_now(fact)
 
-    def put_now(self, one: Fact | Source) -> None:
+    def put_now(self, one: Fact | FactSource) -> None:
         """Add a fact, or the mark of a source, even if the inbox is full."""
         self._waiting.append(one)
         self._news.set()
@@ -88,7 +88,7 @@ class Inbox:
         """Wake the task that waits for facts."""
         self._news.set()
 
-    def take(self, most: int) -> list[Fact | Source]:
+    def take(self, most: int) -> list[Fact | FactSource]:
         """Remove and return the oldest facts and marks, at most ``most``."""
         taken = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
         if len(self._waiting) < self._limit:

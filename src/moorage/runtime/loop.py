@@ -16,26 +16,26 @@ from typing import Final
 from moorage.api.core import Pod
 from moorage.api.meta import Value
 from moorage.engine.facts import Answered, Done, Fact, Gone, Phase, Query, Work
-from moorage.engine.outbox import Cancel, Decided, Fault, GroupAttempted, Output, Preempted, Revoked, Skipped
+from moorage.engine.outbox import Cancel, Decided, GroupAttempted, Output, PluginFault, Preempted, Revoked, Skipped
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import MoorageError
-from moorage.runtime.attempt_metrics import Follower
+from moorage.runtime.attempt_metrics import AttemptObserver
 from moorage.runtime.bind_verifier import Confirmer
-from moorage.runtime.executor import Carrier
-from moorage.runtime.inbox import Inbox, Source
+from moorage.runtime.executor import EffectExecutor
+from moorage.runtime.inbox import FactSource, Inbox
 from moorage.runtime.observer import SILENT, UNMEASURED, Log, Measures
-from moorage.runtime.ports import Clock, Cluster, Extenders, WallClock
-from moorage.runtime.status_writer import Teller
+from moorage.runtime.ports import Clock, ClusterWriter, Extenders, WallClock
+from moorage.runtime.status_writer import StatusWriter
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["USUAL", "Limits", "Loop"]
+__all__ = ["USUAL", "Loop", "LoopLimits"]
 
 #: The pause after an attempt that raised; doubled after each further one.
 _PAUSE_S = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LoopLimits:
     """Limits of the loop.
 
     ``inbox``      facts that wait before watches block
@@ -51,7 +51,7 @@ class Limits:
     drain_s: float = 5.0
 
 
-USUAL: Final = Limits()
+USUAL: Final = LoopLimits()
 
 
 class Loop:
@@ -64,13 +64,13 @@ class Loop:
         self,
         scheduler: Scheduler,
         inbox: Inbox,
-        cluster: Cluster,
+        cluster: ClusterWriter,
         *,
         clock: Clock,
         wall: WallClock,
         may_act: Callable[[float], bool] = lambda now: True,
         report: Callable[[str], None] = lambda line: None,
-        limits: Limits = USUAL,
+        limits: LoopLimits = USUAL,
         log: Log = SILENT,
         measures: Measures | None = UNMEASURED,
         unix: Clock | None = None,
@@ -82,18 +82,18 @@ class Loop:
         #: Set once the engine has the first list of every source.
         self.synced = asyncio.Event()
         self._clock, self._unix, self._report, self._limits = clock, unix, report, limits
-        self._teller = Teller(cluster, clock, wall, report)
+        self._teller = StatusWriter(cluster, clock, wall, report)
         self._confirmer = Confirmer(
             cluster, inbox, clock, assumed=self._is_unconfirmed, stays=self._stays, unheard=scheduler.is_unconfirmed,
             again=self._try_again, report=report,
         )  # fmt: skip
-        self._carrier = Carrier(
+        self._carrier = EffectExecutor(
             cluster, inbox, self._teller, clock, wall,
             may_act=may_act, known=self._known, wanted=scheduler.is_wanted, assumed=scheduler.cluster.is_assumed,
             bound=self._confirmer.bound, evicted=self._confirmer.evicted, wrote=self._confirmer.wrote, extenders=extenders,
         )  # fmt: skip
         self._measures = measures
-        self.follower = Follower(scheduler, log, measures)
+        self.follower = AttemptObserver(scheduler, log, measures)
         self._preempting: dict[int, PodInfo] = {}
         self._may_act = may_act
         self._acting = False
@@ -158,7 +158,7 @@ class Loop:
 
     def _take_in(self) -> None:
         for one in self.inbox.take(self._limits.facts):
-            if isinstance(one, Source):
+            if isinstance(one, FactSource):
                 one.close()
             else:
                 self._observe(one)
@@ -253,7 +253,7 @@ class Loop:
                 self._teller.skipped(pod.pod)
             case Preempted(eviction):
                 self._teller.preempted(eviction, " (in kube-scheduler memory).")
-            case Fault(error):
+            case PluginFault(error):
                 self._survived(str(error))
 
     def _start(self, work: Work, now: float) -> None:

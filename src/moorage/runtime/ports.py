@@ -16,7 +16,7 @@ from moorage.api.meta import Value
 from moorage.api.pod_groups import Condition, PodGroup
 from moorage.framework.effects import Question
 
-__all__ = ["Clock", "Cluster", "Event", "Extenders", "Note", "StatusChange", "WallClock"]
+__all__ = ["Clock", "ClusterWriter", "EventNote", "EventRecord", "Extenders", "StatusChange", "WallClock"]
 
 #: Seconds on a clock that never goes back.
 Clock = Callable[[], float]
@@ -31,7 +31,7 @@ class StatusChange(Struct, frozen=True):
     nominated: str | None = None
 
 
-class Note(Struct, frozen=True):
+class EventNote(Struct, frozen=True):
     """The contents of an Event (``kubectl get events``). ``kind`` is ``Normal`` or ``Warning``.
 
     ``reporter`` is the scheduler name that reports it.
@@ -46,10 +46,10 @@ class Note(Struct, frozen=True):
     reporter: str = ""
 
 
-class Event(Struct, frozen=True):
+class EventRecord(Struct, frozen=True):
     """A note with its Event name and first time. ``count`` above 1 makes it a series, last seen at ``last``."""
 
-    note: Note
+    note: EventNote
     name: str
     at: str
     count: int = 1
@@ -66,7 +66,7 @@ class Extenders(Protocol):
         """
 
 
-class Cluster(Protocol):
+class ClusterWriter(Protocol):
     """The API server requests that a scheduler makes. A pod is matched by UID, never only by name."""
 
     async def bind(self, pod: Pod, node: str, check: Callable[[], None]) -> None:
@@ -101,5 +101,5 @@ class Cluster(Protocol):
     async def delete(self, obj: Value) -> None:
         """Delete an object: by UID if it has one, else by name."""
 
-    async def record(self, event: Event) -> None:
+    async def record(self, event: EventRecord) -> None:
         """Create an event; for a series, update its count, and create it if it is gone."""

@@ -19,19 +19,19 @@ from moorage.framework.effects import Evict
 from moorage.framework.verdicts import Code
 from moorage.printable import clip
 from moorage.runtime.event_recorder import Recorder
-from moorage.runtime.ports import Clock, Cluster, Note, StatusChange, WallClock
+from moorage.runtime.ports import Clock, ClusterWriter, EventNote, StatusChange, WallClock
 
-__all__ = ["Teller", "failure_condition", "in_seconds"]
+__all__ = ["StatusWriter", "failure_condition", "in_seconds"]
 
 _STATUS_WRITERS = 4
 #: The longest message of a condition; where the API checks that, it takes no longer ones.
 MOST_MESSAGE = 32_768
 
 
-class Teller:
+class StatusWriter:
     """Writes pod status, group conditions and Events, each in its own tasks."""
 
-    def __init__(self, cluster: Cluster, clock: Clock, wall: WallClock, report: Callable[[str], None]) -> None:
+    def __init__(self, cluster: ClusterWriter, clock: Clock, wall: WallClock, report: Callable[[str], None]) -> None:
         self._cluster, self._wall, self._report = cluster, wall, report
         self._recorder = Recorder(cluster, clock, wall, report)
         self._changes: OrderedDict[str, tuple[Pod, StatusChange]] = OrderedDict()
@@ -51,7 +51,9 @@ class Teller:
     def failed(self, decision: Decision) -> None:
         """Report why a pod was not scheduled: a Warning event and the condition PodScheduled."""
         pod = decision.pod.pod
-        self.note(Note(pod, "Warning", "FailedScheduling", "Scheduling", decision.message, reporter=pod.spec.scheduler_name))
+        self.note(
+            EventNote(pod, "Warning", "FailedScheduling", "Scheduling", decision.message, reporter=pod.spec.scheduler_name)
+        )
         condition = failure_condition(decision, self._wall())
         if condition is not None:
             self.change(pod, StatusChange(condition))
@@ -59,7 +61,7 @@ class Teller:
     def skipped(self, pod: Pod) -> None:
         """Report that a pod is skipped because it is being deleted."""
         text = f"skip schedule deleting pod: {pod.key}"
-        self.note(Note(pod, "Warning", "FailedScheduling", "Scheduling", text, reporter=pod.spec.scheduler_name))
+        self.note(EventNote(pod, "Warning", "FailedScheduling", "Scheduling", text, reporter=pod.spec.scheduler_name))
 
     def preempted(self, effect: Evict, remark: str = "") -> None:
         """Report which preemptor a victim was evicted for.
@@ -72,7 +74,7 @@ class Teller:
         if group is not None:
             by, where = f"podgroup {group.metadata.uid}", "cluster"
         text, reporter = f"Preempted by {by} on node {where}{remark}", preemptor.spec.scheduler_name
-        self.note(Note(victim.pod, "Normal", "Preempted", "Preempting", text, related=group, reporter=reporter))
+        self.note(EventNote(victim.pod, "Normal", "Preempted", "Preempting", text, related=group, reporter=reporter))
 
     def change(self, pod: Pod, change: StatusChange) -> None:
         """Queue a change of a pod's status, merged with an earlier one that is not sent yet."""
@@ -104,7 +106,7 @@ class Teller:
         while uid in self._writing:
             await asyncio.shield(self._writing[uid])
 
-    def note(self, note: Note) -> None:
+    def note(self, note: EventNote) -> None:
         """Queue an event."""
         self._recorder.note(note)
 

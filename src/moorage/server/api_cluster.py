@@ -18,11 +18,11 @@ from moorage.api.custom_objects import CustomObject, read_custom
 from moorage.api.decode import decode
 from moorage.api.meta import Value
 from moorage.api.pod_groups import Condition, PodGroup, find_condition
-from moorage.client.resources import Resource, resource_of
+from moorage.client.resources import WatchedResource, resource_of
 from moorage.client.rest import STRATEGIC_MERGE_PATCH, Rest
 from moorage.client.throttle import BINDING
 from moorage.errors import ClusterError
-from moorage.runtime.ports import Event, StatusChange
+from moorage.runtime.ports import EventRecord, StatusChange
 
 __all__ = ["ApiCluster", "change_between", "merged"]
 
@@ -107,7 +107,7 @@ class ApiCluster:
         parts = _parts(change_between(_plain(old), _plain(new)), subresource)
         return _same_kind(new, await self._put(resource, _metadata(old), parts))
 
-    async def _put(self, resource: Resource[Value], old: Any, parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
+    async def _put(self, resource: WatchedResource[Value], old: Any, parts: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
         """Send the parts of a change, each on top of what the server made of the one before."""
         path = resource.path_of(old.namespace, old.name)
         held = await self._held(path)
@@ -174,7 +174,7 @@ class ApiCluster:
             options["preconditions"] = {"uid": uid}
         await self._rest.send("DELETE", path, msgspec.json.encode(options))
 
-    async def record(self, event: Event) -> None:
+    async def record(self, event: EventRecord) -> None:
         folder = f"/apis/events.k8s.io/v1/namespaces/{event.note.regarding.namespace or 'default'}/events"
         if event.count > 1:
             body = msgspec.json.encode({"series": _series(event)})
@@ -186,12 +186,12 @@ class ApiCluster:
                     raise
         await self._rest.send("POST", folder, msgspec.json.encode(self._as_event(event)))
 
-    def _as_event(self, event: Event) -> dict[str, Any]:
+    def _as_event(self, event: EventRecord) -> dict[str, Any]:
         note = event.note
         pod, reporter = note.regarding, note.reporter or self._reporter
         return {
             "apiVersion": "events.k8s.io/v1",
-            "kind": "Event",
+            "kind": "EventRecord",
             "metadata": {"name": event.name, "namespace": pod.namespace or "default"},
             "eventTime": event.at,
             "reportingController": reporter,
@@ -258,7 +258,7 @@ def _parts(change: dict[str, Any], subresource: str) -> list[tuple[str, dict[str
     return [part for part in (("", outside), (subresource, inside)) if part[1]]
 
 
-def _series(event: Event) -> dict[str, Any]:
+def _series(event: EventRecord) -> dict[str, Any]:
     return {"count": event.count, "lastObservedTime": event.last}
 
 

@@ -13,13 +13,13 @@ from moorage.errors import InputError
 from moorage.server.authentication import Caller
 from moorage.server.expiring_cache import Expiring
 
-__all__ = ["AccessReviewer", "Answer", "Judge", "OpenPaths"]
+__all__ = ["AccessDecision", "AccessReviewer", "Judge", "OpenPaths"]
 
 _ADMINS: Final = "system:masters"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AccessDecision:
     """Whether somebody may, and why if the cluster gave a reason."""
 
     allowed: bool
@@ -29,7 +29,7 @@ class Answer:
 class AccessReviewer(Protocol):
     """Whoever can say who may do what."""
 
-    async def access(self, caller: Caller, verb: str, path: str) -> Answer:
+    async def access(self, caller: Caller, verb: str, path: str) -> AccessDecision:
         """Ask about a path that is no resource's.
 
         Raises  ClusterError
@@ -64,17 +64,17 @@ class Judge:
     open_paths: OpenPaths
     allowed_ttl_s: float = 10.0
     refused_ttl_s: float = 10.0
-    _known: Expiring[Answer] = field(default_factory=Expiring)
+    _known: Expiring[AccessDecision] = field(default_factory=Expiring)
 
-    async def judge(self, caller: Caller, verb: str, path: str) -> Answer:
+    async def judge(self, caller: Caller, verb: str, path: str) -> AccessDecision:
         """Say whether somebody may do this.
 
         Raises  ClusterError if the cluster could not be asked
         """
         if _ADMINS in caller.groups or path in self.open_paths:
-            return Answer(True)
+            return AccessDecision(True)
         if self.reviewer is None:
-            return Answer(False)
+            return AccessDecision(False)
         key, now = (caller.key, verb, path), self.clock()
         found = self._known.get(key, now)
         if found is not None:

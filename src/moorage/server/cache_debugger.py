@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from moorage.api.core import ENDED_PHASES, Node, Pod
 from moorage.engine.scheduler import Scheduler
-from moorage.queue.queued_pod import Place
+from moorage.queue.queued_pod import QueuePlace
 from moorage.runtime.observer import Log
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeInfo
@@ -51,14 +51,14 @@ def dump(scheduler: Scheduler, log: Log) -> None:
     table = scheduler.cluster.snapshot.table
     nodes = "\n\n".join(_node(scheduler, NodeInfo(table, row)) for row in range(len(table)))
     log.info(0, "Dump of cached NodeInfo", nodes=nodes)
-    pending = [line for line in scheduler.queue.pending() if line.place is not Place.IN_FLIGHT]
+    pending = [line for line in scheduler.queue.pending() if line.place is not QueuePlace.IN_FLIGHT]
     counts = scheduler.queue.counts()
     summary = "; ".join(
         f"{word}:{sum(counts[place] for place in places)}"
         for word, places in (
-            ("activeQ", (Place.ACTIVE,)),
-            ("backoffQ", (Place.BACKOFF,)),
-            ("unschedulablePods", (Place.UNSCHEDULABLE, Place.GATED)),
+            ("activeQ", (QueuePlace.ACTIVE,)),
+            ("backoffQ", (QueuePlace.BACKOFF,)),
+            ("unschedulablePods", (QueuePlace.UNSCHEDULABLE, QueuePlace.GATED)),
         )
     )
     log.info(0, "Dump of scheduling queue", summary=summary, pods="".join(_pod(line.pod) for line in pending))

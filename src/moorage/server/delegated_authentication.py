@@ -12,7 +12,7 @@ from typing import Any, Final
 from moorage.client.rest import Rest
 from moorage.errors import ClusterError
 from moorage.server.authentication import Caller
-from moorage.server.authorization import Answer
+from moorage.server.authorization import AccessDecision
 
 __all__ = ["Delegate", "read_lookup"]
 
@@ -35,7 +35,7 @@ class Delegate:
         extra = {str(name): _texts(values) for name, values in _mapping(user.get("extra")).items()}
         return Caller(str(user.get("username") or ""), _texts(user.get("groups")), str(user.get("uid") or ""), extra)
 
-    async def access(self, caller: Caller, verb: str, path: str) -> Answer:
+    async def access(self, caller: Caller, verb: str, path: str) -> AccessDecision:
         spec: dict[str, Any] = {
             "user": caller.name, "groups": list(caller.groups), "nonResourceAttributes": {"path": path, "verb": verb},
         }  # fmt: skip
@@ -45,7 +45,7 @@ class Delegate:
             spec["extra"] = {name: list(values) for name, values in caller.extra.items()}
         body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
         status = await self._ask("/apis/authorization.k8s.io/v1/subjectaccessreviews", body)
-        return Answer(status.get("allowed") is True, str(status.get("reason") or ""))
+        return AccessDecision(status.get("allowed") is True, str(status.get("reason") or ""))
 
     async def lookup(self) -> dict[str, str]:
         """Return what the cluster publishes of whom it trusts.

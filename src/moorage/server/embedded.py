@@ -25,7 +25,7 @@ from moorage.client.extenders import ExtenderClient
 from moorage.client.rest import Rest
 from moorage.controllers.machinery.controller import Controller
 from moorage.controllers.machinery.kind_names import NODES
-from moorage.controllers.manager import Manager
+from moorage.controllers.manager import ControllerManager
 from moorage.controllers.nodes.kubelets import is_down
 from moorage.engine.custom_kinds import NamedKinds
 from moorage.engine.scheduler import Scheduler
@@ -85,7 +85,7 @@ class Embedded:
         Raises  whatever ended one of the parts, as the cluster is of no use without it
         """
         guard = guard_for(self.store, self.authority, self.address.hosts)
-        manager = Manager(self.store, self.controllers, self.report)
+        manager = ControllerManager(self.store, self.controllers, self.report)
         # Where our own controller for it is switched off, another does it over the API.
         self.store.empties_namespaces = False
         self._admit_plugins()
@@ -122,7 +122,7 @@ class Embedded:
         for name in named.unusable:
             self.report(f"a plugin names {name}, which is no kind; write it as plural.version.group")
 
-    async def _serve(self, manager: Manager, port: int, start: _Start) -> None:
+    async def _serve(self, manager: ControllerManager, port: int, start: _Start) -> None:
         """Tell when all nodes that are there at the start and not down have reported, and the scheduler has seen them."""
         manager.refresh()
         delays = asyncio.create_task(report_delays(lambda: [*_silent(manager), *start.waits_for], self.report))
@@ -166,12 +166,12 @@ async def _pass_on(heard: asyncio.Event, told: asyncio.Event) -> None:
     told.set()
 
 
-def _silent_nodes(manager: Manager) -> Iterator[str]:
+def _silent_nodes(manager: ControllerManager) -> Iterator[str]:
     """Yield the nodes that have not reported, but for those that are down."""
     return (_name(node) for node in manager.world.all(NODES) if not (_reports(node) or is_down(node)))
 
 
-def _silent(manager: Manager) -> list[str]:
+def _silent(manager: ControllerManager) -> list[str]:
     """Return how many nodes have not reported, and the first of them."""
     names = list(_silent_nodes(manager))
     shown = ", ".join([*names[:3], "…"] if len(names) > 3 else names)

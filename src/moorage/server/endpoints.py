@@ -27,9 +27,9 @@ from moorage.runtime.observer import Log
 from moorage.server.authentication import Caller, Identifier, UnauthorizedError
 from moorage.server.authorization import Judge
 from moorage.server.health import Health
-from moorage.server.metric_types import Registry
+from moorage.server.metric_types import MetricRegistry
 from moorage.server.zpages import (
-    Program,
+    ProgramInfo,
     accepted,
     flags_document,
     flags_text,
@@ -61,12 +61,12 @@ class Served:
 
     health: Health
     metrics: CollectorRegistry
-    counted: Registry
+    counted: MetricRegistry
     slis: CollectorRegistry
     pod_metrics: Callable[[], CollectorRegistry | None]
     configuration: Callable[[], Mapping[str, Any]]
     flags: Mapping[str, str]
-    program: Program
+    program: ProgramInfo
     set_verbosity: Callable[[int], None]
     profiling: bool = True
     hidden: frozenset[str] = frozenset()

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from moorage.runtime.leader_election import Election
 from moorage.runtime.observer import Log
 from moorage.server.metric_specs import SPECS
-from moorage.server.metric_types import Counter, Family, Gauge
+from moorage.server.metric_types import CounterVec, Family, Gauge
 
 __all__ = ["PING", "Check", "Health", "Report", "watchdog"]
 
@@ -54,7 +54,7 @@ class Health:
         self.checks = {path: tuple(found) or (PING,) for path, found in checks.items()}
         self._log = log
         self._outcomes: dict[tuple[str, str], float] = {}
-        self._totals = Counter(SPECS["kubernetes_healthchecks_total"])
+        self._totals = CounterVec(SPECS["kubernetes_healthchecks_total"])
 
     @property
     def families(self) -> list[Family]:

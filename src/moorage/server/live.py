@@ -17,7 +17,7 @@ from moorage.engine.scheduler import Scheduler
 from moorage.errors import ClusterError, MoorageError
 from moorage.runtime.inbox import Inbox
 from moorage.runtime.leader_election import Election, Timing, lead
-from moorage.runtime.loop import USUAL, Limits, Loop
+from moorage.runtime.loop import USUAL, Loop, LoopLimits
 from moorage.runtime.observer import SILENT, UNMEASURED, Log, Measures
 from moorage.runtime.ports import Extenders, WallClock
 from moorage.server.api_cluster import ApiCluster
@@ -66,7 +66,7 @@ class Live:
         measures: Measures | None = UNMEASURED,
         delayed: bool = False,
         extenders: Extenders | None = None,
-        limits: Limits = USUAL,
+        limits: LoopLimits = USUAL,
     ) -> None:
         self._rest, self._wall, self._chance, self._log = rest, wall, chance, log
         self._leader = leader

@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector, CollectorRegistry
 from prometheus_client.utils import floatToGoString
 
-__all__ = ["Counter", "Family", "Filter", "Gauge", "Histogram", "Registry", "Spec", "exponential"]
+__all__ = ["CounterVec", "Family", "Filter", "Gauge", "Histogram", "MetricRegistry", "Spec", "exponential"]
 
 Labels = tuple[str, ...]
 UNEXPECTED: Final = "unexpected"
@@ -49,7 +49,7 @@ class Spec:
         return f"[{self.stability}] {self.help}" if self.stability else self.help
 
 
-class Counter:
+class CounterVec:
     """A number for each set of label values that only grows."""
 
     def __init__(self, spec: Spec) -> None:
@@ -144,7 +144,7 @@ class Histogram:
         return family
 
 
-Family = Counter | Gauge | Histogram
+Family = CounterVec | Gauge | Histogram
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Filter:
         )
 
 
-class Registry(Collector):
+class MetricRegistry(Collector):
     """All metrics of one endpoint, in the order of their names."""
 
     def __init__(self, families: Iterable[Family] = (), shown: Filter | None = None) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from moorage.framework.points import PostFilterResult
 from moorage.framework.profile import Profile, Step
 from moorage.framework.verdicts import Code, Hold, Reject, Skip, Wait
-from moorage.server.metric_types import Counter, Histogram
+from moorage.server.metric_types import CounterVec, Histogram
 
 __all__ = ["SAMPLED", "Probe"]
 
@@ -44,7 +44,7 @@ _NOT_YET: Final = (0.0, _SUCCESS)
 class Probe:
     """Watches the calls of all profiles. ``clock`` gives seconds."""
 
-    def __init__(self, clock: Callable[[], float], points: Histogram, calls: Histogram, evaluations: Counter) -> None:
+    def __init__(self, clock: Callable[[], float], points: Histogram, calls: Histogram, evaluations: CounterVec) -> None:
         self._clock, self._points, self._calls = clock, points, calls
         self._evaluations = evaluations
         self._inside = False

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from moorage.api.core import ENDED_PHASES, Container, Pod, ResourceRequirements
 from moorage.api.quantity import QuantityError, milli_value
-from moorage.server.metric_types import Gauge, Labels, Registry, Spec
+from moorage.server.metric_types import Gauge, Labels, MetricRegistry, Spec
 from moorage.state.pod_requests import RequestOptions, pod_requests
 
 __all__ = ["pod_registry"]
@@ -30,12 +30,12 @@ LIMIT: Final = Spec(
 _AS_WRITTEN: Final = RequestOptions(use_status=False, pod_level=True, pod_level_status=False)
 
 
-def pod_registry(pods: Iterable[Pod]) -> Registry:
+def pod_registry(pods: Iterable[Pod]) -> MetricRegistry:
     """Return the metrics of these pods; those that have ended ask for nothing."""
     alive = [pod for pod in pods if not (pod.spec.node_name and pod.status.phase in ENDED_PHASES)]
     requests = [series for pod in alive for series in _series(pod, _requests(pod))]
     limits = [series for pod in alive for series in _series(pod, _limits(pod))]
-    return Registry([Gauge(REQUEST, lambda: requests), Gauge(LIMIT, lambda: limits)])
+    return MetricRegistry([Gauge(REQUEST, lambda: requests), Gauge(LIMIT, lambda: limits)])
 
 
 def _series(pod: Pod, amounts: dict[str, float]) -> Iterator[tuple[Labels, float]]:

@@ -20,23 +20,24 @@ from moorage.engine.group_outcome import GroupReport
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.features import GATES, STABLE, TODAY
 from moorage.framework.verdicts import Code
-from moorage.queue.queued_pod import Place, QueuedPod
-from moorage.runtime.attempt_metrics import Follower
+from moorage.queue.queued_pod import QueuedPod, QueuePlace
+from moorage.runtime.attempt_metrics import AttemptObserver
 from moorage.runtime.loop import Loop
-from moorage.server.metric_types import Counter, Family, Filter, Gauge, Histogram, Labels, Registry
+from moorage.server.metric_types import CounterVec, Family, Filter, Gauge, Histogram, Labels, MetricRegistry
 from moorage.server.old_metric_specs import specs_of
 from moorage.server.plugin_metrics import Probe
 
-__all__ = ["Meter", "engine_gauges", "process_gauges", "registry_of"]
+__all__ = ["SchedulerMetrics", "engine_gauges", "process_gauges", "registry_of"]
 
 _MOST_ATTEMPTS = 15
 _WORK = {Phase.BIND: "Bind", Phase.PRE_BIND: "PreBind"}
 _PLACES = {
-    Place.ACTIVE: "active", Place.BACKOFF: "backoff", Place.UNSCHEDULABLE: "unschedulable", Place.GATED: "gated",
+    QueuePlace.ACTIVE: "active", QueuePlace.BACKOFF: "backoff",
+    QueuePlace.UNSCHEDULABLE: "unschedulable", QueuePlace.GATED: "gated",
 }  # fmt: skip
 
 
-class Meter:
+class SchedulerMetrics:
     """Satisfies ``moorage.runtime.observer.Measures``. ``clock`` gives seconds to measure plugins by.
 
     ``groups`` says whether pod groups are scheduled, and so counted; ``release`` whose metrics these are.
@@ -46,8 +47,8 @@ class Meter:
         self._groups = groups
         specs = specs_of(release)
 
-        def counter(name: str) -> Counter:
-            return Counter(specs[name])
+        def counter(name: str) -> CounterVec:
+            return CounterVec(specs[name])
 
         def histogram(name: str) -> Histogram:
             return Histogram(specs[name])
@@ -80,7 +81,7 @@ class Meter:
     @property
     def families(self) -> list[Family]:
         """All that is told, for a registry."""
-        counted = [one for one in vars(self).values() if isinstance(one, (Counter, Histogram))]
+        counted = [one for one in vars(self).values() if isinstance(one, (CounterVec, Histogram))]
         return [one for one in counted if self._groups or not one.spec.name.startswith("scheduler_podgroup_")]
 
     # -- told by the loop ----------------------------------------------------------------------------------------------------
@@ -154,7 +155,7 @@ class Meter:
         self._turn_s.observe(seconds, method, host)
 
 
-def engine_gauges(scheduler: Scheduler, follower: Follower) -> list[Family]:
+def engine_gauges(scheduler: Scheduler, follower: AttemptObserver) -> list[Family]:
     """Return what can be asked of the engine at any time."""
     specs = specs_of(release := scheduler.gates.release)
 
@@ -218,10 +219,10 @@ def process_gauges(scheduler: Scheduler, loop: Loop, version: str, lease: str, l
     ]
 
 
-def registry_of(families: Iterable[Family], shown: Filter, release: str = TODAY) -> tuple[Registry, CollectorRegistry]:
+def registry_of(families: Iterable[Family], shown: Filter, release: str = TODAY) -> tuple[MetricRegistry, CollectorRegistry]:
     """Return the registry of /metrics: these families, and what prometheus-client knows of process and collector."""
     disabled, spec = len(shown.disabled), specs_of(release)["disabled_metrics_total"]
-    own = Registry([*families, Gauge(spec, lambda: [((), float(disabled))], counts=True)], shown)
+    own = MetricRegistry([*families, Gauge(spec, lambda: [((), float(disabled))], counts=True)], shown)
     collectors = own.with_others()
     ProcessCollector(registry=collectors)
     GCCollector(registry=collectors)

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-__all__ = ["Program", "accepted", "flags_document", "flags_text", "stacks", "status_document", "status_text"]
+__all__ = ["ProgramInfo", "accepted", "flags_document", "flags_text", "stacks", "status_document", "status_text"]
 
 _NAME: Final = "kube-scheduler"
 _WARNING: Final = (
@@ -31,7 +31,7 @@ _VERSIONS: Final = frozenset(["v1beta1", "v1alpha1"])
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ProgramInfo:
     """What this process is: its version, the release it stands in for, when it started, and what it serves."""
 
     version: str
@@ -69,7 +69,7 @@ def flags_document(flags: Mapping[str, str], version: str) -> dict[str, Any]:
     return {**_typed("Flagz", version), "flags": dict(sorted(flags.items()))}
 
 
-def status_text(program: Program, now: datetime) -> str:
+def status_text(program: ProgramInfo, now: datetime) -> str:
     """Return the page that says since when the program runs, and what it is."""
     up = _uptime(program, now)
     lines = [
@@ -83,7 +83,7 @@ def status_text(program: Program, now: datetime) -> str:
     return _head("statusz") + "\n" + "\n".join(lines) + "\n"
 
 
-def status_document(program: Program, now: datetime, version: str) -> dict[str, Any]:
+def status_document(program: ProgramInfo, now: datetime, version: str) -> dict[str, Any]:
     """Return the state of the program as an object."""
     return {
         **_typed("Statusz", version),
@@ -96,7 +96,7 @@ def status_document(program: Program, now: datetime, version: str) -> dict[str, 
     }
 
 
-def _uptime(program: Program, now: datetime) -> int:
+def _uptime(program: ProgramInfo, now: datetime) -> int:
     return max(0, int((now - program.started).total_seconds()))
 
 

@@ -35,9 +35,9 @@ from moorage.controllers.machinery.generated_names import generated_name, stable
 from moorage.errors import InputError
 from moorage.simulator.cluster_input import ClusterInput, InputReport, Unused
 from moorage.simulator.custom_kinds import CustomReader, ReadObject
-from moorage.simulator.input_files import Source, open_sources
-from moorage.simulator.input_kinds import KINDS, Kind, find_kind, why_unused
-from moorage.simulator.input_objects import Found, Payload, find_objects
+from moorage.simulator.input_files import InputFile, open_sources
+from moorage.simulator.input_kinds import KINDS, InputKind, find_kind, why_unused
+from moorage.simulator.input_objects import FoundObject, Payload, find_objects
 from moorage.simulator.wording import counted, some
 
 __all__ = ["MAX_FAULTS", "read", "read_sources"]
@@ -84,7 +84,7 @@ def read(
     return with_fields(cluster, report=with_fields(cluster.report, notes=(*cluster.report.notes, note)))
 
 
-def read_sources(sources: Iterable[Source], *, validated: bool = True, custom: Iterable[str] = ()) -> ClusterInput:
+def read_sources(sources: Iterable[InputFile], *, validated: bool = True, custom: Iterable[str] = ()) -> ClusterInput:
     """Return the cluster that several files' contents describe together; see ``read``."""
     reader = _Reader(validated, CustomReader(custom))
     with collector_paused():
@@ -108,7 +108,7 @@ class _Reader:
         self.repeated: list[str] = []
         self.faults: list[str] = []
 
-    def take(self, found: Found) -> None:
+    def take(self, found: FoundObject) -> None:
         kind, is_custom = find_kind(found.api_version, found.kind), self.custom.take(found)
         if kind is None:
             if not is_custom:
@@ -121,11 +121,11 @@ class _Reader:
             if len(self.faults) >= MAX_FAULTS:
                 raise InputError(*self.faults[:MAX_FAULTS], "and maybe more; these are the first") from None
 
-    def _leave_aside(self, found: Found) -> None:
+    def _leave_aside(self, found: FoundObject) -> None:
         key = (found.kind, found.api_version)
         self.unused[key] = self.unused.get(key, 0) + 1
 
-    def _keep(self, kind: Kind, given: Any, where: str) -> None:
+    def _keep(self, kind: InputKind, given: Any, where: str) -> None:
         held = self.objects[kind.slot]
         known = _identified(given, kind, where, len(held))
         defaulting = _DEFAULTING.get(kind.slot)
@@ -146,7 +146,7 @@ class _Reader:
             raise InputError(f"{where}: {_title(kind, known.metadata)} is also at {other}, and differs; keep one of them")
         self.repeated.append(f"{_title(kind, known.metadata)} ({other} and {where})")
 
-    def _validate(self, kind: Kind, known: Any, where: str) -> None:
+    def _validate(self, kind: InputKind, known: Any, where: str) -> None:
         faults = list(self.pod_faults(known)) if kind.slot == "pods" else validate(known)
         if faults:
             raise InputError(*(f"{where}: {_title(kind, known.metadata)}: {fault}" for fault in faults))
@@ -206,7 +206,7 @@ class _Reader:
 # -- one object ---------------------------------------------------------------------------------------------------------
 
 
-def _decode(payload: Payload, kind: Kind, where: str) -> Any:
+def _decode(payload: Payload, kind: InputKind, where: str) -> Any:
     if isinstance(payload, dict):
         return decode(payload, kind.type, where)
     try:
@@ -215,7 +215,7 @@ def _decode(payload: Payload, kind: Kind, where: str) -> Any:
         return decode(bytes(payload), kind.type, where)
 
 
-def _identified(given: Any, kind: Kind, where: str, count: int) -> Any:
+def _identified(given: Any, kind: InputKind, where: str, count: int) -> Any:
     """Return the object with a name, a namespace and a UID; ``count`` tells apart those that leave naming to the server."""
     metadata: ObjectMeta = given.metadata
     if metadata.name and metadata.uid and bool(metadata.namespace) == kind.namespaced:
@@ -234,6 +234,6 @@ def _shortened(line: str) -> str:
     return line if len(line) <= _MAX_LINE else f"{line[: _MAX_LINE - 1]}…"
 
 
-def _title(kind: Kind, metadata: ObjectMeta) -> str:
+def _title(kind: InputKind, metadata: ObjectMeta) -> str:
     name = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
     return f"{kind.name} {name}"

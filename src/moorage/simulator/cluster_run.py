@@ -12,7 +12,7 @@ from moorage.simulator.cluster_input import ClusterInput
 from moorage.simulator.lost_pods import lose_pods
 from moorage.simulator.missing_references import find_missing
 from moorage.simulator.simulate import Options, simulate
-from moorage.simulator.simulation import Attempt
+from moorage.simulator.simulation import SimulatedAttempt
 from moorage.simulator.workloads import expand
 
 __all__ = ["input_notes", "objects_of", "simulate_cluster", "workload_names"]
@@ -21,7 +21,7 @@ _NO_NODES = "no nodes in the input, so that no pod has anywhere to go: kubectl g
 
 
 def simulate_cluster(
-    given: ClusterInput, options: Options, *, on_attempt: Callable[[Attempt], None] | None = None
+    given: ClusterInput, options: Options, *, on_attempt: Callable[[SimulatedAttempt], None] | None = None
 ) -> tuple[ClusterInput, Run]:
     """Place every pending pod of a cluster, those that its workloads lack included.
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from moorage.errors import InputError
-from moorage.simulator.input_files import Source
+from moorage.simulator.input_files import InputFile
 
 __all__ = ["Row", "read_rows"]
 
@@ -56,7 +56,7 @@ class Row:
         return InputError(f"{self.where}: {column}: {why}, found {shown!r}")
 
 
-def read_rows(source: Source, layouts: Sequence[Sequence[str]]) -> Iterator[Row]:
+def read_rows(source: InputFile, layouts: Sequence[Sequence[str]]) -> Iterator[Row]:
     """Yield the lines of a CSV file below its header, which has to be one of ``layouts``. Blank lines are passed over.
 
     Raises  InputError, naming the line, for another header, for a line with more or fewer cells, and for broken CSV
@@ -84,7 +84,7 @@ def _next(reader: Iterator[list[str]], where: str) -> list[str] | None:
         raise InputError(f"{where}:{line}: this is not CSV: {error}") from None
 
 
-def _lines(source: Source) -> Iterable[str]:
+def _lines(source: InputFile) -> Iterable[str]:
     try:
         text = source.data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

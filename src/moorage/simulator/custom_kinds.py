@@ -17,7 +17,7 @@ from moorage.api.decode import decode
 from moorage.api.meta import Value
 from moorage.controllers.machinery.generated_names import stable_uid
 from moorage.errors import InputError
-from moorage.simulator.input_objects import Found
+from moorage.simulator.input_objects import FoundObject
 
 __all__ = ["CustomReader", "ReadObject"]
 
@@ -61,9 +61,9 @@ class CustomReader:
         self._kinds = tuple(kind for kind in kinds if kind is not None)
         self._versions = {kind.api_version for kind in self._kinds}
         self._definitions: dict[tuple[str, str], _DefinitionSpec] = {}
-        self._kept: list[Found] = []
+        self._kept: list[FoundObject] = []
 
-    def take(self, found: Found) -> bool:
+    def take(self, found: FoundObject) -> bool:
         """Look at an object. True if it is kept here, and nobody else need count it."""
         if self._kinds and found.kind == _DEFINITION and found.api_version.startswith("apiextensions.k8s.io/"):
             self._define(found)
@@ -73,7 +73,7 @@ class CustomReader:
             self._kept.append(found)
         return kept
 
-    def _define(self, found: Found) -> None:
+    def _define(self, found: FoundObject) -> None:
         payload = found.payload if isinstance(found.payload, dict) else bytes(found.payload)
         spec = decode(payload, _Definition, found.where).spec
         self._definitions[spec.group, spec.names.kind] = spec
@@ -82,12 +82,12 @@ class CustomReader:
         spec = self._definitions.get((group, kind))
         return spec.names.plural if spec is not None and spec.names.plural else guess_plural(kind)
 
-    def _kind_of(self, found: Found) -> CustomKind | None:
+    def _kind_of(self, found: FoundObject) -> CustomKind | None:
         group = found.api_version.rpartition("/")[0]
         plural = self._plural(group, found.kind)
         return next((one for one in self._kinds if (one.api_version, one.plural) == (found.api_version, plural)), None)
 
-    def unclaimed(self) -> Iterator[Found]:
+    def unclaimed(self) -> Iterator[FoundObject]:
         """Yield what was kept and is of no named kind after all."""
         return (found for found in self._kept if self._kind_of(found) is None)
 
@@ -109,7 +109,7 @@ class CustomReader:
             except InputError as error:
                 faults += str(error).splitlines()
 
-    def _identified(self, found: Found, kind: CustomKind) -> CustomObject:
+    def _identified(self, found: FoundObject, kind: CustomKind) -> CustomObject:
         """Return the object with the namespace that its kind's scope asks for, where that is known, and a UID."""
         payload = found.payload if isinstance(found.payload, dict) else bytes(found.payload)
         given = read_custom(payload, str(kind), found.where)

@@ -17,7 +17,7 @@ from typing import BinaryIO, Final
 
 from moorage.errors import InputError
 
-__all__ = ["MAX_BYTES", "Budget", "Source", "open_sources"]
+__all__ = ["MAX_BYTES", "Budget", "InputFile", "open_sources"]
 
 #: What may be read in all, after decompression.
 MAX_BYTES: Final = 4 << 30
@@ -46,7 +46,7 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class InputFile:
     """A file's content, decompressed, and the name that messages give it."""
 
     where: str
@@ -60,7 +60,7 @@ def open_sources(
     stdin: BinaryIO | None = None,
     passed_over: list[str] | None = None,
     max_bytes: int = MAX_BYTES,
-) -> Iterator[Source]:
+) -> Iterator[InputFile]:
     """Yield what each path holds, in order; a directory stands for its YAML and JSON files, ``-`` for ``stdin``.
 
     ``recursive`` looks into directories below as well. Files of a directory that are left out for their names, and
@@ -82,13 +82,13 @@ def open_sources(
             yield _from_file(path, budget)
 
 
-def _from_stdin(stdin: BinaryIO | None, budget: Budget) -> Source:
+def _from_stdin(stdin: BinaryIO | None, budget: Budget) -> InputFile:
     if stdin is None:
         raise InputError("-: there is no standard input to read")
-    return Source("-", _content(stdin, "-", budget))
+    return InputFile("-", _content(stdin, "-", budget))
 
 
-def _from_directory(top: str, recursive: bool, budget: Budget, passed_over: list[str]) -> Iterator[Source]:
+def _from_directory(top: str, recursive: bool, budget: Budget, passed_over: list[str]) -> Iterator[InputFile]:
     found = False
     below = False
     for directory, inside, names in os.walk(top, onerror=_refuse):
@@ -121,7 +121,7 @@ def _refused(path: str, error: OSError) -> InputError:
     return InputError(f"{path}: {error.strerror or error}")
 
 
-def _from_file(path: str, budget: Budget) -> Source:
+def _from_file(path: str, budget: Budget) -> InputFile:
     try:
         # Opening a pipe would wait for its writer; without waiting there is time to see what it is.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
@@ -133,7 +133,7 @@ def _from_file(path: str, budget: Budget) -> Source:
         kind = os.fstat(handle).st_mode
         if not stat.S_ISREG(kind):
             raise InputError(f"{path}: this is {_describe(kind)}, not a regular file{_hint(kind)}")
-        return Source(path, _content(file, path, budget))
+        return InputFile(path, _content(file, path, budget))
 
 
 def _describe(kind: int) -> str:

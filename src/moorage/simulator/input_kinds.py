@@ -33,11 +33,11 @@ from moorage.api.workloads import (
     StatefulSet,
 )
 
-__all__ = ["KINDS", "Kind", "find_kind", "why_unused"]
+__all__ = ["KINDS", "InputKind", "find_kind", "why_unused"]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class InputKind:
     """A kind that is read. ``slot`` is the attribute of ``ClusterInput`` its objects are kept in."""
 
     name: str
@@ -57,33 +57,33 @@ _V1 = ("v1",)
 _DEVICES = ("v1", "v1beta2")  # one shape under two names
 
 KINDS: Final = (
-    Kind("Node", "", _V1, Node, "nodes", namespaced=False),
-    Kind("Pod", "", _V1, Pod, "pods"),
-    Kind("Namespace", "", _V1, Namespace, "namespaces", namespaced=False),
-    Kind("Service", "", _V1, Service, "services"),
-    Kind("ReplicationController", "", _V1, ReplicationController, "replication_controllers"),
-    Kind("LimitRange", "", _V1, LimitRange, "limit_ranges"),
-    Kind("PersistentVolume", "", _V1, PersistentVolume, "persistent_volumes", namespaced=False),
-    Kind("PersistentVolumeClaim", "", _V1, PersistentVolumeClaim, "persistent_volume_claims"),
-    Kind("Deployment", "apps", _V1, Deployment, "deployments"),
-    Kind("ReplicaSet", "apps", _V1, ReplicaSet, "replica_sets"),
-    Kind("StatefulSet", "apps", _V1, StatefulSet, "stateful_sets"),
-    Kind("DaemonSet", "apps", _V1, DaemonSet, "daemon_sets"),
-    Kind("Job", "batch", _V1, Job, "jobs"),
-    Kind("CronJob", "batch", _V1, CronJob, "cron_jobs"),
-    Kind("PodDisruptionBudget", "policy", _V1, PodDisruptionBudget, "pod_disruption_budgets"),
-    Kind("PriorityClass", "scheduling.k8s.io", _V1, PriorityClass, "priority_classes", namespaced=False),
-    Kind("PodGroup", "scheduling.k8s.io", ("v1alpha2",), PodGroup, "pod_groups"),
-    Kind("RuntimeClass", "node.k8s.io", _V1, RuntimeClass, "runtime_classes", namespaced=False),
-    Kind("StorageClass", "storage.k8s.io", _V1, StorageClass, "storage_classes", namespaced=False),
-    Kind("CSINode", "storage.k8s.io", _V1, CSINode, "csi_nodes", namespaced=False),
-    Kind("CSIDriver", "storage.k8s.io", _V1, CSIDriver, "csi_drivers", namespaced=False),
-    Kind("CSIStorageCapacity", "storage.k8s.io", _V1, CSIStorageCapacity, "csi_storage_capacities"),
-    Kind("VolumeAttachment", "storage.k8s.io", _V1, VolumeAttachment, "volume_attachments", namespaced=False),
-    Kind("ResourceClaim", "resource.k8s.io", _DEVICES, ResourceClaim, "resource_claims"),
-    Kind("ResourceClaimTemplate", "resource.k8s.io", _DEVICES, ResourceClaimTemplate, "resource_claim_templates"),
-    Kind("ResourceSlice", "resource.k8s.io", _DEVICES, ResourceSlice, "resource_slices", namespaced=False),
-    Kind("DeviceClass", "resource.k8s.io", _DEVICES, DeviceClass, "device_classes", namespaced=False),
+    InputKind("Node", "", _V1, Node, "nodes", namespaced=False),
+    InputKind("Pod", "", _V1, Pod, "pods"),
+    InputKind("Namespace", "", _V1, Namespace, "namespaces", namespaced=False),
+    InputKind("Service", "", _V1, Service, "services"),
+    InputKind("ReplicationController", "", _V1, ReplicationController, "replication_controllers"),
+    InputKind("LimitRange", "", _V1, LimitRange, "limit_ranges"),
+    InputKind("PersistentVolume", "", _V1, PersistentVolume, "persistent_volumes", namespaced=False),
+    InputKind("PersistentVolumeClaim", "", _V1, PersistentVolumeClaim, "persistent_volume_claims"),
+    InputKind("Deployment", "apps", _V1, Deployment, "deployments"),
+    InputKind("ReplicaSet", "apps", _V1, ReplicaSet, "replica_sets"),
+    InputKind("StatefulSet", "apps", _V1, StatefulSet, "stateful_sets"),
+    InputKind("DaemonSet", "apps", _V1, DaemonSet, "daemon_sets"),
+    InputKind("Job", "batch", _V1, Job, "jobs"),
+    InputKind("CronJob", "batch", _V1, CronJob, "cron_jobs"),
+    InputKind("PodDisruptionBudget", "policy", _V1, PodDisruptionBudget, "pod_disruption_budgets"),
+    InputKind("PriorityClass", "scheduling.k8s.io", _V1, PriorityClass, "priority_classes", namespaced=False),
+    InputKind("PodGroup", "scheduling.k8s.io", ("v1alpha2",), PodGroup, "pod_groups"),
+    InputKind("RuntimeClass", "node.k8s.io", _V1, RuntimeClass, "runtime_classes", namespaced=False),
+    InputKind("StorageClass", "storage.k8s.io", _V1, StorageClass, "storage_classes", namespaced=False),
+    InputKind("CSINode", "storage.k8s.io", _V1, CSINode, "csi_nodes", namespaced=False),
+    InputKind("CSIDriver", "storage.k8s.io", _V1, CSIDriver, "csi_drivers", namespaced=False),
+    InputKind("CSIStorageCapacity", "storage.k8s.io", _V1, CSIStorageCapacity, "csi_storage_capacities"),
+    InputKind("VolumeAttachment", "storage.k8s.io", _V1, VolumeAttachment, "volume_attachments", namespaced=False),
+    InputKind("ResourceClaim", "resource.k8s.io", _DEVICES, ResourceClaim, "resource_claims"),
+    InputKind("ResourceClaimTemplate", "resource.k8s.io", _DEVICES, ResourceClaimTemplate, "resource_claim_templates"),
+    InputKind("ResourceSlice", "resource.k8s.io", _DEVICES, ResourceSlice, "resource_slices", namespaced=False),
+    InputKind("DeviceClass", "resource.k8s.io", _DEVICES, DeviceClass, "device_classes", namespaced=False),
 )
 
 _BY_GROUP = {(kind.group, kind.name): kind for kind in KINDS}
@@ -123,7 +123,7 @@ _REASONS: Final = {
 }
 
 
-def find_kind(api_version: str, name: str) -> Kind | None:
+def find_kind(api_version: str, name: str) -> InputKind | None:
     """Return the kind that is read for this ``apiVersion`` and ``kind``."""
     return _BY_VERSION.get((api_version, name))
 

@@ -18,10 +18,10 @@ from moorage.api.json_tree import UNREADABLE, JsonSyntaxError
 from moorage.api.manifests import read_documents, read_json
 from moorage.api.text_encoding import to_utf8
 from moorage.errors import InputError
-from moorage.simulator.input_files import Source
+from moorage.simulator.input_files import InputFile
 from moorage.simulator.input_kinds import find_kind
 
-__all__ = ["MAX_LIST_DEPTH", "Found", "Payload", "find_objects"]
+__all__ = ["MAX_LIST_DEPTH", "FoundObject", "Payload", "find_objects"]
 
 #: How deep lists may hold lists.
 MAX_LIST_DEPTH: Final = 10
@@ -31,7 +31,7 @@ _BY_HAND: Final = 1 << 20
 Payload: TypeAlias = msgspec.Raw | bytes | dict[str, Any]
 
 
-class Found(NamedTuple):
+class FoundObject(NamedTuple):
     api_version: str
     kind: str
     payload: Payload
@@ -53,7 +53,7 @@ _read_envelope = msgspec.json.Decoder(_Envelope).decode
 _OPENING = re.compile(rb'\s*\{\s*"apiVersion"\s*:\s*"([^"\\]*)"\s*,\s*"kind"\s*:\s*"([^"\\]*)"')
 
 
-def find_objects(source: Source) -> Iterator[Found]:
+def find_objects(source: InputFile) -> Iterator[FoundObject]:
     """Yield the objects of a file, those in lists one by one.
 
     Raises  InputError for a file that is neither YAML nor JSON, for fields that stand twice, and for documents that are not
@@ -82,10 +82,12 @@ def _refuse_duplicates(data: bytes, where: str) -> None:
         pass  # It may still be YAML; who reads it, says.
 
 
-def _open(data: bytes | msgspec.Raw, envelope: _Envelope, where: str, implied: _Head | None, depth: int) -> Iterator[Found]:
+def _open(
+    data: bytes | msgspec.Raw, envelope: _Envelope, where: str, implied: _Head | None, depth: int
+) -> Iterator[FoundObject]:
     head = _completed(envelope, implied, where)
     if not _is_list(head.kind) or (envelope.items is None and not _holds_known_items(head)):
-        yield Found(head.api_version or "", head.kind or "", data, where)
+        yield FoundObject(head.api_version or "", head.kind or "", data, where)
         return
     inside = _item_head(head)
     _refuse_depth(depth, where)
@@ -95,7 +97,7 @@ def _open(data: bytes | msgspec.Raw, envelope: _Envelope, where: str, implied: _
         if opening is None or opening[2].endswith(b"List"):
             yield from _open_item(item, at, inside, depth + 1)
         else:
-            yield Found(*_named(opening[1], opening[2]), item, at)
+            yield FoundObject(*_named(opening[1], opening[2]), item, at)
 
 
 @lru_cache(maxsize=256)
@@ -103,7 +105,7 @@ def _named(api_version: bytes, kind: bytes) -> tuple[str, str]:
     return api_version.decode(errors="replace"), kind.decode(errors="replace")
 
 
-def _open_item(item: msgspec.Raw, where: str, implied: _Head | None, depth: int) -> Iterator[Found]:
+def _open_item(item: msgspec.Raw, where: str, implied: _Head | None, depth: int) -> Iterator[FoundObject]:
     try:
         envelope = _read_envelope(item)
     except UNREADABLE:
@@ -112,7 +114,7 @@ def _open_item(item: msgspec.Raw, where: str, implied: _Head | None, depth: int)
         yield from _open(item, envelope, where, implied, depth)
 
 
-def _open_plain(data: Any, where: str, implied: _Head | None, depth: int) -> Iterator[Found]:
+def _open_plain(data: Any, where: str, implied: _Head | None, depth: int) -> Iterator[FoundObject]:
     if not isinstance(data, dict):
         found = "null" if data is None else "a list" if isinstance(data, list) else "a scalar"
         raise InputError(f"{where}: expected a Kubernetes object with apiVersion and kind, found {found}")
@@ -124,7 +126,7 @@ def _open_plain(data: Any, where: str, implied: _Head | None, depth: int) -> Ite
     head = _completed(_Head(api_version=data.get("apiVersion"), kind=data.get("kind")), implied, where)
     items = data.get("items")
     if not _is_list(head.kind) or (not isinstance(items, list) and not _holds_known_items(head)):
-        yield Found(head.api_version or "", head.kind or "", data, where)
+        yield FoundObject(head.api_version or "", head.kind or "", data, where)
         return
     if not isinstance(items, list | None):
         raise InputError(f"{where}: {head.kind}: items: expected a list of objects")

@@ -27,7 +27,7 @@ from moorage.report.outcome import InputNote, Run
 from moorage.report.scores import ScoreLog, scoring_of
 from moorage.simulator.group_outcomes import closed_gate_notes
 from moorage.simulator.outcome import collect
-from moorage.simulator.simulation import Attempt, PodRecord, Simulation, wants_a_node
+from moorage.simulator.simulation import PodRecord, SimulatedAttempt, Simulation, wants_a_node
 from moorage.simulator.wording import counted, some
 
 __all__ = ["Options", "kinds_named", "load_options", "prepare", "registry_with", "simulate"]
@@ -125,7 +125,9 @@ def kinds_named(options: Options) -> tuple[str, ...]:
     return tuple(map(str, scheduler.named_kinds.kinds))
 
 
-def prepare(options: Options, on_attempt: Callable[[Attempt], None] | None = None) -> tuple[Simulation, list[InputNote]]:
+def prepare(
+    options: Options, on_attempt: Callable[[SimulatedAttempt], None] | None = None
+) -> tuple[Simulation, list[InputNote]]:
     """Return an empty simulation with its profiles built, and notes on enabled plugins that do not exist here.
 
     Raises  ConfigError, InputError
@@ -167,13 +169,13 @@ def _cycle(loaded: Loaded, options: Options) -> Cycle:
 
 
 def _told(
-    on_attempt: Callable[[Attempt], None] | None, scores: ScoreLog | None, scheduler: Scheduler
-) -> Callable[[Attempt], None] | None:
+    on_attempt: Callable[[SimulatedAttempt], None] | None, scores: ScoreLog | None, scheduler: Scheduler
+) -> Callable[[SimulatedAttempt], None] | None:
     """Return whom to tell of decisions: ``on_attempt``, and before it the log of scores."""
     if scores is None:
         return on_attempt
 
-    def tell(attempt: Attempt) -> None:
+    def tell(attempt: SimulatedAttempt) -> None:
         decision = attempt.decision
         if scores.wants(decision):
             names = [node.name for node in scheduler.snapshot.table.nodes]
@@ -188,7 +190,7 @@ def simulate(
     objects: Iterable[Value],
     options: Options = Options(),
     *,
-    on_attempt: Callable[[Attempt], None] | None = None,
+    on_attempt: Callable[[SimulatedAttempt], None] | None = None,
     notes: Iterable[InputNote] = (),
     workloads: Mapping[str, str] | None = None,
     gone: Iterable[PodRecord] = (),

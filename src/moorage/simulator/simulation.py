@@ -21,7 +21,7 @@ from moorage.api.pod_groups import with_condition
 from moorage.cycle.decision import Decision
 from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Query, Seen, Work
 from moorage.engine.group_outcome import GroupReport
-from moorage.engine.outbox import Decided, Fault, GroupAttempted, Revoked
+from moorage.engine.outbox import Decided, GroupAttempted, PluginFault, Revoked
 from moorage.engine.scheduler import Scheduler
 from moorage.errors import CopyError, MoorageError, StateError
 from moorage.framework.effects import (
@@ -44,7 +44,7 @@ from moorage.simulator.replacing import REPLACING, REPLACING_ELSEWHERE, replacem
 from moorage.simulator.storage_controller import StorageController
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["Attempt", "PodRecord", "Simulation", "State", "wants_a_node"]
+__all__ = ["PodRecord", "SimulatedAttempt", "Simulation", "State", "wants_a_node"]
 
 #: A pod that failed so often, with nothing in the cluster having changed meanwhile, is not waited for.
 PATIENCE = 10
@@ -87,7 +87,7 @@ class PodRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class SimulatedAttempt:
     """One decision, and when it was made."""
 
     time_s: float
@@ -120,7 +120,7 @@ class Simulation:
     """
 
     scheduler: Scheduler
-    on_attempt: Callable[[Attempt], None] | None = None
+    on_attempt: Callable[[SimulatedAttempt], None] | None = None
     durations: dict[str, float] = field(default_factory=dict)
     now: float = 0.0
     records: dict[str, PodRecord] = field(default_factory=dict)
@@ -330,7 +330,7 @@ class Simulation:
                     self._ask_extender(output)
                 case GroupAttempted(report):
                     self.groups[report.key] = report
-                case Fault(error):
+                case PluginFault(error):
                     self.faults.append(error)
         return ordered
 
@@ -494,7 +494,7 @@ class Simulation:
         if record is not None:
             record.message = decision.message
             if self.on_attempt is not None:
-                self.on_attempt(Attempt(self.now, record.attempts, decision))
+                self.on_attempt(SimulatedAttempt(self.now, record.attempts, decision))
 
     def _note(self, decision: Decision) -> None:
         record = self.records.get(decision.pod.uid)
@@ -507,7 +507,7 @@ class Simulation:
         times = 1 + (before.times if before is not None and before.facts == facts else 0)
         self._tried[decision.pod.uid] = _Tried(self.scheduler.state.revision, facts, times)
         if self.on_attempt is not None:
-            self.on_attempt(Attempt(self.now, record.attempts, decision))
+            self.on_attempt(SimulatedAttempt(self.now, record.attempts, decision))
 
 
 def _timestamp(seconds: float) -> str:

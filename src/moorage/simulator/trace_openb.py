@@ -36,7 +36,7 @@ from moorage.api.names import check_dns1123_subdomain, check_label_value
 from moorage.controllers.machinery.generated_names import stable_uid
 from moorage.errors import InputError
 from moorage.simulator.csv_tables import Row, read_rows
-from moorage.simulator.input_files import Source, open_sources
+from moorage.simulator.input_files import InputFile, open_sources
 from moorage.simulator.trace import Arrival, Trace
 
 __all__ = ["GPU_MILLI", "GPU_MODEL", "MAX_PODS", "QOS", "WHOLE_GPU", "read_openb", "read_openb_sources"]
@@ -67,7 +67,7 @@ def read_openb(nodes_path: str, pods_path: str, *, whole_gpus: bool = False, max
     return read_openb_sources(nodes, pods, whole_gpus=whole_gpus, max_pods=max_pods)
 
 
-def read_openb_sources(nodes: Source, pods: Source, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
+def read_openb_sources(nodes: InputFile, pods: InputFile, *, whole_gpus: bool = False, max_pods: int = MAX_PODS) -> Trace:
     """Return the trace that the contents of two files make; see ``read_openb``."""
     machines = tuple(_read_nodes(nodes, whole_gpus, max_pods))
     arrivals = list(_read_pods(pods, whole_gpus))
@@ -75,7 +75,7 @@ def read_openb_sources(nodes: Source, pods: Source, *, whole_gpus: bool = False,
     return Trace(machines, tuple(arrivals))
 
 
-def _only(path: str) -> Source:
+def _only(path: str) -> InputFile:
     found = list(open_sources([path]))
     if len(found) != 1:
         raise InputError(f"{path}: expected one file, found a directory")
@@ -85,7 +85,7 @@ def _only(path: str) -> Source:
 # -- nodes --------------------------------------------------------------------------------------------------------------
 
 
-def _read_nodes(source: Source, whole_gpus: bool, max_pods: int) -> Iterator[Node]:
+def _read_nodes(source: InputFile, whole_gpus: bool, max_pods: int) -> Iterator[Node]:
     seen: dict[str, str] = {}
     for row in read_rows(source, [_NODE_COLUMNS]):
         name = _name(row, "sn", seen)
@@ -109,7 +109,7 @@ def _read_nodes(source: Source, whole_gpus: bool, max_pods: int) -> Iterator[Nod
 # -- pods ---------------------------------------------------------------------------------------------------------------
 
 
-def _read_pods(source: Source, whole_gpus: bool) -> Iterator[Arrival]:
+def _read_pods(source: InputFile, whole_gpus: bool) -> Iterator[Arrival]:
     seen: dict[str, str] = {}
     specs: dict[tuple[object, ...], PodSpec] = {}
     for row in read_rows(source, [_SHORT, _LONG]):

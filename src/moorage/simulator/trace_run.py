@@ -8,14 +8,14 @@ from moorage.engine.facts import Seen
 from moorage.report.outcome import InputNote, Run
 from moorage.simulator.outcome import collect
 from moorage.simulator.simulate import Options, prepare
-from moorage.simulator.simulation import Attempt
+from moorage.simulator.simulation import SimulatedAttempt
 from moorage.simulator.trace import Trace
 
 __all__ = ["simulate_trace"]
 
 
 def simulate_trace(
-    trace: Trace, options: Options, *, stay: bool = False, on_attempt: Callable[[Attempt], None] | None = None
+    trace: Trace, options: Options, *, stay: bool = False, on_attempt: Callable[[SimulatedAttempt], None] | None = None
 ) -> Run:
     """Place every arrival of a trace, in order. With ``stay`` no pod ever leaves.
 

@@ -1,7 +1,7 @@
 """The scheduler's cache of the cluster: nodes, placed pods, and all other objects that plugins look up.
 
-``Cluster`` takes events (a node was added, a pod was bound) and the scheduler's assumptions (a pod will be on a node), in any
-order, and keeps the node table current. An assumed pod stays until it is confirmed, forgotten or deleted; it never expires.
+``ClusterState`` takes events (a node was added, a pod was bound) and the scheduler's assumptions (a pod will be on a node), in
+any order, and keeps the node table current. An assumed pod stays until it is confirmed, forgotten or deleted; it never expires.
 ``Snapshot`` is the read-only interface for plugins.
 
 Pods are identified by UID. A pod on an unknown node is kept aside and counted once the node is added.
@@ -26,7 +26,7 @@ from moorage.state.selector_index import SelectorIndex
 from moorage.state.table import NodeTable
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["Cluster", "Snapshot"]
+__all__ = ["ClusterState", "Snapshot"]
 
 K = TypeVar("K", bound=Value)
 T = TypeVar("T")
@@ -38,7 +38,7 @@ _SELECTORS_REMEMBERED = 1024
 class Snapshot:
     """The state that plugins may read. It does not change during one scheduling attempt."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
         self.table: NodeTable = cluster.table
         #: Pods that the group being tried has assumed and whose affinity and claims do not count yet.
@@ -120,7 +120,7 @@ class Snapshot:
         return self._cluster.node_of(uid)
 
 
-class Cluster:
+class ClusterState:
     """The mutable cluster state."""
 
     def __init__(self, *, keep_groups: bool = False) -> None:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from moorage.api.selectors import Selector
 from moorage.state.columns import Column, IntArray, RowSpace
-from moorage.state.labels import LabelColumns, Tally
+from moorage.state.labels import IdCounts, LabelColumns
 from moorage.state.pod_info import AffinityTerm, PodInfo
 from moorage.state.selector_index import Place, SelectorIndex, places, places_of_pod
 
@@ -59,7 +59,7 @@ class _Counted:
 
     def __init__(self, column: Column) -> None:
         self.column = column
-        self.domains: dict[str, Tally] = {}
+        self.domains: dict[str, IdCounts] = {}
 
     def shift(self, row: int, by: int, labels: LabelColumns) -> None:
         self.column.data[row] += by
@@ -118,7 +118,7 @@ class PodCounts:
         labels = self._labels.column(key)
         tally = counted.domains.get(key)
         if tally is None:
-            tally = counted.domains[key] = Tally(np.bincount(labels.ids, weights=counted.column.view).astype(np.int64))
+            tally = counted.domains[key] = IdCounts(np.bincount(labels.ids, weights=counted.column.view).astype(np.int64))
         counts = tally.copy(len(labels.values))
         counts[0] = 0
         return counts
@@ -237,7 +237,7 @@ class _Holders:
 
     def __init__(self) -> None:
         self.total = 0
-        self.domains = Tally()
+        self.domains = IdCounts()
 
 
 class HeldTerms:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from moorage.state.columns import BoolArray, Column, IntArray, RowSpace
 
-__all__ = ["Ids", "InternedColumn", "LabelColumn", "LabelColumns", "Tally"]
+__all__ = ["IdCounts", "Ids", "InternedColumn", "LabelColumn", "LabelColumns"]
 
 Ids = npt.NDArray[np.int32]
 T = TypeVar("T", bound=Hashable)
@@ -69,7 +69,7 @@ class InternedColumn(Generic[T]):
         return answers.take(ids)
 
 
-class Tally:
+class IdCounts:
     """A count for each id of a growing set of ids."""
 
     __slots__ = ("_counts",)
@@ -103,7 +103,7 @@ class LabelColumn(InternedColumn[str | None]):
 
     def __init__(self, space: RowSpace) -> None:
         super().__init__(space, None)
-        self._population = Tally()
+        self._population = IdCounts()
         self._held: BoolArray | None = None
         self._domains: BoolArray | None = None
 

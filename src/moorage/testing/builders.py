@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from moorage.api.core import Node, Pod
-from moorage.state.cluster import Cluster
+from moorage.state.cluster import ClusterState
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["a_cluster", "a_node", "a_pod"]
@@ -51,9 +51,9 @@ def a_node(
     return msgspec.convert({"metadata": {"name": name, "labels": dict(labels or {})}, "spec": spec, "status": status}, Node)
 
 
-def a_cluster(nodes: Iterable[Node], pods: Mapping[str, Iterable[PodInfo]] | None = None) -> Cluster:
+def a_cluster(nodes: Iterable[Node], pods: Mapping[str, Iterable[PodInfo]] | None = None) -> ClusterState:
     """Return a cluster of these nodes, with pods placed on them by node name."""
-    cluster = Cluster()
+    cluster = ClusterState()
     for node in nodes:
         cluster.set_node(node)
     for name, placed in (pods or {}).items():

@@ -15,7 +15,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from moorage.testing.cluster_wires import Answer, Wire
+from moorage.testing.cluster_wires import ClusterWire, WireAnswer
 
 __all__ = ["CHECKS", "Bench", "check_cluster"]
 
@@ -28,7 +28,7 @@ _WAIT_S = 10.0
 class Bench:
     """A namespace to make things in, and what was found wrong so far. ``check`` is the one at work."""
 
-    def __init__(self, wire: Wire, namespace: str) -> None:
+    def __init__(self, wire: ClusterWire, namespace: str) -> None:
         self.wire, self.namespace = wire, namespace
         self.pods = f"/api/v1/namespaces/{namespace}/pods"
         self.services = f"/api/v1/namespaces/{namespace}/services"
@@ -41,34 +41,34 @@ class Bench:
         if found != wanted:
             self.broken.append(f"{self.check}: {what}: expected {wanted!r}, found {found!r}")
 
-    def refused(self, what: str, answer: Answer, code: int, reason: str, *texts: str) -> None:
+    def refused(self, what: str, answer: WireAnswer, code: int, reason: str, *texts: str) -> None:
         """Note it if an answer is not this refusal; its message must hold the texts."""
         self.expect(what, (answer.code, answer.reason), (code, reason))
         for text in texts:
             if text not in answer.message:
                 self.broken.append(f"{self.check}: {what}: expected {text!r} in the message, found {answer.message!r}")
 
-    async def make(self, path: str, body: Document) -> Answer:
+    async def make(self, path: str, body: Document) -> WireAnswer:
         answer = await self.wire.ask("POST", path, body)
         if answer.code != 201:
             raise AssertionError(f"POST {path}: {answer.code} {answer.message}")
         return answer
 
-    async def pod(self, name: str, *, labels: Document | None = None, **spec: Any) -> Answer:
+    async def pod(self, name: str, *, labels: Document | None = None, **spec: Any) -> WireAnswer:
         """Make a pod that no scheduler cares for."""
         whole = {"schedulerName": "nobody", "containers": [{"name": "c", "image": "i"}], **spec}
         metadata = {"name": name, "labels": labels or {}}
         return await self.make(self.pods, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": whole})
 
-    async def bind(self, name: str, node: str = "no-such-node", *, uid: str = "", said: str = "", **target: Any) -> Answer:
+    async def bind(self, name: str, node: str = "no-such-node", *, uid: str = "", said: str = "", **target: Any) -> WireAnswer:
         metadata = {"name": said or name, **({"uid": uid} if uid else {})}
         body = {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": {"kind": "Node", "name": node, **target}}
         return await self.wire.ask("POST", f"{self.pods}/{name}/binding", body)
 
-    async def get(self, path: str) -> Answer:
+    async def get(self, path: str) -> WireAnswer:
         return await self.wire.ask("GET", path)
 
-    async def status(self, name: str, **status: Any) -> Answer:
+    async def status(self, name: str, **status: Any) -> WireAnswer:
         return await self.wire.ask("PATCH", f"{self.pods}/{name}/status", {"status": status}, form=_STRATEGIC)
 
 
@@ -333,7 +333,7 @@ async def evictions_ask_their_budget(bench: Bench) -> None:
     counts = {"currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}
     await bench.wire.ask("PATCH", f"{bench.budgets}/b/status", {"status": {**status, **counts}}, form=_MERGE)
 
-    async def evict(name: str, said: str = "") -> Answer:
+    async def evict(name: str, said: str = "") -> WireAnswer:
         wanted = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -415,7 +415,7 @@ CHECKS: tuple[Callable[[Bench], Awaitable[None]], ...] = (
 )  # fmt: skip
 
 
-async def check_cluster(wire: Wire, namespace: str = "moorage-check") -> None:
+async def check_cluster(wire: ClusterWire, namespace: str = "moorage-check") -> None:
     """Raise AssertionError listing every answer that a kube-apiserver would not have given, or return.
 
     ``namespace`` is made, used and deleted; it must not exist yet.

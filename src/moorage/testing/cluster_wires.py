@@ -11,19 +11,19 @@ from typing import Any, Protocol, Self
 
 import aiohttp
 
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.http.lines import Lines
 from moorage.apiserver.http.requests import serve
 from moorage.apiserver.http.routes import check_route
 from moorage.apiserver.http.watch_stream import open_stream
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.vocabulary.http_messages import Request
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest
 from moorage.apiserver.vocabulary.request_targets import find_target
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.client.endpoint import Endpoint, tls_context
 
-__all__ = ["Answer", "HttpWire", "StoreWire", "Wire"]
+__all__ = ["ClusterWire", "HttpWire", "StoreWire", "WireAnswer"]
 
 Document = dict[str, Any]
 _JSON = "application/json"
@@ -31,7 +31,7 @@ _ADMIN = User("admin", ("system:masters",))
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WireAnswer:
     """What came back: the status code, and the object or ``Status``."""
 
     code: int
@@ -50,12 +50,12 @@ class Answer:
         return int(self.body.get("metadata", {}).get("resourceVersion") or 0)
 
 
-class Wire(Protocol):
+class ClusterWire(Protocol):
     """Requests to an API server as somebody who may do everything."""
 
     async def ask(
         self, method: str, path: str, body: Any = None, *, query: Mapping[str, str] = {}, form: str = _JSON
-    ) -> Answer: ...
+    ) -> WireAnswer: ...
     def watch(self, path: str, query: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncIterator[Document]]:
         """Yield the events of a watch, as objects with ``type`` and ``object``."""
 
@@ -64,14 +64,14 @@ class StoreWire:
     """The embedded API server's own code, without HTTP."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._guard, self._authorizer = store, Guard({}), Authorizer(store)
+        self._store, self._guard, self._authorizer = store, Authenticator({}), Authorizer(store)
 
-    def _request(self, method: str, path: str, query: Mapping[str, str], form: str = "", body: bytes = b"") -> Request:
-        return Request(method, path, dict(query), _JSON, form, body, _ADMIN)
+    def _request(self, method: str, path: str, query: Mapping[str, str], form: str = "", body: bytes = b"") -> HTTPRequest:
+        return HTTPRequest(method, path, dict(query), _JSON, form, body, _ADMIN)
 
     async def ask(
         self, method: str, path: str, body: Any = None, *, query: Mapping[str, str] = {}, form: str = _JSON
-    ) -> Answer:
+    ) -> WireAnswer:
         """Carry out a request at once."""
         raw = b"" if body is None else json.dumps(body).encode()
         try:
@@ -79,8 +79,8 @@ class StoreWire:
             check_route(method, target, form)
             response = serve(self._store, self._guard, self._authorizer, request, target)
         except ApiError as error:
-            return Answer(error.code, error.status())
-        return Answer(response.code, json.loads(response.body))
+            return WireAnswer(error.code, error.status())
+        return WireAnswer(response.code, json.loads(response.body))
 
     @asynccontextmanager
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[Document]]:
@@ -115,14 +115,14 @@ class HttpWire:
 
     async def ask(
         self, method: str, path: str, body: Any = None, *, query: Mapping[str, str] = {}, form: str = _JSON
-    ) -> Answer:
+    ) -> WireAnswer:
         """Send a request once."""
         raw = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": form} if raw is not None else {}
         url = self._endpoint.server + path
         async with self._session.request(method, url, data=raw, params=dict(query), headers=headers) as response:
             text = await response.read()
-            return Answer(response.status, json.loads(text) if text[:1] == b"{" else {"message": text.decode()})
+            return WireAnswer(response.status, json.loads(text) if text[:1] == b"{" else {"message": text.decode()})
 
     @asynccontextmanager
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[AsyncIterator[Document]]:

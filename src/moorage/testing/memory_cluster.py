@@ -23,9 +23,9 @@ from moorage.api.pod_groups import Condition, PodGroup, with_condition
 from moorage.engine.facts import Fact, Gone, Seen
 from moorage.errors import ClusterError
 from moorage.runtime.inbox import Inbox
-from moorage.runtime.ports import Event, Note, StatusChange
+from moorage.runtime.ports import EventNote, EventRecord, StatusChange
 
-__all__ = ["Entry", "MemoryCluster", "Trouble"]
+__all__ = ["MemoryCluster", "Trouble", "WriteEntry"]
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Trouble:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class WriteEntry:
     """One accepted write, in the order of ``revision``."""
 
     revision: int
@@ -59,10 +59,10 @@ class MemoryCluster:
     def __init__(self, objects: Iterable[Value] = (), *, lag_s: float = 0.01, latency_s: float = 0.002) -> None:
         self.lag_s, self.latency_s = lag_s, latency_s
         self.faults: list[Trouble] = []
-        self.history: list[Entry] = []
-        self.notes: list[Note] = []
+        self.history: list[WriteEntry] = []
+        self.notes: list[EventNote] = []
         #: Events by name, as they were last written; ``notes`` holds each once.
-        self.events: dict[str, Event] = {}
+        self.events: dict[str, EventRecord] = {}
         #: Requests by verb, counted as they arrive.
         self.requests: dict[str, int] = {}
         #: While True, watches deliver nothing; ``relist`` then tells what was missed.
@@ -82,7 +82,7 @@ class MemoryCluster:
         metadata = getattr(obj, "metadata")  # noqa: B009
         stored: Value = replace(obj, metadata=replace(metadata, resource_version=str(revision)))
         self._objects[_key(stored)] = stored
-        self.history.append(Entry(revision, verb, stored, _now()))
+        self.history.append(WriteEntry(revision, verb, stored, _now()))
         self._tell(Seen(stored))
         return stored
 
@@ -90,7 +90,7 @@ class MemoryCluster:
         """Delete an object at once."""
         gone = self._objects.pop(_key(obj), None)
         if gone is not None:
-            self.history.append(Entry(len(self.history) + 1, "remove", gone, _now()))
+            self.history.append(WriteEntry(len(self.history) + 1, "remove", gone, _now()))
             self._tell(Gone(gone))
 
     def get(self, kind: type[Value], key: str) -> Any:
@@ -226,10 +226,10 @@ class MemoryCluster:
     async def delete(self, obj: Value) -> None:
         await self._request("delete", obj, lambda: self.remove(obj))
 
-    async def record(self, event: Event) -> None:
+    async def record(self, event: EventRecord) -> None:
         await self._request("record", event.note, lambda: self._record(event))
 
-    def _record(self, event: Event) -> None:
+    def _record(self, event: EventRecord) -> None:
         if event.count == 1:
             self.notes.append(event.note)
         self.events[event.name] = event

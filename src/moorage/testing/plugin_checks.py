@@ -19,7 +19,7 @@ from moorage.framework.effects import Effect
 from moorage.framework.events import Wake
 from moorage.framework.points import points_of
 from moorage.framework.verdicts import Hold, Narrow, Skip, Wait
-from moorage.state.cluster import Cluster, Snapshot
+from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_queries import final_scores, refusals
@@ -28,7 +28,7 @@ from moorage.testing.rule_checks import check_claims, check_filter_forms, check_
 __all__ = ["check_plugin", "sample_cluster", "sample_pods"]
 
 
-def check_plugin(plugin: Any, *, pods: Iterable[PodInfo] | None = None, cluster: Cluster | None = None) -> None:
+def check_plugin(plugin: Any, *, pods: Iterable[PodInfo] | None = None, cluster: ClusterState | None = None) -> None:
     """Raise AssertionError listing every way in which ``plugin`` breaks its contract, or return.
 
     ``pods`` and ``cluster`` stand in for the samples; give such as your plugin has something to say about.
@@ -61,7 +61,7 @@ def sample_pods() -> list[PodInfo]:
     ]
 
 
-def sample_cluster() -> Cluster:
+def sample_cluster() -> ClusterState:
     """Return six nodes in two zones: empty, busy, tainted, cordoned; with a few pods placed."""
     offers: dict[str, str | int] = {"cpu": "4", "memory": "8Gi", "pods": 10}
     nodes = [

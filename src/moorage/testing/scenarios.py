@@ -16,12 +16,12 @@ from moorage.api.meta import Value
 from moorage.config.scheduler_document import Loaded, from_provider, load_any, load_default
 from moorage.engine.dropped_fields import pod_reader
 from moorage.engine.profiles import build_resolved
-from moorage.engine.release_plugins import RuleBook
+from moorage.engine.release_plugins import ReleasePlugins
 from moorage.errors import InputError
 from moorage.framework.features import TODAY, FeatureGates
 from moorage.framework.profile import Profile
 from moorage.framework.registry import WaitingPod
-from moorage.state.cluster import Cluster, Snapshot
+from moorage.state.cluster import ClusterState, Snapshot
 from moorage.state.pod_info import PodInfo
 
 __all__ = ["Scenario", "known_kinds", "load_scenario"]
@@ -62,7 +62,7 @@ class _Bench:
 class Scenario:
     """A cluster, the pods that wait for a place in it, and the profiles that judge them."""
 
-    cluster: Cluster
+    cluster: ClusterState
     pending: list[PodInfo]
     profiles: Mapping[str, Profile]
     in_sequence: bool = False
@@ -75,7 +75,7 @@ class Scenario:
 
 def load_scenario(document: Mapping[str, Any]) -> Scenario:
     """Build the scenario's cluster, applying the API server's defaulting to every object."""
-    cluster = Cluster()
+    cluster = ClusterState()
     pending: list[PodInfo] = []
     loaded = _loaded(document)
     read = pod_reader(loaded.gates)
@@ -98,7 +98,7 @@ def _as_listed(numbered: tuple[int, Mapping[str, Any]]) -> tuple[int, str, int]:
 
 def _loaded(document: Mapping[str, Any]) -> Loaded:
     """Return what a scenario is scheduled by: what it says itself, in the release that it says it was recorded with."""
-    rules = RuleBook(",".join(f"{gate}={value}" for gate, value in document.get("featureGates", {}).items()))
+    rules = ReleasePlugins(",".join(f"{gate}={value}" for gate, value in document.get("featureGates", {}).items()))
     if "algorithmProvider" in document:
         return from_provider(document["algorithmProvider"], rules)
     given = document.get("policy") or document.get("config")
@@ -109,7 +109,7 @@ def _loaded(document: Mapping[str, Any]) -> Loaded:
 
 
 def _add(
-    cluster: Cluster, pending: list[PodInfo], data: Mapping[str, Any], where: str, read: Callable[[core.Pod], core.Pod]
+    cluster: ClusterState, pending: list[PodInfo], data: Mapping[str, Any], where: str, read: Callable[[core.Pod], core.Pod]
 ) -> None:
     kind = known_kinds().get(data.get("kind", ""))
     if kind is None:

@@ -16,7 +16,7 @@ import msgspec
 from moorage.api.meta import Value
 from moorage.api.storage import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from moorage.plugins.volumes.claim_lookup import BIND_COMPLETED
-from moorage.state.cluster import Cluster
+from moorage.state.cluster import ClusterState
 
 __all__ = [
     "a_bound_claim", "a_claim", "a_class", "a_csi_node", "a_volume", "on_hosts", "on_nodes_labelled", "standing_on",
@@ -93,7 +93,7 @@ def standing_on(*claims: str) -> list[dict[str, Any]]:
     return [{"name": f"v{at}", "persistentVolumeClaim": {"claimName": claim}} for at, claim in enumerate(claims)]
 
 
-def with_objects(cluster: Cluster, *objects: Value) -> Cluster:
+def with_objects(cluster: ClusterState, *objects: Value) -> ClusterState:
     """Add objects to a cluster and return it."""
     for obj in objects:
         cluster.set_object(obj)

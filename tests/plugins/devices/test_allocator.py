@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from moorage.api.devices import DeviceClass, ResourceClaim, ResourceSlice
 from moorage.plugins.devices.allocated_devices import Ledger
-from moorage.plugins.devices.allocator import BudgetError, FlawedPoolsError, Search
-from moorage.plugins.devices.claim_requests import AskError, Options, read_claim
+from moorage.plugins.devices.allocator import BudgetError, DeviceSearch, FlawedPoolsError
+from moorage.plugins.devices.claim_requests import AskError, DeviceGates, read_claim
 from moorage.plugins.devices.claim_shapes import Book
 from moorage.plugins.devices.meter import Meter
 from moorage.testing.builders import a_cluster, a_node
@@ -47,12 +47,12 @@ def search(slices, claims, held=(), budget=100_000, options=None, cluster=None):
     cluster.set_object(msgspec.convert({"metadata": {"name": "gpu"}}, DeviceClass))
     for obj in (*slices, *held):
         cluster.set_object(obj)
-    snapshot, options = cluster.snapshot, options or Options()
+    snapshot, options = cluster.snapshot, options or DeviceGates()
     book = snapshot.index(Book)
     book.follow()
     pools = book.catalog.pools_of(snapshot.table.nodes[0], options.partitions)
     asks = [read_claim(claim.spec, snapshot.objects(DeviceClass), options) for claim in claims]
-    return Search(asks, pools, book.ledger, options, budget, Meter())
+    return DeviceSearch(asks, pools, book.ledger, options, budget, Meter())
 
 
 def names(found):

@@ -13,7 +13,7 @@ from moorage.framework.verdicts import Code, Reject
 from moorage.plugins import default_preemption as today
 from moorage.plugins.node_affinity import NodeAffinity
 from moorage.plugins.node_resources_fit import NodeResourcesFit
-from moorage.plugins.v1_21.default_preemption import DefaultPreemption
+from moorage.plugins.v1_21.default_preemption import DefaultPreemptionV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.storage import with_objects
 
@@ -36,7 +36,7 @@ def profile_with(*rules, preemption):
 
 
 def attempt(pod, *held, preemption=None):
-    profile = profile_with(NodeAffinity(), NodeResourcesFit(), preemption=preemption or DefaultPreemption())
+    profile = profile_with(NodeAffinity(), NodeResourcesFit(), preemption=preemption or DefaultPreemptionV121())
     cluster = a_cluster([a_node("n", allocatable={"cpu": "4", "pods": 10})], {"n": held})
     return Cycle().decide(profile, pod, cluster.snapshot)
 
@@ -107,7 +107,7 @@ KEPT = {"app": "kept"}
 
 def test_pods_beyond_a_budget_are_named_first():
     on_node = {"n": [wants(1, 1, "low", KEPT), wants(1, 9, "high"), wants(1, 5, "middle", KEPT)]}
-    assert among(DefaultPreemption(), on_node, budget(0, **KEPT)) == ("n", ["middle", "low", "high"])
+    assert among(DefaultPreemptionV121(), on_node, budget(0, **KEPT)) == ("n", ["middle", "low", "high"])
     assert among(today.DefaultPreemption(), on_node, budget(0, **KEPT)) == ("n", ["high", "middle", "low"])
 
 
@@ -116,7 +116,7 @@ def test_one_beyond_its_budget_hides_a_more_important_one():
         "hides": [wants(2, 1, "cheap", KEPT), wants(2, 9, "dear")],
         "plain": [wants(2, 5, "one", KEPT), wants(2, 5, "two")],
     }
-    assert among(DefaultPreemption(), nodes, budget(0, **KEPT)) == ("hides", ["cheap", "dear"])
+    assert among(DefaultPreemptionV121(), nodes, budget(0, **KEPT)) == ("hides", ["cheap", "dear"])
     assert among(today.DefaultPreemption(), nodes, budget(0, **KEPT))[0] == "plain"
 
 
@@ -135,7 +135,7 @@ def test_the_least_harm(one, other, node):
         name: [wants(4 / len(pods), priority, f"{name}{at}", labels) for at, (priority, labels) in enumerate(pods)]
         for name, pods in (("a", one), ("b", other))
     }
-    assert among(DefaultPreemption(), nodes, budget(0, **KEPT))[0] == node
+    assert among(DefaultPreemptionV121(), nodes, budget(0, **KEPT))[0] == node
 
 
 class Moody:
@@ -157,7 +157,7 @@ class Moody:
 
 
 @pytest.mark.parametrize(
-    ("preemption", "outcome"), [(DefaultPreemption(), Code.SUCCESS), (today.DefaultPreemption(), Code.ERROR)]
+    ("preemption", "outcome"), [(DefaultPreemptionV121(), Code.SUCCESS), (today.DefaultPreemption(), Code.ERROR)]
 )
 def test_a_node_on_which_nobody_has_to_go_is_nominated(preemption, outcome):
     cluster = a_cluster([a_node("n")], {"n": [wants(1, 0, "low")]})
@@ -172,5 +172,5 @@ def test_nodes_that_a_rule_cannot_judge_are_passed_over():
             yield Reject(~nodes.false(), "cannot tell" if told else "in a mood", error=told)
 
     cluster = a_cluster([a_node("n")], {"n": [wants(1, 0, "low")]})
-    profile = profile_with(Broken(), preemption=DefaultPreemption())
+    profile = profile_with(Broken(), preemption=DefaultPreemptionV121())
     assert Cycle().decide(profile, wants(1, 10), cluster.snapshot).post_filter == NOTHING

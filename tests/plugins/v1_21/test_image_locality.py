@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moorage.plugins.v1_21.image_locality import ImageLocality
+from moorage.plugins.v1_21.image_locality import ImageLocalityV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import final_scores
@@ -32,7 +32,7 @@ def holding(*on_nodes):
 
 
 def scores(pod, cluster):
-    return list(final_scores(ImageLocality(), pod, cluster.snapshot).values())
+    return list(final_scores(ImageLocalityV121(), pod, cluster.snapshot).values())
 
 
 def mapped(sum_mib, containers=1):
@@ -84,4 +84,4 @@ def test_the_table_says_what_the_rule_says_of_each_node(nodes):
 
 
 def test_it_keeps_its_contract():
-    check_plugin(ImageLocality())
+    check_plugin(ImageLocalityV121())

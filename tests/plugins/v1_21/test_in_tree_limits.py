@@ -12,7 +12,7 @@ from moorage.framework.events import Action, Resource
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code, Status
 from moorage.plugins.v1_21.in_tree_limits import AzureDiskLimits, CinderLimits, EBSLimits, GCEPDLimits
-from moorage.plugins.v1_21.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from moorage.plugins.v1_21.node_resources_balanced_allocation import NodeResourcesBalancedAllocationV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import final_scores, refusals, wakes
@@ -216,7 +216,7 @@ BALANCED = {  # gates, disks of the pod, limit, held; score of cpu 1/2, memory 1
 
 @pytest.mark.parametrize(("gates", "wanted", "limit", "held", "score"), BALANCED.values(), ids=BALANCED)
 def test_disks_are_a_third_share(gates, wanted, limit, held, score):
-    rule = NodeResourcesBalancedAllocation()
+    rule = NodeResourcesBalancedAllocationV121()
     rule.attach(SimpleNamespace(gates=gates, max_disks=None))
     node = a_node("n", allocatable={**OFFERS, "attachable-volumes-aws-ebs": limit})
     empty = [{"name": "c", "resources": {"requests": {"cpu": "0", "memory": "0"}}}]
@@ -226,7 +226,7 @@ def test_disks_are_a_third_share(gates, wanted, limit, held, score):
 
 
 def test_of_several_kinds_the_last_counts():
-    rule = NodeResourcesBalancedAllocation()
+    rule = NodeResourcesBalancedAllocationV121()
     rule.attach(SimpleNamespace(gates=BALANCING, max_disks=None))
     limits = {"attachable-volumes-aws-ebs": 2, "attachable-volumes-azure-disk": 1}
     node = a_node("n", allocatable={**OFFERS, **limits})

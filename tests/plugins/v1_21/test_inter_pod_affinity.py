@@ -12,7 +12,7 @@ from moorage.api.core import Namespace
 from moorage.api.meta import ObjectMeta
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code, Status
-from moorage.plugins.v1_21.inter_pod_affinity import InterPodAffinity, InterPodAffinityArgs
+from moorage.plugins.v1_21.inter_pod_affinity import InterPodAffinityArgsV121, InterPodAffinityV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import final_scores, refusals
@@ -71,12 +71,12 @@ CASES = {
 @pytest.mark.parametrize(("pod", "placed", "far", "close", "unwelcome"), CASES.values(), ids=CASES)
 def test_refuses_for_two_reasons(pod, placed, far, close, unwelcome):
     wanted = {name: status for names, status in ((far, FAR), (close, CLOSE), (unwelcome, UNWELCOME)) for name in names.split()}
-    assert refusals(InterPodAffinity(), pod, a_cluster(NODES, placed).snapshot) == wanted
+    assert refusals(InterPodAffinityV121(), pod, a_cluster(NODES, placed).snapshot) == wanted
 
 
 def test_a_pod_whose_terms_cannot_be_read_is_turned_down():
     broken = affine(near=[term({"matchExpressions": [{"key": "app", "operator": "Like"}]})])
-    found = refusals(InterPodAffinity(), broken, a_cluster(NODES[:1]).snapshot)
+    found = refusals(InterPodAffinityV121(), broken, a_cluster(NODES[:1]).snapshot)
     assert found["a1"].code is Code.UNRESOLVABLE
     assert found["a1"].message.startswith("parsing pod: ")
 
@@ -99,7 +99,7 @@ def test_namespaces(where, meant, namespace):
     cluster = a_cluster(NODES, {"a1": [affine("placed", app="db", namespace=namespace)]})
     for name, labels in (("default", {}), ("shop", {"team": "shop"}), ("bank", {"team": "bank"})):
         cluster.set_namespace(Namespace(metadata=ObjectMeta(name=name, labels=labels)))
-    found = refusals(InterPodAffinity(), affine(apart=[term(DB, **where)]), cluster.snapshot)
+    found = refusals(InterPodAffinityV121(), affine(apart=[term(DB, **where)]), cluster.snapshot)
     assert found == (dict.fromkeys(["a1", "a2"], CLOSE) if namespace in meant.split() else {})
 
 
@@ -128,19 +128,19 @@ SCORED = {  # the pod, pods placed, scores of a1, a2, b1 and x
 
 @pytest.mark.parametrize(("pod", "placed", "scores"), SCORED.values(), ids=SCORED)
 def test_scores(pod, placed, scores):
-    assert list(final_scores(InterPodAffinity(), pod, a_cluster(NODES, placed).snapshot).values()) == scores
+    assert list(final_scores(InterPodAffinityV121(), pod, a_cluster(NODES, placed).snapshot).values()) == scores
 
 
 @pytest.mark.parametrize(("weight", "scores"), [(0, [0, 0, 100, 0]), (1, [20, 20, 100, 0]), (10, [100, 100, 50, 0])])
 def test_what_a_requirement_is_worth(weight, scores):
-    rule = InterPodAffinity(InterPodAffinityArgs(hard_pod_affinity_weight=weight))
+    rule = InterPodAffinityV121(InterPodAffinityArgsV121(hard_pod_affinity_weight=weight))
     placed = {"a1": [affine("d", app="db", near=[term()])], "b1": [affine("e", app="db", liked=[(5, term())])]}
     assert list(final_scores(rule, affine(), a_cluster(NODES, placed).snapshot).values()) == scores
 
 
 @pytest.mark.parametrize(("weight", "good"), [(-1, False), (0, True), (100, True), (101, False)])
 def test_the_weight_has_a_range(weight, good):
-    args = InterPodAffinityArgs(hard_pod_affinity_weight=weight)
+    args = InterPodAffinityArgsV121(hard_pod_affinity_weight=weight)
     faults = args.faults("args", FeatureGates(release="1.21"))
     assert [fault.field for fault in faults] == ([] if good else ["args.hardPodAffinityWeight"])
 
@@ -181,7 +181,7 @@ def test_the_table_says_what_the_rule_says_of_each_node(asked, placed):
             refused[here.metadata.name] = CLOSE
         elif any(takes(t, asked["app"], here, there) for other, there in others for t in other["apart"]):
             refused[here.metadata.name] = UNWELCOME
-    assert refusals(InterPodAffinity(), pod, snapshot) == refused
+    assert refusals(InterPodAffinityV121(), pod, snapshot) == refused
     raw = []
     for here in NODES:
         total = 0
@@ -194,8 +194,8 @@ def test_the_table_says_what_the_rule_says_of_each_node(asked, placed):
         raw.append(total)
     span = max(raw) - min(raw)
     scores = [int(100.0 * ((one - min(raw)) / span)) if span else 0 for one in raw]
-    assert list(final_scores(InterPodAffinity(), pod, snapshot).values()) == scores
+    assert list(final_scores(InterPodAffinityV121(), pod, snapshot).values()) == scores
 
 
 def test_it_keeps_its_contract():
-    check_plugin(InterPodAffinity())
+    check_plugin(InterPodAffinityV121())

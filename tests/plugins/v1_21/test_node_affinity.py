@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.framework.verdicts import Code, Status
-from moorage.plugins.v1_21.node_affinity import NodeAffinity
+from moorage.plugins.v1_21.node_affinity import NodeAffinityV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import final_scores, refusals
@@ -57,12 +57,12 @@ REQUIRED = {  # pod → the nodes refused
 @pytest.mark.parametrize(("pod", "refused"), REQUIRED.values(), ids=REQUIRED)
 def test_each_node_refuses_for_itself(pod, refused):
     snapshot = a_cluster(NODES).snapshot
-    assert NodeAffinity().pre_filter(pod, snapshot) is pod
-    assert refusals(NodeAffinity(), pod, snapshot) == dict.fromkeys(refused, NO)
+    assert NodeAffinityV121().pre_filter(pod, snapshot) is pod
+    assert refusals(NodeAffinityV121(), pod, snapshot) == dict.fromkeys(refused, NO)
 
 
 def test_a_profile_may_add_affinity():
-    rule = NodeAffinity(msgspec.convert({"addedAffinity": affinity(has("disk", "ssd"))}, NodeAffinity.Args))
+    rule = NodeAffinityV121(msgspec.convert({"addedAffinity": affinity(has("disk", "ssd"))}, NodeAffinityV121.Args))
     found = refusals(rule, a_pod(nodeSelector={"zone": "1"}), a_cluster(NODES).snapshot)
     assert found == {"b": NO, "c": ENFORCED, "d": ENFORCED}, "what the profile asks is asked first"
 
@@ -79,7 +79,7 @@ SCORES = {  # preferences, scores
 
 @pytest.mark.parametrize(("preferred", "scores"), SCORES.values(), ids=SCORES)
 def test_scores(preferred, scores):
-    assert list(final_scores(NodeAffinity(), wanting(preferred=preferred), a_cluster(NODES).snapshot).values()) == scores
+    assert list(final_scores(NodeAffinityV121(), wanting(preferred=preferred), a_cluster(NODES).snapshot).values()) == scores
 
 
 LABELS = st.dictionaries(st.sampled_from(["disk", "zone"]), st.sampled_from("12"))
@@ -92,11 +92,11 @@ def test_the_table_says_what_the_rule_says_of_each_node(selector, wishes, nodes)
     cluster = a_cluster([a_node(f"n{at}", labels) for at, labels in enumerate(nodes)])
     pod = wanting(preferred=[(weight, has(key, value)) for weight, key, value in wishes], nodeSelector=selector)
     refused = {f"n{at}" for at, labels in enumerate(nodes) if not selector.items() <= labels.items()}
-    assert set(refusals(NodeAffinity(), pod, cluster.snapshot)) == refused
+    assert set(refusals(NodeAffinityV121(), pod, cluster.snapshot)) == refused
     sums = [sum(weight for weight, key, value in wishes if labels.get(key) == value) for labels in nodes]
     scores = [100 * one // max(sums) if max(sums) else 0 for one in sums]
-    assert list(final_scores(NodeAffinity(), pod, cluster.snapshot).values()) == scores
+    assert list(final_scores(NodeAffinityV121(), pod, cluster.snapshot).values()) == scores
 
 
 def test_it_keeps_its_contract():
-    check_plugin(NodeAffinity())
+    check_plugin(NodeAffinityV121())

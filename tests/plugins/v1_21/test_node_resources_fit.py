@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from moorage.framework.events import Action, Resource
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code, Status
-from moorage.plugins.v1_21.node_resources_fit import NodeResourcesFit
+from moorage.plugins.v1_21.node_resources_fit import NodeResourcesFitV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import refusals, wakes
@@ -19,7 +19,7 @@ GPU, FPGA = "example.com/gpu", "other.example.com/fpga"
 
 
 def plugin(**args):
-    return NodeResourcesFit(msgspec.convert(args, NodeResourcesFit.Args))
+    return NodeResourcesFitV121(msgspec.convert(args, NodeResourcesFitV121.Args))
 
 
 def container(requests):
@@ -94,7 +94,7 @@ def test_resources_can_be_ignored(args, asked):
 
 
 def test_names_that_cannot_be_ignored():
-    args = msgspec.convert({"ignoredResources": ["a/b/c"], "ignoredResourceGroups": ["a/b"]}, NodeResourcesFit.Args)
+    args = msgspec.convert({"ignoredResources": ["a/b/c"], "ignoredResourceGroups": ["a/b"]}, NodeResourcesFitV121.Args)
     faults = args.faults("args", FeatureGates(release="1.21"))
     assert [fault.field for fault in faults] == ["args.ignoredResources[0]", "args.ignoredResourceGroups[0]"]
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from moorage.framework.events import Action, Resource
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code, Status
-from moorage.plugins.v1_21.node_volume_limits import NodeVolumeLimits, limit_key
+from moorage.plugins.v1_21.node_volume_limits import NodeVolumeLimitsV121, limit_key
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import refusals, wakes
@@ -36,7 +36,7 @@ def a_house(*objects, limit=None, says=None):
 
 
 def refused(cluster, pod, gates=None):
-    plugin = NodeVolumeLimits()
+    plugin = NodeVolumeLimitsV121()
     if gates is not None:
         plugin.attach(SimpleNamespace(gates=gates))
     return set(refusals(plugin, pod, cluster.snapshot))
@@ -61,7 +61,7 @@ LIMITS = {  # limit of the CSINode, of the node, what the pod needs, refused?
 
 @pytest.mark.parametrize(("limit", "says", "needs", "no"), LIMITS.values(), ids=LIMITS)
 def test_refuses(limit, says, needs, no):
-    found = refusals(NodeVolumeLimits(), a_pod(volumes=standing_on(*needs)), a_house(limit=limit, says=says).snapshot)
+    found = refusals(NodeVolumeLimitsV121(), a_pod(volumes=standing_on(*needs)), a_house(limit=limit, says=says).snapshot)
     assert found == ({"n": NO} if no else {})
 
 
@@ -92,7 +92,7 @@ def test_only_claims_that_a_pod_names_count():
 
 
 def test_a_claim_without_name_is_an_error():
-    found = refusals(NodeVolumeLimits(), a_pod(volumes=standing_on("")), a_house().snapshot)
+    found = refusals(NodeVolumeLimitsV121(), a_pod(volumes=standing_on("")), a_house().snapshot)
     text = 'running "NodeVolumeLimits" filter plugin: PersistentVolumeClaim had no name'
     assert found == {"n": Status(Code.ERROR, "NodeVolumeLimits", (text,))}
 
@@ -136,7 +136,7 @@ def test_long_names_of_drivers_end_in_a_digest():
 
 
 def test_it_keeps_up():
-    plugin, pod = NodeVolumeLimits(), a_pod(volumes=standing_on("c"))
+    plugin, pod = NodeVolumeLimitsV121(), a_pod(volumes=standing_on("c"))
     cluster = a_cluster([a_node("n"), a_node("m")])
     with_objects(cluster, *(obj for name in "abc" for obj in bound(name)), a_csi_node("n", {DRIVER: 2}))
 
@@ -187,11 +187,11 @@ def test_the_table_says_what_the_rule_says_of_each_node(nodes, wanted):
 
 def test_what_wakes_a_pod():
     pod = a_pod(volumes=standing_on("c"))
-    assert wakes(NodeVolumeLimits(), pod, Resource.POD, Action.DELETE, a_pod())
-    assert wakes(NodeVolumeLimits(), pod, Resource.CSI_NODE, Action.ADD, None, a_csi_node("n"))
-    assert not wakes(NodeVolumeLimits(), pod, Resource.NODE, Action.UPDATE_NODE_LABEL, a_node("n"), a_node("n"))
+    assert wakes(NodeVolumeLimitsV121(), pod, Resource.POD, Action.DELETE, a_pod())
+    assert wakes(NodeVolumeLimitsV121(), pod, Resource.CSI_NODE, Action.ADD, None, a_csi_node("n"))
+    assert not wakes(NodeVolumeLimitsV121(), pod, Resource.NODE, Action.UPDATE_NODE_LABEL, a_node("n"), a_node("n"))
 
 
 def test_it_keeps_its_contract():
     pods = [a_pod("plain"), a_pod("with", volumes=standing_on("a", "c", "d"))]
-    check_plugin(NodeVolumeLimits(), pods=pods, cluster=a_house(limit=3))
+    check_plugin(NodeVolumeLimitsV121(), pods=pods, cluster=a_house(limit=3))

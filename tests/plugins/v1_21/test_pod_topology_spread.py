@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from moorage.api.core import Service
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import Code, Status
-from moorage.plugins.v1_21.pod_topology_spread import PodTopologySpread, PodTopologySpreadArgs
+from moorage.plugins.v1_21.pod_topology_spread import PodTopologySpreadArgsV121, PodTopologySpreadV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import final_scores, refusals
@@ -81,13 +81,13 @@ CASES = {
 @pytest.mark.parametrize(("constraints", "nodes", "counts", "spec", "skewed", "unlabelled"), CASES.values(), ids=CASES)
 def test_refuses(constraints, nodes, counts, spec, skewed, unlabelled):
     wanted = dict.fromkeys(skewed.split(), SKEWED) | dict.fromkeys(unlabelled.split(), UNLABELLED)
-    assert refusals(PodTopologySpread(), web("new", *constraints, **spec), holding(counts, *nodes).snapshot) == wanted
+    assert refusals(PodTopologySpreadV121(), web("new", *constraints, **spec), holding(counts, *nodes).snapshot) == wanted
 
 
 def test_who_is_counted():
     leaving = web("leaving", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     for other in (leaving, web("elsewhere", namespace="other"), web("db", labels={"app": "db"})):
-        assert refusals(PodTopologySpread(), web("new", hard()), a_cluster(ZONES, {"a1": [other]}).snapshot) == {}
+        assert refusals(PodTopologySpreadV121(), web("new", hard()), a_cluster(ZONES, {"a1": [other]}).snapshot) == {}
 
 
 # -- scores -------------------------------------------------------------------------------------------------------------
@@ -106,12 +106,12 @@ SCORED = {  # constraints, web pods on a1, a2, b1, c1; scores
 @pytest.mark.parametrize(("constraints", "counts", "scores"), SCORED.values(), ids=SCORED)
 def test_scores(constraints, counts, scores):
     cluster = holding(dict(zip(("a1", "a2", "b1", "c1"), counts, strict=True)), *ZONES)
-    assert list(final_scores(PodTopologySpread(), web("new", *constraints), cluster.snapshot).values()) == scores
+    assert list(final_scores(PodTopologySpreadV121(), web("new", *constraints), cluster.snapshot).values()) == scores
 
 
 def test_nodes_without_a_label_score_0():
     cluster = holding({"a1": 1}, node("a1", "a"), node("b1", "b"), node("x"))
-    assert final_scores(PodTopologySpread(), web("new", soft()), cluster.snapshot) == {"a1": 0, "b1": 100, "x": 0}
+    assert final_scores(PodTopologySpreadV121(), web("new", soft()), cluster.snapshot) == {"a1": 0, "b1": 100, "x": 0}
 
 
 SERVICE = msgspec.convert({"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"app": "web"}}}, Service)
@@ -120,10 +120,12 @@ SERVICE = msgspec.convert({"metadata": {"name": "web", "namespace": "default"}, 
 def test_pods_of_a_service_spread_by_default():
     cluster = with_objects(holding({"a1": 2, "b1": 1}, *ZONES), SERVICE)
     # hosts: ln 6, skew 3; zones: ln 5, skew 5: raw 2 ln 6 + 2 + 2 ln 5 + 4 = 12, 2 + 2 ln 5 + 4 = 9, ln 6 + 2 + ln 5 + 4 = 9, 6
-    assert final_scores(PodTopologySpread(), web("new"), cluster.snapshot) == {"a1": 50, "a2": 75, "b1": 75, "c1": 100}
-    without = final_scores(PodTopologySpread(PodTopologySpreadArgs(defaulting_type="List")), web("new"), cluster.snapshot)
+    assert final_scores(PodTopologySpreadV121(), web("new"), cluster.snapshot) == {"a1": 50, "a2": 75, "b1": 75, "c1": 100}
+    without = final_scores(
+        PodTopologySpreadV121(PodTopologySpreadArgsV121(defaulting_type="List")), web("new"), cluster.snapshot
+    )
     assert set(without.values()) == {100}
-    assert set(final_scores(PodTopologySpread(), a_pod("new", {"app": "db"}), cluster.snapshot).values()) == {100}
+    assert set(final_scores(PodTopologySpreadV121(), a_pod("new", {"app": "db"}), cluster.snapshot).values()) == {100}
 
 
 DEFAULTING = {  # arguments, gates; what completes to
@@ -138,7 +140,7 @@ DEFAULTING = {  # arguments, gates; what completes to
 
 @pytest.mark.parametrize(("args", "gates", "kind"), DEFAULTING.values(), ids=DEFAULTING)
 def test_defaulting_type(args, gates, kind):
-    completed = msgspec.convert(args, PodTopologySpreadArgs).completed(FeatureGates(gates, "1.21"))
+    completed = msgspec.convert(args, PodTopologySpreadArgsV121).completed(FeatureGates(gates, "1.21"))
     assert completed.defaulting_type == kind
 
 
@@ -156,7 +158,7 @@ def cluster_of(nodes):
 @given(st.lists(NODE, min_size=1, max_size=6), st.integers(1, 3), st.booleans())
 def test_a_zone_may_be_so_much_ahead_of_the_least(nodes, skew, picky):
     pod = web("new", hard(skew=skew), **(SSD if picky else {}))
-    found = refusals(PodTopologySpread(), pod, cluster_of(nodes).snapshot)
+    found = refusals(PodTopologySpreadV121(), pod, cluster_of(nodes).snapshot)
     zones = {zone for zone, ssd, _ in nodes if zone and (ssd or not picky)}
     pods = {zone: sum(count for other, _, count in nodes if other == zone) for zone in zones}
     expected = {}
@@ -172,7 +174,7 @@ def test_a_zone_may_be_so_much_ahead_of_the_least(nodes, skew, picky):
 @given(st.lists(NODE, min_size=1, max_size=6), st.integers(1, 3), st.booleans())
 def test_fewer_pods_in_the_zone_score_higher(nodes, skew, picky):
     pod = web("new", soft(skew=skew), **(SSD if picky else {}))
-    found = list(final_scores(PodTopologySpread(), pod, cluster_of(nodes).snapshot).values())
+    found = list(final_scores(PodTopologySpreadV121(), pod, cluster_of(nodes).snapshot).values())
     zones = {zone for zone, _, _ in nodes if zone}
     weight = log(len(zones) + 2)
     pods = {zone: sum(n for other, ssd, n in nodes if other == zone and (ssd or not picky)) for zone in zones}
@@ -186,4 +188,4 @@ def test_fewer_pods_in_the_zone_score_higher(nodes, skew, picky):
 @pytest.mark.parametrize("constraints", [(), (hard(),), (soft(), hard(HOST))])
 def test_it_keeps_its_contract(constraints):
     pods = [web("one", *constraints), web("picky", *constraints, **SSD), a_pod("plain")]
-    check_plugin(PodTopologySpread(), pods=pods, cluster=holding({"a1": 2, "b1": 1}, *DISKS))
+    check_plugin(PodTopologySpreadV121(), pods=pods, cluster=holding({"a1": 2, "b1": 1}, *DISKS))

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from moorage.framework.features import FeatureGates
 from moorage.plugins.scoring_strategies import UtilizationPoint
-from moorage.plugins.v1_21.node_resources_balanced_allocation import NodeResourcesBalancedAllocation
+from moorage.plugins.v1_21.node_resources_balanced_allocation import NodeResourcesBalancedAllocationV121
 from moorage.plugins.v1_21.node_resources_least_allocated import NodeResourcesLeastAllocated, NodeResourcesLeastAllocatedArgs
 from moorage.plugins.v1_21.node_resources_most_allocated import NodeResourcesMostAllocated, NodeResourcesMostAllocatedArgs
-from moorage.plugins.v1_21.requested_shares import ResourceSpec
+from moorage.plugins.v1_21.requested_shares import ResourceSpecV121
 from moorage.plugins.v1_21.requested_to_capacity_ratio import RequestedToCapacityRatio, RequestedToCapacityRatioArgs
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
@@ -46,10 +46,10 @@ CASES = {  # rule, what is held, what there is, score of a pod that asks for 1 C
     "most": (MOST(), {}, {"cpu": "4", "memory": "8Gi"}, 25),
     "most, of what others hold": (MOST(), {"cpu": "2", "memory": "2Gi"}, {"cpu": "4", "memory": "8Gi"}, 62),
     "most, beyond what there is counts for nothing": (MOST(), {"cpu": "4", "memory": "2Gi"}, {"cpu": "4", "memory": "8Gi"}, 25),
-    "balanced": (NodeResourcesBalancedAllocation(), {}, {"cpu": "4", "memory": "8Gi"}, 100),
-    "unbalanced": (NodeResourcesBalancedAllocation(), {"cpu": "2", "memory": "0"}, {"cpu": "4", "memory": "8Gi"}, 50),
-    "balanced, used up": (NodeResourcesBalancedAllocation(), {}, {"cpu": "1", "memory": "8Gi"}, 0),
-    "balanced, none of it there": (NodeResourcesBalancedAllocation(), {}, {"cpu": "4"}, 0),
+    "balanced": (NodeResourcesBalancedAllocationV121(), {}, {"cpu": "4", "memory": "8Gi"}, 100),
+    "unbalanced": (NodeResourcesBalancedAllocationV121(), {"cpu": "2", "memory": "0"}, {"cpu": "4", "memory": "8Gi"}, 50),
+    "balanced, used up": (NodeResourcesBalancedAllocationV121(), {}, {"cpu": "1", "memory": "8Gi"}, 0),
+    "balanced, none of it there": (NodeResourcesBalancedAllocationV121(), {}, {"cpu": "4"}, 0),
 }
 
 
@@ -59,7 +59,7 @@ def test_scores(rule, held, offered, expected):
 
 
 def test_a_resource_counts_whether_it_is_asked_for_or_not():
-    weights = (ResourceSpec(name="cpu", weight=1), ResourceSpec(name=GPU, weight=3))
+    weights = (ResourceSpecV121(name="cpu", weight=1), ResourceSpecV121(name=GPU, weight=3))
     rule = LEAST(NodeResourcesLeastAllocatedArgs(resources=weights))
     assert score(rule, POD, one_node(**{"cpu": "4", GPU: "2"})) == (75 + 3 * 100) // 4
     assert score(rule, POD, one_node(cpu="4")) == 75 // 4, "what a node lacks scores 0, with its weight"
@@ -82,7 +82,7 @@ RATIO = {  # resources, what there is, score
 
 @pytest.mark.parametrize(("resources", "offered", "expected"), RATIO.values(), ids=RATIO)
 def test_a_function_of_what_is_in_use(resources, offered, expected):
-    specs = tuple(ResourceSpec(name=name, weight=weight) for name, weight in resources)
+    specs = tuple(ResourceSpecV121(name=name, weight=weight) for name, weight in resources)
     rule = RequestedToCapacityRatio(RequestedToCapacityRatioArgs(shape=FUNCTION, resources=specs))
     assert score(rule, POD, one_node(**offered)) == expected
 
@@ -103,7 +103,7 @@ def test_the_table_says_what_the_rule_says_of_each_node(nodes, asked, first, sec
         [a_node(f"n{at}", allocatable={"cpu": f"{cpu}m", "memory": str(memory)}) for at, (cpu, memory) in enumerate(nodes)]
     )
     pod = a_pod(containers=asking(cpu=f"{asked}m", memory=str(asked)))
-    specs = (ResourceSpec(name="cpu", weight=first), ResourceSpec(name="memory", weight=second))
+    specs = (ResourceSpecV121(name="cpu", weight=first), ResourceSpecV121(name="memory", weight=second))
 
     def mean(of):
         return {f"n{at}": (first * of(cpu) + second * of(memory)) // (first + second) for at, (cpu, memory) in enumerate(nodes)}
@@ -132,7 +132,7 @@ def test_balanced_is_what_the_shares_differ_by(nodes, asked):
         return 0 if max(shares) >= 1 else int((1 - abs(shares[0] - shares[1])) * 100.0)
 
     pod = a_pod(containers=asking(cpu=f"{asked}m", memory=str(asked)))
-    found = final_scores(NodeResourcesBalancedAllocation(), pod, cluster.snapshot)
+    found = final_scores(NodeResourcesBalancedAllocationV121(), pod, cluster.snapshot)
     assert list(found.values()) == [balanced(*node) for node in nodes]
 
 
@@ -142,7 +142,7 @@ def test_a_function_s_mean_leaves_out_what_scores_0(nodes, asked, first, second)
     cluster = a_cluster(
         [a_node(f"n{at}", allocatable={"cpu": f"{cpu}m", "memory": str(memory)}) for at, (cpu, memory) in enumerate(nodes)]
     )
-    specs = (ResourceSpec(name="cpu", weight=first), ResourceSpec(name="memory", weight=second))
+    specs = (ResourceSpecV121(name="cpu", weight=first), ResourceSpecV121(name="memory", weight=second))
     rule = RequestedToCapacityRatio(RequestedToCapacityRatioArgs(shape=FUNCTION, resources=specs))
 
     def used(capacity):
@@ -160,18 +160,18 @@ def test_a_function_s_mean_leaves_out_what_scores_0(nodes, asked, first, second)
 @pytest.mark.parametrize("args", [NodeResourcesLeastAllocatedArgs, NodeResourcesMostAllocatedArgs])
 @pytest.mark.parametrize(("weight", "good"), [(0, False), (-1, False), (1, True), (100, True), (101, False)])
 def test_weights_have_a_range(args, weight, good):
-    faults = args(resources=(ResourceSpec(name="cpu", weight=weight),)).faults("args", GATES)
+    faults = args(resources=(ResourceSpecV121(name="cpu", weight=weight),)).faults("args", GATES)
     assert [fault.field for fault in faults] == ([] if good else ["args.resources[0].weight"])
     assert args(resources=()).completed(GATES).resources == args().resources
 
 
 @pytest.mark.parametrize("weight", [100, 101, 10**6])
 def test_weights_of_the_function_have_no_most(weight):
-    args = RequestedToCapacityRatioArgs(shape=FUNCTION, resources=(ResourceSpec(name="cpu", weight=weight),))
+    args = RequestedToCapacityRatioArgs(shape=FUNCTION, resources=(ResourceSpecV121(name="cpu", weight=weight),))
     assert args.faults("args", GATES) == []
 
 
 def test_they_keep_their_contract():
     ratio = RequestedToCapacityRatio(RequestedToCapacityRatioArgs(shape=FUNCTION))
-    for rule in (LEAST(), MOST(), ratio, NodeResourcesBalancedAllocation()):
+    for rule in (LEAST(), MOST(), ratio, NodeResourcesBalancedAllocationV121()):
         check_plugin(rule)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.framework.verdicts import Code, Status
-from moorage.plugins.v1_21.taint_toleration import TaintToleration
+from moorage.plugins.v1_21.taint_toleration import TaintTolerationV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import final_scores, refusals
@@ -49,13 +49,13 @@ CASES = {  # taints, tolerations, the taint that is named
 
 @pytest.mark.parametrize(("taints", "tolerations", "named"), CASES.values(), ids=CASES)
 def test_refuses_and_names_the_taint(taints, tolerations, named):
-    found = refusals(TaintToleration(), a_pod(tolerations=tolerations), a_cluster([tainted(*taints)]).snapshot)
+    found = refusals(TaintTolerationV121(), a_pod(tolerations=tolerations), a_cluster([tainted(*taints)]).snapshot)
     assert found == ({"n": no(*named)} if named else {})
 
 
 def test_every_node_has_its_own_reason():
     nodes = [tainted("a=1:NoSchedule", name="x"), tainted("a=2:NoSchedule", name="y"), tainted("a=1:NoSchedule", name="z")]
-    found = refusals(TaintToleration(), a_pod(), a_cluster(nodes).snapshot)
+    found = refusals(TaintTolerationV121(), a_pod(), a_cluster(nodes).snapshot)
     assert found == {"x": no("a", "1"), "y": no("a", "2"), "z": no("a", "1")}
 
 
@@ -72,7 +72,7 @@ SCORES = {  # soft taints of three nodes, tolerations, scores
 @pytest.mark.parametrize(("counts", "tolerations", "scores"), SCORES.values(), ids=SCORES)
 def test_scores(counts, tolerations, scores):
     nodes = [tainted(*(f"t{i}:PreferNoSchedule" for i in range(count)), name=f"n{at}") for at, count in enumerate(counts)]
-    found = final_scores(TaintToleration(), a_pod(tolerations=tolerations), a_cluster(nodes).snapshot)
+    found = final_scores(TaintTolerationV121(), a_pod(tolerations=tolerations), a_cluster(nodes).snapshot)
     assert list(found.values()) == scores
 
 
@@ -86,11 +86,11 @@ def test_the_table_says_what_the_rule_says_of_each_node(nodes, tolerated):
     pod = a_pod(tolerations=[{"key": key, "operator": "Exists"} for key in sorted(tolerated)])
     hard = [[taint(t) for t in taints if "Prefer" not in t and t[0] not in tolerated] for taints in nodes]
     expected = {f"n{at}": no(left[0]["key"], left[0]["value"]) for at, left in enumerate(hard) if left}
-    assert refusals(TaintToleration(), pod, cluster.snapshot) == expected
+    assert refusals(TaintTolerationV121(), pod, cluster.snapshot) == expected
     soft = [sum("Prefer" in t and t[0] not in tolerated for t in taints) for taints in nodes]
     scores = [100 - 100 * count // max(soft) if max(soft) else 100 for count in soft]
-    assert list(final_scores(TaintToleration(), pod, cluster.snapshot).values()) == scores
+    assert list(final_scores(TaintTolerationV121(), pod, cluster.snapshot).values()) == scores
 
 
 def test_it_keeps_its_contract():
-    check_plugin(TaintToleration())
+    check_plugin(TaintTolerationV121())

@@ -13,7 +13,7 @@ from moorage.api.storage import CSIDriver, CSIStorageCapacity
 from moorage.errors import AttemptError
 from moorage.framework.features import FeatureGates
 from moorage.framework.verdicts import SKIP, Code, Hold, Status
-from moorage.plugins.v1_21.volume_binding import VolumeBinding, VolumeBindingArgs
+from moorage.plugins.v1_21.volume_binding import VolumeBindingArgsV121, VolumeBindingV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import final_scores, refusals
@@ -47,13 +47,13 @@ def cluster_of(*objects, count=3):
 
 
 def with_gates(release="1.21", **gates):
-    plugin = VolumeBinding()
+    plugin = VolumeBindingV121()
     plugin.attach(SimpleNamespace(gates=FeatureGates(gates, release)))
     return plugin
 
 
 def refused(cluster, *claims, plugin=None):
-    found = refusals(plugin or VolumeBinding(), a_pod(volumes=standing_on(*claims)), cluster.snapshot)
+    found = refusals(plugin or VolumeBindingV121(), a_pod(volumes=standing_on(*claims)), cluster.snapshot)
     return {name: status.reasons for name, status in found.items()}
 
 
@@ -70,7 +70,7 @@ HELD = {  # the claim, why the pod goes nowhere
 @pytest.mark.parametrize(("claim", "why"), HELD.values(), ids=HELD)
 def test_a_claim_that_keeps_the_pod_everywhere(claim, why):
     cluster = cluster_of(*([] if claim is None else [claim]))
-    answer = VolumeBinding().pre_filter(a_pod(volumes=standing_on("data")), cluster.snapshot)
+    answer = VolumeBindingV121().pre_filter(a_pod(volumes=standing_on("data")), cluster.snapshot)
     assert answer == Hold.because(why, unresolvable=True)
 
 
@@ -78,24 +78,24 @@ def test_an_ephemeral_volume_waits_for_its_claim():
     pod = a_pod("p", volumes=[{"name": "s", "ephemeral": {}}])
     cluster = cluster_of()
     missing = Hold.because('persistentvolumeclaim "p-s" not found', unresolvable=True)
-    assert VolumeBinding().pre_filter(pod, cluster.snapshot) == missing
+    assert VolumeBindingV121().pre_filter(pod, cluster.snapshot) == missing
     with_objects(cluster, a_claim("p-s", storageClassName="made"))
     foreign = Hold.because('persistentvolumeclaim "p-s" was not created for the pod', unresolvable=True)
-    assert VolumeBinding().pre_filter(pod, cluster.snapshot) == foreign
+    assert VolumeBindingV121().pre_filter(pod, cluster.snapshot) == foreign
     owned = {"ownerReferences": [{"uid": "default/p", "controller": True}]}
     with_objects(cluster, a_claim("p-s", storageClassName="made", metadata=owned))
-    assert refusals(VolumeBinding(), pod, cluster.snapshot) == {}
+    assert refusals(VolumeBindingV121(), pod, cluster.snapshot) == {}
 
 
 def test_a_class_that_does_not_say_when_is_an_error():
     cluster = cluster_of(a_claim("data", storageClassName="odd"), a_class("odd", volumeBindingMode=None))
     with pytest.raises(AttemptError, match='VolumeBindingMode not set for StorageClass "odd"'):
-        VolumeBinding().pre_filter(a_pod(volumes=standing_on("data")), cluster.snapshot)
+        VolumeBindingV121().pre_filter(a_pod(volumes=standing_on("data")), cluster.snapshot)
 
 
 def test_pods_without_claims_are_passed_over():
     pod = a_pod(volumes=[{"name": "v", "gcePersistentDisk": {"pdName": "d"}}])
-    assert VolumeBinding().pre_filter(pod, cluster_of().snapshot) is SKIP
+    assert VolumeBindingV121().pre_filter(pod, cluster_of().snapshot) is SKIP
 
 
 NODES = {  # objects beside the claim ``data``, the reasons of the nodes that refuse
@@ -227,9 +227,9 @@ def test_a_volume_alone_scores_the_share_that_is_asked_for(asked, sizes):
 
 
 def test_arguments():
-    (fault,) = VolumeBindingArgs(bind_timeout_seconds=-1).faults("args", FeatureGates(release="1.21"))
+    (fault,) = VolumeBindingArgsV121(bind_timeout_seconds=-1).faults("args", FeatureGates(release="1.21"))
     assert (fault.field, fault.value) == ("args.bindTimeoutSeconds", -1)
-    assert VolumeBindingArgs().faults("args", FeatureGates(release="1.21")) == []
+    assert VolumeBindingArgsV121().faults("args", FeatureGates(release="1.21")) == []
 
 
 @pytest.mark.parametrize("gates", [{}, {"VolumeCapacityPriority": True}])
@@ -244,5 +244,5 @@ def test_it_keeps_its_contract(gates):
 
 
 def test_refusals_are_final():
-    found = refusals(VolumeBinding(), a_pod(volumes=standing_on("data")), cluster_of(a_bound_claim("data", "pv")).snapshot)
+    found = refusals(VolumeBindingV121(), a_pod(volumes=standing_on("data")), cluster_of(a_bound_claim("data", "pv")).snapshot)
     assert found["n0"] == Status(Code.UNRESOLVABLE, "VolumeBinding", (LOST,))

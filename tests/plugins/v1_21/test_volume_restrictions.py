@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from moorage.framework.events import Action, Resource
 from moorage.framework.verdicts import Code, Status
-from moorage.plugins.v1_21.volume_restrictions import VolumeRestrictions
+from moorage.plugins.v1_21.volume_restrictions import VolumeRestrictionsV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import refusals, wakes
@@ -60,18 +60,18 @@ def mounting(*volumes, name="pod"):
 def test_a_disk_is_mounted_once(wants, holds, refused):
     held = [mounting(holds, name="held")] if holds else []
     snapshot = a_cluster([a_node("n"), a_node("free")], {"n": held}).snapshot
-    assert refusals(VolumeRestrictions(), mounting(wants), snapshot) == ({"n": DISK} if refused else {})
+    assert refusals(VolumeRestrictionsV121(), mounting(wants), snapshot) == ({"n": DISK} if refused else {})
 
 
 def test_a_claim_for_one_pod_is_shared_all_the_same():
     alone = a_claim("data", accessModes=["ReadWriteOncePod"])
     held = a_pod("held", volumes=standing_on("data"))
     cluster = with_objects(a_cluster([a_node("n")], {"n": [held]}), alone)
-    assert refusals(VolumeRestrictions(), a_pod(volumes=standing_on("data")), cluster.snapshot) == {}
+    assert refusals(VolumeRestrictionsV121(), a_pod(volumes=standing_on("data")), cluster.snapshot) == {}
 
 
 def test_a_claim_that_is_missing_is_not_missed_here():
-    assert refusals(VolumeRestrictions(), a_pod(volumes=standing_on("gone")), a_cluster([a_node("n")]).snapshot) == {}
+    assert refusals(VolumeRestrictionsV121(), a_pod(volumes=standing_on("gone")), a_cluster([a_node("n")]).snapshot) == {}
 
 
 disk = st.tuples(st.sampled_from(["d", "e"]), st.booleans())
@@ -91,15 +91,17 @@ def test_the_table_says_what_the_rule_says_of_each_node(wanted, nodes):
         for at, held in enumerate(nodes)
         if any(one == other and not (reads and also) for one, reads in wanted for other, also in held)
     }
-    assert set(refusals(VolumeRestrictions(), pod("new", wanted), cluster.snapshot)) == expected
+    assert set(refusals(VolumeRestrictionsV121(), pod("new", wanted), cluster.snapshot)) == expected
 
 
 def test_what_wakes_a_pod():
-    assert wakes(VolumeRestrictions(), mounting(gce("d")), Resource.POD, Action.DELETE, mounting(gce("d")))
-    assert wakes(VolumeRestrictions(), mounting(gce("d")), Resource.NODE, Action.ADD, None, a_node("n"))
-    assert not wakes(VolumeRestrictions(), mounting(gce("d")), Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, None, a_claim())
+    assert wakes(VolumeRestrictionsV121(), mounting(gce("d")), Resource.POD, Action.DELETE, mounting(gce("d")))
+    assert wakes(VolumeRestrictionsV121(), mounting(gce("d")), Resource.NODE, Action.ADD, None, a_node("n"))
+    assert not wakes(
+        VolumeRestrictionsV121(), mounting(gce("d")), Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, None, a_claim()
+    )
 
 
 def test_it_keeps_its_contract():
     cluster = a_cluster([a_node("n"), a_node("m")], {"n": [mounting(gce("d"), name="held")]})
-    check_plugin(VolumeRestrictions(), pods=[mounting(gce("d")), a_pod("plain")], cluster=cluster)
+    check_plugin(VolumeRestrictionsV121(), pods=[mounting(gce("d")), a_pod("plain")], cluster=cluster)

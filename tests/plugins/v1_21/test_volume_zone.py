@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from moorage.framework.events import Action, Resource
 from moorage.framework.verdicts import Code, Status
-from moorage.plugins.v1_21.volume_zone import VolumeZone
+from moorage.plugins.v1_21.volume_zone import VolumeZoneV121
 from moorage.testing.builders import a_cluster, a_node, a_pod
 from moorage.testing.plugin_checks import check_plugin
 from moorage.testing.plugin_queries import refusals, wakes
@@ -45,7 +45,7 @@ CASES = {  # the volume's labels, the node's, refused?
 @pytest.mark.parametrize(("volume", "node", "refused"), CASES.values(), ids=CASES)
 def test_refuses(volume, node, refused):
     cluster = with_objects(a_cluster([a_node("n", node)]), a_bound_claim("data", "pv"), a_volume("pv", volume))
-    found = refusals(VolumeZone(), a_pod(volumes=standing_on("data")), cluster.snapshot)
+    found = refusals(VolumeZoneV121(), a_pod(volumes=standing_on("data")), cluster.snapshot)
     assert found == ({"n": no(CONFLICT)} if refused else {})
 
 
@@ -69,22 +69,22 @@ CLASSES = [a_class("waits"), a_class("now", volumeBindingMode="Immediate"), a_cl
 def test_a_claim_without_its_volume_is_found_out_where_there_are_zones(claim, why):
     nodes = [a_node("zoned", {ZONE: "a"}), a_node("plain")]
     cluster = with_objects(a_cluster(nodes), *CLASSES, *([] if claim is None else [claim]))
-    found = refusals(VolumeZone(), a_pod(volumes=standing_on("data")), cluster.snapshot)
+    found = refusals(VolumeZoneV121(), a_pod(volumes=standing_on("data")), cluster.snapshot)
     assert found == ({} if why is None else {"zoned": no(why)})
 
 
 def test_the_first_volume_that_fails_says_why():
     nodes = [a_node("a", {ZONE: "a"}), a_node("b", {ZONE: "b"})]
     cluster = with_objects(a_cluster(nodes), a_bound_claim("one", "pv"), a_volume("pv", {ZONE: "a"}))
-    found = refusals(VolumeZone(), a_pod(volumes=standing_on("one", "gone", "")), cluster.snapshot)
+    found = refusals(VolumeZoneV121(), a_pod(volumes=standing_on("one", "gone", "")), cluster.snapshot)
     assert found == {"a": no('persistentvolumeclaim "gone" not found'), "b": no(CONFLICT)}
-    found = refusals(VolumeZone(), a_pod(volumes=standing_on("", "one")), cluster.snapshot)
+    found = refusals(VolumeZoneV121(), a_pod(volumes=standing_on("", "one")), cluster.snapshot)
     assert found == dict.fromkeys("ab", no("PersistentVolumeClaim had no name"))
 
 
 def test_other_volumes_are_passed_over():
     pod = a_pod(volumes=[{"name": "scratch", "ephemeral": {}}, {"name": "tmp", "emptyDir": {}}])
-    assert refusals(VolumeZone(), pod, a_cluster([a_node("n", {ZONE: "a"})]).snapshot) == {}
+    assert refusals(VolumeZoneV121(), pod, a_cluster([a_node("n", {ZONE: "a"})]).snapshot) == {}
 
 
 KEYS = st.sampled_from([ZONE, REGION, BETA_ZONE, BETA_REGION, "disk"])
@@ -105,18 +105,18 @@ def test_the_table_says_what_the_rule_says_of_each_node(volumes, nodes):
     cluster = a_cluster([a_node(f"n{at}", labels) for at, labels in enumerate(nodes)])
     for at, labels in enumerate(volumes):
         with_objects(cluster, a_bound_claim(f"c{at}", f"pv{at}"), a_volume(f"pv{at}", labels))
-    found = refusals(VolumeZone(), a_pod(volumes=standing_on(*(f"c{at}" for at in range(len(volumes))))), cluster.snapshot)
+    found = refusals(VolumeZoneV121(), a_pod(volumes=standing_on(*(f"c{at}" for at in range(len(volumes))))), cluster.snapshot)
     assert set(found) == {f"n{at}" for at, node in enumerate(nodes) if not all(suits(volume, node) for volume in volumes)}
 
 
 def test_what_wakes_a_pod():
     pod = a_pod(volumes=standing_on("data"))
-    assert wakes(VolumeZone(), pod, Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, None, a_claim("data"))
-    assert not wakes(VolumeZone(), pod, Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, None, a_claim("other"))
-    assert wakes(VolumeZone(), pod, Resource.NODE, Action.UPDATE_NODE_LABEL, a_node("n"), a_node("n", {ZONE: "a"}))
+    assert wakes(VolumeZoneV121(), pod, Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, None, a_claim("data"))
+    assert not wakes(VolumeZoneV121(), pod, Resource.PERSISTENT_VOLUME_CLAIM, Action.ADD, None, a_claim("other"))
+    assert wakes(VolumeZoneV121(), pod, Resource.NODE, Action.UPDATE_NODE_LABEL, a_node("n"), a_node("n", {ZONE: "a"}))
 
 
 def test_it_keeps_its_contract():
     nodes = [a_node(f"n{zone}", {ZONE: zone}) for zone in "abc"]
     cluster = with_objects(a_cluster(nodes), a_bound_claim("data", "pv"), a_volume("pv", {ZONE: "a__b"}))
-    check_plugin(VolumeZone(), pods=[a_pod(volumes=standing_on("data")), a_pod()], cluster=cluster)
+    check_plugin(VolumeZoneV121(), pods=[a_pod(volumes=standing_on("data")), a_pod()], cluster=cluster)

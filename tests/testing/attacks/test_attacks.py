@@ -14,10 +14,10 @@ from moorage.apiserver.storage import store as storing
 from moorage.apiserver.storage.store import Deleted, Store
 from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, REVIEWS
 from moorage.apiserver.vocabulary.statuses import ApiError
+from moorage.testing.attacks.attack_run import run
 from moorage.testing.attacks.making import make
 from moorage.testing.attacks.objects import sound
 from moorage.testing.attacks.routes import OPEN, SEEDED, combinations, routes
-from moorage.testing.attacks.running import run
 
 
 @pytest.mark.slow

@@ -5,9 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from moorage.testing.simtest import judging_lists, oracle_rules
+from moorage.testing.simtest import held_objects, holdings_oracle, lists_oracle, oracle, oracle_rules, recording_index
 from moorage.testing.simtest.oracle import Terms, judge
-from moorage.testing.simtest.recording import Asked, Called, Listed, Lost, Told, Tried, Weighed, Written
+from moorage.testing.simtest.recording import (
+    AttemptRecord,
+    Called,
+    Listed,
+    Lost,
+    MemoryRecord,
+    RequestRecord,
+    Told,
+    WriteRecord,
+)
 
 ME, PATH = "me", "/api/v1/namespaces/default/pods/p"
 
@@ -16,7 +25,7 @@ def node(version=1, cpu="2", meta=None, **spec):
     status = {"allocatable": {"cpu": cpu, "pods": "10"}}
     metadata = {"name": "n", "resourceVersion": str(version), "labels": meta or {}}
     document = {"metadata": metadata, "spec": spec, "status": status}
-    return Written(0, "world", "PUT", "MODIFIED", "Node", "n", "n", version, document)
+    return WriteRecord(0, "world", "PUT", "MODIFIED", "Node", "n", "n", version, document)
 
 
 def pod(version, name="p", cpu="1", by="world", at=0.0, change="MODIFIED", status=None, meta=None, **spec):
@@ -24,7 +33,7 @@ def pod(version, name="p", cpu="1", by="world", at=0.0, change="MODIFIED", statu
     metadata = {"name": name, "namespace": "default", "uid": name, "resourceVersion": str(version), **(meta or {})}
     spec = {"schedulerName": "default-scheduler", "containers": asks, **spec}
     document = {"metadata": metadata, "spec": spec, "status": status or {}}
-    return Written(at, by, "", change, "Pod", f"default/{name}", name, version, document)
+    return WriteRecord(at, by, "", change, "Pod", f"default/{name}", name, version, document)
 
 
 def told(entry):
@@ -32,7 +41,7 @@ def told(entry):
 
 
 def tried(uid="p", node="n", victims=()):
-    return Tried(0, ME, uid, node, victims)
+    return AttemptRecord(0, ME, uid, node, victims)
 
 
 MARK = {"conditions": [{"type": "DisruptionTarget"}]}
@@ -42,8 +51,8 @@ BOUND = [*SEEN, tried(), pod(3, by=ME, nodeName="n")]
 LOW = pod(4, "low", priority=1, nodeName="n")
 PREEMPTOR = pod(5, "high", cpu="8", priority=9)
 WANTED = [*SEEN, LOW, PREEMPTOR, told(LOW), told(PREEMPTOR), tried("high", "", ("low",))]
-DELETE = Asked(0, ME, "DELETE", "/api/v1/namespaces/default/pods/low", 200, uid="low")
-LEASE = Asked(0, ME, "PUT", "/apis/x/leases/kube-scheduler", 200, holder=ME)
+DELETE = RequestRecord(0, ME, "DELETE", "/api/v1/namespaces/default/pods/low", 200, uid="low")
+LEASE = RequestRecord(0, ME, "PUT", "/apis/x/leases/kube-scheduler", 200, holder=ME)
 
 
 def listed(version, *entries, kind="Pod", lags=False):
@@ -55,7 +64,7 @@ def gone(entry):
 
 
 def binding(at):
-    return Asked(at, ME, "POST", f"{PATH}/binding", 201, node="n", uid="p")
+    return RequestRecord(at, ME, "POST", f"{PATH}/binding", 201, node="n", uid="p")
 
 
 def calls(*points):
@@ -78,12 +87,12 @@ LOST = [*BOUND, told(pod(3, by=ME, nodeName="n")), Lost(0, 8, [P.document], [N.d
 
 
 def weights(*counts):
-    return [Weighed(60.0 * number, ME, "tasks", count) for number, count in enumerate(counts)]
+    return [MemoryRecord(60.0 * number, ME, "tasks", count) for number, count in enumerate(counts)]
 
 
 def gang(least, version=1):
     document = {"metadata": {"name": "g", "namespace": "default"}, "spec": {"schedulingPolicy": {"gang": {"minCount": least}}}}
-    return Written(0, "world", "POST", "ADDED", "PodGroup", "default/g", "g", version, document)
+    return WriteRecord(0, "world", "POST", "ADDED", "PodGroup", "default/g", "g", version, document)
 
 
 OF_GANG = {"schedulingGroup": {"podGroupName": "g"}}
@@ -98,7 +107,7 @@ def disk(version, where="n", by="world", of=None, uid=None):
     if of:
         spec["claimRef"] = {"namespace": "default", "name": of, "uid": uid or of}
     document = {"kind": "PersistentVolume", "metadata": {"name": "d"}, "spec": spec, "status": {"phase": "Available"}}
-    return Written(0, by, "PUT", "MODIFIED", "PersistentVolume", "d", "d", version, document)
+    return WriteRecord(0, by, "PUT", "MODIFIED", "PersistentVolume", "d", "d", version, document)
 
 
 def claim(version, name="c", to="", klass="local"):
@@ -106,7 +115,7 @@ def claim(version, name="c", to="", klass="local"):
     metadata = {"name": name, "namespace": "default", "uid": name}
     metadata["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"} if to else {}
     document = {"kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec, "status": {}}
-    return Written(0, "world", "PUT", "MODIFIED", "PersistentVolumeClaim", f"default/{name}", name, version, document)
+    return WriteRecord(0, "world", "PUT", "MODIFIED", "PersistentVolumeClaim", f"default/{name}", name, version, document)
 
 
 def device_claim(version, name="rc", device="", users=(), by=ME):
@@ -114,7 +123,7 @@ def device_claim(version, name="rc", device="", users=(), by=ME):
     status = {"allocation": {"devices": {"results": results}}, "reservedFor": [{"uid": user} for user in users]}
     metadata = {"name": name, "namespace": "default", "uid": name, "resourceVersion": str(version)}
     document = {"kind": "ResourceClaim", "metadata": metadata, "spec": {}, "status": status if device else {}}
-    return Written(0, by, "PUT", "MODIFIED", "ResourceClaim", f"default/{name}", name, version, document)
+    return WriteRecord(0, by, "PUT", "MODIFIED", "ResourceClaim", f"default/{name}", name, version, document)
 
 
 def after(*writes):
@@ -253,8 +262,8 @@ def test_victims_are_less_important_and_asked_for_by_those_who_may(victim, why):
 
 
 def test_the_oracle_shares_no_code_with_the_scheduler():
-    oracle = (gleaning, judging, judging_holdings, judging_lists, oracle_rules, held_objects)
-    for module in oracle:
+    modules = (recording_index, oracle, holdings_oracle, lists_oracle, oracle_rules, held_objects)
+    for module in modules:
         tree = ast.parse(Path(module.__file__).read_text())
         imported = {one.module or "" for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)}
         ours = {name for name in imported if name.startswith("moorage")}

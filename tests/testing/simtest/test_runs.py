@@ -23,8 +23,8 @@ from moorage.plugins.taint_toleration import TaintToleration
 from moorage.plugins.volume_binding import BoundVolumes
 from moorage.queue import SchedulingQueue
 from moorage.runtime.bind_verifier import Confirmer
-from moorage.runtime.executor import Carrier
-from moorage.runtime.inbox import Source
+from moorage.runtime.executor import EffectExecutor
+from moorage.runtime.inbox import FactSource
 from moorage.testing.simtest import run
 from moorage.testing.simtest.nemesis import FAULTS, OF_HOLDINGS
 from moorage.testing.simtest.recording import Recording
@@ -128,7 +128,7 @@ async def hears_no_loss(self, key, obj, *_, **__):
 MUTANTS = {  # what is broken on purpose, under which faults it shows, and the promise that is then broken
     "resources are not looked at": (NodeResourcesFit, "filter", lambda *_: (), ["important pods"], "S3"),
     "taints are not looked at": (TaintToleration, "filter", lambda *_: (), ["nodes tainted"], "S3"),
-    "a lost reply counts as no": (Carrier, "_read_back", no_read_back, ["bind's reply lost"], "S2"),
+    "a lost reply counts as no": (EffectExecutor, "_read_back", no_read_back, ["bind's reply lost"], "S2"),
     "an assumed pod is forgotten": (BindingCycle, "_bind", forgets_early(BindingCycle._bind), ["pods late"], "S2"),
     "nobody is told to unreserve": (binding_cycle, "unreserve", lambda *_: (), ["bind refused"], "S7"),
     "events wake nobody": (SchedulingQueue, "event", lambda *_, **__: 0, ["pods deleted"], "L2"),
@@ -151,8 +151,8 @@ def put_in(source):
 
 
 CROWD_MUTANTS = {  # what is broken on purpose, and under which faults it shows in worlds that are full at the start
-    "the first lists count when they are in the inbox": (Source, "end", put_in, []),
-    "later lists do not hold up attempts": (Source, "is_whole", property(lambda source: source.synced), ["crowds unseen"]),
+    "the first lists count when they are in the inbox": (FactSource, "end", put_in, []),
+    "later lists do not hold up attempts": (FactSource, "is_whole", property(lambda source: source.synced), ["crowds unseen"]),
 }
 
 
@@ -181,7 +181,7 @@ HOLDING_MUTANTS = {  # what is broken on purpose, what pods hold, under which fa
     "devices are given twice": (Ledger, "is_held", lambda *_: False, "devices", [], "S16"),
     "nobody is kept in mind": (Binder, "_used", lambda self, claim, *_: claim, "devices", [], "S17"),
     "devices that were given back stay held": (Ledger, "settle", lambda *_: None, "devices", ["holdings not written"], "S8"),
-    "a lost write is waited for": (Carrier, "_write_again", no_second_time, "volumes", ["last writes lost"], "S8"),
+    "a lost write is waited for": (EffectExecutor, "_write_again", no_second_time, "volumes", ["last writes lost"], "S8"),
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.apiserver.access.authentication import Guard
+from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.access.rbac_rules import Attributes
 from moorage.apiserver.access.service_account_tokens import ISSUER
@@ -24,7 +24,7 @@ __all__ = ["answer"]
 
 
 def answer(
-    review: Review, document: Document, user: User, guard: Guard, authorizer: Authorizer, namespace: str = ""
+    review: Review, document: Document, user: User, guard: Authenticator, authorizer: Authorizer, namespace: str = ""
 ) -> Document:
     """Return a review with its status filled in. ``namespace`` is that of the path.
 
@@ -36,7 +36,7 @@ def answer(
 
 
 def _status(
-    review: Review, spec: Document, user: User, guard: Guard, authorizer: Authorizer, namespace: str
+    review: Review, spec: Document, user: User, guard: Authenticator, authorizer: Authorizer, namespace: str
 ) -> Document:  # fmt: skip
     match review.kind:
         case "SelfSubjectReview":
@@ -125,7 +125,7 @@ def _rules(user: User, namespace: str, authorizer: Authorizer) -> Document:
 # -- who is it ----------------------------------------------------------------------------------------------------------
 
 
-def _token(spec: Document, guard: Guard) -> Document:
+def _token(spec: Document, guard: Authenticator) -> Document:
     token = _text(spec, "token")
     if not token:
         raise bad_request("token is required for TokenReview in authentication")

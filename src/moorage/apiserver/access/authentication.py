@@ -22,7 +22,7 @@ from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.statuses import ApiError, unauthorized
 from moorage.apiserver.vocabulary.users import User, authenticated
 
-__all__ = ["OPEN_PATHS", "Guard", "User", "guard_for", "holder_of"]
+__all__ = ["OPEN_PATHS", "Authenticator", "User", "guard_for", "holder_of"]
 
 #: What anybody may read.
 OPEN_PATHS: Final = frozenset(["/healthz", "/livez", "/readyz", "/version"])
@@ -30,13 +30,13 @@ _LOCAL: Final = ("127.0.0.1", "[::1]", "localhost")
 _MAX_TOKEN: Final = 16 << 10
 
 
-def guard_for(store: Store, authority: Authority, hosts: Iterable[str] = ()) -> Guard:
+def guard_for(store: Store, authority: Authority, hosts: Iterable[str] = ()) -> Authenticator:
     """Return the guard of a cluster with an authority: its certificates, its administrator's token, its accounts' tokens."""
     publish_authority(store, authority.certificate, authority.front_proxies)
-    return Guard({authority.admin_token: ADMIN}, hosts, Accounts(store, authority.signing_key))
+    return Authenticator({authority.admin_token: ADMIN}, hosts, Accounts(store, authority.signing_key))
 
 
-class Guard:
+class Authenticator:
     """Checks requests. ``tokens`` are the bearer tokens of users, ``hosts`` the names answered to besides the local ones."""
 
     def __init__(self, tokens: Mapping[str, User], hosts: Iterable[str] = (), accounts: Accounts | None = None) -> None:

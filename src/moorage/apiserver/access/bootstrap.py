@@ -20,11 +20,11 @@ from moorage.api.selectors import compile_label_selector
 from moorage.apiserver.access.bootstrap_roles import born_with
 from moorage.apiserver.access.rbac_rules import missing
 from moorage.apiserver.admission.strategy import read
-from moorage.apiserver.fields.managed_fields import Manager
+from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watch_cache import Change
 from moorage.apiserver.vocabulary.records import Document, Record
-from moorage.apiserver.vocabulary.served_kinds import Kind, served
+from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 
 __all__ = ["AUTHORITY", "found_cluster", "publish_authority"]
 
@@ -57,18 +57,18 @@ def found_cluster(store: Store) -> None:
     for record in [*store.all(_NAMESPACES)]:
         keeper.add_account(record)
     if store.find(_SERVICES, "default", "kubernetes") is None:
-        store.create(_SERVICES, "default", _own_service(), manager=Manager("kube-apiserver", version="v1"))
+        store.create(_SERVICES, "default", _own_service(), manager=FieldManager("kube-apiserver", version="v1"))
     for name, found in SYSTEM_PRIORITY_CLASSES.items():
         if store.find(_PRIORITIES, "", name) is None:
             wanted = {"metadata": {"name": name}, "value": found.value, "description": found.description}
             made = {"apiVersion": _PRIORITIES.api_version, "kind": "PriorityClass", **wanted}
-            store.create(_PRIORITIES, "", made, manager=Manager("kube-apiserver", version=_PRIORITIES.api_version))
+            store.create(_PRIORITIES, "", made, manager=FieldManager("kube-apiserver", version=_PRIORITIES.api_version))
     for kind, document in born_with(store.offers):
         metadata = document["metadata"]
         held = store.find(kind, metadata.get("namespace", ""), metadata["name"])
         if held is None:
             store.create(
-                kind, metadata.get("namespace", ""), document, manager=Manager("kube-apiserver", version=kind.api_version)
+                kind, metadata.get("namespace", ""), document, manager=FieldManager("kube-apiserver", version=kind.api_version)
             )
         else:
             _reconcile(store, kind, held, document)
@@ -86,7 +86,7 @@ def _own_service() -> Document:
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
-def _reconcile(store: Store, kind: Kind, held: Record, wanted: Document) -> None:
+def _reconcile(store: Store, kind: ServedKind, held: Record, wanted: Document) -> None:
     """Add the rules and subjects that one of our own roles or bindings lost, unless its owner said not to."""
     document = held.document()
     if (document["metadata"].get("annotations") or {}).get(_AUTOUPDATE) == "false":
@@ -113,7 +113,7 @@ class _Keeper:
         self._store = store
         self._aggregating = False
 
-    def see(self, kind: Kind, change: Change) -> None:
+    def see(self, kind: ServedKind, change: Change) -> None:
         if kind is _NAMESPACES and not change.gone:
             self.add_account(change.after)
         elif kind is _ACCOUNTS and change.gone and change.after.name == "default":

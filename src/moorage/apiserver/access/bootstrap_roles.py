@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind, served
+from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 
 __all__ = ["LABEL", "born_with"]
 
@@ -214,7 +214,7 @@ _WITH_GATES: Final[dict[str, dict[str, list[Rule]]]] = {
 }
 
 
-def born_with(gates: frozenset[str] = frozenset()) -> Iterator[tuple[Kind, Document]]:
+def born_with(gates: frozenset[str] = frozenset()) -> Iterator[tuple[ServedKind, Document]]:
     """Yield every role and binding that a cluster starts with, those that are referred to before those that refer."""
     more = [roles for gate, roles in _WITH_GATES.items() if gate in gates]
     for name, rules in _CLUSTER_ROLES.items():

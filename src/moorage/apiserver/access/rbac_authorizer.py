@@ -18,7 +18,7 @@ from moorage.apiserver.access.rbac_rules import Attributes, allows
 from moorage.apiserver.admission.strategy import read
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watch_cache import Change
-from moorage.apiserver.vocabulary.served_kinds import Kind, served
+from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.apiserver.vocabulary.statuses import ApiError, forbidden, forbidden_path, quoted
 from moorage.apiserver.vocabulary.users import MASTERS, User
 
@@ -67,7 +67,7 @@ class Authorizer:
         self._held: dict[tuple[str, tuple[str, ...]], dict[str, list[Grant]]] = {}
         store.follow(self._see)
 
-    def _see(self, kind: Kind, change: Change) -> None:
+    def _see(self, kind: ServedKind, change: Change) -> None:
         if kind in _KINDS:
             self._bound = None
             self._held.clear()

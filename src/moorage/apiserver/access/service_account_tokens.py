@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from moorage.api.json_tree import UNREADABLE
 from moorage.apiserver.storage.store import Store, timestamp
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind, served
+from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.apiserver.vocabulary.statuses import bad_request, conflict, invalid
 from moorage.apiserver.vocabulary.users import User
 from moorage.errors import ConfigError, Fault
@@ -35,7 +35,7 @@ ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _PREFIX: Final = "system:serviceaccount:"
 _SHORTEST_S, _LONGEST_S, _USUAL_S = 600, 2**32, 3600
 _ACCOUNTS: Final = served("serviceaccounts")
-_BOUND: Final[Mapping[str, Kind]] = {"Node": served("nodes"), "Pod": served("pods"), "Secret": served("secrets")}
+_BOUND: Final[Mapping[str, ServedKind]] = {"Node": served("nodes"), "Pod": served("pods"), "Secret": served("secrets")}
 #: Tokens whose signature was found good, kept so that it is not computed again at every request.
 _MOST_KNOWN: Final = 2048
 
@@ -174,7 +174,7 @@ class Accounts:
         bound = [(kind, private[kind.singular]) for kind in _BOUND.values() if "uid" in private.get(kind.singular, {})]
         return all(self._there(kind, home if kind.namespaced else "", one) for kind, one in bound)
 
-    def _there(self, kind: Kind, namespace: str, wanted: Document) -> bool:
+    def _there(self, kind: ServedKind, namespace: str, wanted: Document) -> bool:
         record = self._store.find(kind, namespace, wanted["name"])
         return record is not None and bool(record.document()["metadata"]["uid"] == wanted["uid"])
 

@@ -35,7 +35,7 @@ from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
 from moorage.apiserver.admission.defaulting import lay_over
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError, forbidden
 from moorage.framework.features import FeatureGates
 
@@ -51,7 +51,7 @@ GROUP_PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
 Lookup = Callable[[type[Value], str], Iterable[Value]]
 
 
-def admit(kind: Kind, document: Document, read: Value, find: Lookup, gates: FeatureGates) -> None:
+def admit(kind: ServedKind, document: Document, read: Value, find: Lookup, gates: FeatureGates) -> None:
     """Change a new object, in place, as admission does. ``read`` is the same object, with its defaults.
 
     Raises  ApiError 403 for what admission refuses, 400 for a field that does not hold what it should
@@ -71,7 +71,7 @@ def admit(kind: Kind, document: Document, read: Value, find: Lookup, gates: Feat
     lay_over(document, read, after)
 
 
-def _refused(kind: Kind, document: Document, why: str) -> ApiError:
+def _refused(kind: ServedKind, document: Document, why: str) -> ApiError:
     """Return the refusal; a name that was only just made up is not told, as admission comes before it."""
     name, base = document["metadata"]["name"], document["metadata"].get("generateName")
     return forbidden(kind.resource, kind.group, base if base and name[:-5] == base else name, why)
@@ -84,7 +84,7 @@ def _protect(metadata: Document) -> None:
         metadata["finalizers"] = [*held, GROUP_PROTECTION]
 
 
-def admit_new(kind: Kind, document: Document, find: Lookup) -> None:
+def admit_new(kind: ServedKind, document: Document, find: Lookup) -> None:
     """Check a new object that keeps to all rules against the others there are.
 
     Raises  ApiError 403
@@ -107,7 +107,7 @@ def admit_new(kind: Kind, document: Document, find: Lookup) -> None:
         raise _refused(kind, document, f"PodGroup rejected: {why}")
 
 
-def check_change(kind: Kind, old: Document, new: Document, find: Lookup, gates: FeatureGates) -> None:
+def check_change(kind: ServedKind, old: Document, new: Document, find: Lookup, gates: FeatureGates) -> None:
     """Check a change of an object against the others there are: jobs whose pods are a gang keep their number, and claims
     grow only where their volumes can.
 
@@ -185,7 +185,7 @@ _IN_USE: Final = {
 }
 
 
-def admit_tended(kind: Kind, document: Document) -> None:
+def admit_tended(kind: ServedKind, document: Document) -> None:
     """Change a new object as admission does where controllers run that take it back in time: a node is not ready until it is
     heard of, and a volume or a claim is kept while somebody uses it.
 
@@ -205,7 +205,7 @@ def admit_tended(kind: Kind, document: Document) -> None:
 # -- objects that change ------------------------------------------------------------------------------------------------
 
 
-def restore_admitted(kind: Kind, old: Document, new: Document) -> None:
+def restore_admitted(kind: ServedKind, old: Document, new: Document) -> None:
     """Change the next version of an object, in place: a pod that leaves out what admission had added gets it again."""
     spec, held = new.get("spec"), old.get("spec") or {}
     if kind.kind != "Pod" or not isinstance(spec, dict):
@@ -223,7 +223,7 @@ def restore_admitted(kind: Kind, old: Document, new: Document) -> None:
         spec["tolerations"] = [*given, *added]
 
 
-def _check_growth(kind: Kind, old: Document, new: Document, find: Lookup) -> None:
+def _check_growth(kind: ServedKind, old: Document, new: Document, find: Lookup) -> None:
     """Check that a claim only grows where its volume can.
 
     Raises  ApiError 403

@@ -28,7 +28,7 @@ from moorage.api.devices import ResourceClaim, ResourceClaimTemplate
 from moorage.api.meta import Value
 from moorage.apiserver.schema.type_defaults import complete_types
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 
 __all__ = ["fill_in", "lay_over"]
 
@@ -43,7 +43,7 @@ _RULES: Final[Mapping[type[Value], Callable[[Any], Value]]] = {
 }
 
 
-def fill_in(kind: Kind, document: Document, read: Value | None) -> None:
+def fill_in(kind: ServedKind, document: Document, read: Value | None) -> None:
     """Complete a document. ``read`` is the same object as scheduling reads it, or None for kinds it does not."""
     if kind.kind == "Secret" and isinstance(texts := document.pop("stringData", None), dict):
         document["data"] = {**(document.get("data") or {}), **{key: _base64(str(text)) for key, text in texts.items()}}

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from moorage.apiserver.admission.validation import pod_specs
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.framework.features import FeatureGates
 
 __all__ = ["drop_guarded", "drop_guarded_status"]
@@ -28,7 +28,7 @@ _OF_LEASES: Final = ("preferredHolder", "strategy")
 _OF_PODS: Final = (("schedulingGroup", "GenericWorkload"),)
 
 
-def drop_guarded(kind: Kind, old: Document | None, new: Document, gates: FeatureGates) -> None:
+def drop_guarded(kind: ServedKind, old: Document | None, new: Document, gates: FeatureGates) -> None:
     """Drop from a new version of an object what is guarded. ``old`` is None for an object that is new itself."""
     if kind.kind == "Lease":
         for name in _OF_LEASES:
@@ -46,7 +46,7 @@ def drop_guarded(kind: Kind, old: Document | None, new: Document, gates: Feature
             _drop(before.get(path, {}), spec, _OF_PODS, gates)
 
 
-def drop_guarded_status(kind: Kind, old: Document, new: Document, gates: FeatureGates) -> None:
+def drop_guarded_status(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> None:
     """Drop from a new status what is guarded."""
     status = new.get("status")
     if kind.kind == "PodGroup" and isinstance(status, dict) and not gates[_CLAIMS] and not _spec(old).get("resourceClaims"):

@@ -13,7 +13,7 @@ from typing import Final
 
 from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
 from moorage.apiserver.vocabulary.records import Document, Record
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import Cause, forbidden, not_found
 
 __all__ = ["FOREVER", "check_may_go", "check_open", "finalized", "finalizers_of", "keep_finalizers", "with_finalizer"]
@@ -24,7 +24,7 @@ _IMMORTAL: Final = ("default", "kube-public", "kube-system")
 _FINALIZER: Final = "kubernetes"
 
 
-def check_may_go(kind: Kind, name: str) -> None:
+def check_may_go(kind: ServedKind, name: str) -> None:
     """Check that an object may be deleted.
 
     Raises  ApiError 403 for namespaces and priority classes that no cluster can be without
@@ -35,7 +35,7 @@ def check_may_go(kind: Kind, name: str) -> None:
         raise forbidden(kind.resource, kind.group, name, "this is a system priority class and cannot be deleted")
 
 
-def check_open(home: Record | None, namespace: str, kind: Kind, name: str) -> None:
+def check_open(home: Record | None, namespace: str, kind: ServedKind, name: str) -> None:
     """Check that something may be created in a namespace.
 
     Raises  ApiError 404 where there is none, 403 where it is on its way out

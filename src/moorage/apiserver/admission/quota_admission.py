@@ -16,9 +16,9 @@ from typing import NamedTuple
 from moorage.api.decode import decode
 from moorage.api.quotas import ResourceQuota
 from moorage.apiserver.admission.quota_types import Facts, Usage, add, amounts
-from moorage.apiserver.admission.quota_usage import Meter, is_in_scope, meter_of
+from moorage.apiserver.admission.quota_usage import QuotaEvaluator, is_in_scope, meter_of
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError, forbidden
 
 __all__ = ["charged"]
@@ -33,7 +33,7 @@ class _Account(NamedTuple):
 
 
 def charged(
-    kind: Kind, old: Document | None, new: Document, subresource: str, quotas: Iterable[Document], facts: Facts
+    kind: ServedKind, old: Document | None, new: Document, subresource: str, quotas: Iterable[Document], facts: Facts
 ) -> list[Document]:  # fmt: skip
     """Return the quotas of a namespace that an object's creation or change is charged to, as they are afterwards.
 
@@ -59,7 +59,7 @@ def charged(
     return changed
 
 
-def _account(kind: Kind, meter: Meter, document: Document, new: Document, facts: Facts) -> _Account | None:
+def _account(kind: ServedKind, meter: QuotaEvaluator, document: Document, new: Document, facts: Facts) -> _Account | None:
     quota = decode(document, ResourceQuota, "")
     status = quota.status
     limited = meter.matching(status.hard, facts)
@@ -78,7 +78,7 @@ def _growth(before: Usage, after: Usage) -> Usage:
     return {name: amount for name, amount in more.items() if amount.nano > 0}
 
 
-def _charge(kind: Kind, new: Document, account: _Account, usage: Usage, subresource: str) -> Document | None:
+def _charge(kind: ServedKind, new: Document, account: _Account, usage: Usage, subresource: str) -> Document | None:
     """Return a quota with what an object takes added to what is used; None where that changes nothing."""
     status = account.quota.status
     asked = {name: amount for name, amount in usage.items() if name in status.hard and amount.nano}
@@ -96,5 +96,5 @@ def _charge(kind: Kind, new: Document, account: _Account, usage: Usage, subresou
     return {**account.document, "status": {**account.document["status"], "used": after}}
 
 
-def _refused(kind: Kind, document: Document, why: str) -> ApiError:
+def _refused(kind: ServedKind, document: Document, why: str) -> ApiError:
     return forbidden(kind.resource, kind.group, document["metadata"]["name"], why)

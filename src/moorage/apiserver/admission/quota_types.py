@@ -12,7 +12,7 @@ from moorage.api.meta import Quantity
 from moorage.api.quantity import Exact, exact
 from moorage.api.quotas import ScopedResourceSelectorRequirement
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 
 __all__ = ["ONE", "ZERO", "Facts", "Usage", "add", "amounts", "label_fits", "raise_to"]
 
@@ -27,8 +27,8 @@ class Facts(NamedTuple):
     that have none), all of them or one by its name."""
 
     now: float
-    all: Callable[[Kind, str], Iterable[Document]]
-    find: Callable[[Kind, str, str], Document | None]
+    all: Callable[[ServedKind, str], Iterable[Document]]
+    find: Callable[[ServedKind, str, str], Document | None]
 
 
 def amounts(given: Mapping[str, Quantity] | None) -> Usage:

@@ -2,7 +2,7 @@
 
 Admission charges by it what comes and grows, and the controller of quotas recounts by it what is there, so the two agree.
 Usage is by the names that quotas have: ``requests.cpu`` and plain ``cpu`` are the same amount under two names. What a name may
-be is written on a kind's ``Meter``; a kind without one of its own is counted, as ``count/widgets.example.com``.
+be is written on a kind's ``QuotaEvaluator``; a kind without one of its own is counted, as ``count/widgets.example.com``.
 
 Source  kubernetes, pkg/quota/v1/evaluator/core: services.go, persistent_volume_claims.go, registry.go; apiserver,
         pkg/quota/v1/generic/evaluator.go
@@ -20,9 +20,9 @@ from moorage.api.quotas import ResourceQuotaSpec, ScopedResourceSelectorRequirem
 from moorage.apiserver.admission import quota_claims, quota_pods
 from moorage.apiserver.admission.quota_types import ONE, ZERO, Facts, Usage, label_fits
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind, served
+from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 
-__all__ = ["Meter", "is_in_scope", "meter_of"]
+__all__ = ["QuotaEvaluator", "is_in_scope", "meter_of"]
 
 #: What is never counted.
 _FREE: Final = frozenset(["Event"])
@@ -31,7 +31,7 @@ _OLD_NAMES: Final = frozenset(["configmaps", "replicationcontrollers", "resource
 
 
 @dataclass(frozen=True)
-class Meter:
+class QuotaEvaluator:
     """How the objects of one kind count.
 
     ``names`` are the resources that it always accounts for, ``is_named`` tells of others whether it does as well.
@@ -52,13 +52,13 @@ class Meter:
         return sorted(name for name in names if name in self.names or self.is_named(name, facts))
 
 
-def is_in_scope(meter: Meter, spec: ResourceQuotaSpec, document: Document) -> bool:
+def is_in_scope(meter: QuotaEvaluator, spec: ResourceQuotaSpec, document: Document) -> bool:
     """Return True for an object that a quota's scopes include."""
     return all(meter.is_scoped(asked, document) for asked in spec.requirements)
 
 
 @cache
-def meter_of(kind: Kind) -> Meter | None:
+def meter_of(kind: ServedKind) -> QuotaEvaluator | None:
     """Return how a kind counts, or None where it does not."""
     if not kind.namespaced or kind.kind in _FREE:
         return None
@@ -67,7 +67,7 @@ def meter_of(kind: Kind) -> Meter | None:
         return found
     names = frozenset([f"count/{kind.qualified}", *([kind.resource] if not kind.group and kind.resource in _OLD_NAMES else [])])
     counted = dict.fromkeys(sorted(names), ONE)
-    return Meter(names, lambda _, __: counted)
+    return QuotaEvaluator(names, lambda _, __: counted)
 
 
 # -- services -----------------------------------------------------------------------------------------------------------
@@ -127,16 +127,16 @@ def _is_claim_scoped(asked: ScopedResourceSelectorRequirement, claim: Document) 
 # -- all of them --------------------------------------------------------------------------------------------------------
 
 _METERS: Final = {
-    served("pods"): Meter(
+    served("pods"): QuotaEvaluator(
         quota_pods.NAMES, quota_pods.pod_usage, quota_pods.is_of_pods, quota_pods.is_pod_scoped, quota_pods.missing_requests,
         lambda part, old, new: part == "resize"
         or (not part and quota_pods.has_deadline(old) is not quota_pods.has_deadline(new)),
     ),
-    served("services"): Meter(_SERVICES, _service, grows=lambda part, _, __: not part),
-    served("persistentvolumeclaims"): Meter(
+    served("services"): QuotaEvaluator(_SERVICES, _service, grows=lambda part, _, __: not part),
+    served("persistentvolumeclaims"): QuotaEvaluator(
         _CLAIMS, _claim, _is_of_claims, _is_claim_scoped, grows=lambda part, _, __: part in {"", "status"}
     ),
-    served("resourceclaims", "resource.k8s.io"): Meter(
+    served("resourceclaims", "resource.k8s.io"): QuotaEvaluator(
         quota_claims.NAMES, quota_claims.claim_usage, quota_claims.is_of_claims, grows=lambda part, _, __: not part
     ),
 }  # fmt: skip

@@ -23,7 +23,7 @@ from moorage.api.validation.nodes import node_status_faults
 from moorage.api.validation.quotas import quota_status_faults
 from moorage.apiserver.admission.status_counts import counted_faults
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import Fault
 
 __all__ = ["status_faults"]
@@ -42,7 +42,7 @@ _UID: Final = (
 _REQUEST: Final = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 
 
-def status_faults(kind: Kind, old: Document, new: Document, found: Value) -> Faults:
+def status_faults(kind: ServedKind, old: Document, new: Document, found: Value) -> Faults:
     """Find what is wrong with a new status. ``found`` is the new object as scheduling reads it."""
     yield from counted_faults(kind.kind, old, new)
     if kind.kind == "Pod":

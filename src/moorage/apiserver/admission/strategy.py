@@ -27,7 +27,7 @@ from moorage.apiserver.admission.status_validation import status_faults
 from moorage.apiserver.admission.update_validation import change_faults, ephemeral_faults, resize_faults
 from moorage.apiserver.admission.validation import further_faults, metadata_faults, new_cron_job_faults, new_pod_faults
 from moorage.apiserver.vocabulary.records import Document, key_of
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import bad_request, conflict, invalid
 from moorage.errors import Fault, InputError
 from moorage.framework.features import FeatureGates
@@ -57,7 +57,7 @@ class _Named(Value):
     metadata: ObjectMeta = ObjectMeta()
 
 
-def read(kind: Kind, document: Document) -> Value:
+def read(kind: ServedKind, document: Document) -> Value:
     """Return what scheduling reads of a document, or its metadata for a kind that scheduling does not read.
 
     Raises  ApiError 400 if a field does not hold what it should
@@ -70,7 +70,7 @@ def read(kind: Kind, document: Document) -> Value:
         raise bad_request(f"{what} cannot be handled as a {kind.kind}: {why}") from None
 
 
-def completed(kind: Kind, document: Document) -> Value:
+def completed(kind: ServedKind, document: Document) -> Value:
     """Fill in what a document leaves out, in place, and return it as read."""
     try:
         fill_in(kind, document, read(kind, document))
@@ -79,7 +79,7 @@ def completed(kind: Kind, document: Document) -> Value:
     return read(kind, document)
 
 
-def prepare_create(kind: Kind, document: Document, gates: FeatureGates) -> None:
+def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates) -> None:
     """Make a new object of a document that has its name, uid and time: status, generation, defaults; then check it.
 
     Raises  ApiError 422 with all its faults
@@ -185,7 +185,7 @@ def _time_phase(old: Document, new: Document, now: str) -> None:
         status["lastPhaseTransitionTime"] = now
 
 
-def prepare_adopted(kind: Kind, document: Document) -> None:
+def prepare_adopted(kind: ServedKind, document: Document) -> None:
     """Complete and check an object that another cluster had; its status stays.
 
     Raises  ApiError 422 with all its faults
@@ -200,7 +200,7 @@ def prepare_adopted(kind: Kind, document: Document) -> None:
 
 
 def prepare_update(
-    kind: Kind, old: Document, new: Document, subresource: str, gates: FeatureGates, now: str = ""
+    kind: ServedKind, old: Document, new: Document, subresource: str, gates: FeatureGates, now: str = ""
 ) -> None:  # fmt: skip
     """Turn what was sent for an existing object into its next version, in place.
 
@@ -240,7 +240,7 @@ def drop_empty(metadata: Document) -> None:
             del metadata[name]
 
 
-def _narrow(kind: Kind, old: Document, new: Document, subresource: str, gates: FeatureGates) -> None:
+def _narrow(kind: ServedKind, old: Document, new: Document, subresource: str, gates: FeatureGates) -> None:
     """Let nothing change but what the path is for."""
     match subresource:
         case "status":
@@ -258,14 +258,14 @@ def _narrow(kind: Kind, old: Document, new: Document, subresource: str, gates: F
         keep_finalizers(old, new)
 
 
-def _keep_time(kind: Kind, old: Document, new: Document, subresource: str, now: str) -> None:
+def _keep_time(kind: ServedKind, old: Document, new: Document, subresource: str, now: str) -> None:
     if kind.kind == "PersistentVolume" and subresource == "status":
         _time_phase(old, new, now)
     elif kind.kind == "ResourceSlice":
         _time_taints(new, now)
 
 
-def _is_changed(kind: Kind, old: Document, new: Document) -> bool:
+def _is_changed(kind: ServedKind, old: Document, new: Document) -> bool:
     """Return True for a change that is counted: of all but metadata and status; deployments hand annotations on, too."""
     if kind.kind == "PriorityClass":
         return False
@@ -284,7 +284,7 @@ def _put(document: Document, name: str, value: Any) -> None:
         document[name] = value
 
 
-def _keep_identity(kind: Kind, old: Document, new: Document) -> None:
+def _keep_identity(kind: ServedKind, old: Document, new: Document) -> None:
     held, sent = old["metadata"], new["metadata"]
     if sent.get("uid") and sent["uid"] != held["uid"]:
         key = f"/registry/{_REGISTRY.get(kind.qualified, kind.resource)}/{key_of(held.get('namespace') or '', held['name'])}"
@@ -305,7 +305,7 @@ def _keep_identity(kind: Kind, old: Document, new: Document) -> None:
         _put(sent, name, held.get(name))
 
 
-def _only_status(kind: Kind, old: Document, new: Document) -> None:
+def _only_status(kind: ServedKind, old: Document, new: Document) -> None:
     status = new.get("status")
     metadata = {**old["metadata"]}
     for name in _STATUS_METADATA if kind.kind != "PodGroup" else ("managedFields",):
@@ -354,14 +354,14 @@ def _only_resources(old: Document, new: Document) -> None:
 # -- rules --------------------------------------------------------------------------------------------------------------
 
 
-def _faults(kind: Kind, found: Value) -> Iterator[Fault]:
+def _faults(kind: ServedKind, found: Value) -> Iterator[Fault]:
     if kind.struct is not None:
         return faults_of(found)
     metadata = found.metadata if isinstance(found, _Named) else ObjectMeta()
     return object_meta(metadata, kind.namespaced, kind.check_name)
 
 
-def _changed_metadata_faults(kind: Kind, old: Document, new: Document) -> Iterator[Fault]:
+def _changed_metadata_faults(kind: ServedKind, old: Document, new: Document) -> Iterator[Fault]:
     """Find what is wrong with metadata that a write of the status changes.
 
     What stays is not looked at again: an object that was taken over from a file has to be able to run.
@@ -380,11 +380,11 @@ _SENT: Final = ("annotations", "finalizers", "labels", "ownerReferences")
 _FROZEN: Final = (PodGroup, Workload)
 
 
-def _update_faults(kind: Kind, found: Value) -> Iterator[Fault]:
+def _update_faults(kind: ServedKind, found: Value) -> Iterator[Fault]:
     return object_meta(found.metadata, True) if isinstance(found, _FROZEN) else _faults(kind, found)
 
 
-def _refuse(kind: Kind, document: Document, faults: Iterator[Fault]) -> None:
+def _refuse(kind: ServedKind, document: Document, faults: Iterator[Fault]) -> None:
     first = next(faults, None)
     if first is not None:
         raise invalid(kind.kind, kind.group, document["metadata"]["name"], chain([first], faults))

@@ -14,7 +14,7 @@ from moorage.apiserver.admission.event_validation import event_change_faults
 from moorage.apiserver.admission.validation import SCHEDULE_ZONE
 from moorage.apiserver.schema.schemas import schema
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 
@@ -31,7 +31,7 @@ _POD_UPDATE: Final = (
 )
 
 
-def needs_version(kind: Kind) -> bool:
+def needs_version(kind: ServedKind) -> bool:
     """Return True for kinds that are only replaced by who names the version that is to be replaced."""
     return kind.kind in _CONDITIONAL
 
@@ -80,7 +80,7 @@ _FIXED: Final[Mapping[str, tuple[tuple[str, str, str], ...]]] = {
 }
 
 
-def change_faults(kind: Kind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
+def change_faults(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
     """Find changes to what cannot change."""
     if kind.kind in _FROZEN:
         yield from _frozen(kind, old, new, gates)
@@ -358,7 +358,7 @@ _FROZEN: Final[Mapping[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-def _frozen(kind: Kind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
+def _frozen(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
     for name in _FROZEN[kind.kind]:
         if _spec(old).get(name) == _spec(new).get(name):
             continue

@@ -24,7 +24,7 @@ from moorage.apiserver.admission.rollout_validation import rollout_faults
 from moorage.apiserver.admission.service_validation import service_faults
 from moorage.apiserver.schema.schemas import schema
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import Fault
 
 __all__ = ["SCHEDULE_ZONE", "further_faults", "metadata_faults", "new_cron_job_faults", "new_pod_faults", "pod_specs"]
@@ -50,7 +50,7 @@ _ENV_NAME_TEXT: Final = (
 )
 
 
-def further_faults(kind: Kind, document: Document) -> Iterator[Fault]:
+def further_faults(kind: ServedKind, document: Document) -> Iterator[Fault]:
     """Find what is wrong with an object that has its defaults, beyond what scheduling reads of it."""
     yield from metadata_faults(document["metadata"])
     for path, spec in pod_specs(kind, document):
@@ -97,7 +97,7 @@ def _namespace(namespace: Document) -> Iterator[Fault]:
 _TEMPLATED: Final = frozenset(["DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"])
 
 
-def pod_specs(kind: Kind, document: Document) -> Iterator[tuple[str, Document]]:
+def pod_specs(kind: ServedKind, document: Document) -> Iterator[tuple[str, Document]]:
     """Yield the spec of a pod, or of the pods that an object makes, with its path."""
     spec = document.get("template" if kind.kind == "PodTemplate" else "spec")
     if not isinstance(spec, dict):

@@ -33,10 +33,10 @@ from moorage.apiserver.fields.fieldsets import (
 )
 from moorage.apiserver.schema.schemas import Struct
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError, Cause
 
-__all__ = ["LAST_APPLIED", "Manager", "apply", "manager_of", "same_but_times", "track", "unwritten"]
+__all__ = ["LAST_APPLIED", "FieldManager", "apply", "manager_of", "same_but_times", "track", "unwritten"]
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: Managers that update and are remembered one by one; older ones are put together.
@@ -62,7 +62,7 @@ _STRIPPED: Final = set_of(
 )  # fmt: skip
 
 
-class Manager(NamedTuple):
+class FieldManager(NamedTuple):
     """``version`` is empty for managers that apply."""
 
     name: str
@@ -89,7 +89,7 @@ class _Entry:
     time: str = ""
 
 
-_Managed = dict[Manager, _Entry]
+_Managed = dict[FieldManager, _Entry]
 _Outline = tuple[tuple[str, Any], ...]
 
 
@@ -114,7 +114,7 @@ def _read(entries: Any) -> _Managed | None:
         if not is_sound or not is_field_set(fields):
             return None
         applies = operation == "Apply"
-        manager = Manager(entry.get("manager", ""), applies, "" if applies else version, entry.get("subresource", ""))
+        manager = FieldManager(entry.get("manager", ""), applies, "" if applies else version, entry.get("subresource", ""))
         managed[manager] = _Entry(fields, version, entry.get("time", ""))
     return managed
 
@@ -130,7 +130,7 @@ def _write(document: Document, managed: _Managed) -> None:
         document["metadata"].pop("managedFields", None)
 
 
-def _entry(manager: Manager, entry: _Entry) -> Document:
+def _entry(manager: FieldManager, entry: _Entry) -> Document:
     written: Document = {
         "manager": manager.name, "operation": "Apply" if manager.applies else "Update", "apiVersion": entry.version,
         "time": entry.time, "fieldsType": "FieldsV1", "fieldsV1": entry.fields, "subresource": manager.subresource,
@@ -168,7 +168,7 @@ def same_but_times(old: Document, new: Document) -> bool:
 # -- updates ------------------------------------------------------------------------------------------------------------
 
 
-def unwritten(kind: Kind, subresource: str) -> FieldSet:
+def unwritten(kind: ServedKind, subresource: str) -> FieldSet:
     """Return the fields that a path does not write, so that nobody comes to manage them by it."""
     if subresource == "status":
         return _SPEC
@@ -180,7 +180,7 @@ _SPEC: Final[FieldSet] = {"f:spec": {}}
 
 
 def track(
-    shape: Struct, live: Document | None, new: Document, manager: Manager, now: str, *, ignored: FieldSet = _NOTHING
+    shape: Struct, live: Document | None, new: Document, manager: FieldManager, now: str, *, ignored: FieldSet = _NOTHING
 ) -> None:
     """Write into a new version of an object that a manager made it of the old one, or of nothing.
 
@@ -247,7 +247,7 @@ def _outline(document: Mapping[str, Any]) -> _Outline | None:
     return tuple(made)
 
 
-def _update(managed: _Managed, changed: Differences, manager: Manager, now: str) -> None:
+def _update(managed: _Managed, changed: Differences, manager: FieldManager, now: str) -> None:
     if changed.is_none:
         return
     version = manager.version
@@ -258,7 +258,7 @@ def _update(managed: _Managed, changed: Differences, manager: Manager, now: str)
         managed[manager] = _Entry(ordered(union(mine, held.fields) if held else mine), version, now)
 
 
-def _take(managed: _Managed, changed: Differences, but: Manager | None = None) -> None:
+def _take(managed: _Managed, changed: Differences, but: FieldManager | None = None) -> None:
     """Take fields that changed from everybody who managed them, and fields that are gone."""
     gone = union(union(changed.added, changed.modified), changed.removed)
     for manager in [*managed]:
@@ -273,8 +273,8 @@ def _take(managed: _Managed, changed: Differences, but: Manager | None = None) -
 def _cap(managed: _Managed) -> None:
     """Put the oldest of too many managers together, by version."""
     updaters = sorted((one for one in managed if not one.applies), key=lambda one: (managed[one].time, one))
-    firsts: dict[str, Manager] = {}
-    gathered: dict[Manager, list[_Entry]] = {}
+    firsts: dict[str, FieldManager] = {}
+    gathered: dict[FieldManager, list[_Entry]] = {}
     over = len(updaters) - _MAX_UPDATERS
     for manager in updaters:
         if over <= 0:
@@ -283,7 +283,7 @@ def _cap(managed: _Managed) -> None:
         if entry.version not in firsts:
             firsts[entry.version] = manager
             continue
-        bucket = Manager(_ANCIENT, version=entry.version)
+        bucket = FieldManager(_ANCIENT, version=entry.version)
         if bucket not in gathered:
             gathered[bucket] = [managed[bucket] if bucket in managed else managed.pop(firsts[entry.version])]
         gathered[bucket].append(entry)
@@ -303,7 +303,7 @@ class _Applied(NamedTuple):
 
 
 class _Conflicts(Exception):  # noqa: N818 - never leaves this module
-    def __init__(self, found: Mapping[Manager, FieldSet]) -> None:
+    def __init__(self, found: Mapping[FieldManager, FieldSet]) -> None:
         self.found = found
 
 
@@ -311,7 +311,7 @@ def apply(
     shape: Struct,
     live: Document | None,
     config: Document,
-    manager: Manager,
+    manager: FieldManager,
     now: str,
     *,
     force: bool = False,
@@ -327,7 +327,7 @@ def apply(
     managed = _read(held["metadata"].get("managedFields")) or {}
     bare = _bare(held)
     if live is not None and not managed:
-        before = Manager(_BEFORE, version=_version(config))
+        before = FieldManager(_BEFORE, version=_version(config))
         _update(managed, compare(shape, {}, bare), before, now)
     try:
         applied = _apply_kubectl(_Task(shape, bare, config, managed, manager, ignored), force=force)
@@ -349,7 +349,7 @@ class _Task(NamedTuple):
     live: Document
     config: Document
     managed: _Managed
-    manager: Manager
+    manager: FieldManager
     ignored: FieldSet
 
 
@@ -375,7 +375,7 @@ def _apply(task: _Task, *, force: bool) -> _Applied:
         merged = _prune(shape, merged, after, last.fields)
     changed = Differences(*(without(one, ignored) for one in compare(shape, live, merged)))
     touched = union(changed.added, changed.modified)
-    conflicts: dict[Manager, FieldSet] = {}
+    conflicts: dict[FieldManager, FieldSet] = {}
     for one, entry in after.items():
         if one != manager and (found := intersection(entry.fields, touched)):
             conflicts[one] = found
@@ -410,7 +410,7 @@ def _prune(shape: Struct, merged: Document, managed: _Managed, last: FieldSet) -
 # -- conflicts ----------------------------------------------------------------------------------------------------------
 
 
-def _refusal(found: Mapping[Manager, FieldSet]) -> ApiError:
+def _refusal(found: Mapping[FieldManager, FieldSet]) -> ApiError:
     each = [(manager, path) for manager in sorted(found, key=_sort_key) for path in paths(found[manager])]
     causes = [Cause("FieldManagerConflict", f"conflict with {manager.described}", shown(path)) for manager, path in each]
     if len(each) == 1:
@@ -422,7 +422,7 @@ def _refusal(found: Mapping[Manager, FieldSet]) -> ApiError:
     return ApiError(409, "Conflict", message, causes=causes)
 
 
-def _sort_key(manager: Manager) -> str:
+def _sort_key(manager: FieldManager) -> str:
     """Return what the original orders managers by: the JSON it keeps of them."""
     shown_as = {
         "manager": manager.name, "operation": "Apply" if manager.applies else "Update", "apiVersion": manager.version,
@@ -431,7 +431,7 @@ def _sort_key(manager: Manager) -> str:
     return json.dumps({name: value for name, value in shown_as.items() if value})
 
 
-def _lines(each: Iterable[tuple[Manager, Path]]) -> Iterator[str]:
+def _lines(each: Iterable[tuple[FieldManager, Path]]) -> Iterator[str]:
     last = None
     for manager, path in each:
         if manager != last:

@@ -17,7 +17,7 @@ import msgspec
 
 from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Struct, Type, kind_schema
 from moorage.apiserver.vocabulary.go_messages import go_value
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import bad_request, unknown
 
 __all__ = ["strategic_merge"]
@@ -26,7 +26,7 @@ _DELETE_FROM: Final = "$deleteFromPrimitiveList/"
 _ORDER: Final = "$setElementOrder/"
 
 
-def strategic_merge(kind: Kind, document: Any, patch: Any) -> Any:
+def strategic_merge(kind: ServedKind, document: Any, patch: Any) -> Any:
     """Return a document with a strategic merge patch applied.
 
     Raises  ApiError 400 or 500 for a patch that contradicts itself or the shape of what it patches

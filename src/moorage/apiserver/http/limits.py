@@ -17,14 +17,14 @@ from typing import Final, NamedTuple
 
 from moorage.apiserver.vocabulary.statuses import ApiError, too_many
 
-__all__ = ["Limits", "Seats"]
+__all__ = ["Seats", "ServerLimits"]
 
 _BUSY: Final = "too many requests, please try again later"
 _RETRY_S: Final = 1
 
 
 @dataclass(frozen=True)
-class Limits:
+class ServerLimits:
     """What one server takes on at a time. ``waiting`` is how many requests may wait for a seat, ``seat_s`` how long.
 
     ``unread_per_client`` is how many bytes of long answers one user may leave unread, lists apart, which are made as they are
@@ -54,7 +54,7 @@ class _Waiter(NamedTuple):
 class Seats:
     """Counts who is being served. Clients are told apart by the name of their user."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ServerLimits) -> None:
         self._limits = limits
         self._kinds: Counter[bool] = Counter()
         self._clients: Counter[str] = Counter()

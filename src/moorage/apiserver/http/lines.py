@@ -11,7 +11,7 @@ import msgspec
 from moorage.apiserver.http.sending import PIECE
 from moorage.apiserver.schema.protobuf_encoding import write_event
 from moorage.apiserver.schema.representations import JSON, metadata_of
-from moorage.apiserver.storage.watches import Seen
+from moorage.apiserver.storage.watches import WatchedObject
 
 __all__ = ["MOST_BYTES", "Lines", "event_line"]
 
@@ -26,7 +26,7 @@ class Lines:
         self._kept: OrderedDict[tuple[int, str, str, str], bytes] = OrderedDict()
         self._bytes = 0
 
-    def of(self, seen: Seen, form: str, encoding: str) -> tuple[bytes, ...]:
+    def of(self, seen: WatchedObject, form: str, encoding: str) -> tuple[bytes, ...]:
         """Return the parts of an event with the object whole, or with its metadata where the form is of that."""
         if seen.listed and len(seen.held.body) <= PIECE:
             return (_line(seen, form, encoding),)  # each watch lists at its own time, so none would find it again
@@ -52,7 +52,7 @@ class Lines:
         return line
 
 
-def _line(seen: Seen, form: str, encoding: str) -> bytes:
+def _line(seen: WatchedObject, form: str, encoding: str) -> bytes:
     record = seen.record
     return event_line(seen.type, metadata_of(record) if form.startswith("Partial") else record.body, encoding)
 

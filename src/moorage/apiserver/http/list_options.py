@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from moorage.apiserver.vocabulary.http_messages import Request
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest
 from moorage.apiserver.vocabulary.statuses import invalid
 from moorage.errors import Fault
 
@@ -19,7 +19,7 @@ _INITIAL: Final = "sendInitialEvents"
 _FORBIDDEN: Final = "Forbidden"
 
 
-def check_list(request: Request, *, is_watch: bool) -> None:
+def check_list(request: HTTPRequest, *, is_watch: bool) -> None:
     """Check the parameters of a list or a watch.
 
     Raises  ApiError 400 for numbers that are none, 422 with all that is wrong
@@ -60,7 +60,7 @@ def _watch_faults(query: Mapping[str, str]) -> Iterator[Fault]:
             yield Fault(_FORBIDDEN, _MATCH, f"{_MATCH} is forbidden when continue is provided")
 
 
-def asks_list(request: Request) -> bool:
+def asks_list(request: HTTPRequest) -> bool:
     """Return True for a watch that is asked to be a list first."""
     return request.flag(_INITIAL)
 
@@ -70,7 +70,7 @@ def _begins_anew(query: Mapping[str, str]) -> bool:
     return not any(query.get(name) for name in (_MATCH, _INITIAL, "resourceVersion"))
 
 
-def sends_initial(request: Request) -> bool:
+def sends_initial(request: HTTPRequest) -> bool:
     """Return True for a watch that begins with what there is: where that is asked for, or no version is given."""
     if _INITIAL in request.query:
         return asks_list(request)

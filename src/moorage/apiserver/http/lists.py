@@ -16,7 +16,7 @@ from moorage.apiserver.http.sending import Part
 from moorage.apiserver.schema.representations import JSON, YAML, as_yaml, listed_as_protobuf, metadata_of
 from moorage.apiserver.tables.tables import rows, table
 from moorage.apiserver.vocabulary.records import Document, Record
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 
 __all__ = ["Listing", "encoded_list", "metadata_list", "object_list", "table_list"]
 
@@ -49,7 +49,7 @@ class Listing:
         return (b"".join(item) for item in self.items())
 
 
-def object_list(kind: Kind, metadata: Document, records: Iterable[Record]) -> Listing:
+def object_list(kind: ServedKind, metadata: Document, records: Iterable[Record]) -> Listing:
     """Return a list of objects as they are kept."""
     head = f'"kind":"{kind.kind}"'.encode(), f'"apiVersion":"{kind.api_version}"'.encode()
     starts = tuple(b"{" + b",".join(order) + b"," for order in (head, head[::-1]))
@@ -74,7 +74,7 @@ def metadata_list(version: str, metadata: Document, records: Iterable[Record]) -
     return Listing(head, "items", lambda: ((metadata_of(record),) for record in records))
 
 
-def table_list(kind: Kind, metadata: Document, records: Iterable[Record], now: float, include: str) -> Listing:
+def table_list(kind: ServedKind, metadata: Document, records: Iterable[Record], now: float, include: str) -> Listing:
     """Return a list as a ``Table``."""
     head = {**table(kind, [], now, include), "metadata": metadata}
     del head["rows"]

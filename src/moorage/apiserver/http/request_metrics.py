@@ -13,13 +13,13 @@ from moorage.apiserver.http.limits import Seats
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.served_kinds import offered
 
-__all__ = ["CONTENT_TYPE", "Meter"]
+__all__ = ["CONTENT_TYPE", "RequestMetrics"]
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 Sample = tuple[tuple[tuple[str, str], ...], int]
 
 
-class Meter:
+class RequestMetrics:
     """Counts requests. Labels are names of what is served, never what a client made up, so there are only so many."""
 
     _VERBS: Final = frozenset(["CREATE", "DELETE", "DELETECOLLECTION", "GET", "LIST", "PATCH", "UPDATE", "WATCH"])

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from moorage.apiserver.access.access_reviews import answer
-from moorage.apiserver.access.authentication import Guard
+from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.confirming import confirmation
 from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.http import write_requests
@@ -29,14 +29,14 @@ from moorage.apiserver.storage.delete_options import options_of
 from moorage.apiserver.storage.list_selection import Selection, selection
 from moorage.apiserver.storage.pod_subresources import bind, evict
 from moorage.apiserver.storage.scale import read_scale, write_scale
-from moorage.apiserver.storage.store import DeleteOptions, Page, Store, timestamp
+from moorage.apiserver.storage.store import DeleteOptions, ListPage, Store, timestamp
 from moorage.apiserver.tables.tables import included, scale_table, table
 from moorage.apiserver.tables.usage_metrics import measure, measure_all
-from moorage.apiserver.vocabulary.http_messages import Request, Response
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Response
 from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target
 from moorage.apiserver.vocabulary.resource_versions import parse_version_of_one
-from moorage.apiserver.vocabulary.served_kinds import MEASURED, Kind, Review
+from moorage.apiserver.vocabulary.served_kinds import MEASURED, Review, ServedKind
 from moorage.apiserver.vocabulary.statuses import (
     ApiError,
     bad_request,
@@ -47,10 +47,12 @@ from moorage.apiserver.vocabulary.statuses import (
     timeout,
 )
 
-__all__ = ["Request", "Response", "chosen_by", "serve"]
+__all__ = ["HTTPRequest", "Response", "chosen_by", "serve"]
 
 
-def serve(store: Store, guard: Guard, authorizer: Authorizer, request: Request, target: Target | ReviewTarget) -> Response:
+def serve(
+    store: Store, guard: Authenticator, authorizer: Authorizer, request: HTTPRequest, target: Target | ReviewTarget
+) -> Response:
     """Carry out a request that is not a watch.
 
     Raises  ApiError for everything that is refused
@@ -87,7 +89,7 @@ def _encoded(document: Document, code: int = 200, warnings: tuple[str, ...] = ()
 
 
 def _sent_as(
-    request: Request, group: str, version: str, kind: str, namespace: str | None
+    request: HTTPRequest, group: str, version: str, kind: str, namespace: str | None
 ) -> tuple[Document, tuple[str, ...]]:  # fmt: skip
     """Return the object in a request's body, of a kind that is not stored, and warnings.
 
@@ -100,7 +102,7 @@ def _sent_as(
     return sent, warnings
 
 
-def _review(store: Store, guard: Guard, authorizer: Authorizer, request: Request, target: ReviewTarget) -> Response:
+def _review(store: Store, guard: Authenticator, authorizer: Authorizer, request: HTTPRequest, target: ReviewTarget) -> Response:
     review = target.review
     sent, warnings = _sent_as(request, review.group, review.version, review.kind, target.namespace)
     try:
@@ -116,7 +118,7 @@ def _review(store: Store, guard: Guard, authorizer: Authorizer, request: Request
 # -- one object ---------------------------------------------------------------------------------------------------------
 
 
-def _check_form(request: Request, kind: Kind, *, many: bool) -> None:
+def _check_form(request: HTTPRequest, kind: ServedKind, *, many: bool) -> None:
     """Check that what is answered has the form that the client takes. Writes check it before they change anything.
 
     Raises  ApiError 406
@@ -128,7 +130,7 @@ def _check_form(request: Request, kind: Kind, *, many: bool) -> None:
         raise not_acceptable_form(form, f"not a list (*{kind.go})")
 
 
-def _shown(store: Store, request: Request, kind: Kind, record: Record, code: int = 200) -> Response:
+def _shown(store: Store, request: HTTPRequest, kind: ServedKind, record: Record, code: int = 200) -> Response:
     _check_form(request, kind, many=False)
     form = form_of(request.accept)
     if form == "PartialObjectMetadata":
@@ -140,7 +142,7 @@ def _shown(store: Store, request: Request, kind: Kind, record: Record, code: int
     return _encoded(shown, code)
 
 
-def _get(store: Store, request: Request, target: Target) -> Response:
+def _get(store: Store, request: HTTPRequest, target: Target) -> Response:
     find = measure if target.kind in MEASURED else Store.get
     wanted = parse_version_of_one(request.query.get("resourceVersion", ""))
     if wanted > store.version:
@@ -151,7 +153,7 @@ def _get(store: Store, request: Request, target: Target) -> Response:
 _WRITERS: Final = {"PATCH": write_requests.patch, "POST": write_requests.create, "PUT": write_requests.replace}
 
 
-def _write(store: Store, authorizer: Authorizer, request: Request, target: Target) -> Response:
+def _write(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target) -> Response:
     """Make or change an object, if its writer may bring about what comes of it."""
     _check_form(request, target.kind, many=False)
     confirm = confirmation(authorizer, request.user, request.method, target)
@@ -168,7 +170,7 @@ _SHOWN_WHEN_GONE: Final = frozenset(
 )  # fmt: skip
 
 
-def _delete(store: Store, request: Request, target: Target) -> Response:
+def _delete(store: Store, request: HTTPRequest, target: Target) -> Response:
     kind = target.kind
     _check_form(request, kind, many=False)
     options = _delete_options(request)
@@ -187,14 +189,14 @@ _PRESERVED: Final = (
 )
 
 
-def _usual(store: Store, kind: Kind, options: DeleteOptions) -> DeleteOptions:
+def _usual(store: Store, kind: ServedKind, options: DeleteOptions) -> DeleteOptions:
     """Have what the oldest kinds own stay where nothing is said, if there is a garbage collector to let go of it."""
     if options.propagation or store.empties_namespaces or kind.kind not in {"Job", "ReplicationController"}:
         return options
     return options._replace(propagation="Orphan", is_usual=True)
 
 
-def _delete_options(request: Request) -> DeleteOptions:
+def _delete_options(request: HTTPRequest) -> DeleteOptions:
     """Return what the body of a deletion asks for, or its parameters where there is none."""
     if request.body.strip():
         media_type = "application/json" if request.media_type == "application/octet-stream" else request.media_type
@@ -211,7 +213,7 @@ def _delete_options(request: Request) -> DeleteOptions:
     return options_of(asked)
 
 
-_VERBS: Final[Mapping[str, Callable[[Store, Request, Target], Response]]] = {
+_VERBS: Final[Mapping[str, Callable[[Store, HTTPRequest, Target], Response]]] = {
     "GET": _get, "HEAD": _get, "DELETE": _delete,
 }  # fmt: skip
 
@@ -219,7 +221,7 @@ _VERBS: Final[Mapping[str, Callable[[Store, Request, Target], Response]]] = {
 # -- many objects -------------------------------------------------------------------------------------------------------
 
 
-def _collection(store: Store, authorizer: Authorizer, request: Request, target: Target) -> Response:
+def _collection(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target) -> Response:
     match request.method:
         case "GET" | "HEAD":
             return _list(store, request, target)
@@ -231,7 +233,7 @@ def _collection(store: Store, authorizer: Authorizer, request: Request, target: 
             raise not_allowed()
 
 
-def chosen_by(request: Request, target: Target) -> Selection:
+def chosen_by(request: HTTPRequest, target: Target) -> Selection:
     """Return the selection that a request's parameters and path make."""
     query = request.query
     namespace = target.namespace if target.kind.namespaced else None
@@ -241,16 +243,16 @@ def chosen_by(request: Request, target: Target) -> Selection:
     return selection(target.kind, namespace, query.get("labelSelector", ""), fields)
 
 
-def _included(request: Request) -> str:
+def _included(request: HTTPRequest) -> str:
     return included(request.query.get("includeObject", ""))
 
 
-def _list(store: Store, request: Request, target: Target) -> Response:
+def _list(store: Store, request: HTTPRequest, target: Target) -> Response:
     check_list(request, is_watch=False)
     return _many(store, request, target.kind, _page(store, request, target))
 
 
-def _many(store: Store, request: Request, kind: Kind, page: Page) -> Response:
+def _many(store: Store, request: HTTPRequest, kind: ServedKind, page: ListPage) -> Response:
     """Return a list in the form that the client takes."""
     _check_form(request, kind, many=True)
     form = form_of(request.accept)
@@ -261,10 +263,10 @@ def _many(store: Store, request: Request, kind: Kind, page: Page) -> Response:
     return Response(200, object_list(kind, _list_metadata(page), page.records))
 
 
-def _page(store: Store, request: Request, target: Target) -> Page:
+def _page(store: Store, request: HTTPRequest, target: Target) -> ListPage:
     query, chosen = request.query, chosen_by(request, target)
     if target.kind in MEASURED:
-        return Page(measure_all(store, target.kind, chosen), 0)
+        return ListPage(measure_all(store, target.kind, chosen), 0)
     return store.page(
         target.kind,
         chosen,
@@ -280,7 +282,7 @@ def _versioned(version: int) -> Document:
     return {"resourceVersion": str(version)} if version else {}
 
 
-def _list_metadata(page: Page) -> Document:
+def _list_metadata(page: ListPage) -> Document:
     metadata = _versioned(page.version)
     if page.token:
         metadata["continue"] = page.token
@@ -289,12 +291,12 @@ def _list_metadata(page: Page) -> Document:
     return metadata
 
 
-def _delete_all(store: Store, request: Request, target: Target) -> Response:
+def _delete_all(store: Store, request: HTTPRequest, target: Target) -> Response:
     kind = target.kind
     check_list(request, is_watch=False)
     _check_form(request, kind, many=True)
     options = _delete_options(request)
-    page = Page([*store.all(kind, chosen_by(request, target))], store.version)
+    page = ListPage([*store.all(kind, chosen_by(request, target))], store.version)
     for record in page.records:
         if store.find(kind, record.namespace, record.name) is not None:
             store.delete(kind, record.namespace, record.name, _usual(store, kind, options))
@@ -304,7 +306,7 @@ def _delete_all(store: Store, request: Request, target: Target) -> Response:
 # -- subresources -------------------------------------------------------------------------------------------------------
 
 
-def _subresource(store: Store, request: Request, target: Target) -> Response:
+def _subresource(store: Store, request: HTTPRequest, target: Target) -> Response:
     kind, namespace = target.kind, target.namespace or ""
     match target.subresource, request.method:
         case "scale", "GET":
@@ -324,7 +326,7 @@ def _subresource(store: Store, request: Request, target: Target) -> Response:
             raise not_allowed()
 
 
-def _stream(store: Store, request: Request, target: Target) -> Response:
+def _stream(store: Store, request: HTTPRequest, target: Target) -> Response:
     if request.method not in ({"GET"} if target.subresource == "log" else {"GET", "POST"}):
         raise not_allowed()
     pod = store.get(target.kind, target.namespace or "", target.name).document()
@@ -332,7 +334,7 @@ def _stream(store: Store, request: Request, target: Target) -> Response:
     return Response(200, b"")
 
 
-def _token(guard: Guard, request: Request, target: Target) -> Response:
+def _token(guard: Authenticator, request: HTTPRequest, target: Target) -> Response:
     """Give a service account's token. Nothing is stored, so a dry run gives one that is as good as any."""
     if request.method != "POST" or guard.accounts is None:
         raise not_allowed()
@@ -340,7 +342,7 @@ def _token(guard: Guard, request: Request, target: Target) -> Response:
     return _encoded(guard.accounts.issue(target.namespace or "", target.name, sent), 201)
 
 
-def _bind(store: Store, request: Request, namespace: str, name: str) -> Response:
+def _bind(store: Store, request: HTTPRequest, namespace: str, name: str) -> Response:
     """Bind a pod; where the path does not name it, the binding does."""
     write_requests.check_options(request, "CreateOptions")
     sent, warnings = _sent_as(request, "", "v1", "Binding", namespace)
@@ -351,7 +353,7 @@ def _bind(store: Store, request: Request, namespace: str, name: str) -> Response
     return Response(201, msgspec.json.encode(success(code=201)), warnings)
 
 
-def _scale(store: Store, request: Request, target: Target) -> Response:
+def _scale(store: Store, request: HTTPRequest, target: Target) -> Response:
     kind, namespace = target.kind, target.namespace or ""
     write_requests.check_options(request, "UpdateOptions" if request.method == "PUT" else "PatchOptions")
     if request.method == "PUT":

@@ -16,10 +16,10 @@ from typing import Final
 
 from aiohttp import web
 
-from moorage.apiserver.access.authentication import Guard
+from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.listen_addresses import is_loopback
 from moorage.apiserver.http.accepting import BACKLOG, Door, Rules
-from moorage.apiserver.http.limits import Limits
+from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.server import Front
 from moorage.apiserver.storage.store import Store
 from moorage.errors import ConfigError
@@ -33,8 +33,8 @@ _FAREWELL_S: Final = 1.0
 
 @asynccontextmanager
 async def serving(
-    store: Store, guard: Guard, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None,
-    limits: Limits | None = None,
+    store: Store, guard: Authenticator, host: str = "127.0.0.1", port: int = 0, tls: ssl.SSLContext | None = None,
+    limits: ServerLimits | None = None,
 ) -> AsyncIterator[int]:  # fmt: skip
     """Serve a store while the context lasts; yields the port. Port 0 takes any that is free.
 
@@ -44,7 +44,7 @@ async def serving(
     """
     if tls is None and not is_loopback(host):
         raise ConfigError(f"--bind-address: {host} can be reached from other machines, which takes TLS; use 127.0.0.1 or ::1")
-    limits = limits or Limits()
+    limits = limits or ServerLimits()
     front = Front(store, guard, limits)
     manager = web.Server(front.handle, request_factory=front.make_request)
     door = Door(manager, Rules(limits.connections, limits.client_s, limits.answer_s, _FAREWELL_S, tls))

@@ -15,17 +15,17 @@ from aiohttp import HttpVersion10, HttpVersion11, web
 from multidict import istr
 
 from moorage.api.durations import DurationError, parse_duration
-from moorage.apiserver.access.authentication import Guard, User, holder_of
+from moorage.apiserver.access.authentication import Authenticator, User, holder_of
 from moorage.apiserver.access.impersonation import impersonated
 from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.access.rbac_rules import Attributes
 from moorage.apiserver.access.request_attributes import attributes_at, attributes_of
-from moorage.apiserver.http.answering import Answer, answer_of, refusal
 from moorage.apiserver.http.connections import HEADERS, Connection
-from moorage.apiserver.http.limits import Limits, Seats
+from moorage.apiserver.http.limits import Seats, ServerLimits
 from moorage.apiserver.http.lines import Lines
-from moorage.apiserver.http.request_metrics import CONTENT_TYPE, Meter
-from moorage.apiserver.http.requests import Request, Response, serve
+from moorage.apiserver.http.request_metrics import CONTENT_TYPE, RequestMetrics
+from moorage.apiserver.http.requests import HTTPRequest, Response, serve
+from moorage.apiserver.http.responses import OutgoingResponse, answer_of, refusal
 from moorage.apiserver.http.routes import check_route
 from moorage.apiserver.http.sending import LONG, close_after, cut, hang_up, narrow, send, write
 from moorage.apiserver.http.server_documents import check_method, document, health, is_document, is_health
@@ -59,13 +59,13 @@ _LOG: Final = logging.getLogger(__name__)
 class Front:
     """Answers requests about a store. ``moorage.apiserver.http.serve`` runs it, behind connections with limits."""
 
-    def __init__(self, store: Store, guard: Guard, limits: Limits) -> None:
+    def __init__(self, store: Store, guard: Authenticator, limits: ServerLimits) -> None:
         self.store = store
         self.guard = guard
         self.authorizer = Authorizer(store)
         self.limits = limits
         self.seats = Seats(limits)
-        self.meter = Meter()
+        self.meter = RequestMetrics()
         self._streams: set[Stream] = set()
         self._lines = Lines()
 
@@ -184,7 +184,7 @@ class Front:
             return web.Response(status=304, headers=headers)
         return web.Response(body=page.body, headers=headers)
 
-    async def _serve(self, asked: Request, target: Target | ReviewTarget) -> Response:
+    async def _serve(self, asked: HTTPRequest, target: Target | ReviewTarget) -> Response:
         """Carry out a request that ends; one that may change something is done once the change is kept."""
         if asked.method in _READ_ONLY:
             return serve(self.store, self.guard, self.authorizer, asked, target)
@@ -197,11 +197,11 @@ class Front:
         finally:
             await self.store.settle()
 
-    async def _sent(self, request: web.BaseRequest, answer: Answer) -> web.StreamResponse:
+    async def _sent(self, request: web.BaseRequest, answer: OutgoingResponse) -> web.StreamResponse:
         """Return a short answer. Send a long one: it keeps its seat until it is read."""
         return await send(request, answer.code, answer.headers, answer.parts, self.limits.answer_s)
 
-    def _check_making(self, asked: Request, target: Target) -> None:
+    def _check_making(self, asked: HTTPRequest, target: Target) -> None:
         """Check that a user who replaces or applies what is not there may create it.
 
         Raises  ApiError 403
@@ -289,7 +289,7 @@ def _media_type(request: web.BaseRequest) -> str:
     return _content_type(request).lower()
 
 
-async def _read(request: web.BaseRequest, user: User, client_s: float) -> Request:
+async def _read(request: web.BaseRequest, user: User, client_s: float) -> HTTPRequest:
     media_type = _media_type(request)
     body = b""
     if request.method != "GET" and request.body_exists:
@@ -305,7 +305,7 @@ async def _read(request: web.BaseRequest, user: User, client_s: float) -> Reques
                 body = await request.read()
     query = {name: request.query[name] for name in request.query}
     accept, agent = request.headers.get("Accept", ""), request.headers.get("User-Agent", "")
-    return Request(request.method, request.rel_url.raw_path, query, accept, media_type, body, user, agent)
+    return HTTPRequest(request.method, request.rel_url.raw_path, query, accept, media_type, body, user, agent)
 
 
 async def _let_come(request: web.BaseRequest) -> None:

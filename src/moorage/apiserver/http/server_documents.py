@@ -18,7 +18,7 @@ from moorage.apiserver.schema.swagger_proto import SWAGGER_PROTOBUF, SWAGGER_SEN
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.statuses import PlainError, no_such_page, not_acceptable, not_allowed, not_found_path
 
-__all__ = ["HEALTH", "Page", "check_method", "document", "health", "is_document", "is_health"]
+__all__ = ["HEALTH", "ServerDocument", "check_method", "document", "health", "is_document", "is_health"]
 
 HEALTH: Final = frozenset(["/healthz", "/livez", "/readyz"])
 #: What is told in other encodings than JSON, too.
@@ -27,7 +27,7 @@ _NEGOTIATED: Final = frozenset(["api", "apis"])
 _DEPTHS: Final = {"": 2, "api": 3, "apis": 4, "openapi": 99, "version": 2}
 
 
-class Page(NamedTuple):
+class ServerDocument(NamedTuple):
     """A document as it is sent. A client that shows its ``tag`` has it already; pages without one are sent each time."""
 
     form: str
@@ -57,7 +57,7 @@ def check_method(path: str, method: str) -> None:
         raise not_allowed()
 
 
-def document(path: str, accept: str, host: str, gates: frozenset[str] = frozenset()) -> Page:
+def document(path: str, accept: str, host: str, gates: frozenset[str] = frozenset()) -> ServerDocument:
     """Return what is told under a path. ``host`` is where the server is reached, ``gates`` are those open that open kinds.
 
     Raises  ApiError 404 where there is nothing, 406 for a client that reads it in no form there is
@@ -68,19 +68,19 @@ def document(path: str, accept: str, host: str, gates: frozenset[str] = frozense
     if page.form != JSON or path.split("/")[1:2] not in ([one] for one in _NEGOTIATED):
         return page
     encoding = accepted(accept).encoding
-    return Page(encoding, encoded_as(encoding, page.body))
+    return ServerDocument(encoding, encoded_as(encoding, page.body))
 
 
 @lru_cache(maxsize=256)
-def _encoded(path: str, aggregated: str, host: str, gates: frozenset[str]) -> Page:
+def _encoded(path: str, aggregated: str, host: str, gates: frozenset[str]) -> ServerDocument:
     found = _document(path, aggregated, host, gates)
     if found is None:
         # Below a group, and below the core API, somebody knows that there is no such version.
         raise not_found_path() if path.startswith("/api/") or path.count("/") > 2 else no_such_page()
     body = msgspec.json.encode(found)
     if found.get("kind") == "APIGroupDiscoveryList":
-        return Page(discovery.AGGREGATED.format(aggregated), body, f'"{hashlib.sha512(body).hexdigest().upper()}"')
-    return Page(JSON, body)
+        return ServerDocument(discovery.AGGREGATED.format(aggregated), body, f'"{hashlib.sha512(body).hexdigest().upper()}"')
+    return ServerDocument(JSON, body)
 
 
 def _document(path: str, aggregated: str, host: str, gates: frozenset[str]) -> dict[str, Any] | None:
@@ -109,13 +109,13 @@ def _paths(gates: frozenset[str]) -> Iterator[str]:
     yield from (f"{path}{more}" for path in HEALTH for more in ("", "/ping"))
 
 
-def _swagger(accept: str, gates: frozenset[str]) -> Page:
+def _swagger(accept: str, gates: frozenset[str]) -> ServerDocument:
     for clause in accept.split(",") if accept else ["*/*"]:
         form = clause.partition(";")[0].strip()
         if form in {SWAGGER_PROTOBUF, SWAGGER_SENT}:
-            return Page(SWAGGER_SENT, _swagger_protobuf(gates))
+            return ServerDocument(SWAGGER_SENT, _swagger_protobuf(gates))
         if form in {"*/*", "application/*", JSON}:
-            return Page(JSON, _swagger_json(gates))
+            return ServerDocument(JSON, _swagger_json(gates))
     raise not_acceptable([JSON, SWAGGER_PROTOBUF])
 
 

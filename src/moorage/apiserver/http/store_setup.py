@@ -11,7 +11,7 @@ from typing import Final
 
 from moorage.apiserver.access.bootstrap import found_cluster
 from moorage.apiserver.storage.event_apis import mirror_events
-from moorage.apiserver.storage.sqlite_log import Journal
+from moorage.apiserver.storage.sqlite_log import SQLiteLog
 from moorage.apiserver.storage.store import Store
 from moorage.framework.features import FeatureGates
 from moorage.private_files import Tell
@@ -42,7 +42,7 @@ def open_store(
         found_cluster(store)
         mirror_events(store)
         return store
-    journal = Journal(path, tell)
+    journal = SQLiteLog(path, tell)
     try:
         version = journal.version
         store = Store(clock, random.Random(_seed(seed, version)), secrets.token_bytes(32), gates=gates)  # noqa: S311

@@ -17,11 +17,11 @@ import msgspec
 
 from moorage.apiserver.http.lines import Lines, event_line
 from moorage.apiserver.http.list_options import asks_list, check_list, sends_initial
-from moorage.apiserver.http.requests import Request, chosen_by
+from moorage.apiserver.http.requests import HTTPRequest, chosen_by
 from moorage.apiserver.http.sending import PIECE
 from moorage.apiserver.schema.representations import JSON, META, accepted
 from moorage.apiserver.storage.store import Store
-from moorage.apiserver.storage.watches import Seen, Watch
+from moorage.apiserver.storage.watches import Watch, WatchedObject
 from moorage.apiserver.tables.tables import included, table
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.request_targets import ReviewTarget, Target
@@ -41,7 +41,7 @@ _NO_PROGRESS: Final = (
 )
 
 
-def is_watch(request: Request, target: Target | ReviewTarget) -> bool:
+def is_watch(request: HTTPRequest, target: Target | ReviewTarget) -> bool:
     """Return True for requests that are answered by a stream."""
     return isinstance(target, Target) and request.method == "GET" and request.flag("watch") and not target.name
 
@@ -53,7 +53,7 @@ class Stream:
     made when the last one was taken: a client that does not read holds up its own watch, which costs no more than that piece.
     """
 
-    def __init__(self, store: Store, target: Target, request: Request, lines: Lines) -> None:
+    def __init__(self, store: Store, target: Target, request: HTTPRequest, lines: Lines) -> None:
         self._store = store
         self._lines = lines
         self._kind = target.kind
@@ -136,7 +136,7 @@ class Stream:
             except ApiError:
                 await asyncio.sleep(_UNKEPT_S)
 
-    def _shown(self, events: Iterable[Seen], mark: bytes) -> Iterator[bytes]:
+    def _shown(self, events: Iterable[WatchedObject], mark: bytes) -> Iterator[bytes]:
         for seen in events:
             if self._form == "Table":
                 yield self._row(seen)
@@ -145,7 +145,7 @@ class Stream:
         if mark:
             yield mark
 
-    def _row(self, seen: Seen) -> bytes:
+    def _row(self, seen: WatchedObject) -> bytes:
         """Return an event with a row of a table. The first one has its heading."""
         now, heading = self._store.clock(), not self._headed
         self._headed = True
@@ -186,7 +186,7 @@ class Stream:
         return event_line(kind, body, self._encoding)
 
 
-def open_stream(store: Store, request: Request, target: Target | ReviewTarget, lines: Lines) -> Stream:
+def open_stream(store: Store, request: HTTPRequest, target: Target | ReviewTarget, lines: Lines) -> Stream:
     """Return the stream that a request asks for. ``lines`` is what streams share.
 
     Raises  ApiError 400 or 504 for a version that makes no sense or is yet to come, 422 for parameters that do not go together

@@ -14,7 +14,7 @@ import msgspec
 from moorage.api.validation.quotas import quota_warnings
 from moorage.apiserver.fields import managed_fields
 from moorage.apiserver.fields.field_merge import type_faults
-from moorage.apiserver.fields.managed_fields import Manager, manager_of
+from moorage.apiserver.fields.managed_fields import FieldManager, manager_of
 from moorage.apiserver.fields.patches import json_patch, merge_patch
 from moorage.apiserver.fields.strategic_merge import strategic_merge
 from moorage.apiserver.schema.normalization import Misfit, conform
@@ -33,10 +33,10 @@ from moorage.apiserver.schema.request_bodies import (
 from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage.store import Store, timestamp
 from moorage.apiserver.vocabulary.go_messages import go_value, go_word
-from moorage.apiserver.vocabulary.http_messages import Request
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest
 from moorage.apiserver.vocabulary.records import Confirm, Document, Record
 from moorage.apiserver.vocabulary.request_targets import Target
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import (
     ApiError,
     bad_request,
@@ -49,10 +49,10 @@ from moorage.apiserver.vocabulary.statuses import (
 )
 from moorage.errors import Fault
 
-__all__ = ["Written", "check_options", "create", "manager", "patch", "patched", "replace"]
+__all__ = ["WriteResult", "check_options", "create", "manager", "patch", "patched", "replace"]
 
 
-class Written(NamedTuple):
+class WriteResult(NamedTuple):
     record: Record
     is_new: bool = False
     warnings: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Written(NamedTuple):
 _MAX_MANAGER: Final = 128
 
 
-def check_options(request: Request, kind: str) -> None:
+def check_options(request: HTTPRequest, kind: str) -> None:
     """Check the parameters of a request that writes. ``kind`` is what the API calls them: ``CreateOptions``.
 
     Raises  ApiError 422 with all that is wrong
@@ -72,7 +72,7 @@ def check_options(request: Request, kind: str) -> None:
         raise invalid(kind, "meta.k8s.io", "", faults)
 
 
-def _option_faults(request: Request, kind: str) -> Iterator[Fault]:
+def _option_faults(request: HTTPRequest, kind: str) -> Iterator[Fault]:
     query = request.query
     name = query.get("fieldManager", "")
     if kind == "PatchOptions":
@@ -93,16 +93,16 @@ def _option_faults(request: Request, kind: str) -> Iterator[Fault]:
         yield Fault("Unsupported value", "fieldValidation", supported, query["fieldValidation"])
 
 
-def manager(request: Request, kind: Kind, subresource: str = "") -> Manager:
+def manager(request: HTTPRequest, kind: ServedKind, subresource: str = "") -> FieldManager:
     """Return who is said to change an object with a request."""
     name = manager_of(request.query.get("fieldManager", ""), request.user_agent)
-    return Manager(name, version=kind.api_version, subresource=subresource)
+    return FieldManager(name, version=kind.api_version, subresource=subresource)
 
 
 # -- whole objects ------------------------------------------------------------------------------------------------------
 
 
-def create(store: Store, request: Request, target: Target, confirm: Confirm | None) -> Written:
+def create(store: Store, request: HTTPRequest, target: Target, confirm: Confirm | None) -> WriteResult:
     """Make a new object.
 
     Raises  ApiError 400 for a body that is no such object, 404, 409, 422 and others of ``Store.create`` and ``confirm``
@@ -114,10 +114,10 @@ def create(store: Store, request: Request, target: Target, confirm: Confirm | No
         record = store.create(
             kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind), confirm=confirm
         )
-    return Written(record, True, (*warnings, *_cautions(kind, document)))
+    return WriteResult(record, True, (*warnings, *_cautions(kind, document)))
 
 
-def _cautions(kind: Kind, document: Document) -> tuple[str, ...]:
+def _cautions(kind: ServedKind, document: Document) -> tuple[str, ...]:
     """Return what whoever makes an object is to be told of it, sound as it is."""
     return quota_warnings((document.get("spec") or {}).get("hard") or {}) if kind.kind == "ResourceQuota" else ()
 
@@ -136,7 +136,7 @@ def _also_told(warnings: tuple[str, ...]) -> Iterator[None]:
 _MADE_BY_REPLACING: Final = frozenset(["Endpoints", "Event", "Lease", "LimitRange"])
 
 
-def replace(store: Store, request: Request, target: Target, confirm: Confirm | None) -> Written:
+def replace(store: Store, request: HTTPRequest, target: Target, confirm: Confirm | None) -> WriteResult:
     """Put another version in the place of an object.
 
     Raises  ApiError 400 for a body that is no such object, 404, 409, 422, and what ``confirm`` raises
@@ -149,12 +149,12 @@ def replace(store: Store, request: Request, target: Target, confirm: Confirm | N
             made = store.create(
                 kind, target.namespace or "", document, dry_run=request.dry_run, manager=manager(request, kind), confirm=confirm
             )
-            return Written(made, True, warnings)
+            return WriteResult(made, True, warnings)
         record = store.update(
             kind, target.namespace or "", target.name, document, subresource=target.subresource, dry_run=request.dry_run,
             manager=manager(request, kind, target.subresource), confirm=confirm,
         )  # fmt: skip
-    return Written(record, False, warnings)
+    return WriteResult(record, False, warnings)
 
 
 def _is_made(store: Store, target: Target, document: Document) -> bool:
@@ -163,7 +163,7 @@ def _is_made(store: Store, target: Target, document: Document) -> bool:
     return store.find(target.kind, target.namespace or "", target.name) is None
 
 
-def _sent(request: Request, target: Target) -> tuple[Document, tuple[str, ...]]:
+def _sent(request: HTTPRequest, target: Target) -> tuple[Document, tuple[str, ...]]:
     kind = target.kind
     body = read_body(request.body, request.media_type, OBJECT_TYPES, kind=kind.kind, strict=request.looks_closely)
     document, warnings = fitted(form_of_kind(kind), body, request.validation)
@@ -186,7 +186,7 @@ class _Patch(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def patched(request: Request, kind: Kind, document: Document) -> Any:
+def patched(request: HTTPRequest, kind: ServedKind, document: Document) -> Any:
     """Return a document with a request's patch applied, which is not one that applies.
 
     Raises  ApiError 400, 413, 415, 422 and 500 for patches that make no sense or cannot be carried out
@@ -196,7 +196,7 @@ def patched(request: Request, kind: Kind, document: Document) -> Any:
     return _carried_out(request, kind, document, _read_patch(request).wanted)
 
 
-def _carried_out(request: Request, kind: Kind, document: Document, wanted: Any) -> Any:
+def _carried_out(request: HTTPRequest, kind: ServedKind, document: Document, wanted: Any) -> Any:
     if request.media_type == PATCH_TYPES[0]:
         return json_patch(document, wanted or [])
     if request.media_type == PATCH_TYPES[1]:
@@ -204,7 +204,7 @@ def _carried_out(request: Request, kind: Kind, document: Document, wanted: Any) 
     return strategic_merge(kind, document, wanted or {})
 
 
-def _read_patch(request: Request) -> _Patch:
+def _read_patch(request: HTTPRequest) -> _Patch:
     head = _HEADS[request.media_type]
     try:
         body = read_patch(request.body, strict=request.looks_closely)
@@ -241,7 +241,7 @@ def _read_operations(wanted: Any) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def patch(store: Store, request: Request, target: Target, confirm: Confirm | None) -> Written:
+def patch(store: Store, request: HTTPRequest, target: Target, confirm: Confirm | None) -> WriteResult:
     """Change an object piece by piece; one that is applied may be made by it.
 
     Raises  ApiError 400 and 422 for a patch that makes no sense or cannot be carried out, 404, 409, 415, and what ``confirm``
@@ -264,10 +264,10 @@ def patch(store: Store, request: Request, target: Target, confirm: Confirm | Non
             kind, namespace, held.name, document, subresource=target.subresource, dry_run=request.dry_run,
             manager=manager(request, kind, target.subresource), confirm=confirm,
         )  # fmt: skip
-    return Written(record, False, warnings)
+    return WriteResult(record, False, warnings)
 
 
-def check_identity(kind: Kind, before: Document, after: Document) -> None:
+def check_identity(kind: ServedKind, before: Document, after: Document) -> None:
     """Check that what is changed in part stays the object that it is.
 
     Raises  ApiError 422; both of those who look find it wrong
@@ -278,7 +278,7 @@ def check_identity(kind: Kind, before: Document, after: Document) -> None:
         raise invalid(kind.kind, kind.group, before["metadata"]["name"], [fault, fault])
 
 
-def _fitted_patch(request: Request, kind: Kind, made: Any, sent: _Patch) -> tuple[Document, tuple[str, ...]]:
+def _fitted_patch(request: HTTPRequest, kind: ServedKind, made: Any, sent: _Patch) -> tuple[Document, tuple[str, ...]]:
     """Return what a patch made as its kind has it, and warnings."""
     is_strategic = request.media_type == PATCH_TYPES[2]
     shown = go_value(sent.wanted) if is_strategic else msgspec.json.encode(made).decode()
@@ -305,7 +305,7 @@ def _bad_patch(shown: str, why: str) -> ApiError:
 # -- apply --------------------------------------------------------------------------------------------------------------
 
 
-def _apply(store: Store, request: Request, target: Target, confirm: Confirm | None) -> Written:
+def _apply(store: Store, request: HTTPRequest, target: Target, confirm: Confirm | None) -> WriteResult:
     """Apply a configuration, the server's way."""
     kind, namespace = target.kind, target.namespace or ""
     body = _read_configuration(request)
@@ -321,12 +321,12 @@ def _apply(store: Store, request: Request, target: Target, confirm: Confirm | No
         record = store.update(
             kind, namespace, target.name, document, subresource=target.subresource, dry_run=request.dry_run, confirm=confirm
         )
-        return Written(record, False, body.repeats)
+        return WriteResult(record, False, body.repeats)
     made = _made(store, request, target, document, confirm)
-    return Written(made, True, (*body.repeats, *_cautions(kind, document)))
+    return WriteResult(made, True, (*body.repeats, *_cautions(kind, document)))
 
 
-def _read_configuration(request: Request) -> Body:
+def _read_configuration(request: HTTPRequest) -> Body:
     try:
         return read_body(request.body, APPLY, PATCH_TYPES, strict=request.looks_closely)
     except ApiError as error:
@@ -337,7 +337,7 @@ def _read_configuration(request: Request) -> Body:
         raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error.message}") from None
 
 
-def _made(store: Store, request: Request, target: Target, document: Document, confirm: Confirm | None) -> Record:
+def _made(store: Store, request: HTTPRequest, target: Target, document: Document, confirm: Confirm | None) -> Record:
     kind, uid = target.kind, document["metadata"].get("uid")
     document["metadata"].pop("resourceVersion", None)
     if uid:
@@ -346,7 +346,7 @@ def _made(store: Store, request: Request, target: Target, document: Document, co
     return store.create(kind, target.namespace or "", document, dry_run=request.dry_run, confirm=confirm)
 
 
-def _configuration(kind: Kind, config: Document) -> Document:
+def _configuration(kind: ServedKind, config: Document) -> Document:
     if not isinstance(config.get("metadata", {}), dict):
         raise bad_request("error decoding YAML: the configuration's metadata is no object")
     version, name = str(config.get("apiVersion", "")), config.get("kind", "")
@@ -359,7 +359,7 @@ def _configuration(kind: Kind, config: Document) -> Document:
     return config
 
 
-def _applied(store: Store, request: Request, target: Target, held: Record | None, config: Document) -> Document:
+def _applied(store: Store, request: HTTPRequest, target: Target, held: Record | None, config: Document) -> Document:
     kind = target.kind
     shape = kind_schema(kind)
     _, faults = bounded(type_faults(shape, config))
@@ -369,7 +369,7 @@ def _applied(store: Store, request: Request, target: Target, held: Record | None
         why = faults[0] if len(faults) == 1 else "errors:\n" + "\n".join(f"  {fault}" for fault in faults)
         raise unknown(f"failed to create typed patch object ({subject}): {why}")
     live = held.document() if held is not None else None
-    applier = Manager(request.query["fieldManager"], applies=True, subresource=target.subresource)
+    applier = FieldManager(request.query["fieldManager"], applies=True, subresource=target.subresource)
     made = managed_fields.apply(
         shape,
         live,

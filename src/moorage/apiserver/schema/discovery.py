@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any, Final
 
-from moorage.apiserver.vocabulary.served_kinds import MEASURED, REVIEWS, Kind, Review, offered
+from moorage.apiserver.vocabulary.served_kinds import MEASURED, REVIEWS, Review, ServedKind, offered
 
 __all__ = [
     "AGGREGATED",
@@ -59,9 +59,9 @@ def api_versions(host: str) -> dict[str, Any]:
     return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": [place]}
 
 
-def _groups(gates: frozenset[str]) -> Iterator[tuple[str, list[Kind | Review]]]:
+def _groups(gates: frozenset[str]) -> Iterator[tuple[str, list[ServedKind | Review]]]:
     """Yield every group and version, as ``apps/v1``, with what it serves; ``gates`` are those open that open kinds."""
-    kinds: list[Kind | Review] = [*offered(gates), *MEASURED, *REVIEWS]
+    kinds: list[ServedKind | Review] = [*offered(gates), *MEASURED, *REVIEWS]
     served = sorted(kinds, key=lambda one: (one.group, one.version, one.resource))
     for (group, version), members in groupby(served, key=lambda one: (one.group, one.version)):
         yield f"{group}/{version}", list(members)
@@ -100,7 +100,7 @@ def resource_list(group: str, version: str, gates: frozenset[str] = frozenset())
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": f"{group}/{version}", "resources": resources}
 
 
-def _entries(member: Kind | Review) -> Iterator[dict[str, Any]]:
+def _entries(member: ServedKind | Review) -> Iterator[dict[str, Any]]:
     if isinstance(member, Review):
         yield {
             "name": member.resource, "singularName": member.kind.lower(), "namespaced": member.namespaced, "kind": member.kind,
@@ -125,7 +125,7 @@ def _entries(member: Kind | Review) -> Iterator[dict[str, Any]]:
         yield {**more, "group": group, "version": version} if group else more
 
 
-def _storage_hash(kind: Kind) -> str:
+def _storage_hash(kind: ServedKind) -> str:
     """Return what clients tell apart formats of storage by. Events have one, whichever API they come through."""
     group = "" if kind.kind == "Event" else kind.group
     return base64.b64encode(hashlib.sha256(f"{group}/{kind.version}/{kind.kind}".encode()).digest()[:8]).decode()
@@ -163,7 +163,7 @@ def aggregated(core: bool, served_version: str = "v2", gates: frozenset[str] = f
     }
 
 
-def _aggregated_resource(member: Kind | Review) -> dict[str, Any]:
+def _aggregated_resource(member: ServedKind | Review) -> dict[str, Any]:
     own, *subresources = _entries(member)
     resource = {
         "resource": own["name"], "singularResource": own["singularName"], "verbs": own["verbs"],

@@ -18,7 +18,7 @@ import msgspec
 from moorage.apiserver.schema.discovery import VERSION
 from moorage.apiserver.schema.field_descriptions import describe
 from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, Type, kind_schema
-from moorage.apiserver.vocabulary.served_kinds import MEASURED, REVIEWS, Kind, Review, offered
+from moorage.apiserver.vocabulary.served_kinds import MEASURED, REVIEWS, Review, ServedKind, offered
 
 __all__ = ["document_of", "index", "swagger"]
 
@@ -124,7 +124,7 @@ class _Schemas:
     def _reference(self, name: str) -> _Json:
         return {"$ref": f"{self.place}{name}"}
 
-    def add_kind(self, kind: Kind | Review) -> None:
+    def add_kind(self, kind: ServedKind | Review) -> None:
         """Add a kind and the kind of its lists, if it is stored."""
         shape = kind_schema(kind)
         name = self.add(shape)
@@ -160,7 +160,7 @@ def _list_type(shape: ListOf) -> _Json:
     return {"x-kubernetes-list-type": "set" if shape.is_set else "atomic"}
 
 
-def _gvk(kind: Kind | Review, name: str) -> _Json:
+def _gvk(kind: ServedKind | Review, name: str) -> _Json:
     return {"group": kind.group, "version": kind.version, "kind": name}
 
 
@@ -183,11 +183,11 @@ _OPERATIONS: Final = (
 _VERB_OF: Final = {"post": "create", "put": "update"}
 
 
-def _place(kind: Kind | Review) -> str:
+def _place(kind: ServedKind | Review) -> str:
     return f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
 
 
-def _paths(kinds: Iterable[Kind | Review], *, old: bool) -> _Json:
+def _paths(kinds: Iterable[ServedKind | Review], *, old: bool) -> _Json:
     paths: _Json = {}
     for kind in kinds:
         within = "namespaces/{namespace}/" if kind.namespaced else ""
@@ -200,7 +200,7 @@ def _paths(kinds: Iterable[Kind | Review], *, old: bool) -> _Json:
     return paths
 
 
-def _operation(kind: Kind | Review, action: str, parameters: tuple[str, ...], *, old: bool) -> _Json:
+def _operation(kind: ServedKind | Review, action: str, parameters: tuple[str, ...], *, old: bool) -> _Json:
     shown = [
         {"name": name, "in": "query", **({"type": "string"} if old else {"schema": {"type": "string"}})} for name in parameters
     ]
@@ -217,7 +217,7 @@ def _operation(kind: Kind | Review, action: str, parameters: tuple[str, ...], *,
 # -- documents ----------------------------------------------------------------------------------------------------------
 
 
-def _all_kinds(gates: frozenset[str]) -> tuple[Kind | Review, ...]:
+def _all_kinds(gates: frozenset[str]) -> tuple[ServedKind | Review, ...]:
     return (*offered(gates), *MEASURED, *REVIEWS)
 
 

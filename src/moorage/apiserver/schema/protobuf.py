@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple
 from moorage.api.durations import format_duration
 from moorage.apiserver.vocabulary.statuses import bad_request
 
-__all__ = ["PROTOBUF", "Flag", "message_of", "messages", "read_protobuf"]
+__all__ = ["PROTOBUF", "FieldFlag", "message_of", "messages", "read_protobuf"]
 
 PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 
@@ -33,7 +33,7 @@ _MAGIC: Final = b"k8s\x00"
 _MAX_DEPTH: Final = 60
 
 
-class Flag:
+class FieldFlag:
     """What else there is to know of a field, as bits. ``OMIT_EMPTY`` ones are not written in JSON when they hold nothing."""
 
     POINTER: Final = 1
@@ -167,14 +167,14 @@ def _read(message: str, data: bytes, depth: int) -> dict[str, Any]:
         field = fields.get(number)
         if field is None:
             continue  # of a later release; a server drops what it does not know
-        if field.flags & Flag.MAP:
+        if field.flags & FieldFlag.MAP:
             key, value = _entry(field, _bytes(raw), depth)
             document.setdefault(field.name, {})[key] = value
             continue
         value = _value(field.holds, raw, depth)
         if not field.name:
             document.update(value)
-        elif field.flags & Flag.REPEATED:
+        elif field.flags & FieldFlag.REPEATED:
             document.setdefault(field.name, []).append(value)
         elif not _is_left_out(field, value):
             document[field.name] = value
@@ -184,7 +184,7 @@ def _read(message: str, data: bytes, depth: int) -> dict[str, Any]:
 def _is_left_out(field: _Field, value: Any) -> bool:
     if value is None:
         return True
-    return bool(field.flags & Flag.OMIT_EMPTY) and not field.flags & Flag.POINTER and value in ("", 0, False, {}, [])
+    return bool(field.flags & FieldFlag.OMIT_EMPTY) and not field.flags & FieldFlag.POINTER and value in ("", 0, False, {}, [])
 
 
 def _entry(field: _Field, data: bytes, depth: int) -> tuple[str, Any]:

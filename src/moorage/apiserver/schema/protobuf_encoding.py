@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from moorage.api.durations import parse_duration
-from moorage.apiserver.schema.protobuf import Flag, message_of, messages
+from moorage.apiserver.schema.protobuf import FieldFlag, message_of, messages
 from moorage.apiserver.schema.protobuf_wire import delimited, number, text, varint
 
 __all__ = ["write_event", "write_list", "write_protobuf"]
@@ -85,9 +85,9 @@ def _message(message: str, document: Mapping[str, Any]) -> bytes:
         value = document.get(name)
         if value is None:
             continue
-        if flags & Flag.MAP:
+        if flags & FieldFlag.MAP:
             out += [delimited(field, text(1, key) + b"".join(_field(2, holds, inner))) for key, inner in value.items()]
-        elif flags & Flag.REPEATED:
+        elif flags & FieldFlag.REPEATED:
             out += [part for one in value for part in _field(field, holds, one)]
         else:
             out += _field(field, holds, value)

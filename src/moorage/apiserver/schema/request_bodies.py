@@ -20,7 +20,7 @@ from moorage.apiserver.schema.schemas import Struct, kind_schema
 from moorage.apiserver.schema.strictness import as_written, repeated_fields, strange_fields
 from moorage.apiserver.vocabulary.go_messages import go_word, syntax_fault
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
+from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError, bad_request, unsupported_media
 from moorage.errors import InputError
 
@@ -197,7 +197,7 @@ class Form(NamedTuple):
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-def form_of_kind(kind: Kind) -> Form:
+def form_of_kind(kind: ServedKind) -> Form:
     """Return the form that objects of a kind have."""
     return Form(kind.group, kind.version, kind.kind, kind_schema(kind))
 
@@ -223,7 +223,7 @@ def fitted(form: Form, body: Body, validation: str) -> tuple[Document, tuple[str
     return fit, strange if validation != "Ignore" else ()
 
 
-def object_of(kind: Kind, document: Document, namespace: str | None, name: str) -> Document:
+def object_of(kind: ServedKind, document: Document, namespace: str | None, name: str) -> Document:
     """Return a body as an object of the kind, in the namespace and under the name that the path gives.
 
     Raises  ApiError 400 where body and path contradict each other

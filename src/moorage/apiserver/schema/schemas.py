@@ -21,8 +21,8 @@ from functools import cache
 from importlib import resources
 from typing import Final, TypeAlias
 
-from moorage.apiserver.schema.protobuf import Flag, message_of, messages
-from moorage.apiserver.vocabulary.served_kinds import Kind, Review
+from moorage.apiserver.schema.protobuf import FieldFlag, message_of, messages
+from moorage.apiserver.vocabulary.served_kinds import Review, ServedKind
 
 __all__ = ["Field", "ListOf", "MapOf", "Scalar", "Struct", "Type", "kind_schema", "schema"]
 
@@ -143,8 +143,8 @@ def _field(name: str, holds: str, flags: int, rule: str) -> Field:
     return Field(
         name,
         _type(holds, flags, words),
-        is_pointer=bool(flags & Flag.POINTER),
-        is_left_out=bool(flags & Flag.OMIT_EMPTY),
+        is_pointer=bool(flags & FieldFlag.POINTER),
+        is_left_out=bool(flags & FieldFlag.OMIT_EMPTY),
         is_required="required" in words,
         default=words.get("default"),
         merges="merge" in words,
@@ -157,9 +157,9 @@ def _type(holds: str, flags: int, words: Mapping[str, str]) -> Type:
     scalar = _GO.get(holds)
     go = scalar or _go(holds)
     item: Scalar | Struct = Scalar(holds, go) if scalar else schema(holds)
-    if flags & Flag.MAP:
+    if flags & FieldFlag.MAP:
         return MapOf(item, words.get("go", f"map[string]{go}"), "atomic" in words)
-    if flags & Flag.REPEATED:
+    if flags & FieldFlag.REPEATED:
         keys = tuple(words["keys"].split(",")) if "keys" in words else ()
         return ListOf(item, words.get("go", f"[]{go}"), keys, "set" in words)
     if isinstance(item, Scalar):
@@ -173,7 +173,7 @@ _KINDS_WITHIN: Final = frozenset(["core.PersistentVolumeClaim"])
 
 
 @cache
-def kind_schema(kind: Kind | Review) -> Struct:
+def kind_schema(kind: ServedKind | Review) -> Struct:
     """Return the shape of a kind's objects."""
     found = schema(message_of(kind.group, kind.version, kind.kind))
     return replace(found, fields={**_TYPE_META, **found.fields})

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from moorage.api.quantity import NANO_PER_MILLI, canonical, milli_value, parse
 from moorage.apiserver.schema.schemas import Field, ListOf, MapOf, Scalar, Struct, kind_schema
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 
 __all__ = ["complete_types", "pulls_always"]
 
@@ -43,13 +43,13 @@ class _Plan(NamedTuple):
         return self.rule is not None or bool(self.inner or self.zeros)
 
 
-def complete_types(kind: Kind, document: Document) -> None:
+def complete_types(kind: ServedKind, document: Document) -> None:
     """Complete everything in an object, in place."""
     _complete(_plan_of(kind), document)
 
 
 @cache
-def _plan_of(kind: Kind) -> _Plan:
+def _plan_of(kind: ServedKind) -> _Plan:
     return _plan(kind_schema(kind), {})
 
 

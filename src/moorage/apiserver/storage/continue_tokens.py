@@ -13,15 +13,15 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError, bad_request, expired
 
-__all__ = ["Place", "is_more", "read_token", "too_old", "write_token"]
+__all__ = ["ListPosition", "is_more", "read_token", "too_old", "write_token"]
 
 _MAX_TOKEN: Final = 4096
 
 
-class Place(NamedTuple):
+class ListPosition(NamedTuple):
     """The version a list shows, and the key its next page starts after."""
 
     version: int
@@ -35,13 +35,13 @@ class _Token(msgspec.Struct, frozen=True, array_like=True):
     namespace: str | None
 
 
-def write_token(key: bytes, kind: Kind, namespace: str | None, place: Place) -> str:
+def write_token(key: bytes, kind: ServedKind, namespace: str | None, place: ListPosition) -> str:
     """Return the token for the next page of a list over one kind, in one namespace or all (None)."""
     body = msgspec.json.encode(_Token(place.version, place.after, kind.qualified, namespace))
     return base64.urlsafe_b64encode(_signature(key, body) + body).decode().rstrip("=")
 
 
-def read_token(key: bytes, kind: Kind, namespace: str | None, text: str) -> Place:
+def read_token(key: bytes, kind: ServedKind, namespace: str | None, text: str) -> ListPosition:
     """Return where a token points.
 
     Raises  ApiError 400 for a token that this server did not give, or gave for another list
@@ -59,7 +59,7 @@ def read_token(key: bytes, kind: Kind, namespace: str | None, text: str) -> Plac
     token: Any = msgspec.json.decode(body, type=_Token)
     if (token.resource, token.namespace) != (kind.qualified, namespace):
         raise refusal
-    return Place(token.version, token.after)
+    return ListPosition(token.version, token.after)
 
 
 def is_more(keys: list[str], namespace: str | None, after: str) -> bool:

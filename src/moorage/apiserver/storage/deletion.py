@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from moorage.apiserver.admission.namespace_lifecycle import finalizers_of
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import conflict, invalid
 from moorage.errors import Fault
 
@@ -35,7 +35,7 @@ class DeleteOptions(NamedTuple):
 NO_OPTIONS: Final = DeleteOptions()
 
 
-def check_preconditions(kind: Kind, metadata: Document, options: DeleteOptions) -> None:
+def check_preconditions(kind: ServedKind, metadata: Document, options: DeleteOptions) -> None:
     """Check what a deletion is conditional on.
 
     Raises  ApiError 409 where it does not hold
@@ -54,7 +54,7 @@ def check_preconditions(kind: Kind, metadata: Document, options: DeleteOptions) 
         raise conflict(kind.kind, kind.group, metadata["name"], why)
 
 
-def grace_of(kind: Kind, document: Document, options: DeleteOptions) -> int:
+def grace_of(kind: ServedKind, document: Document, options: DeleteOptions) -> int:
     """Return how long an object may take to end, in seconds: nothing but a pod on a node that has not ended."""
     spec, status = document.get("spec") or {}, document.get("status") or {}
     if kind.kind != "Pod" or not spec.get("nodeName") or status.get("phase") in {"Failed", "Succeeded"}:
@@ -69,7 +69,7 @@ def grace_of(kind: Kind, document: Document, options: DeleteOptions) -> int:
     return asked
 
 
-def check_finalizers(kind: Kind, old: Document, new: Document) -> None:
+def check_finalizers(kind: ServedKind, old: Document, new: Document) -> None:
     """Check that nobody else is to be waited for.
 
     Raises  ApiError 422 for a finalizer that is new to an object on its way out

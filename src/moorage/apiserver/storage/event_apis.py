@@ -18,7 +18,7 @@ from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watch_cache import Change
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind, served
+from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 from moorage.apiserver.vocabulary.statuses import ApiError
 
 __all__ = ["forget_old_events", "mirror_events"]
@@ -47,7 +47,7 @@ class _Mirror:
         self._store = store
         self._writing = False
 
-    def see(self, kind: Kind, change: Change) -> None:
+    def see(self, kind: ServedKind, change: Change) -> None:
         if self._writing or kind not in {_OLD, _NEW}:
             return
         self._writing = True
@@ -61,11 +61,11 @@ class _Mirror:
         finally:
             self._writing = False
 
-    def _remove(self, other: Kind, change: Change) -> None:
+    def _remove(self, other: ServedKind, change: Change) -> None:
         if self._store.find(other, change.after.namespace, change.after.name) is not None:
             self._store.delete(other, change.after.namespace, change.after.name)
 
-    def _write(self, other: Kind, document: Document) -> None:
+    def _write(self, other: ServedKind, document: Document) -> None:
         made = _converted(other, document)
         metadata = made["metadata"]
         if self._store.find(other, metadata["namespace"], metadata["name"]) is None:
@@ -78,7 +78,7 @@ class _Mirror:
             self._store.put(other, record, made)
 
 
-def _converted(kind: Kind, document: Document) -> Document:
+def _converted(kind: ServedKind, document: Document) -> Document:
     """Return an event in the form of another kind, without the fields that this form leaves out while they are empty."""
     names = _BACK if kind is _NEW else _NAMES
     made = {names.get(name, name): value for name, value in document.items()}

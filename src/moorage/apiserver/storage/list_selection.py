@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from moorage.api.selectors import EVERYTHING, Selector, SelectorError, parse_selector
 from moorage.apiserver.vocabulary.records import Record
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import bad_request, quoted
 
 __all__ = ["ALL", "FieldTerm", "Selection", "parse_fields", "selection"]
@@ -79,7 +79,7 @@ class Selection:
 ALL: Final = Selection()
 
 
-def selection(kind: Kind, namespace: str | None, labels: str, fields: str) -> Selection:
+def selection(kind: ServedKind, namespace: str | None, labels: str, fields: str) -> Selection:
     """Return the selection that a request's texts spell.
 
     Raises  ApiError 400 with the API server's words
@@ -104,7 +104,7 @@ def _condensed(terms: tuple[FieldTerm, ...]) -> tuple[FieldTerm | _NoneOf, ...]:
     return (*kept, *(_NoneOf(path, frozenset(values)) for path, values in unequal.items()))
 
 
-def parse_fields(kind: Kind, text: str) -> tuple[FieldTerm, ...]:
+def parse_fields(kind: ServedKind, text: str) -> tuple[FieldTerm, ...]:
     """Return the terms of a field selector such as ``spec.nodeName=n1,status.phase!=Running``.
 
     Raises  ApiError 400
@@ -138,7 +138,7 @@ def _unescaped(value: str) -> str:
     return _PIECE.sub(r"\1", value)
 
 
-def _check_path(kind: Kind, path: str) -> None:
+def _check_path(kind: ServedKind, path: str) -> None:
     if path == "metadata.name" or path in kind.field_defaults:
         return
     if path == "metadata.namespace" and (kind.namespaced or not kind.fields):

@@ -20,14 +20,14 @@ from moorage.apiserver.storage.deletion import check_preconditions
 from moorage.apiserver.storage.list_selection import Selection
 from moorage.apiserver.storage.store import Deleted, Store, timestamp
 from moorage.apiserver.vocabulary.records import Document, Record
-from moorage.apiserver.vocabulary.served_kinds import Kind, find_kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind, find_kind
 from moorage.apiserver.vocabulary.statuses import ApiError, Cause, bad_request, conflict, forbidden, too_many, unknown
 from moorage.errors import Fault
 
 __all__ = ["bind", "evict"]
 
 
-def _served(resource: str, group: str = "") -> Kind:
+def _served(resource: str, group: str = "") -> ServedKind:
     found = find_kind(resource, group)
     if found is None:
         raise LookupError(resource)

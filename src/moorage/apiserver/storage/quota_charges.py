@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from moorage.apiserver.admission.quota_admission import charged
 from moorage.apiserver.admission.quota_types import Facts
-from moorage.apiserver.fields.managed_fields import Manager
+from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.apiserver.storage.list_selection import Selection
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind, served
+from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 
 if TYPE_CHECKING:
     from moorage.apiserver.storage.store import Store
@@ -19,11 +19,11 @@ __all__ = ["charge", "charges"]
 
 _QUOTAS: Final = served("resourcequotas")
 #: Who is said to change a quota's status when an object is admitted.
-_CHARGING: Final = Manager("kube-apiserver", version="v1", subresource="status")
+_CHARGING: Final = FieldManager("kube-apiserver", version="v1", subresource="status")
 
 
 def charges(
-    store: Store, kind: Kind, namespace: str, old: Document | None, new: Document, subresource: str = ""
+    store: Store, kind: ServedKind, namespace: str, old: Document | None, new: Document, subresource: str = ""
 ) -> list[Document]:  # fmt: skip
     """Return the quotas that a change is charged to, as they are to become.
 
@@ -32,10 +32,10 @@ def charges(
     if not namespace or not store.count(_QUOTAS) or not store.has_quotas:
         return []
 
-    def every(kind: Kind, namespace: str) -> Iterator[Document]:
+    def every(kind: ServedKind, namespace: str) -> Iterator[Document]:
         return (record.document() for record in store.all(kind, Selection(namespace or None)))
 
-    def find(kind: Kind, namespace: str, name: str) -> Document | None:
+    def find(kind: ServedKind, namespace: str, name: str) -> Document | None:
         held = store.find(kind, namespace, name)
         return None if held is None else held.document()
 

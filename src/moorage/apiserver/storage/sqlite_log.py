@@ -25,12 +25,12 @@ from typing import Final, NamedTuple
 
 from moorage.apiserver.storage.watch_cache import Change
 from moorage.apiserver.vocabulary.records import Record
-from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
+from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.errors import ConfigError, InputError, MoorageError
 from moorage.private_files import Tell, check_data, close_data
 
-__all__ = ["FORMAT", "Journal"]
+__all__ = ["FORMAT", "SQLiteLog"]
 
 #: What marks the file as ours ("moor"), and the layout of its tables.
 APPLICATION: Final = 0x6D6F6F72
@@ -52,7 +52,7 @@ _DROP: Final = "DELETE FROM objects WHERE resource = ? AND key = ?"
 _LOG: Final = 64 << 20
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """The last of an object: its record, or None for one that went."""
 
     resource: str
@@ -61,7 +61,7 @@ class Entry(NamedTuple):
     record: Record | None
 
 
-class Journal:
+class SQLiteLog:
     """A file that one process at a time has open. Made by one thread; ``append`` and ``settle`` are for one event loop.
 
     ``tell`` hears of it where others could read the file, which is then closed to them.
@@ -77,7 +77,7 @@ class Journal:
         except BaseException:
             os.close(self._lock)
             raise
-        self._pending: list[Entry] = []
+        self._pending: list[LogEntry] = []
         self._writing: asyncio.Task[None] | None = None
         self._appended = self._kept = 0
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
@@ -85,7 +85,7 @@ class Journal:
         #: Why the last attempt to write failed, where it did.
         self.failure = ""
 
-    def load(self) -> Iterator[tuple[Kind, Record]]:
+    def load(self) -> Iterator[tuple[ServedKind, Record]]:
         """Yield all objects of the file.
 
         Raises  InputError at the first that is damaged
@@ -117,10 +117,10 @@ class Journal:
         except sqlite3.Error as error:
             raise ConfigError(f"{self._path}: cannot be written: {error}") from None
 
-    def append(self, kind: Kind, change: Change) -> None:
+    def append(self, kind: ServedKind, change: Change) -> None:
         """Take a change in; it is on disk when a ``settle`` that began later returns."""
         record = change.after
-        self._pending.append(Entry(kind.qualified, record.key, change.version, None if change.gone else record))
+        self._pending.append(LogEntry(kind.qualified, record.key, change.version, None if change.gone else record))
         self._appended += 1
         self.appended.set()
 
@@ -198,7 +198,7 @@ class Journal:
         self._connection.close()
         os.close(self._lock)
 
-    def _write(self, batch: list[Entry]) -> None:
+    def _write(self, batch: list[LogEntry]) -> None:
         if not batch:
             return
         last = {(entry.resource, entry.key): entry for entry in batch}

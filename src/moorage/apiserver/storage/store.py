@@ -24,7 +24,7 @@ from moorage.apiserver.admission.namespace_lifecycle import FOREVER, check_may_g
 from moorage.apiserver.admission.service_addresses import drop_unneeded, give_addresses, keep_addresses
 from moorage.apiserver.admission.strategy import completed, prepare_adopted, prepare_create, prepare_update, read
 from moorage.apiserver.admission.update_validation import needs_version
-from moorage.apiserver.fields.managed_fields import Manager, same_but_times, track, unwritten
+from moorage.apiserver.fields.managed_fields import FieldManager, same_but_times, track, unwritten
 from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage import continue_tokens, quota_charges, watch_cache
 from moorage.apiserver.storage.deletion import (
@@ -36,13 +36,13 @@ from moorage.apiserver.storage.deletion import (
     is_done,
     settle_dependents,
 )  # fmt: skip
+from moorage.apiserver.storage.kind_stores import KindStore, between, matching
 from moorage.apiserver.storage.list_selection import ALL, Selection
-from moorage.apiserver.storage.shelves import Shelf, between, matching
 from moorage.apiserver.storage.watch_cache import Change
 from moorage.apiserver.storage.watches import Watch
 from moorage.apiserver.vocabulary.records import Confirm, Document, Record, key_of
 from moorage.apiserver.vocabulary.resource_versions import check_sent_version, parse_version, parse_version_of_one
-from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, Kind, served
+from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, ServedKind, served
 from moorage.apiserver.vocabulary.statuses import (
     already_exists,
     bad_request,
@@ -56,7 +56,7 @@ from moorage.apiserver.vocabulary.statuses import (
 from moorage.errors import Fault
 from moorage.framework.features import FeatureGates
 
-__all__ = ["DeleteOptions", "Deleted", "Keeper", "Page", "Store", "timestamp"]
+__all__ = ["DeleteOptions", "Deleted", "Keeper", "ListPage", "Store", "timestamp"]
 
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 _MAX_BASE: Final = 58
@@ -66,7 +66,7 @@ _UUID_KEPT: Final = ~(15 << 76 | 3 << 62)
 _MODIFIED: Final = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-class Page(NamedTuple):
+class ListPage(NamedTuple):
     """Part of a list. ``remaining`` is None where nobody counted what is left."""
 
     records: list[Record]
@@ -88,7 +88,7 @@ class Keeper(Protocol):
     #: Why changes cannot be kept at the moment, if so.
     failure: str
 
-    def append(self, kind: Kind, change: Change) -> None: ...
+    def append(self, kind: ServedKind, change: Change) -> None: ...
     async def settle(self) -> None: ...
     async def check(self) -> None: ...
     async def keep_up(self) -> None: ...
@@ -131,9 +131,9 @@ class Store:
         self._draw = draw
         self._signing_key = signing_key
         self._capacity = capacity
-        self._shelves = {kind: Shelf(capacity) for kind in KINDS}
+        self._shelves = {kind: KindStore(capacity) for kind in KINDS}
         self._inhabitants: Counter[str] = Counter()
-        self._followers: list[Callable[[Kind, Change], None]] = []
+        self._followers: list[Callable[[ServedKind, Change], None]] = []
         self.keeper: Keeper | None = None
         self._found()
 
@@ -143,15 +143,15 @@ class Store:
             if self.find(_NAMESPACE, "", name) is None:
                 self.create(_NAMESPACE, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
-    def follow(self, follower: Callable[[Kind, Change], None]) -> None:
+    def follow(self, follower: Callable[[ServedKind, Change], None]) -> None:
         """Call this after every change, in order. It may change the store in turn."""
         self._followers.append(follower)
 
     # -- keeping ----------------------------------------------------------------------------------------------------
 
-    def restore(self, objects: Iterable[tuple[Kind, Record]], version: int) -> None:
+    def restore(self, objects: Iterable[tuple[ServedKind, Record]], version: int) -> None:
         """Replace everything by objects from elsewhere. History begins at ``version``; older watches and lists get 410."""
-        self._shelves = {kind: Shelf(self._capacity, version) for kind in KINDS}
+        self._shelves = {kind: KindStore(self._capacity, version) for kind in KINDS}
         self._inhabitants.clear()
         for kind, record in objects:
             self._shelves[kind].records[record.key] = record
@@ -186,10 +186,10 @@ class Store:
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
-    def find(self, kind: Kind, namespace: str, name: str) -> Record | None:
+    def find(self, kind: ServedKind, namespace: str, name: str) -> Record | None:
         return self._shelves[kind].records.get(key_of(namespace, name))
 
-    def get(self, kind: Kind, namespace: str, name: str) -> Record:
+    def get(self, kind: ServedKind, namespace: str, name: str) -> Record:
         """Return an object.
 
         Raises  ApiError 404
@@ -199,16 +199,16 @@ class Store:
             raise not_found(kind.resource, kind.group, name)
         return record
 
-    def all(self, kind: Kind, chosen: Selection = ALL) -> Iterator[Record]:
+    def all(self, kind: ServedKind, chosen: Selection = ALL) -> Iterator[Record]:
         """Yield the objects of a kind in the order of their keys."""
         return matching(self._shelves[kind].records, self._shelves[kind].keys, chosen)
 
-    def count(self, kind: Kind) -> int:
+    def count(self, kind: ServedKind) -> int:
         return len(self._shelves[kind].records)
 
     def page(
-        self, kind: Kind, chosen: Selection = ALL, *, limit: int = 0, token: str = "", version: str = "", match: str = ""
-    ) -> Page:
+        self, kind: ServedKind, chosen: Selection = ALL, *, limit: int = 0, token: str = "", version: str = "", match: str = ""
+    ) -> ListPage:
         """Return objects as they are now, or all pages of a list as they were at its first.
 
         ``version`` with ``match`` "Exact" asks for the state at that version, otherwise for one that is no older.
@@ -223,7 +223,7 @@ class Store:
                 raise bad_request("specifying resource version is not allowed when using continue")
             place = continue_tokens.read_token(self._signing_key, kind, chosen.namespace, token)
         else:
-            place = continue_tokens.Place(
+            place = continue_tokens.ListPosition(
                 self._version_wanted(version, match or ("Exact" if limit and version != "0" else "")), ""
             )
         if place.version == self.version:
@@ -237,13 +237,13 @@ class Store:
 
     def _cut(
         self,
-        kind: Kind,
+        kind: ServedKind,
         chosen: Selection,
         limit: int,
-        place: continue_tokens.Place,
+        place: continue_tokens.ListPosition,
         records: Mapping[str, Record],
         keys: list[str],
-    ) -> Page:
+    ) -> ListPage:
         found: list[Record] = []
         for record in matching(records, keys, chosen, place.after):
             found.append(record)
@@ -251,12 +251,12 @@ class Store:
                 break
         after = found[-1].key if found else ""
         if not limit or len(found) < limit or not continue_tokens.is_more(keys, chosen.namespace, after):
-            return Page(found, place.version)
+            return ListPage(found, place.version)
         token = continue_tokens.write_token(
-            self._signing_key, kind, chosen.namespace, continue_tokens.Place(place.version, after)
+            self._signing_key, kind, chosen.namespace, continue_tokens.ListPosition(place.version, after)
         )
         remaining = len(between(keys, chosen.namespace, after)) if chosen.is_everything else None
-        return Page(found, place.version, token, remaining)
+        return ListPage(found, place.version, token, remaining)
 
     def _version_wanted(self, version: str, match: str) -> int:
         wanted = parse_version(version)
@@ -265,7 +265,7 @@ class Store:
         return wanted if match == "Exact" and wanted else self.version
 
     def watch(
-        self, kind: Kind, chosen: Selection, version: str, wake: Callable[[], None], *, initial: bool | None = None
+        self, kind: ServedKind, chosen: Selection, version: str, wake: Callable[[], None], *, initial: bool | None = None
     ) -> Watch:
         """Start a watch after a version, or from now on. ``initial`` has it begin with an ADDED for every object there is; that
         is what it does anyway with no version, or "0", where it is None.
@@ -286,7 +286,7 @@ class Store:
         shelf.history.followers.append(watch)
         return watch
 
-    def unwatch(self, kind: Kind, watch: Watch) -> None:
+    def unwatch(self, kind: ServedKind, watch: Watch) -> None:
         watch.closed = True
         followers = self._shelves[kind].history.followers
         if watch in followers:
@@ -295,7 +295,8 @@ class Store:
     # -- writing ----------------------------------------------------------------------------------------------------
 
     def create(
-        self, kind: Kind, namespace: str, document: Document, *, dry_run: bool = False, manager: Manager | None = None,
+        self, kind: ServedKind, namespace: str, document: Document, *,
+        dry_run: bool = False, manager: FieldManager | None = None,
         confirm: Confirm | None = None,
     ) -> Record:  # fmt: skip
         """Store a new object. Where it is known who makes it, that is who manages its fields.
@@ -345,7 +346,7 @@ class Store:
         held = self.find(_NODE, "", node) if node else None
         return {} if held is None else {name: held.labels[name] for name in _TOPOLOGY if name in held.labels}
 
-    def adopt(self, kind: Kind, document: Document) -> Record:
+    def adopt(self, kind: ServedKind, document: Document) -> Record:
         """Store an object as another cluster had it: its uid, its times and its status stay, and nothing is admitted.
 
         Raises  ApiError 409 where the name is taken, 404 without the namespace, 422
@@ -372,7 +373,7 @@ class Store:
         kind = _BY_STRUCT[struct]
         return (read(kind, record.document()) for record in self.all(kind, Selection(namespace)))
 
-    def _name(self, kind: Kind, namespace: str, metadata: Document) -> None:
+    def _name(self, kind: ServedKind, namespace: str, metadata: Document) -> None:
         base = metadata.get("generateName")
         if metadata.get("name"):
             return
@@ -386,8 +387,8 @@ class Store:
                 return
 
     def update(
-        self, kind: Kind, namespace: str, name: str, document: Document, *,
-        subresource: str = "", dry_run: bool = False, manager: Manager | None = None, confirm: Confirm | None = None,
+        self, kind: ServedKind, namespace: str, name: str, document: Document, *,
+        subresource: str = "", dry_run: bool = False, manager: FieldManager | None = None, confirm: Confirm | None = None,
     ) -> Record:  # fmt: skip
         """Store the next version of an object. A document without a version, or of version 0, replaces whatever is there.
 
@@ -430,7 +431,7 @@ class Store:
             quota_charges.charge(self, charges)
         return self.put(kind, record, document, dry_run=dry_run)
 
-    def put(self, kind: Kind, before: Record, document: Document, *, dry_run: bool = False) -> Record:
+    def put(self, kind: ServedKind, before: Record, document: Document, *, dry_run: bool = False) -> Record:
         """Store the next version of an object as it is, by rules of the caller's own."""
         record = Record.of(kind, document, before.version if dry_run else self.version + 1)
         return record if dry_run else self._commit(kind, before, record)
@@ -438,7 +439,7 @@ class Store:
     # -- deleting ---------------------------------------------------------------------------------------------------
 
     def delete(
-        self, kind: Kind, namespace: str, name: str, options: DeleteOptions = NO_OPTIONS, *, dry_run: bool = False
+        self, kind: ServedKind, namespace: str, name: str, options: DeleteOptions = NO_OPTIONS, *, dry_run: bool = False
     ) -> Deleted:
         """Remove an object, or mark it for those who have to agree first: finalizers, a pod's node, a namespace's content.
 
@@ -468,7 +469,7 @@ class Store:
             return Deleted(marked, left is None)
         return Deleted(marked, False)
 
-    def _mark(self, kind: Kind, record: Record, document: Document, grace: int, *, dry_run: bool) -> Record:
+    def _mark(self, kind: ServedKind, record: Record, document: Document, grace: int, *, dry_run: bool) -> Record:
         metadata = document["metadata"]
         already = bool(metadata.get("deletionTimestamp"))
         if already and metadata.get("deletionGracePeriodSeconds", 0) == grace:
@@ -482,7 +483,7 @@ class Store:
             document["status"] = {**(document.get("status") or {}), "phase": "Terminating"}
         return self.put(kind, record, document, dry_run=dry_run)
 
-    def _remove(self, kind: Kind, record: Record, document: Document) -> Deleted:
+    def _remove(self, kind: ServedKind, record: Record, document: Document) -> Deleted:
         gone = Record.of(kind, document, self.version + 1)
         self.version += 1
         change = self._shelves[kind].remove(record, gone)
@@ -508,7 +509,7 @@ class Store:
         if home is not None and not self._inhabitants[namespace] and home.fields["status.phase"] == "Terminating":
             self.update(_NAMESPACE, "", namespace, finalized(home.document()), subresource="finalize")
 
-    def _commit(self, kind: Kind, before: Record | None, after: Record) -> Record:
+    def _commit(self, kind: ServedKind, before: Record | None, after: Record) -> Record:
         self.version = after.version
         change = self._shelves[kind].put(before, after)
         if before is None and kind.namespaced:
@@ -516,14 +517,14 @@ class Store:
         self._tell(kind, change)
         return after
 
-    def _tell(self, kind: Kind, change: Change) -> None:
+    def _tell(self, kind: ServedKind, change: Change) -> None:
         self._shelves[kind].history.add(change)
         for follower in self._followers:
             follower(kind, change)
 
     def change(
-        self, kind: Kind, namespace: str, name: str, edit: Callable[[Document], Document | None], *,
-        subresource: str = "", dry_run: bool = False, manager: Manager | None = None,
+        self, kind: ServedKind, namespace: str, name: str, edit: Callable[[Document], Document | None], *,
+        subresource: str = "", dry_run: bool = False, manager: FieldManager | None = None,
     ) -> Record:  # fmt: skip
         """Store what ``edit`` makes of an object: its argument changed in place, or another document."""
         document = self.get(kind, namespace, name).document()

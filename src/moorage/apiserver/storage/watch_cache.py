@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 from moorage.apiserver.vocabulary.records import Record
 from moorage.apiserver.vocabulary.statuses import expired
 
-__all__ = ["CAPACITY", "MOST_BYTES", "Change", "Follower", "History"]
+__all__ = ["CAPACITY", "MOST_BYTES", "Change", "ChangeFollower", "WatchCache"]
 
 #: Changes kept of each kind.
 CAPACITY: Final = 16_384
@@ -39,7 +39,7 @@ class Change(NamedTuple):
         return (len(self.before.body) if self.before is not None else 0) + (len(self.after.body) if self.gone else 0)
 
 
-class Follower(Protocol):
+class ChangeFollower(Protocol):
     """Who is to know of changes, until it is closed."""
 
     closed: bool
@@ -47,12 +47,12 @@ class Follower(Protocol):
     def offer(self, change: Change) -> None: ...
 
 
-class History:
+class WatchCache:
     """The last changes of one kind, and who follows them."""
 
     def __init__(self, floor: int, capacity: int = CAPACITY, most_bytes: int = MOST_BYTES) -> None:
         self.floor = floor
-        self.followers: list[Follower] = []
+        self.followers: list[ChangeFollower] = []
         self._changes: list[Change] = []
         self._capacity = capacity
         self._most_bytes = most_bytes

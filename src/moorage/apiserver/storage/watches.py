@@ -12,18 +12,18 @@ import sys
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from moorage.apiserver.storage.kind_stores import KindStore, between
 from moorage.apiserver.storage.list_selection import Selection
-from moorage.apiserver.storage.shelves import Shelf, between
 from moorage.apiserver.storage.watch_cache import Change
 from moorage.apiserver.vocabulary.records import Record
 
-__all__ = ["LOOKS", "Seen", "Watch"]
+__all__ = ["LOOKS", "Watch", "WatchedObject"]
 
 #: How many changes and objects are looked at for one piece: a watch that chooses few of many is not to hold the server.
 LOOKS: Final = 2048
 
 
-class Seen(NamedTuple):
+class WatchedObject(NamedTuple):
     """A change as a watch sees it: ADDED, MODIFIED or DELETED, at a version. ``listed``: it was there when the watch began."""
 
     type: str
@@ -43,7 +43,9 @@ class Watch:
     ``wake`` is called when there is something to take, or no more to come. ``idle`` says that nothing is left to take.
     """
 
-    def __init__(self, shelf: Shelf, chosen: Selection, wake: Callable[[], None], after: int, *, lists: bool = False) -> None:
+    def __init__(
+        self, shelf: KindStore, chosen: Selection, wake: Callable[[], None], after: int, *, lists: bool = False
+    ) -> None:
         self.chosen = chosen
         self.closed = False
         self.idle = False
@@ -66,7 +68,7 @@ class Watch:
                 self.idle = False
                 self._wake()
 
-    def take(self, most_bytes: int = sys.maxsize) -> list[Seen]:
+    def take(self, most_bytes: int = sys.maxsize) -> list[WatchedObject]:
         """Return what comes next, oldest first: at most so many bytes, and what makes them full.
 
         A piece may be empty though more is to come, where little is chosen of much; ``idle`` tells.
@@ -99,22 +101,22 @@ class Watch:
             if piece.is_full:
                 return False
             record = records[keys[i]]
-            piece.look(Seen("ADDED", record, record.version, listed=True) if self.chosen.matches(record) else None)
+            piece.look(WatchedObject("ADDED", record, record.version, listed=True) if self.chosen.matches(record) else None)
             self._listed = keys[i]
         self._listed = None
         return True
 
-    def _seen(self, change: Change) -> Seen | None:
+    def _seen(self, change: Change) -> WatchedObject | None:
         version, before, after, gone = change
         if self._listed is not None and after.key > self._listed:
             return None  # what is not listed yet is listed as it is then
         was = before is not None and self.chosen.matches(before)
         if gone:
-            return Seen("DELETED", after, version) if was else None
+            return WatchedObject("DELETED", after, version) if was else None
         if self.chosen.matches(after):
-            return Seen("MODIFIED" if was else "ADDED", after, version)
+            return WatchedObject("MODIFIED" if was else "ADDED", after, version)
         # It left the selection: what watches see go is the object as they knew it.
-        return Seen("DELETED", before, version) if was and before is not None else None
+        return WatchedObject("DELETED", before, version) if was and before is not None else None
 
 
 class _Piece:
@@ -123,7 +125,7 @@ class _Piece:
     __slots__ = ("_looks", "_room", "seen")
 
     def __init__(self, most_bytes: int) -> None:
-        self.seen: list[Seen] = []
+        self.seen: list[WatchedObject] = []
         self._room = most_bytes
         self._looks = LOOKS if most_bytes < sys.maxsize else sys.maxsize
 
@@ -131,7 +133,7 @@ class _Piece:
     def is_full(self) -> bool:
         return self._room <= 0 or self._looks <= 0
 
-    def look(self, seen: Seen | None) -> None:
+    def look(self, seen: WatchedObject | None) -> None:
         """Count a change or an object that was looked at, and put in what is chosen of it."""
         self._looks -= 1
         if seen is not None:

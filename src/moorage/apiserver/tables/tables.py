@@ -17,7 +17,7 @@ from moorage.apiserver.tables import workload_cells as workloads
 from moorage.apiserver.tables.cells import Cell
 from moorage.apiserver.tables.pod_cells import pod, pod_conditions
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import bad_request, quoted
 
 __all__ = ["included", "rows", "scale_table", "table"]
@@ -31,12 +31,12 @@ class _Layout(NamedTuple):
     conditions: Callable[[Document], list[Document]] | None = None
 
 
-def table(kind: Kind, documents: Sequence[Document], now: float, include: str, *, heading: bool = True) -> Document:
+def table(kind: ServedKind, documents: Sequence[Document], now: float, include: str, *, heading: bool = True) -> Document:
     """Return objects as a ``Table``. ``include`` is what each row carries of its object: Metadata, Object or None."""
     return _table(_LAYOUTS.get((kind.group, kind.kind), _PLAIN), documents, now, include, heading=heading)
 
 
-def rows(kind: Kind, documents: Iterable[Document], now: float, include: str) -> Iterator[Document]:
+def rows(kind: ServedKind, documents: Iterable[Document], now: float, include: str) -> Iterator[Document]:
     """Yield the rows of such a table one by one."""
     layout = _LAYOUTS.get((kind.group, kind.kind), _PLAIN)
     return (_row(layout, document, now, include) for document in documents)

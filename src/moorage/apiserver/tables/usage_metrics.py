@@ -22,7 +22,7 @@ from moorage.api.quantity import QuantityError
 from moorage.apiserver.storage.list_selection import ALL, Selection
 from moorage.apiserver.storage.store import Store, timestamp
 from moorage.apiserver.vocabulary.records import Document, Record
-from moorage.apiserver.vocabulary.served_kinds import MEASURED, Kind, served
+from moorage.apiserver.vocabulary.served_kinds import MEASURED, ServedKind, served
 from moorage.apiserver.vocabulary.statuses import not_found
 
 __all__ = ["amounts", "measure", "measure_all"]
@@ -40,7 +40,7 @@ class _Usage(NamedTuple):
     memory: int
 
 
-def measure_all(store: Store, kind: Kind, chosen: Selection) -> list[Record]:
+def measure_all(store: Store, kind: ServedKind, chosen: Selection) -> list[Record]:
     """Return the metrics of all pods or nodes that are chosen and have some."""
     if kind is _OF_PODS:
         well = _well(store)
@@ -49,7 +49,7 @@ def measure_all(store: Store, kind: Kind, chosen: Selection) -> list[Record]:
     return [_node_metrics(node, used[node.name], store.clock()) for node in store.all(_NODES, chosen) if node.name in used]
 
 
-def measure(store: Store, kind: Kind, namespace: str, name: str) -> Record:
+def measure(store: Store, kind: ServedKind, namespace: str, name: str) -> Record:
     """Return the metrics of a pod or a node.
 
     Raises  ApiError 404 where it is not there or has none
@@ -157,7 +157,7 @@ def _read(amounts: Mapping[str, Any], name: str, read: Any) -> int | None:
 # -- the form -----------------------------------------------------------------------------------------------------------
 
 
-def _head(kind: Kind, subject: Document, now: float) -> Document:
+def _head(kind: ServedKind, subject: Document, now: float) -> Document:
     metadata: Document = {"name": subject["metadata"]["name"], "creationTimestamp": timestamp(now)}
     for name in ("namespace", "labels"):
         if held := subject["metadata"].get(name):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from moorage.apiserver.vocabulary.statuses import bad_request
 from moorage.apiserver.vocabulary.users import User
 
-__all__ = ["Request", "Response", "is_true"]
+__all__ = ["HTTPRequest", "Response", "is_true"]
 
 
 def is_true(parameter: str) -> bool:
@@ -20,7 +20,7 @@ def is_true(parameter: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class HTTPRequest:
     """``path`` is as it was sent, percent signs and all; ``media_type`` is that of the body."""
 
     method: str

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 
 __all__ = ["Confirm", "Document", "Record", "key_of", "text_at"]
 
@@ -31,7 +31,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
     @classmethod
-    def of(cls, kind: Kind, document: Document, version: int) -> Record:
+    def of(cls, kind: ServedKind, document: Document, version: int) -> Record:
         """Return the record of a document as the given version. The document's own ``resourceVersion`` is written."""
         metadata = document["metadata"]
         if version:
@@ -41,7 +41,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
         return cls(namespace, name, version, metadata.get("labels") or {}, fields, msgspec.json.encode(document))
 
     @classmethod
-    def read(cls, kind: Kind, body: bytes, version: int) -> Record:
+    def read(cls, kind: ServedKind, body: bytes, version: int) -> Record:
         """Return the record whose bytes were kept."""
         document = msgspec.json.decode(body)
         metadata = document["metadata"]
@@ -82,13 +82,13 @@ _HELD_AT = {
 
 
 @cache
-def _looked_at(kind: Kind) -> tuple[tuple[str, tuple[tuple[str, ...], ...], str], ...]:
+def _looked_at(kind: ServedKind) -> tuple[tuple[str, tuple[tuple[str, ...], ...], str], ...]:
     """Return each field that selectors of a kind look at, with the places it may stand at and what stands for it otherwise."""
     places = {path: _HELD_AT.get((kind.kind, path), (path,)) for path, _ in kind.fields}
     return tuple((path, tuple(map(_steps, places[path])), absent) for path, absent in kind.fields)
 
 
-def _fields(kind: Kind, document: Document) -> dict[str, str]:
+def _fields(kind: ServedKind, document: Document) -> dict[str, str]:
     """Return what field selectors of the kind look at."""
     return {path: _first(document, places) or absent for path, places, absent in _looked_at(kind)}
 

@@ -11,7 +11,7 @@ import re
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
-from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, MEASURED, REVIEWS, Kind, Review, find_served
+from moorage.apiserver.vocabulary.served_kinds import ALL_GATES, KINDS, MEASURED, REVIEWS, Review, ServedKind, find_served
 from moorage.apiserver.vocabulary.statuses import no_such_page, not_found_path
 
 __all__ = ["ReviewTarget", "Target", "find_target"]
@@ -20,7 +20,7 @@ __all__ = ["ReviewTarget", "Target", "find_target"]
 class Target(NamedTuple):
     """What a path names. No namespace stands for all of them; no name for the whole collection."""
 
-    kind: Kind
+    kind: ServedKind
     namespace: str | None
     name: str = ""
     subresource: str = ""

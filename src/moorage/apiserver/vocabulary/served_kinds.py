@@ -40,14 +40,24 @@ from moorage.api.workloads import (
 )
 
 __all__ = [
-    "ALL_GATES", "KINDS", "MEASURED", "REVIEWS", "VERBS", "Kind", "Review", "find_kind", "find_served", "offered", "served",
+    "ALL_GATES",
+    "KINDS",
+    "MEASURED",
+    "REVIEWS",
+    "VERBS",
+    "Review",
+    "ServedKind",
+    "find_kind",
+    "find_served",
+    "offered",
+    "served",
 ]  # fmt: skip
 
 VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
 @dataclass(frozen=True, eq=False)
-class Kind:
+class ServedKind:
     """A resource whose objects are stored, or measured when they are asked for.
 
     ``struct`` is what scheduling reads of it, and what its rules are checked on; None where nothing is checked but metadata.
@@ -142,12 +152,12 @@ _EVENTS: Final = "events.k8s.io"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _SCHEDULING: Final = "scheduling.k8s.io"
 
-KINDS: Final[tuple[Kind, ...]] = (
-    Kind("", "ConfigMap", "configmaps", ("cm",)),
-    Kind("", "Endpoints", "endpoints", ("ep",)),
-    Kind("", "Event", "events", ("ev",), fields=_EVENT_FIELDS),
-    Kind("", "LimitRange", "limitranges", ("limits",), struct=LimitRange),
-    Kind(
+KINDS: Final[tuple[ServedKind, ...]] = (
+    ServedKind("", "ConfigMap", "configmaps", ("cm",)),
+    ServedKind("", "Endpoints", "endpoints", ("ep",)),
+    ServedKind("", "Event", "events", ("ev",), fields=_EVENT_FIELDS),
+    ServedKind("", "LimitRange", "limitranges", ("limits",), struct=LimitRange),
+    ServedKind(
         "",
         "Namespace",
         "namespaces",
@@ -160,8 +170,8 @@ KINDS: Final[tuple[Kind, ...]] = (
         fields=(("status.phase", ""),),
         check_name=check_dns1123_label,
     ),
-    Kind("", "Node", "nodes", ("no",), namespaced=False, struct=Node, subresources=_STATUS, fields=_NODE_NAMES),
-    Kind(
+    ServedKind("", "Node", "nodes", ("no",), namespaced=False, struct=Node, subresources=_STATUS, fields=_NODE_NAMES),
+    ServedKind(
         "",
         "PersistentVolume",
         "persistentvolumes",
@@ -171,7 +181,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         subresources=_STATUS,
         status_on_create={"phase": "Pending"},
     ),
-    Kind(
+    ServedKind(
         "",
         "PersistentVolumeClaim",
         "persistentvolumeclaims",
@@ -180,7 +190,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         subresources=_STATUS,
         status_on_create={"phase": "Pending"},
     ),
-    Kind(
+    ServedKind(
         "",
         "Pod",
         "pods",
@@ -192,8 +202,8 @@ KINDS: Final[tuple[Kind, ...]] = (
         status_on_create={"phase": "Pending"},
         fields=_POD_FIELDS,
     ),
-    Kind("", "PodTemplate", "podtemplates", struct=PodTemplate, has_generation=True),
-    Kind(
+    ServedKind("", "PodTemplate", "podtemplates", struct=PodTemplate, has_generation=True),
+    ServedKind(
         "",
         "ReplicationController",
         "replicationcontrollers",
@@ -205,9 +215,11 @@ KINDS: Final[tuple[Kind, ...]] = (
         status_on_create={"replicas": 0},
         fields=(("status.replicas", "0"),),
     ),
-    Kind("", "ResourceQuota", "resourcequotas", ("quota",), struct=ResourceQuota, subresources=_STATUS, status_on_create={}),
-    Kind("", "Secret", "secrets", fields=(("type", ""),)),
-    Kind(
+    ServedKind(
+        "", "ResourceQuota", "resourcequotas", ("quota",), struct=ResourceQuota, subresources=_STATUS, status_on_create={}
+    ),
+    ServedKind("", "Secret", "secrets", fields=(("type", ""),)),
+    ServedKind(
         "",
         "Service",
         "services",
@@ -218,9 +230,9 @@ KINDS: Final[tuple[Kind, ...]] = (
         status_on_create={"loadBalancer": {}},
         fields=(("spec.clusterIP", ""), ("spec.type", "")),
     ),
-    Kind("", "ServiceAccount", "serviceaccounts", ("sa",), subresources=("token",)),
-    Kind(_APPS, "ControllerRevision", "controllerrevisions"),
-    Kind(
+    ServedKind("", "ServiceAccount", "serviceaccounts", ("sa",), subresources=("token",)),
+    ServedKind(_APPS, "ControllerRevision", "controllerrevisions"),
+    ServedKind(
         _APPS,
         "DaemonSet",
         "daemonsets",
@@ -231,7 +243,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         has_generation=True,
         status_on_create={},
     ),
-    Kind(
+    ServedKind(
         _APPS,
         "Deployment",
         "deployments",
@@ -242,7 +254,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         has_generation=True,
         status_on_create={},
     ),
-    Kind(
+    ServedKind(
         _APPS,
         "ReplicaSet",
         "replicasets",
@@ -253,7 +265,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         has_generation=True,
         status_on_create={"replicas": 0},
     ),
-    Kind(
+    ServedKind(
         _APPS,
         "StatefulSet",
         "statefulsets",
@@ -264,7 +276,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         has_generation=True,
         status_on_create={"replicas": 0},
     ),
-    Kind(
+    ServedKind(
         "batch",
         "CronJob",
         "cronjobs",
@@ -275,7 +287,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         has_generation=True,
         status_on_create={},
     ),
-    Kind(
+    ServedKind(
         "batch",
         "Job",
         "jobs",
@@ -287,7 +299,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         fields=(("status.successful", "0"),),
     ),
     # There are none, and none can be made: kubectl looks for them before it says that a kind is not known.
-    Kind(
+    ServedKind(
         "apiextensions.k8s.io",
         "CustomResourceDefinition",
         "customresourcedefinitions",
@@ -295,9 +307,9 @@ KINDS: Final[tuple[Kind, ...]] = (
         namespaced=False,
         verbs=("get", "list", "watch"),
     ),
-    Kind("coordination.k8s.io", "Lease", "leases"),
-    Kind(_EVENTS, "Event", "events", ("ev",), fields=_NEW_EVENT_FIELDS),
-    Kind(
+    ServedKind("coordination.k8s.io", "Lease", "leases"),
+    ServedKind(_EVENTS, "Event", "events", ("ev",), fields=_NEW_EVENT_FIELDS),
+    ServedKind(
         "networking.k8s.io",
         "Ingress",
         "ingresses",
@@ -306,8 +318,8 @@ KINDS: Final[tuple[Kind, ...]] = (
         has_generation=True,
         status_on_create={"loadBalancer": {}},
     ),
-    Kind("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False, struct=RuntimeClass),
-    Kind(
+    ServedKind("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False, struct=RuntimeClass),
+    ServedKind(
         "policy",
         "PodDisruptionBudget",
         "poddisruptionbudgets",
@@ -317,14 +329,14 @@ KINDS: Final[tuple[Kind, ...]] = (
         has_generation=True,
         status_on_create={"currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0},
     ),
-    Kind(_RBAC, "ClusterRole", "clusterroles", namespaced=False, struct=ClusterRole),
-    Kind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", namespaced=False, struct=ClusterRoleBinding),
-    Kind(_RBAC, "Role", "roles", struct=Role),
-    Kind(_RBAC, "RoleBinding", "rolebindings", struct=RoleBinding),
-    Kind(_RESOURCE, "DeviceClass", "deviceclasses", namespaced=False, struct=DeviceClass, has_generation=True),
-    Kind(_RESOURCE, "ResourceClaim", "resourceclaims", struct=ResourceClaim, subresources=_STATUS, status_on_create={}),
-    Kind(_RESOURCE, "ResourceClaimTemplate", "resourceclaimtemplates", struct=ResourceClaimTemplate),
-    Kind(
+    ServedKind(_RBAC, "ClusterRole", "clusterroles", namespaced=False, struct=ClusterRole),
+    ServedKind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", namespaced=False, struct=ClusterRoleBinding),
+    ServedKind(_RBAC, "Role", "roles", struct=Role),
+    ServedKind(_RBAC, "RoleBinding", "rolebindings", struct=RoleBinding),
+    ServedKind(_RESOURCE, "DeviceClass", "deviceclasses", namespaced=False, struct=DeviceClass, has_generation=True),
+    ServedKind(_RESOURCE, "ResourceClaim", "resourceclaims", struct=ResourceClaim, subresources=_STATUS, status_on_create={}),
+    ServedKind(_RESOURCE, "ResourceClaimTemplate", "resourceclaimtemplates", struct=ResourceClaimTemplate),
+    ServedKind(
         _RESOURCE,
         "ResourceSlice",
         "resourceslices",
@@ -333,7 +345,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         has_generation=True,
         fields=(("spec.driver", ""), ("spec.nodeName", "")),
     ),
-    Kind(
+    ServedKind(
         _SCHEDULING,
         "PriorityClass",
         "priorityclasses",
@@ -342,7 +354,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         struct=PriorityClass,
         has_generation=True,
     ),
-    Kind(
+    ServedKind(
         _SCHEDULING,
         "PodGroup",
         "podgroups",
@@ -352,12 +364,12 @@ KINDS: Final[tuple[Kind, ...]] = (
         version="v1alpha2",
         gate="GenericWorkload",
     ),
-    Kind(_SCHEDULING, "Workload", "workloads", struct=Workload, version="v1alpha2", gate="GenericWorkload"),
-    Kind(_STORAGE, "CSIDriver", "csidrivers", namespaced=False, struct=CSIDriver),
-    Kind(_STORAGE, "CSINode", "csinodes", namespaced=False, struct=CSINode),
-    Kind(_STORAGE, "CSIStorageCapacity", "csistoragecapacities", struct=CSIStorageCapacity),
-    Kind(_STORAGE, "StorageClass", "storageclasses", ("sc",), namespaced=False, struct=StorageClass),
-    Kind(
+    ServedKind(_SCHEDULING, "Workload", "workloads", struct=Workload, version="v1alpha2", gate="GenericWorkload"),
+    ServedKind(_STORAGE, "CSIDriver", "csidrivers", namespaced=False, struct=CSIDriver),
+    ServedKind(_STORAGE, "CSINode", "csinodes", namespaced=False, struct=CSINode),
+    ServedKind(_STORAGE, "CSIStorageCapacity", "csistoragecapacities", struct=CSIStorageCapacity),
+    ServedKind(_STORAGE, "StorageClass", "storageclasses", ("sc",), namespaced=False, struct=StorageClass),
+    ServedKind(
         _STORAGE,
         "VolumeAttachment",
         "volumeattachments",
@@ -366,7 +378,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         subresources=_STATUS,
         status_on_create={},
     ),
-    Kind(
+    ServedKind(
         _STORAGE,
         "VolumeAttributesClass",
         "volumeattributesclasses",
@@ -387,16 +399,16 @@ REVIEWS: Final[tuple[Review, ...]] = (
 )
 
 #: What is stored nowhere, and worked out when somebody asks; see ``measuring``.
-MEASURED: Final[tuple[Kind, ...]] = (
-    Kind("metrics.k8s.io", "NodeMetrics", "nodes", namespaced=False, version="v1beta1", verbs=("get", "list")),
-    Kind("metrics.k8s.io", "PodMetrics", "pods", version="v1beta1", verbs=("get", "list")),
+MEASURED: Final[tuple[ServedKind, ...]] = (
+    ServedKind("metrics.k8s.io", "NodeMetrics", "nodes", namespaced=False, version="v1beta1", verbs=("get", "list")),
+    ServedKind("metrics.k8s.io", "PodMetrics", "pods", version="v1beta1", verbs=("get", "list")),
 )
 
 #: The gates that open kinds.
 ALL_GATES: Final = frozenset(kind.gate for kind in KINDS if kind.gate)
 
 
-def offered(gates: frozenset[str]) -> tuple[Kind, ...]:
+def offered(gates: frozenset[str]) -> tuple[ServedKind, ...]:
     """Return the kinds that are stored and served where these gates are open."""
     return tuple(kind for kind in KINDS if not kind.gate or kind.gate in gates)
 
@@ -404,7 +416,7 @@ def offered(gates: frozenset[str]) -> tuple[Kind, ...]:
 _BY_RESOURCE: Final = {(kind.group, kind.version, kind.resource): kind for kind in KINDS}
 
 
-def find_kind(resource: str, group: str = "", version: str = "v1") -> Kind | None:
+def find_kind(resource: str, group: str = "", version: str = "v1") -> ServedKind | None:
     """Return what is stored under a group's resource name, or None."""
     return _BY_RESOURCE.get((group, version, resource))
 
@@ -412,12 +424,12 @@ def find_kind(resource: str, group: str = "", version: str = "v1") -> Kind | Non
 _MEASURED: Final = {(kind.group, kind.version, kind.resource): kind for kind in MEASURED}
 
 
-def find_served(resource: str, group: str = "", version: str = "v1") -> Kind | None:
+def find_served(resource: str, group: str = "", version: str = "v1") -> ServedKind | None:
     """Return what is stored or measured under a group's resource name, or None."""
     return find_kind(resource, group, version) or _MEASURED.get((group, version, resource))
 
 
-def served(resource: str, group: str = "", version: str = "v1") -> Kind:
+def served(resource: str, group: str = "", version: str = "v1") -> ServedKind:
     """Return a kind that this server is known to serve, if its gate is open."""
     found = find_kind(resource, group, version)
     if found is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.steps import Step
 
 __all__ = ["Controller"]
@@ -22,6 +22,6 @@ class Controller(Protocol):
     @property
     def name(self) -> str: ...
 
-    def keys(self, event: Event, world: World) -> Iterable[str]: ...
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]: ...
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]: ...
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]: ...

@@ -17,7 +17,7 @@ from moorage.api.decode import decode
 from moorage.api.meta import LabelSelector
 from moorage.api.selectors import NOTHING, Selector, SelectorError, compile_label_selector
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import InputError
 
 __all__ = [
@@ -125,7 +125,7 @@ def controller_of(document: Document) -> dict[str, Any] | None:
     return None
 
 
-def reference_to(kind: Kind, owner: Document) -> dict[str, Any]:
+def reference_to(kind: ServedKind, owner: Document) -> dict[str, Any]:
     """Return the reference by which an object names its controller."""
     return {
         "apiVersion": kind.api_version, "kind": kind.kind, "name": name_of(owner), "uid": uid_of(owner),

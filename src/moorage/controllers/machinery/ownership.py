@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from moorage.api.core import ENDED_PHASES
 from moorage.api.selectors import Selector
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.controllers.machinery.kind_names import PODS
 from moorage.controllers.machinery.object_fields import (
     controller_of,
@@ -27,7 +27,7 @@ from moorage.controllers.machinery.object_fields import (
     spec_of,
     uid_of,
 )
-from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.steps import Step, Update
 
 __all__ = ["Claim", "claim", "keys_by_owner", "pod_of_template"]
@@ -42,7 +42,7 @@ class Claim:
 
 
 def claim(
-    kind: Kind, owner_kind: Kind, owner: Document, selector: Selector, world: World,
+    kind: ServedKind, owner_kind: ServedKind, owner: Document, selector: Selector, world: ObjectIndex,
     suits: Callable[[Document], bool] = lambda _: True,
 ) -> Claim:  # fmt: skip
     """Return the objects of a kind that are a controller's, and the steps that adopt and release.
@@ -67,11 +67,11 @@ def claim(
     return made
 
 
-def _may_be_adopted(kind: Kind, one: Document) -> bool:
+def _may_be_adopted(kind: ServedKind, one: Document) -> bool:
     return kind is not PODS or phase_of(one) not in ENDED_PHASES
 
 
-def keys_by_owner(event: Event, world: World, owned: Kind, owner: Kind) -> Iterator[str]:
+def keys_by_owner(event: ObjectChange, world: ObjectIndex, owned: ServedKind, owner: ServedKind) -> Iterator[str]:
     """Yield the keys of the owners that an event of an owned object concerns: its own, or all that might take it in."""
     if event.kind is owner:
         yield key_of(event.latest)
@@ -86,13 +86,13 @@ def keys_by_owner(event: Event, world: World, owned: Kind, owner: Kind) -> Itera
                 yield f"{namespace_of(one)}/{ref['name']}"
 
 
-def _takers(one: Document, world: World, owner: Kind) -> Iterator[str]:
+def _takers(one: Document, world: ObjectIndex, owner: ServedKind) -> Iterator[str]:
     for other in world.all(owner, namespace_of(one)):
         if selector_of(spec_of(other).get("selector")).matches(labels_of(one)):
             yield key_of(other)
 
 
-def pod_of_template(kind: Kind, owner: Document, template: Document, **metadata: object) -> Document:
+def pod_of_template(kind: ServedKind, owner: Document, template: Document, **metadata: object) -> Document:
     """Return a new pod as a controller makes it of a template; ``metadata`` names it, or adds to what the template has.
 
     It shares nothing with the template, as what is admitted is written into it, a limit range's defaults for one.

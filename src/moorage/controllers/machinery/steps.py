@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 
-__all__ = ["Create", "Delete", "DeleteAll", "Later", "Note", "SetStatus", "Step", "Update"]
+__all__ = ["Create", "DeleteAll", "DeleteStep", "EventStep", "Later", "SetStatus", "Step", "Update"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class Create:
     ``otherwise`` returns what is to be done where it is refused, given the reason in words.
     """
 
-    kind: Kind
+    kind: ServedKind
     document: Document
     or_keep: bool = False
-    owner: tuple[Kind, Document] | None = None
+    owner: tuple[ServedKind, Document] | None = None
     told: tuple[str, str] | None = None
     otherwise: Callable[[str], SetStatus] | None = None
 
@@ -36,7 +36,7 @@ class Create:
 class Update:
     """Replace all of an object but its status, or what one of its other paths is for."""
 
-    kind: Kind
+    kind: ServedKind
     document: Document
     subresource: str = ""
 
@@ -45,14 +45,14 @@ class Update:
 class SetStatus:
     """Replace the status of ``document``, which is the object as it is known."""
 
-    kind: Kind
+    kind: ServedKind
     document: Document
     status: Document
 
 
 @dataclass(frozen=True, slots=True)
-class Delete:
-    kind: Kind
+class DeleteStep:
+    kind: ServedKind
     document: Document
     grace_s: int | None = None
     propagation: str = ""
@@ -62,15 +62,15 @@ class Delete:
 class DeleteAll:
     """Delete every object of a kind in a namespace, each in its own time, and have what it owns go after it."""
 
-    kind: Kind
+    kind: ServedKind
     namespace: str
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class EventStep:
     """Tell people, as an Event about ``document``. ``type`` is Normal or Warning."""
 
-    kind: Kind
+    kind: ServedKind
     document: Document
     type: str
     reason: str
@@ -84,4 +84,4 @@ class Later:
     delay_s: float
 
 
-Step: TypeAlias = Create | Update | SetStatus | Delete | DeleteAll | Note | Later
+Step: TypeAlias = Create | Update | SetStatus | DeleteStep | DeleteAll | EventStep | Later

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-__all__ = ["Outcome", "outcome_of"]
+__all__ = ["CommandOutcome", "outcome_of"]
 
 _SHELLS: Final = frozenset({"sh", "bash", "ash", "dash"})
 #: Images that have no entry point, so that what they are given as arguments is their command: ``kubectl run … -- sleep 30``.
@@ -26,7 +26,7 @@ _MORE: Final = re.compile(r"[;&|<>()]+|.*(?:`|\$\().*", re.DOTALL)
 _FOREVER_S: Final = float("inf")
 
 
-class Outcome(NamedTuple):
+class CommandOutcome(NamedTuple):
     """How long a container runs, None for as long as it may, and the code that it ends with."""
 
     run_s: float | None
@@ -39,13 +39,13 @@ class _Statement(NamedTuple):
     ends: bool = False
 
 
-def outcome_of(container: Mapping[str, Any]) -> Outcome | None:
+def outcome_of(container: Mapping[str, Any]) -> CommandOutcome | None:
     """Return what a container would do, None where its image or command does not tell."""
     words = [*(container.get("command") or ()), *(container.get("args") or ())]
     if not container.get("command"):
         image = str(container.get("image", "")).rpartition("/")[2].partition("@")[0].partition(":")[0]
         if image == "pause" and not words:
-            return Outcome(None, 0)
+            return CommandOutcome(None, 0)
         if image not in _COMMANDLESS:
             return None
     return _played(_script(words[2]) if _is_script(words) else [("", words)])
@@ -100,7 +100,7 @@ def _span_s(text: str) -> float | None:
     return float(found[1]) * _UNITS_S[found[2]] if found else None
 
 
-def _played(statements: Iterable[tuple[str, Sequence[str]]]) -> Outcome | None:
+def _played(statements: Iterable[tuple[str, Sequence[str]]]) -> CommandOutcome | None:
     lasted_s, code = 0.0, 0
     for joint, words in statements:
         one = _statement(words)
@@ -110,7 +110,7 @@ def _played(statements: Iterable[tuple[str, Sequence[str]]]) -> Outcome | None:
             continue
         lasted_s, code = lasted_s + one.lasts_s, one.code
         if lasted_s == _FOREVER_S:
-            return Outcome(None, 0)
+            return CommandOutcome(None, 0)
         if one.ends:
             break
-    return Outcome(lasted_s, code)
+    return CommandOutcome(lasted_s, code)

@@ -37,8 +37,8 @@ from moorage.controllers.machinery.object_fields import (
     uid_of,
     with_condition,
 )
-from moorage.controllers.machinery.object_index import Event, World
-from moorage.controllers.machinery.steps import Create, Delete, Later, Note, SetStatus, Step, Update
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
+from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
 from moorage.controllers.nodes.admission import Admission
 from moorage.controllers.nodes.pod_lifecycle import Life, ends_at, life_of, next_status, stopped
 
@@ -78,14 +78,14 @@ class Kubelets:
         self._taken: set[int] = set()
         self._admission = Admission()
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is PODS:
             return self._pod_keys(event)
         if event.kind is NODES:
             return self._node_keys(event, world)
         return ()
 
-    def _pod_keys(self, event: Event) -> Iterator[str]:
+    def _pod_keys(self, event: ObjectChange) -> Iterator[str]:
         pod = event.latest
         if event.new is None:
             self._release(uid_of(pod))
@@ -94,14 +94,14 @@ class Kubelets:
             yield f"pod:{key_of(pod)}"
 
     @staticmethod
-    def _node_keys(event: Event, world: World) -> Iterator[str]:
+    def _node_keys(event: ObjectChange, world: ObjectIndex) -> Iterator[str]:
         node = event.latest
         yield f"node:{name_of(node)}"
         if event.old is None or (event.new is not None and is_down(event.old) != is_down(event.new)):
             for pod in world.pods_on(name_of(node)):
                 yield f"pod:{key_of(pod)}"
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         what, _, name = key.partition(":")
         if what == "node":
             node = world.get(NODES, "", name)
@@ -115,7 +115,7 @@ class Kubelets:
 
     # -- pods -----------------------------------------------------------------------------------------------------------
 
-    def _live(self, pod: Document, host: Document, world: World, now: float) -> Iterator[Step]:
+    def _live(self, pod: Document, host: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
         life = life_of(pod, self._job_s)
         if is_ending(pod):
             yield from self._end(pod, life, now)
@@ -142,7 +142,7 @@ class Kubelets:
             return
         if phase_of(pod) not in ENDED_PHASES and pod["metadata"].get("finalizers"):
             yield SetStatus(PODS, pod, stopped(pod, now))
-        yield Delete(PODS, pod, grace_s=0)
+        yield DeleteStep(PODS, pod, grace_s=0)
 
     def _address(self, pod: Document) -> str:
         """Return an address that no other pod has: the one it has already, or one that its uid leads to."""
@@ -167,14 +167,14 @@ class Kubelets:
 
     # -- nodes ----------------------------------------------------------------------------------------------------------
 
-    def _report(self, node: Document, world: World, now: float) -> Iterator[Step]:
+    def _report(self, node: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
         status = _well(node, now)
         if status != status_of(node):
             yield SetStatus(NODES, node, status)
         yield from self._renew(node, world, now)
 
     @staticmethod
-    def _renew(node: Document, world: World, now: float) -> Iterator[Step]:
+    def _renew(node: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
         lasts_s = lease_seconds(world.count(NODES))
         lease = world.get(LEASES, LEASE_NAMESPACE, name_of(node))
         spec = {"holderIdentity": name_of(node), "leaseDurationSeconds": lasts_s, "renewTime": _precise(now)}
@@ -197,7 +197,7 @@ class Kubelets:
 
 def _refused(pod: Document, reason: str, why: str, now: float) -> Iterator[Step]:
     """Yield the end of a pod that its kubelet does not take: nothing of it ever started."""
-    yield Note(PODS, pod, "Warning", reason, why)
+    yield EventStep(PODS, pod, "Warning", reason, why)
     status = {**status_of(pod), "phase": "Failed", "reason": reason, "message": f"Pod was rejected: {why}"}
     yield SetStatus(PODS, pod, {**status, "startTime": stamp(now)})
 
@@ -261,7 +261,7 @@ _INFO: Final = {
 }  # fmt: skip
 
 
-def _waits_for_volumes(pod: Document, world: World) -> bool:
+def _waits_for_volumes(pod: Document, world: ObjectIndex) -> bool:
     """Return True while a claim of the pod has no volume."""
     for volume in spec_of(pod).get("volumes") or ():
         name = (volume.get("persistentVolumeClaim") or {}).get("claimName")

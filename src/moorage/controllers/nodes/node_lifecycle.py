@@ -25,8 +25,8 @@ from moorage.controllers.machinery.object_fields import (
     status_of,
     with_condition,
 )
-from moorage.controllers.machinery.object_index import Event, World
-from moorage.controllers.machinery.steps import Later, Note, SetStatus, Step, Update
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
+from moorage.controllers.machinery.steps import EventStep, Later, SetStatus, Step, Update
 
 __all__ = ["GRACE_S", "NodeLifecycle", "wanted_taints", "with_old_labels"]
 
@@ -49,11 +49,11 @@ _OURS: Final = frozenset([*(_PREFIX + name for name in (*_TAINTED_BY.values(), "
 class NodeLifecycle:
     name = "node-controller"
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is NODES or (event.kind is LEASES and event.latest["metadata"]["namespace"] == _NAMESPACE):
             yield name_of(event.latest)
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         node = world.get(NODES, "", key)
         if node is None:
             return
@@ -61,7 +61,7 @@ class NodeLifecycle:
         status = _unheard(node, now) if left_s < 0 else status_of(node)
         if status != status_of(node):
             yield SetStatus(NODES, node, status)
-            yield Note(NODES, node, "Normal", "NodeNotReady", f"Node {key} status is now: NodeNotReady")
+            yield EventStep(NODES, node, "Normal", "NodeNotReady", f"Node {key} status is now: NodeNotReady")
             node = {**node, "status": status}
         if left_s >= 0:
             yield Later(left_s + 0.001)
@@ -135,4 +135,4 @@ def _not_ready(pods: Iterable[Document], now: float) -> Iterator[Step]:
         if is_ready(pod):
             conditions = with_condition(status_of(pod)["conditions"], "Ready", "False", now)
             yield SetStatus(PODS, pod, {**status_of(pod), "conditions": conditions})
-            yield Note(PODS, pod, "Warning", "NodeNotReady", "Node is not ready")
+            yield EventStep(PODS, pod, "Warning", "NodeNotReady", "Node is not ready")

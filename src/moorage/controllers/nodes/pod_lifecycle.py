@@ -37,7 +37,7 @@ from moorage.controllers.machinery.object_fields import (
     uid_of,
     with_condition,
 )
-from moorage.controllers.nodes.container_commands import Outcome, outcome_of
+from moorage.controllers.nodes.container_commands import CommandOutcome, outcome_of
 
 __all__ = ["Life", "ends_at", "life_of", "next_status", "starts_at", "stopped"]
 
@@ -62,7 +62,7 @@ def life_of(pod: Document, job_s: float) -> Life:
     """Return what a pod declares; what cannot be read counts as not said. ``job_s`` is how long pods of jobs run."""
     said = annotations_of(pod)
     ready_s, run_s, code = _number(said, "ready-seconds"), _number(said, "run-seconds"), _number(said, "exit-code")
-    usual = _usual(pod, job_s) if run_s is None and code is None else Outcome(_usual_s(pod, job_s), 0)
+    usual = _usual(pod, job_s) if run_s is None and code is None else CommandOutcome(_usual_s(pod, job_s), 0)
     return Life(
         _number(said, "start-seconds") or 0.0,
         _probed_after(pod) if ready_s is None else ready_s,
@@ -72,11 +72,11 @@ def life_of(pod: Document, job_s: float) -> Life:
     )
 
 
-def _usual(pod: Document, job_s: float) -> Outcome:
+def _usual(pod: Document, job_s: float) -> CommandOutcome:
     """Return what becomes of a pod of which no annotation tells how it ends."""
     containers = spec_of(pod).get("containers") or []
     told = outcome_of(containers[0]) if len(containers) == 1 else None
-    return told or Outcome(_usual_s(pod, job_s), 0)
+    return told or CommandOutcome(_usual_s(pod, job_s), 0)
 
 
 def _usual_s(pod: Document, job_s: float) -> float | None:

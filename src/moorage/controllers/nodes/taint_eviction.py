@@ -24,8 +24,8 @@ from moorage.controllers.machinery.object_fields import (
     uid_of,
     with_condition,
 )
-from moorage.controllers.machinery.object_index import Event, World
-from moorage.controllers.machinery.steps import Delete, Later, Note, SetStatus, Step
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
+from moorage.controllers.machinery.steps import DeleteStep, EventStep, Later, SetStatus, Step
 
 __all__ = ["TaintEviction"]
 
@@ -40,7 +40,7 @@ class TaintEviction:
     def __init__(self) -> None:
         self._since: dict[str, float] = {}
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is PODS:
             if event.new is None:
                 self._since.pop(uid_of(event.latest), None)
@@ -50,7 +50,7 @@ class TaintEviction:
             for pod in world.pods_on(name_of(event.new)):
                 yield key_of(pod)
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         pod = world.find(PODS, key)
         node = None if pod is None else world.get(NODES, "", spec_of(pod).get("nodeName", ""))
         if pod is None or is_ending(pod):
@@ -70,8 +70,8 @@ class TaintEviction:
         marked = with_condition(conditions, "DisruptionTarget", "True", now, "DeletionByTaintManager", _MESSAGE)
         yield SetStatus(PODS, pod, {**status_of(pod), "conditions": marked})
         text = f"Marking for deletion Pod {namespace_of(pod)}/{name_of(pod)}"
-        yield Note(PODS, pod, "Normal", "TaintManagerEviction", text)
-        yield Delete(PODS, pod)
+        yield EventStep(PODS, pod, "Normal", "TaintManagerEviction", text)
+        yield DeleteStep(PODS, pod)
 
     def _began(self, pod: Document, taints: list[dict[str, Any]], now: float) -> float:
         added = [seconds(one.get("timeAdded")) for one in taints]

@@ -13,7 +13,7 @@ from moorage.apiserver.admission.admission_plugins import ATTRIBUTES_PROTECTION
 from moorage.apiserver.vocabulary.records import Document
 from moorage.controllers.machinery.kind_names import ATTRIBUTES_CLASSES, CLAIMS, VOLUMES
 from moorage.controllers.machinery.object_fields import is_ending, key_of, revised, spec_of, status_of
-from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.steps import Step, Update
 
 __all__ = ["AttributesClassProtection"]
@@ -22,14 +22,14 @@ __all__ = ["AttributesClassProtection"]
 class AttributesClassProtection:
     name = "volumeattributesclass-protection-controller"
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is ATTRIBUTES_CLASSES and event.new is not None:
             yield key_of(event.new)
         elif event.kind in {CLAIMS, VOLUMES} and event.old is not None:
             left = set(_named(event.old)) - set(_named(event.new) if event.new is not None else ())
             yield from (f"/{name}" for name in sorted(left))
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         found = world.find(ATTRIBUTES_CLASSES, key)
         if found is None:
             return
@@ -52,5 +52,5 @@ def _named(user: Document) -> Iterator[str]:
             yield name
 
 
-def _is_in_use(name: str, world: World) -> bool:
+def _is_in_use(name: str, world: ObjectIndex) -> bool:
     return any(name in _named(user) for kind in (VOLUMES, CLAIMS) for user in world.all(kind))

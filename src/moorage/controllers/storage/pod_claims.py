@@ -34,8 +34,8 @@ from moorage.controllers.machinery.object_fields import (
     status_of,
     uid_of,
 )
-from moorage.controllers.machinery.object_index import Event, World
-from moorage.controllers.machinery.steps import Create, Delete, Note, SetStatus, Step, Update
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
+from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, SetStatus, Step, Update
 from moorage.controllers.storage.device_conditions import made_ready
 
 __all__ = ["EphemeralVolumes", "ResourceClaims"]
@@ -47,13 +47,13 @@ _PROTECTED: Final = "resource.kubernetes.io/delete-protection"
 class EphemeralVolumes:
     name = "ephemeral-volume-controller"
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is PODS and event.old is None:
             yield key_of(event.latest)
         elif event.kind is CLAIMS and event.new is None and (owner := controller_of(event.latest)) is not None:
             yield f"{namespace_of(event.latest)}/{owner['name']}"
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         pod = world.find(PODS, key)
         if pod is None or not is_active(pod):
             return
@@ -63,14 +63,14 @@ class EphemeralVolumes:
                 yield from _own_claim(pod, f"{name_of(pod)}-{volume['name']}", template, world)
 
 
-def _own_claim(pod: Document, name: str, template: Document, world: World) -> Iterator[Step]:
+def _own_claim(pod: Document, name: str, template: Document, world: ObjectIndex) -> Iterator[Step]:
     held = world.get(CLAIMS, namespace_of(pod), name)
     if held is None:
         made = _claim_of(pod, template, name=name)
         yield Create(CLAIMS, {"apiVersion": "v1", "kind": "PersistentVolumeClaim", **made})
     elif (owner := controller_of(held)) is None or owner["uid"] != uid_of(pod):
         text = f"PVC {key_of(held)} was not created for pod {key_of(pod)} (pod is not owner)"
-        yield Note(PODS, pod, "Warning", "FailedBinding", text)
+        yield EventStep(PODS, pod, "Warning", "FailedBinding", text)
 
 
 def _claim_of(pod: Document, template: Document, **named: Any) -> Document:
@@ -86,7 +86,7 @@ class ResourceClaims:
 
     name = "resource-claim-controller"
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is PODS:
             pod = event.latest
             if spec_of(pod).get("resourceClaims"):
@@ -101,7 +101,7 @@ class ResourceClaims:
                 if spec_of(pod).get("resourceClaims"):
                     yield f"pod:{key_of(pod)}"
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         what, _, place = key.partition(":")
         if what == "pod":
             pod = world.find(PODS, place)
@@ -121,7 +121,7 @@ def _claims_of_pod(pod: Document) -> Iterator[str]:
             yield name
 
 
-def _claims_for(pod: Document, world: World) -> Iterator[Step]:
+def _claims_for(pod: Document, world: ObjectIndex) -> Iterator[Step]:
     """Make the claims that a pod asks for by template, and write their names into its status."""
     known = {one["name"]: one for one in status_of(pod).get("resourceClaimStatuses") or ()}
     owned = {annotations_of(one).get(_MARK): one for one in world.controlled(RESOURCE_CLAIMS, pod)}
@@ -135,7 +135,7 @@ def _claims_for(pod: Document, world: World) -> Iterator[Step]:
         template = world.get(RESOURCE_CLAIM_TEMPLATES, namespace_of(pod), template_name)
         if template is None:
             text = f'PodResourceClaim {asked["name"]}: resource claim template "{template_name}": not found'
-            yield Note(PODS, pod, "Warning", "FailedResourceClaimCreation", text)
+            yield EventStep(PODS, pod, "Warning", "FailedResourceClaimCreation", text)
             continue
         made = _claim_of(pod, spec_of(template), generateName=f"{name_of(pod)}-{asked['name']}-")
         made["metadata"]["annotations"] = {**made["metadata"].get("annotations", {}), _MARK: asked["name"]}
@@ -146,7 +146,7 @@ def _claims_for(pod: Document, world: World) -> Iterator[Step]:
         yield SetStatus(PODS, pod, {**status_of(pod), "resourceClaimStatuses": statuses})
 
 
-def _is_there(pod: Document, known: dict[str, Any] | None, world: World) -> bool:
+def _is_there(pod: Document, known: dict[str, Any] | None, world: ObjectIndex) -> bool:
     name = (known or {}).get("resourceClaimName")
     return bool(name) and world.get(RESOURCE_CLAIMS, namespace_of(pod), str(name)) is not None
 
@@ -154,7 +154,7 @@ def _is_there(pod: Document, known: dict[str, Any] | None, world: World) -> bool
 # -- claims -------------------------------------------------------------------------------------------------------------
 
 
-def _looked_after(claim: Document, world: World) -> Iterator[Step]:
+def _looked_after(claim: Document, world: ObjectIndex) -> Iterator[Step]:
     status = status_of(claim)
     users = status.get("reservedFor") or []
     left = [one for one in users if _still_uses(one, namespace_of(claim), world)]
@@ -174,10 +174,10 @@ def _looked_after(claim: Document, world: World) -> Iterator[Step]:
     if _PROTECTED in finalizers and is_over and not made.get("allocation"):
         yield Update(RESOURCE_CLAIMS, revised(claim, finalizers=[one for one in finalizers if one != _PROTECTED]))
     if users and not left and _belongs_to_pod_that_is_over(claim, world):
-        yield Delete(RESOURCE_CLAIMS, claim)
+        yield DeleteStep(RESOURCE_CLAIMS, claim)
 
 
-def _still_uses(user: dict[str, Any], namespace: str, world: World) -> bool:
+def _still_uses(user: dict[str, Any], namespace: str, world: ObjectIndex) -> bool:
     if user.get("resource") != "pods" or user.get("apiGroup"):
         return True  # another program's user, which it takes away itself
     pod = world.get(PODS, namespace, user.get("name", ""))
@@ -186,7 +186,7 @@ def _still_uses(user: dict[str, Any], namespace: str, world: World) -> bool:
     return bool(spec_of(pod).get("nodeName")) or not is_ending(pod)
 
 
-def _belongs_to_pod_that_is_over(claim: Document, world: World) -> bool:
+def _belongs_to_pod_that_is_over(claim: Document, world: ObjectIndex) -> bool:
     owner = controller_of(claim)
     held = world.by_uid(owner["uid"]) if owner is not None and owner["kind"] == "Pod" else None
     return held is not None and phase_of(held[1]) in ENDED_PHASES

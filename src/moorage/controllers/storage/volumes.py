@@ -35,8 +35,8 @@ from moorage.controllers.machinery.object_fields import (
     status_of,
     uid_of,
 )
-from moorage.controllers.machinery.object_index import Event, World
-from moorage.controllers.machinery.steps import Create, Delete, Note, SetStatus, Step, Update
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
+from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, SetStatus, Step, Update
 from moorage.controllers.storage.provisioner import asked_of, made_for, makes_volumes
 from moorage.plugins.volumes.claim_lookup import BIND_COMPLETED, SELECTED_NODE, class_of_claim
 from moorage.plugins.volumes.planned_bindings import BOUND_BY_CONTROLLER, pointed_at
@@ -56,7 +56,7 @@ class Volumes:
 
     name = "persistentvolume-controller"
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is CLAIMS:
             yield f"claim:{key_of(event.latest)}"
             if name := spec_of(event.latest).get("volumeName"):
@@ -70,7 +70,7 @@ class Volumes:
             for name in _claim_names(event.latest):
                 yield f"claim:{namespace_of(event.latest)}/{name}"
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         what, _, place = key.partition(":")
         if what == "claim":
             claim = world.find(CLAIMS, place)
@@ -82,7 +82,7 @@ class Volumes:
             yield from _look_at_volume(volume, world)
 
 
-def _claims_concerned(volume: Document, world: World) -> Iterator[str]:
+def _claims_concerned(volume: Document, world: ObjectIndex) -> Iterator[str]:
     ref = spec_of(volume).get("claimRef")
     if ref:
         yield f"claim:{ref.get('namespace')}/{ref.get('name')}"
@@ -90,7 +90,7 @@ def _claims_concerned(volume: Document, world: World) -> Iterator[str]:
         yield from _waiting(world)
 
 
-def _waiting(world: World) -> Iterator[str]:
+def _waiting(world: ObjectIndex) -> Iterator[str]:
     for claim in world.all(CLAIMS):
         if phase_of(claim) == "Pending":
             yield f"claim:{key_of(claim)}"
@@ -107,7 +107,7 @@ def _claim_names(pod: Document) -> Iterator[str]:
 # -- claims -------------------------------------------------------------------------------------------------------------
 
 
-def _look_at_claim(claim: Document, world: World) -> Iterator[Step]:
+def _look_at_claim(claim: Document, world: ObjectIndex) -> Iterator[Step]:
     finalizers = claim["metadata"].get("finalizers") or []
     if is_ending(claim):
         if _CLAIM_IN_USE in finalizers and not _is_used(claim, world):
@@ -120,14 +120,14 @@ def _look_at_claim(claim: Document, world: World) -> Iterator[Step]:
         volume = world.get(VOLUMES, "", spec_of(claim).get("volumeName", ""))
         if volume is None and phase_of(claim) != "Lost":
             yield SetStatus(CLAIMS, claim, {**status_of(claim), "phase": "Lost"})
-            yield Note(
+            yield EventStep(
                 CLAIMS, claim, "Warning", "ClaimLost", "Bound claim has lost its PersistentVolume. Data on the volume is lost!"
             )
         return
     yield from _Search(claim, world).steps()
 
 
-def _is_used(claim: Document, world: World) -> bool:
+def _is_used(claim: Document, world: ObjectIndex) -> bool:
     """Return whether a pod that has a node may have the claim mounted. One that ended does until it is deleted.
 
     A pod without a node does not count: a kubelet would not start it with a claim that is being deleted.
@@ -155,7 +155,7 @@ def _is_over(pod: Document) -> bool:
 class _Search:
     """A claim without a volume looks for one."""
 
-    def __init__(self, document: Document, world: World) -> None:
+    def __init__(self, document: Document, world: ObjectIndex) -> None:
         self.document, self.world = document, world
         self.claim = decode(document, PersistentVolumeClaim, "")
         self.class_name = class_of_claim(self.claim)
@@ -251,7 +251,9 @@ class _Search:
         made["metadata"] = {"name": volume.name, "annotations": made["metadata"]["annotations"], "finalizers": [_VOLUME_IN_USE]}
         made["spec"]["claimRef"] |= {"kind": "PersistentVolumeClaim", "apiVersion": "v1"}
         yield Create(VOLUMES, made, or_keep=True)
-        yield Note(CLAIMS, self.document, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}")
+        yield EventStep(
+            CLAIMS, self.document, "Normal", "ProvisioningSucceeded", f"Successfully provisioned volume {volume.name}"
+        )
 
     def _ask(self, asked: dict[str, str]) -> Iterator[Step]:
         """Name who is to make the volume. It is made when that is written down."""
@@ -261,7 +263,7 @@ class _Search:
             "system administrator. If volume creation is delayed, please verify that the provisioner is running and correctly "
             "registered."
         )
-        yield Note(CLAIMS, self.document, "Normal", "ExternalProvisioning", text)
+        yield EventStep(CLAIMS, self.document, "Normal", "ExternalProvisioning", text)
 
     def _labels_of(self, node: str) -> Mapping[str, str] | None:
         found = self.world.get(NODES, "", node)
@@ -274,13 +276,13 @@ class _Search:
     def _told_to_wait(self) -> Iterator[Step]:
         if self._waits_for_pod():
             text = "waiting for first consumer to be created before binding"
-            yield Note(CLAIMS, self.document, "Normal", "WaitForFirstConsumer", text)
+            yield EventStep(CLAIMS, self.document, "Normal", "WaitForFirstConsumer", text)
         elif not self.class_name:
             text = "no persistent volumes available for this claim and no storage class is set"
-            yield Note(CLAIMS, self.document, "Normal", "FailedBinding", text)
+            yield EventStep(CLAIMS, self.document, "Normal", "FailedBinding", text)
         elif self.storage_class is None:
             text = f'storageclass.storage.k8s.io "{self.class_name}" not found'
-            yield Note(CLAIMS, self.document, "Warning", "ProvisioningFailed", text)
+            yield EventStep(CLAIMS, self.document, "Warning", "ProvisioningFailed", text)
 
 
 def _plain(value: object) -> Document:
@@ -291,7 +293,7 @@ def _plain(value: object) -> Document:
 # -- volumes ------------------------------------------------------------------------------------------------------------
 
 
-def _look_at_volume(volume: Document, world: World) -> Iterator[Step]:
+def _look_at_volume(volume: Document, world: ObjectIndex) -> Iterator[Step]:
     finalizers = volume["metadata"].get("finalizers") or []
     if is_ending(volume):
         if _VOLUME_IN_USE in finalizers and phase_of(volume) != "Bound":
@@ -309,5 +311,5 @@ def _look_at_volume(volume: Document, world: World) -> Iterator[Step]:
         return
     if phase_of(volume) != "Released":
         yield SetStatus(VOLUMES, volume, {**status_of(volume), "phase": "Released"})
-    elif spec_of(volume).get("persistentVolumeReclaimPolicy") == "Delete" and _MADE_BY in annotations_of(volume):
-        yield Delete(VOLUMES, volume)
+    elif spec_of(volume).get("persistentVolumeReclaimPolicy") == "DeleteStep" and _MADE_BY in annotations_of(volume):
+        yield DeleteStep(VOLUMES, volume)

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
+from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.controllers.machinery.object_fields import is_ending, key_of, namespace_of, revised, uid_of
-from moorage.controllers.machinery.object_index import Event, World
-from moorage.controllers.machinery.steps import Delete, Step, Update
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
+from moorage.controllers.machinery.steps import DeleteStep, Step, Update
 
 __all__ = ["GarbageCollector"]
 
@@ -28,7 +28,7 @@ _SERVED: Final = frozenset((kind.api_version, kind.kind) for kind in KINDS)
 class GarbageCollector:
     name = "garbage-collector"
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         found = event.latest
         refs = found["metadata"].get("ownerReferences")
         if event.new is None:
@@ -41,7 +41,7 @@ class GarbageCollector:
             yield _key(event.kind, found)
             yield from _owners(refs, world)
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         name, _, place = key.partition("|")
         kind = _KINDS[name]
         found = world.find(kind, place)
@@ -56,11 +56,11 @@ class GarbageCollector:
             yield from _judge(kind, found, world)
 
 
-def _key(kind: Kind, document: Document) -> str:
+def _key(kind: ServedKind, document: Document) -> str:
     return f"{kind.qualified}|{key_of(document)}"
 
 
-def _owners(refs: Iterable[dict[str, Any]], world: World) -> Iterator[str]:
+def _owners(refs: Iterable[dict[str, Any]], world: ObjectIndex) -> Iterator[str]:
     """Yield the keys of owners that wait for their dependents."""
     for ref in refs:
         held = world.by_uid(ref["uid"])
@@ -74,23 +74,23 @@ def _waits(document: Document) -> str:
     return next((one for one in (_ORPHAN, _FOREGROUND) if one in finalizers), "")
 
 
-def _done(kind: Kind, found: Document, finalizer: str) -> Step:
+def _done(kind: ServedKind, found: Document, finalizer: str) -> Step:
     left = [one for one in found["metadata"]["finalizers"] if one != finalizer]
     return Update(kind, revised(found, finalizers=left))
 
 
-def _let_go(kind: Kind, found: Document, world: World) -> Iterator[Step]:
+def _let_go(kind: ServedKind, found: Document, world: ObjectIndex) -> Iterator[Step]:
     for other, one in world.all_dependents(uid_of(found)):
         yield _without(other, one, {uid_of(found)})
     yield _done(kind, found, _ORPHAN)
 
 
-def _without(kind: Kind, one: Document, uids: set[str]) -> Step:
+def _without(kind: ServedKind, one: Document, uids: set[str]) -> Step:
     kept = [ref for ref in one["metadata"]["ownerReferences"] if ref["uid"] not in uids]
     return Update(kind, revised(one, ownerReferences=kept))
 
 
-def _take_along(kind: Kind, found: Document, world: World) -> Iterator[Step]:
+def _take_along(kind: ServedKind, found: Document, world: ObjectIndex) -> Iterator[Step]:
     blocked = False
     for other, one in world.all_dependents(uid_of(found)):
         blocked = blocked or any(ref["uid"] == uid_of(found) and ref.get("blockOwnerDeletion") for ref in _refs(one))
@@ -104,7 +104,7 @@ def _refs(one: Document) -> list[dict[str, Any]]:
     return one["metadata"].get("ownerReferences") or []
 
 
-def _judge(kind: Kind, one: Document, world: World) -> Iterator[Step]:
+def _judge(kind: ServedKind, one: Document, world: ObjectIndex) -> Iterator[Step]:
     """Yield what becomes of an object by what its owners are."""
     gone: set[str] = set()
     waiting: set[str] = set()
@@ -133,10 +133,10 @@ def _judge(kind: Kind, one: Document, world: World) -> Iterator[Step]:
         # It may be its own owner's owner: nobody waits for it, or all would for ever.
         refs = [{**ref, "blockOwnerDeletion": False} if ref.get("blockOwnerDeletion") else ref for ref in _refs(one)]
         yield Update(kind, revised(one, ownerReferences=refs))
-    yield Delete(kind, one, propagation=policy)
+    yield DeleteStep(kind, one, propagation=policy)
 
 
-def _is_gone(ref: dict[str, Any], held: tuple[Kind, Document] | None, namespace: str) -> bool:
+def _is_gone(ref: dict[str, Any], held: tuple[ServedKind, Document] | None, namespace: str) -> bool:
     """Return True for an owner that is not there; one of a kind that is not served here is taken on trust."""
     if held is None:
         return (ref["apiVersion"], ref["kind"]) in _SERVED

@@ -13,15 +13,15 @@ from typing import Final
 
 from moorage.apiserver.admission.namespace_lifecycle import FOREVER, finalized, finalizers_of
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
+from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.controllers.machinery.kind_names import EVENTS, NAMESPACES, PODS
 from moorage.controllers.machinery.object_fields import condition_of, is_ending, name_of, namespace_of, stamp, status_of
-from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.steps import Create, DeleteAll, SetStatus, Step, Update
 
 __all__ = ["Namespaces"]
 
-_KINDS: Final = tuple(kind for kind in KINDS if kind.namespaced and kind is not PODS and kind.kind != "Event")
+_KINDS: Final = tuple(kind for kind in KINDS if kind.namespaced and kind is not PODS and kind.kind != "ObjectChange")
 #: Conditions, with the reason and the text of each while nothing is amiss.
 _WELL: Final[Mapping[str, tuple[str, str]]] = {
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
@@ -38,7 +38,7 @@ _WELL: Final[Mapping[str, tuple[str, str]]] = {
 class Namespaces:
     name = "namespace-controller"
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         found = event.latest
         if event.kind is NAMESPACES:
             if is_ending(found) or name_of(found) in FOREVER:
@@ -46,7 +46,7 @@ class Namespaces:
         elif (home := namespace_of(found)) and world.is_closing(home):
             yield home
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         namespace = world.get(NAMESPACES, "", key)
         if namespace is None:
             if key in FOREVER:
@@ -55,7 +55,7 @@ class Namespaces:
             yield from _clear(namespace, world, now)
 
 
-def _clear(namespace: Document, world: World, now: float) -> Iterator[Step]:
+def _clear(namespace: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
     name = name_of(namespace)
     left = {PODS: pods} if (pods := world.all(PODS, name)) else _content(world, name)
     fresh = [kind for kind, objects in left.items() if not all(map(is_ending, objects))]
@@ -71,11 +71,11 @@ def _clear(namespace: Document, world: World, now: float) -> Iterator[Step]:
         yield Update(NAMESPACES, finalized(namespace), "finalize")
 
 
-def _content(world: World, namespace: str) -> dict[Kind, list[Document]]:
+def _content(world: ObjectIndex, namespace: str) -> dict[ServedKind, list[Document]]:
     return {kind: objects for kind in _KINDS if (objects := world.all(kind, namespace))}
 
 
-def _conditions(namespace: Document, left: Mapping[Kind, list[Document]], now: float) -> list[Document]:
+def _conditions(namespace: Document, left: Mapping[ServedKind, list[Document]], now: float) -> list[Document]:
     amiss: dict[str, tuple[str, str]] = {}
     if left:
         counts = sorted(f"{kind.resource}.{kind.group} has {len(objects)} resource instances" for kind, objects in left.items())

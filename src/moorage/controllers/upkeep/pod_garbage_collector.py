@@ -22,10 +22,10 @@ from moorage.controllers.machinery.object_fields import (
     status_of,
     with_condition,
 )
-from moorage.controllers.machinery.object_index import Event, World
-from moorage.controllers.machinery.steps import Delete, Later, SetStatus, Step
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
+from moorage.controllers.machinery.steps import DeleteStep, Later, SetStatus, Step
 
-__all__ = ["PodCollector"]
+__all__ = ["PodGarbageCollector"]
 
 #: How long a node has to be missing before its pods are taken for lost, in seconds.
 QUARANTINE_S: Final = 40.0
@@ -34,7 +34,7 @@ MOST_ENDED: Final = 12_500
 _OUT: Final = "node.kubernetes.io/out-of-service"
 
 
-class PodCollector:
+class PodGarbageCollector:
     """Keys are names of nodes, of pods without one after a slash, and empty for the pods that have ended.
 
     Remembers since when nodes are missing.
@@ -46,7 +46,7 @@ class PodCollector:
         self._missing: dict[str, float] = {}
         self._ended: set[str] = set()
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is NODES:
             yield name_of(event.latest)
         elif event.kind is PODS:
@@ -57,7 +57,7 @@ class PodCollector:
                 yield node
             yield from self._count(event)
 
-    def _count(self, event: Event) -> Iterator[str]:
+    def _count(self, event: ObjectChange) -> Iterator[str]:
         uid = event.latest["metadata"]["uid"]
         if event.new is None or phase_of(event.latest) not in ENDED_PHASES:
             self._ended.discard(uid)
@@ -66,7 +66,7 @@ class PodCollector:
         if len(self._ended) > MOST_ENDED:
             yield ""
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         if not key:
             yield from self._clear(world)
             return
@@ -92,13 +92,13 @@ class PodCollector:
             yield from _lost(pod, now, "PodGC: node no longer exists")
 
     @staticmethod
-    def _clear(world: World) -> Iterator[Step]:
+    def _clear(world: ObjectIndex) -> Iterator[Step]:
         over = sorted((pod for pod in world.all(PODS) if phase_of(pod) in ENDED_PHASES), key=age_order)
         for pod in over[: max(0, len(over) - MOST_ENDED)]:
-            yield Delete(PODS, pod, grace_s=0)
+            yield DeleteStep(PODS, pod, grace_s=0)
 
 
-def _from_broken(node: Document, world: World, now: float) -> Iterator[Step]:
+def _from_broken(node: Document, world: ObjectIndex, now: float) -> Iterator[Step]:
     """Yield the end of pods that wait to end on a node that somebody has declared out of service."""
     out = any(one.get("key") == _OUT for one in spec_of(node).get("taints") or ())
     ready = condition_of(node, "Ready")
@@ -116,4 +116,4 @@ def _lost(pod: Document, now: float, message: str) -> Iterator[Step]:
             conditions = status.get("conditions") or ()
             status["conditions"] = with_condition(conditions, "DisruptionTarget", "True", now, "DeletionByPodGC", message)
         yield SetStatus(PODS, pod, status)
-    yield Delete(PODS, pod, grace_s=0)
+    yield DeleteStep(PODS, pod, grace_s=0)

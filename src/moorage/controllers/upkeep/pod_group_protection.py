@@ -14,7 +14,7 @@ from moorage.apiserver.admission.admission_plugins import GROUP_PROTECTION
 from moorage.apiserver.vocabulary.records import Document
 from moorage.controllers.machinery.kind_names import POD_GROUPS, PODS
 from moorage.controllers.machinery.object_fields import is_ending, key_of, namespace_of, phase_of, revised, spec_of
-from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.steps import Step, Update
 
 __all__ = ["PodGroupProtection"]
@@ -23,13 +23,13 @@ __all__ = ["PodGroupProtection"]
 class PodGroupProtection:
     name = "pod-group-protection-controller"
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is POD_GROUPS and event.new is not None:
             yield key_of(event.new)
         elif event.kind is PODS and (event.new is None or phase_of(event.new) in ENDED_PHASES):
             yield from _group_of(event.latest)
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         group = world.find(POD_GROUPS, key)
         if group is None or not is_ending(group):
             return
@@ -44,6 +44,6 @@ def _group_of(pod: Document) -> Iterator[str]:
         yield f"{namespace_of(pod)}/{name}"
 
 
-def _is_in_use(key: str, world: World) -> bool:
+def _is_in_use(key: str, world: ObjectIndex) -> bool:
     pods = world.all(PODS, key.partition("/")[0])
     return any(key in _group_of(pod) for pod in pods if phase_of(pod) not in ENDED_PHASES)

@@ -22,10 +22,10 @@ from moorage.apiserver.admission.quota_pods import has_deadline, settles_at
 from moorage.apiserver.admission.quota_types import ZERO, Facts, Usage, add, amounts
 from moorage.apiserver.admission.quota_usage import is_in_scope, meter_of
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind, served
+from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
 from moorage.controllers.machinery.kind_names import CLAIMS, PODS
 from moorage.controllers.machinery.object_fields import key_of, namespace_of, phase_of, spec_of, status_of
-from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.steps import Later, SetStatus, Step
 
 __all__ = ["ResourceQuotas"]
@@ -49,7 +49,7 @@ class ResourceQuotas:
         #: Until when each quota may wait, in seconds since 1970.
         self._rests: dict[str, float] = {}
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is _QUOTAS and event.new is not None:
             if event.old is None or spec_of(event.old).get("hard") != spec_of(event.new).get("hard"):
                 yield key_of(event.new)
@@ -63,7 +63,7 @@ class ResourceQuotas:
             if meter.matching(status_of(quota).get("hard") or (), facts):
                 yield key_of(quota)
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         quota = world.find(_QUOTAS, key)
         if quota is None:
             self._rests.pop(key, None)
@@ -86,7 +86,7 @@ class ResourceQuotas:
         yield Later(min([_AGAIN_S, *(end - now + 1 for end in ends)]))
 
 
-def _facts(world: World, now: float) -> Facts:
+def _facts(world: ObjectIndex, now: float) -> Facts:
     return Facts(now, lambda kind, namespace: world.all(kind, namespace or None), world.get)
 
 
@@ -119,7 +119,7 @@ def _shown(found: Usage) -> dict[str, str]:
 # -- what is worth counting for -----------------------------------------------------------------------------------------
 
 
-def _gives_back(event: Event) -> bool:
+def _gives_back(event: ObjectChange) -> bool:
     """Return True for what may leave less of a quota used."""
     if event.new is None:
         return True
@@ -161,7 +161,7 @@ def _service_gives_back(old: Document, new: Document) -> bool:
     return before != after
 
 
-_RULES: Final[Mapping[Kind, Callable[[Document, Document], bool]]] = {
+_RULES: Final[Mapping[ServedKind, Callable[[Document, Document], bool]]] = {
     PODS: _pod_gives_back,
     _SERVICES: _service_gives_back,
     CLAIMS: lambda _, __: True,

@@ -14,7 +14,7 @@ from typing import Final
 from moorage.apiserver.access.bootstrap import AUTHORITY
 from moorage.controllers.machinery.kind_names import CONFIG_MAPS, NAMESPACES
 from moorage.controllers.machinery.object_fields import is_ending, name_of, namespace_of
-from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.steps import Create, Step, Update
 
 __all__ = ["RootAuthority"]
@@ -34,7 +34,7 @@ class RootAuthority:
 
     name = "root-ca-certificate-publisher-controller"
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is NAMESPACES:
             yield name_of(event.latest)
         elif event.kind is CONFIG_MAPS:
@@ -43,7 +43,7 @@ class RootAuthority:
             elif (namespace_of(event.latest), name_of(event.latest)) == AUTHORITY:
                 yield from map(name_of, world.all(NAMESPACES))
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         namespace, authority = world.get(NAMESPACES, "", key), world.get(CONFIG_MAPS, *AUTHORITY)
         if namespace is None or authority is None or is_ending(namespace):
             return

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.controllers.machinery.kind_names import CONTROLLER_REVISIONS, DAEMON_SETS, PODS
 from moorage.controllers.machinery.object_fields import (
     age_order,
@@ -23,12 +23,12 @@ from moorage.controllers.machinery.object_fields import (
     spec_of,
     uid_of,
 )
-from moorage.controllers.machinery.object_index import World
-from moorage.controllers.machinery.steps import Create, Delete, Step, Update
+from moorage.controllers.machinery.object_index import ObjectIndex
+from moorage.controllers.machinery.steps import Create, DeleteStep, Step, Update
 from moorage.controllers.workloads.made_from import unknown_revision
 from moorage.controllers.workloads.replica_set_revisions import template_hash
 
-__all__ = ["HASH", "History", "history_of", "template_of"]
+__all__ = ["HASH", "RevisionHistory", "history_of", "template_of"]
 
 HASH = "controller-revision-hash"
 #: What revisions of a stateful set are marked with; their pods are marked with the revision's name, under the other label.
@@ -36,7 +36,7 @@ _OWN_HASH = "controller.kubernetes.io/hash"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-class History(NamedTuple):
+class RevisionHistory(NamedTuple):
     """Revisions, the oldest first; ``update`` is that of the present template. ``steps`` make it so."""
 
     revisions: list[Document]
@@ -50,10 +50,10 @@ class History(NamedTuple):
         """Return what deletes the oldest revisions beyond a limit that no pod is of; ``in_use`` are their names."""
         kept = {name_of(self.update), *in_use}
         idle = [one for one in self.revisions if name_of(one) not in kept]
-        return [Delete(CONTROLLER_REVISIONS, one) for one in idle[: max(0, len(idle) - limit)]]
+        return [DeleteStep(CONTROLLER_REVISIONS, one) for one in idle[: max(0, len(idle) - limit)]]
 
 
-def history_of(kind: Kind, owner: Document, world: World) -> History:
+def history_of(kind: ServedKind, owner: Document, world: ObjectIndex) -> RevisionHistory:
     """Return an owner's revisions, with one for its template as it is.
 
     Pods of that template may name a revision that is not there, in a dump say: then it is made under that name.
@@ -67,14 +67,14 @@ def history_of(kind: Kind, owner: Document, world: World) -> History:
     if not same:
         known = {name_of(one) for one in held}
         made = _revision(kind, owner, data, newest + 1, unknown_revision(kind, owner, world.controlled(PODS, owner), known))
-        return History([*held, made], made, [Create(CONTROLLER_REVISIONS, copied(made), or_keep=True)])
+        return RevisionHistory([*held, made], made, [Create(CONTROLLER_REVISIONS, copied(made), or_keep=True)])
     found = same[-1]
     if int(found.get("revision") or 0) == newest:
-        return History(held, found, [])
+        return RevisionHistory(held, found, [])
     # It is gone back to: it becomes the newest.
     moved = {**found, "revision": newest + 1}
     others = [one for one in held if uid_of(one) != uid_of(found)]
-    return History([*others, moved], moved, [Update(CONTROLLER_REVISIONS, copied(moved))])
+    return RevisionHistory([*others, moved], moved, [Update(CONTROLLER_REVISIONS, copied(moved))])
 
 
 def _order(revision: Document) -> tuple[int, tuple[str, str]]:
@@ -94,7 +94,7 @@ def template_of(revision: Document) -> Document:
     return {name: value for name, value in held.items() if name != "$patch"}
 
 
-def _revision(kind: Kind, owner: Document, data: dict[str, Any], number: int, name: str) -> Document:
+def _revision(kind: ServedKind, owner: Document, data: dict[str, Any], number: int, name: str) -> Document:
     """Return a revision, of this name if pods of the template are labelled with one already."""
     template = spec_of(owner).get("template") or {}
     mark = name.removeprefix(f"{name_of(owner)}-") or template_hash(template)

@@ -25,9 +25,9 @@ from moorage.controllers.machinery.object_fields import (
     status_of,
     uid_of,
 )
-from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.ownership import keys_by_owner
-from moorage.controllers.machinery.steps import Create, Delete, Later, Note, SetStatus, Step
+from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step
 from moorage.controllers.workloads.job import is_finished
 
 __all__ = ["CronJobs"]
@@ -40,10 +40,10 @@ _SCHEDULED: Final = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 class CronJobs:
     name = "cronjob-controller"
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         return keys_by_owner(event, world, JOBS, CRON_JOBS)
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         cron = world.find(CRON_JOBS, key)
         if cron is None or is_ending(cron):
             return
@@ -94,8 +94,8 @@ class _Look:
     def _name(self, due: float) -> str:
         return f"{name_of(self.cron)}-{int(due) // 60}"
 
-    def _note(self, kind: str, reason: str, text: str) -> Note:
-        return Note(CRON_JOBS, self.cron, kind, reason, text)
+    def _note(self, kind: str, reason: str, text: str) -> EventStep:
+        return EventStep(CRON_JOBS, self.cron, kind, reason, text)
 
     def _kept_to(self, schedule: Schedule) -> Iterator[Step]:
         due, missed = self._last_due(schedule)
@@ -135,7 +135,7 @@ class _Look:
             return
         if policy == "Replace":
             for job in self.running:
-                yield Delete(JOBS, job, propagation="Background")
+                yield DeleteStep(JOBS, job, propagation="Background")
                 yield self._note("Normal", "SuccessfulDelete", f"Deleted job {name_of(job)}")
             self.running = []
         job = self._job(due)
@@ -168,7 +168,7 @@ class _Look:
                 job for job in self.jobs if (condition_of(job, wanted) or {}).get("status") == "True" and not is_ending(job)
             ]
             for job in over[: max(0, len(over) - int(limit))]:
-                yield Delete(JOBS, job, propagation="Background")
+                yield DeleteStep(JOBS, job, propagation="Background")
                 yield self._note("Normal", "SuccessfulDelete", f"Deleted job {name_of(job)}")
 
     def _said_of_strange(self) -> Iterator[Step]:

@@ -29,11 +29,11 @@ from moorage.controllers.machinery.object_fields import (
     status_of,
     uid_of,
 )
-from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.ownership import claim, keys_by_owner, pod_of_template
 from moorage.controllers.machinery.proportions import scaled
-from moorage.controllers.machinery.steps import Create, Delete, Later, Note, SetStatus, Step
-from moorage.controllers.workloads.controller_revisions import HASH, History, history_of
+from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step
+from moorage.controllers.workloads.controller_revisions import HASH, RevisionHistory, history_of
 from moorage.controllers.workloads.daemon_nodes import DRIVES_AWAY, daemon_tolerations, runs_on
 
 __all__ = ["DaemonSets"]
@@ -54,7 +54,7 @@ class DaemonSets:
         self._nodes: dict[str, tuple[str, Node]] = {}
         self._failures: dict[tuple[str, str], tuple[int, float]] = {}
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is not NODES:
             return keys_by_owner(event, world, PODS, DAEMON_SETS)
         if event.new is None:
@@ -63,7 +63,7 @@ class DaemonSets:
             return ()
         return [key_of(one) for one in world.all(DAEMON_SETS)]
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         held = world.find(DAEMON_SETS, key)
         if held is None or is_ending(held):
             return
@@ -79,7 +79,7 @@ class DaemonSets:
         yield from changes[:_BURST]
         if len(changes) > _BURST:
             yield Later(0)
-        if not any(isinstance(step, (Create, Delete)) for step in changes):
+        if not any(isinstance(step, (Create, DeleteStep)) for step in changes):
             yield from look.told()
         yield from history.truncated(int(spec_of(held).get("revisionHistoryLimit", 10)), look.revisions_in_use())
 
@@ -104,8 +104,8 @@ class DaemonSets:
             word = "Failed" if phase_of(pod) == "Failed" else "Succeeded"
             verb = "kill" if word == "Failed" else "delete"
             text = f"Found {word.lower()} daemon pod {key_of(pod)} on node {node}, will try to {verb} it"
-            yield Note(DAEMON_SETS, look.held, "Warning" if word == "Failed" else "Normal", f"{word}DaemonPod", text)
-            yield Delete(PODS, pod)
+            yield EventStep(DAEMON_SETS, look.held, "Warning" if word == "Failed" else "Normal", f"{word}DaemonPod", text)
+            yield DeleteStep(PODS, pod)
 
 
 def _relevant(node: Document) -> tuple[Any, Any, Any]:
@@ -115,7 +115,7 @@ def _relevant(node: Document) -> tuple[Any, Any, Any]:
 class _Look:
     """One look at a daemon set: its pods by node, and which nodes should have one."""
 
-    def __init__(self, held: Document, pods: list[Document], nodes: list[Node], history: History, now: float) -> None:
+    def __init__(self, held: Document, pods: list[Document], nodes: list[Node], history: RevisionHistory, now: float) -> None:
         self.held, self.now = held, now
         self.spec = spec_of(held)
         self.mark = labels_of(history.update)[HASH]
@@ -201,8 +201,8 @@ class _Look:
 
     def _deleted(self, pods: Iterable[Document]) -> Iterator[Step]:
         for pod in pods:
-            yield Delete(PODS, pod)
-            yield Note(DAEMON_SETS, self.held, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+            yield DeleteStep(PODS, pod)
+            yield EventStep(DAEMON_SETS, self.held, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
 
     def _is_new(self, pod: Document) -> bool:
         return labels_of(pod).get(HASH) == self.mark

@@ -28,10 +28,10 @@ from moorage.controllers.machinery.object_fields import (
     status_of,
     uid_of,
 )
-from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.ownership import claim, keys_by_owner
 from moorage.controllers.machinery.proportions import Bounds, bounds
-from moorage.controllers.machinery.steps import Create, Delete, Note, SetStatus, Step, Update
+from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, SetStatus, Step, Update
 from moorage.controllers.workloads.deployment_status import sum_of, tell
 from moorage.controllers.workloads.replica_scaling import grow_new, shrink_old, spread
 from moorage.controllers.workloads.replica_set_revisions import (
@@ -79,13 +79,13 @@ class Rollout:
 class Deployments:
     name = "deployment-controller"
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is PODS:
             return self._keys_of_gone(event, world)
         return keys_by_owner(event, world, REPLICA_SETS, DEPLOYMENTS)
 
     @staticmethod
-    def _keys_of_gone(event: Event, world: World) -> Iterator[str]:
+    def _keys_of_gone(event: ObjectChange, world: ObjectIndex) -> Iterator[str]:
         """Yield the deployment whose old pods have to be gone before it makes new ones."""
         if event.new is not None and is_active(event.new):
             return
@@ -95,7 +95,7 @@ class Deployments:
         if above is not None and above["kind"] == "Deployment":
             yield f"{namespace_of(event.latest)}/{above['name']}"
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         deployment = world.find(DEPLOYMENTS, key)
         if deployment is None:
             return
@@ -111,7 +111,7 @@ class Deployments:
         made = next((name_of(step.document) for step in steps if isinstance(step, Create)), "")
         yield from tell(deployment, new, rollout.sets, now, made)
 
-    def _advance(self, rollout: Rollout, world: World) -> Iterator[Step]:
+    def _advance(self, rollout: Rollout, world: ObjectIndex) -> Iterator[Step]:
         deployment = rollout.deployment
         if spec_of(deployment).get("paused"):
             yield from _resized(rollout, spread(rollout.new, rollout.old, rollout.wanted, rollout.most, rollout.rolls))
@@ -134,7 +134,7 @@ class Deployments:
         if _is_complete(rollout):
             yield from _cleaned_up(rollout)
 
-    def _make_new(self, rollout: Rollout, world: World) -> Iterator[Step]:
+    def _make_new(self, rollout: Rollout, world: ObjectIndex) -> Iterator[Step]:
         """Make the replica set of the present template, with as many replicas as there is room for."""
         deployment = rollout.deployment
         if not rollout.rolls and _runs_old_pods(rollout.old, world):
@@ -166,7 +166,7 @@ class Deployments:
         yield from _resized(rollout, shrink_old(new, rollout.old, rollout.wanted - rollout.bounds.unavailable))
 
     @staticmethod
-    def _recreate(rollout: Rollout, world: World) -> Iterator[Step]:
+    def _recreate(rollout: Rollout, world: ObjectIndex) -> Iterator[Step]:
         if any(map(size_of, rollout.old)):
             yield from _resized(rollout, {uid_of(one): 0 for one in rollout.old})
         elif rollout.new is not None and not _runs_old_pods(rollout.old, world):
@@ -183,7 +183,7 @@ def _marked(deployment: Document, new: Document, revision: int) -> Document:
     return {**revised(new, annotations=annotations), "spec": {**spec, "minReadySeconds": least_s} if least_s else spec}
 
 
-def _runs_old_pods(old: Iterable[Document], world: World) -> bool:
+def _runs_old_pods(old: Iterable[Document], world: ObjectIndex) -> bool:
     """Return True while old replica sets have pods that did not end."""
     pods = (pod for one in old for pod in world.controlled(PODS, one))
     return any((status_of(pod).get("phase") not in {"Failed", "Succeeded"}) for pod in pods)
@@ -227,7 +227,7 @@ def _resized(rollout: Rollout, sizes: dict[str, int]) -> Iterator[Step]:
 def _told(deployment: Document, one: Document, before: int, after: int) -> Step:
     way = "up" if after > before else "down"
     text = f"Scaled {way} replica set {name_of(one)} from {before} to {after}"
-    return Note(DEPLOYMENTS, deployment, "Normal", "ScalingReplicaSet", text)
+    return EventStep(DEPLOYMENTS, deployment, "Normal", "ScalingReplicaSet", text)
 
 
 def _cleaned_up(rollout: Rollout) -> Iterator[Step]:
@@ -241,4 +241,4 @@ def _cleaned_up(rollout: Rollout) -> Iterator[Step]:
         status = status_of(one)
         idle = not status.get("replicas") and not size_of(one)
         if idle and int(status.get("observedGeneration") or 0) >= int(one["metadata"].get("generation") or 0):
-            yield Delete(REPLICA_SETS, one)
+            yield DeleteStep(REPLICA_SETS, one)

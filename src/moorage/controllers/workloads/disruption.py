@@ -33,9 +33,9 @@ from moorage.controllers.machinery.object_fields import (
     status_of,
     with_condition,
 )
-from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.proportions import scaled
-from moorage.controllers.machinery.steps import Later, Note, SetStatus, Step
+from moorage.controllers.machinery.steps import EventStep, Later, SetStatus, Step
 
 __all__ = ["Disruption"]
 
@@ -68,7 +68,7 @@ class _Expected(NamedTuple):
 class Disruption:
     name = "controllermanager"
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is DISRUPTION_BUDGETS:
             yield key_of(event.latest)
         elif event.kind is PODS:
@@ -80,7 +80,7 @@ class Disruption:
             for budget in world.all(DISRUPTION_BUDGETS, namespace_of(event.latest)):
                 yield key_of(budget)
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         budget = world.find(DISRUPTION_BUDGETS, key)
         if budget is None or is_ending(budget):
             return
@@ -109,13 +109,13 @@ class Disruption:
 
 def _told(budget: Document, pods: list[Document], expected: _Expected) -> Iterator[Step]:
     if not pods:
-        yield Note(DISRUPTION_BUDGETS, budget, "Normal", "NoPods", "No matching pods found")
+        yield EventStep(DISRUPTION_BUDGETS, budget, "Normal", "NoPods", "No matching pods found")
     if expected.fault:
         text = f"Failed to calculate the number of expected pods: {expected.fault}"
-        yield Note(DISRUPTION_BUDGETS, budget, "Warning", "CalculateExpectedPodCountFailed", text)
+        yield EventStep(DISRUPTION_BUDGETS, budget, "Warning", "CalculateExpectedPodCountFailed", text)
     elif expected.alone:
         shown = _as_go_prints(spec_of(budget).get("selector"))
-        yield Note(DISRUPTION_BUDGETS, budget, "Warning", "UnmanagedPods", _ALONE.format(shown))
+        yield EventStep(DISRUPTION_BUDGETS, budget, "Warning", "UnmanagedPods", _ALONE.format(shown))
 
 
 def _as_go_prints(selector: Document | None) -> str:
@@ -137,7 +137,7 @@ def _selector(budget: Document) -> Selector:
     return EVERYTHING if isinstance(selector, dict) and not any(selector.values()) else selector_of(selector)
 
 
-def _was_scaled(event: Event) -> bool:
+def _was_scaled(event: ObjectChange) -> bool:
     if event.old is None or event.new is None:
         return True
     return bool(spec_of(event.old).get("replicas") != spec_of(event.new).get("replicas"))
@@ -155,7 +155,7 @@ def _disrupted(budget: Document, pods: Iterable[Document], now: float) -> tuple[
     return kept, min(waits, default=None)
 
 
-def _expected(budget: Document, pods: list[Document], world: World) -> _Expected:
+def _expected(budget: Document, pods: list[Document], world: ObjectIndex) -> _Expected:
     spec = spec_of(budget)
     if (most := spec.get("maxUnavailable")) is not None:
         total, fault, alone = _wanted_by_owners(pods, world)
@@ -167,7 +167,7 @@ def _expected(budget: Document, pods: list[Document], world: World) -> _Expected
     return _Expected(len(pods), int(least))
 
 
-def _wanted_by_owners(pods: Iterable[Document], world: World) -> tuple[int, str, bool]:
+def _wanted_by_owners(pods: Iterable[Document], world: ObjectIndex) -> tuple[int, str, bool]:
     """Return how many pods the controllers of these want in all, why that cannot be told, and whether some have none."""
     wanted: dict[str, int] = {}
     alone = False

@@ -29,12 +29,12 @@ from moorage.controllers.machinery.object_fields import (
     status_of,
     with_condition,
 )
-from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.ownership import claim, keys_by_owner
-from moorage.controllers.machinery.steps import Create, Delete, Later, Note, SetStatus, Step, Update
+from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step, Update
 from moorage.controllers.workloads.deletion_order import order_of_going
-from moorage.controllers.workloads.job_groups import Grouping, group_for, keys_of_groups
-from moorage.controllers.workloads.job_outcome import Outcome, Tally, counted_failures, judge, tally
+from moorage.controllers.workloads.job_groups import JobGrouping, group_for, keys_of_groups
+from moorage.controllers.workloads.job_outcome import FinishedPods, JobOutcome, counted_failures, judge, tally
 from moorage.controllers.workloads.job_pods import TRACKED, index_of, next_indexes, pod_of_job
 
 __all__ = ["Jobs", "is_finished"]
@@ -60,12 +60,12 @@ class Jobs:
     def __init__(self, with_groups: bool = False) -> None:
         self._with_groups = with_groups
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         yield from keys_by_owner(event, world, PODS, JOBS)
         if self._with_groups:
             yield from keys_of_groups(event)
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         job = world.find(JOBS, key)
         if job is None:
             yield from _let_go(key, world)
@@ -78,11 +78,11 @@ class Jobs:
             yield from _released(claimed.held)
             yield from _after_its_time(job, now)
         elif not is_ending(job):
-            grouping = group_for(job, claimed.held, world) if self._with_groups else Grouping()
+            grouping = group_for(job, claimed.held, world) if self._with_groups else JobGrouping()
             yield from grouping.steps or _Look(job, claimed.held, now, grouping.group).steps()
 
 
-def _let_go(key: str, world: World) -> Iterator[Step]:
+def _let_go(key: str, world: ObjectIndex) -> Iterator[Step]:
     """Take the finalizer off pods whose job is gone."""
     namespace, _, name = key.partition("/")
     for pod in world.all(PODS, namespace):
@@ -107,7 +107,7 @@ def _after_its_time(job: Document, now: float) -> Iterator[Step]:
     if left_s > 0:
         yield Later(left_s)
     else:
-        yield Delete(JOBS, job, propagation="Foreground")
+        yield DeleteStep(JOBS, job, propagation="Foreground")
 
 
 class _Look:
@@ -129,7 +129,7 @@ class _Look:
             return
         adjusting = list(self._suspended() if self.spec.get("suspend") else self._adjusted())
         yield from adjusting
-        if not any(isinstance(step, (Create, Delete)) for step in adjusting):
+        if not any(isinstance(step, (Create, DeleteStep)) for step in adjusting):
             yield from self._told()
         elif fresh or self.status.get("conditions") != status_of(self.job).get("conditions"):
             # What was told of it is not to be told again.
@@ -137,7 +137,7 @@ class _Look:
         if (limit_s := self.spec.get("activeDeadlineSeconds")) is not None and self.status.get("startTime"):
             yield Later(max(0.0, seconds(self.status["startTime"]) + int(limit_s) - self.now) + 0.001)
 
-    def _count(self, fresh: Tally) -> Iterator[Step]:
+    def _count(self, fresh: FinishedPods) -> Iterator[Step]:
         """Count pods that have ended since the last look."""
         if not fresh:
             return
@@ -230,8 +230,8 @@ class _Look:
             yield pod_of_job(self.job, index)
 
     def _deleted(self, pod: Document) -> Iterator[Step]:
-        yield Delete(PODS, pod)
-        yield Note(JOBS, self.job, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+        yield DeleteStep(PODS, pod)
+        yield EventStep(JOBS, self.job, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
 
     def _given_up(self, pod: Document) -> Iterator[Step]:
         """Delete a pod that is wanted no more, without a failure being counted for it."""
@@ -259,7 +259,7 @@ class _Look:
             self.status["conditions"] = with_condition(
                 held, "Suspended", "True", self.now, "JobSuspended", "Job suspended", lastProbeTime=stamp(self.now)
             )
-            yield Note(JOBS, self.job, "Normal", "Suspended", "Job suspended")
+            yield EventStep(JOBS, self.job, "Normal", "Suspended", "Job suspended")
 
     def _resumed(self) -> Iterator[Step]:
         held = self.status.get("conditions") or []
@@ -268,11 +268,11 @@ class _Look:
             self.status["conditions"] = with_condition(
                 held, "Suspended", "False", self.now, "JobResumed", "Job resumed", lastProbeTime=stamp(self.now)
             )
-            yield Note(JOBS, self.job, "Normal", "Resumed", "Job resumed")
+            yield EventStep(JOBS, self.job, "Normal", "Resumed", "Job resumed")
 
     # -- ending -----------------------------------------------------------------------------------------------------------
 
-    def _finish(self, outcome: Outcome) -> Iterator[Step]:
+    def _finish(self, outcome: JobOutcome) -> Iterator[Step]:
         """End what still runs; the job is over when all of it has ended."""
         for pod in self.active:
             yield from self._deleted(pod)
@@ -289,10 +289,10 @@ class _Look:
         if not left:
             yield self._said(outcome)
 
-    def _said(self, outcome: Outcome) -> Note:
+    def _said(self, outcome: JobOutcome) -> EventStep:
         if outcome.good:
-            return Note(JOBS, self.job, "Normal", "Completed", "Job completed")
-        return Note(JOBS, self.job, "Warning", outcome.reason, outcome.message)
+            return EventStep(JOBS, self.job, "Normal", "Completed", "Job completed")
+        return EventStep(JOBS, self.job, "Warning", outcome.reason, outcome.message)
 
 
 def _ended_at(pod: Document) -> float:

@@ -25,22 +25,22 @@ from moorage.controllers.machinery.object_fields import (
     status_of,
     uid_of,
 )
-from moorage.controllers.machinery.object_index import Event, World
-from moorage.controllers.machinery.steps import Create, Note, Step
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
+from moorage.controllers.machinery.steps import Create, EventStep, Step
 
-__all__ = ["Grouping", "group_for", "keys_of_groups"]
+__all__ = ["JobGrouping", "group_for", "keys_of_groups"]
 
 _MAX_NAME: Final = 253
 
 
-class Grouping(NamedTuple):
+class JobGrouping(NamedTuple):
     """The group of a job's pods, if any; ``steps`` come first, where there are any, and the job is looked at again."""
 
     group: str = ""
     steps: tuple[Step, ...] = ()
 
 
-def keys_of_groups(event: Event) -> Iterator[str]:
+def keys_of_groups(event: ObjectChange) -> Iterator[str]:
     """Yield the keys of jobs that own a workload or a group that something happened to."""
     if event.kind is WORKLOADS or event.kind is POD_GROUPS:
         owner = controller_of(event.latest)
@@ -48,19 +48,19 @@ def keys_of_groups(event: Event) -> Iterator[str]:
             yield f"{namespace_of(event.latest)}/{owner['name']}"
 
 
-def group_for(job: Document, pods: list[Document], world: World) -> Grouping:
+def group_for(job: Document, pods: list[Document], world: ObjectIndex) -> JobGrouping:
     """Return the group that new pods of a job belong to, or what makes it."""
     if not _is_gang(spec_of(job)):
-        return Grouping()
+        return JobGrouping()
     workloads = [one for one in world.all(WORKLOADS, namespace_of(job)) if _is_about(one, job)]
     if not workloads:
-        return Grouping(steps=tuple(_make_workload(job))) if _is_new(job, pods) else Grouping()
+        return JobGrouping(steps=tuple(_make_workload(job))) if _is_new(job, pods) else JobGrouping()
     if len(workloads) > 1 or not _is_owned(workloads[0], job) or len(spec_of(workloads[0])["podGroupTemplates"]) != 1:
-        return Grouping()
+        return JobGrouping()
     groups = [one for one in world.all(POD_GROUPS, namespace_of(job)) if _origin(one) == name_of(workloads[0])]
     if not groups:
-        return Grouping(steps=(_make_group(job, workloads[0]),))
-    return Grouping(name_of(groups[0])) if len(groups) == 1 and _is_owned(groups[0], job) else Grouping()
+        return JobGrouping(steps=(_make_group(job, workloads[0]),))
+    return JobGrouping(name_of(groups[0])) if len(groups) == 1 and _is_owned(groups[0], job) else JobGrouping()
 
 
 def _is_gang(spec: Document) -> bool:
@@ -110,7 +110,7 @@ def _make_workload(job: Document) -> Iterable[Step]:
         "podGroupTemplates": [template],
     }
     yield Create(WORKLOADS, _document(WORKLOADS.api_version, "Workload", metadata, spec))
-    yield Note(JOBS, job, "Normal", "WorkloadCreated", f"Created Workload {name} for Job {name_of(job)}")
+    yield EventStep(JOBS, job, "Normal", "WorkloadCreated", f"Created Workload {name} for Job {name_of(job)}")
 
 
 def _make_group(job: Document, workload: Document) -> Step:

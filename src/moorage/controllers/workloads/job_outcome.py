@@ -16,17 +16,17 @@ from moorage.controllers.machinery.index_ranges import Indexes, parse_indexes
 from moorage.controllers.machinery.object_fields import is_active, key_of, phase_of, seconds, spec_of, status_of, uid_of
 from moorage.controllers.workloads.job_pods import TRACKED, failures_of, index_of
 
-__all__ = ["Outcome", "Tally", "counted_failures", "judge", "tally"]
+__all__ = ["FinishedPods", "JobOutcome", "counted_failures", "judge", "tally"]
 
 
-class Outcome(NamedTuple):
+class JobOutcome(NamedTuple):
     good: bool
     reason: str
     message: str
 
 
 @dataclass(slots=True)
-class Tally:
+class FinishedPods:
     """Pods that have ended and are not counted yet."""
 
     pods: list[Document] = field(default_factory=list)
@@ -62,9 +62,9 @@ class Tally:
             status["succeeded"] = int(status.get("succeeded") or 0) + len(self.succeeded)
 
 
-def tally(job: Document, pods: Iterable[Document]) -> Tally:
+def tally(job: Document, pods: Iterable[Document]) -> FinishedPods:
     """Return the pods that have ended and still carry the finalizer, or were written down before a fault in between."""
-    found = Tally()
+    found = FinishedPods()
     noted = status_of(job).get("uncountedTerminatedPods") or {}
     written = {uid for name in ("succeeded", "failed") for uid in noted.get(name) or ()}
     for pod in pods:
@@ -86,7 +86,7 @@ def tally(job: Document, pods: Iterable[Document]) -> Tally:
     return found
 
 
-def _number(job: Document, found: Tally) -> None:
+def _number(job: Document, found: FinishedPods) -> None:
     completions = int(spec_of(job).get("completions") or 0)
     good = [index for pod in found.pods if phase_of(pod) == "Succeeded" and (index := index_of(pod)) is not None]
     fresh = [index for index in good if 0 <= index < completions]
@@ -112,33 +112,33 @@ def counted_failures(job: Document, pods: Iterable[Document]) -> int:
 # -- is it over? --------------------------------------------------------------------------------------------------------
 
 
-def judge(job: Document, status: dict[str, Any], pods: list[Document], now: float) -> Outcome | None:
+def judge(job: Document, status: dict[str, Any], pods: list[Document], now: float) -> JobOutcome | None:
     """Return how a job ends, None while it does not; ``status`` has all counts."""
     for one in status.get("conditions") or ():
         if one["type"] in {"SuccessCriteriaMet", "FailureTarget"} and one["status"] == "True":
-            return Outcome(one["type"] == "SuccessCriteriaMet", one.get("reason", ""), one.get("message", ""))
+            return JobOutcome(one["type"] == "SuccessCriteriaMet", one.get("reason", ""), one.get("message", ""))
     return _failure(job, status, pods, now) or _success(job, status, pods)
 
 
-def _failure(job: Document, status: dict[str, Any], pods: list[Document], now: float) -> Outcome | None:
+def _failure(job: Document, status: dict[str, Any], pods: list[Document], now: float) -> JobOutcome | None:
     spec = spec_of(job)
     for pod in pods:
         if phase_of(pod) == "Failed" and (why := _policy_failure(job, pod)):
-            return Outcome(False, "PodFailurePolicy", why)
+            return JobOutcome(False, "PodFailurePolicy", why)
     if (lost := _failed_indexes(spec, status)) is not None:
         return lost
     limit = int(spec.get("backoffLimit", 6))
     restarts = sum(_restarts(pod) for pod in pods if is_active(pod)) if _restarts_in_place(spec) else 0
     if int(status.get("failed") or 0) > limit or (restarts and restarts >= max(limit, 1)):
-        return Outcome(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+        return JobOutcome(False, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
     lasts_s = spec.get("activeDeadlineSeconds")
     runs = lasts_s is not None and status.get("startTime") and not spec.get("suspend")
     if runs and now >= seconds(status["startTime"]) + int(lasts_s or 0):
-        return Outcome(False, "DeadlineExceeded", "Job was active longer than specified deadline")
+        return JobOutcome(False, "DeadlineExceeded", "Job was active longer than specified deadline")
     return None
 
 
-def _failed_indexes(spec: dict[str, Any], status: dict[str, Any]) -> Outcome | None:
+def _failed_indexes(spec: dict[str, Any], status: dict[str, Any]) -> JobOutcome | None:
     """Return the failure of a job whose numbers have limits of their own."""
     if spec.get("backoffLimitPerIndex") is None:
         return None
@@ -147,9 +147,9 @@ def _failed_indexes(spec: dict[str, Any], status: dict[str, Any]) -> Outcome | N
     most = spec.get("maxFailedIndexes")
     if most is not None and len(lost) > int(most):
         text = "Job has exceeded the specified maximal number of failed indexes"
-        return Outcome(False, "MaxFailedIndexesExceeded", text)
+        return JobOutcome(False, "MaxFailedIndexesExceeded", text)
     if lost.spans and len(lost) + int(status.get("succeeded") or 0) >= completions:
-        return Outcome(False, "FailedIndexes", "Job has failed indexes")
+        return JobOutcome(False, "FailedIndexes", "Job has failed indexes")
     return None
 
 
@@ -164,18 +164,18 @@ def _restarts(pod: Document) -> int:
     return sum(int(one.get("restartCount") or 0) for one in statuses)
 
 
-def _success(job: Document, status: dict[str, Any], pods: list[Document]) -> Outcome | None:
+def _success(job: Document, status: dict[str, Any], pods: list[Document]) -> JobOutcome | None:
     spec = spec_of(job)
     if (policy := spec.get("successPolicy")) and spec.get("completionMode") == "Indexed":
         done = parse_indexes(status.get("completedIndexes") or "", int(spec.get("completions") or 0))
         for number, rule in enumerate(policy.get("rules") or ()):
             if _meets(rule, done, int(spec.get("completions") or 0)):
-                return Outcome(True, "SuccessPolicy", f"Matched rules at index {number}")
+                return JobOutcome(True, "SuccessPolicy", f"Matched rules at index {number}")
     succeeded = int(status.get("succeeded") or 0)
     completions = spec.get("completions")
     active = any(map(is_active, pods))
     over = succeeded > 0 and not active if completions is None else succeeded >= int(completions)
-    return Outcome(True, "CompletionsReached", "Reached expected number of succeeded pods") if over else None
+    return JobOutcome(True, "CompletionsReached", "Reached expected number of succeeded pods") if over else None
 
 
 def _meets(rule: dict[str, Any], done: Indexes, completions: int) -> bool:

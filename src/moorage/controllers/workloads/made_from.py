@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 from typing import Any, Final
 
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.controllers.machinery.kind_names import DAEMON_SETS, STATEFUL_SETS
 from moorage.controllers.machinery.object_fields import annotations_of, labels_of, name_of, spec_of, status_of
 
@@ -24,7 +24,7 @@ _CHANGES: Final = "deprecated.daemonset.template.generation"
 _CHANGE: Final = "pod-template-generation"
 
 
-def unknown_revision(kind: Kind, owner: Document, pods: Iterable[Document], known: Collection[str]) -> str:
+def unknown_revision(kind: ServedKind, owner: Document, pods: Iterable[Document], known: Collection[str]) -> str:
     """Return the name of the revision that pods of the present template are labelled with; "" if that is known, or none is.
 
     ``known``: the names of the revisions that are there.
@@ -37,13 +37,13 @@ def unknown_revision(kind: Kind, owner: Document, pods: Iterable[Document], know
     return max(sorted(counts), key=lambda name: counts[name], default="")
 
 
-def _revision_of(kind: Kind, owner: Document, pod: Document) -> str:
+def _revision_of(kind: ServedKind, owner: Document, pod: Document) -> str:
     """Return the name of a pod's revision: stateful pods are labelled with it, daemons with its last part."""
     mark = labels_of(pod).get(_HASH, "")
     return f"{name_of(owner)}-{mark}" if kind is DAEMON_SETS and mark else mark
 
 
-def _is_current(kind: Kind, owner: Document, pod: Document, revision: str) -> bool:
+def _is_current(kind: ServedKind, owner: Document, pod: Document, revision: str) -> bool:
     if kind is DAEMON_SETS:
         said = annotations_of(owner).get(_CHANGES)
         is_said = said is not None and labels_of(pod).get(_CHANGE) == said
@@ -54,7 +54,7 @@ def _is_current(kind: Kind, owner: Document, pod: Document, revision: str) -> bo
     return is_said or is_made_from(pod, _as_given(kind, owner))
 
 
-def _as_given(kind: Kind, owner: Document) -> Document:
+def _as_given(kind: ServedKind, owner: Document) -> Document:
     """Return the template of a set without what its controller replaces."""
     template = spec_of(owner).get("template") or {}
     spec = dict(spec_of(template))

@@ -11,7 +11,7 @@ from typing import Any, Final
 from moorage.api.core import ENDED_PHASES
 from moorage.api.selectors import NOTHING, Selector, selector_from_map
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.controllers.machinery.kind_names import PODS
 from moorage.controllers.machinery.object_fields import (
     condition_of,
@@ -29,9 +29,9 @@ from moorage.controllers.machinery.object_fields import (
     uid_of,
     with_condition,
 )
-from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.ownership import claim, keys_by_owner, pod_of_template
-from moorage.controllers.machinery.steps import Create, Delete, Later, Note, SetStatus, Step
+from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step
 from moorage.controllers.workloads.deletion_order import order_of_going
 
 __all__ = ["ReplicaSets"]
@@ -44,22 +44,22 @@ _FAILURE: Final = "ReplicaFailure"
 class ReplicaSets:
     """Looks after one of the two kinds, which differ in how they spell their selector."""
 
-    def __init__(self, kind: Kind) -> None:
+    def __init__(self, kind: ServedKind) -> None:
         self.kind = kind
         self.name = "replicaset-controller" if kind.group else "replication-controller"
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         if event.kind is PODS and event.old is not None and controller_of(event.latest) is None and not self._selects(event):
             return ()
         return keys_by_owner(event, world, PODS, self.kind)
 
     @staticmethod
-    def _selects(event: Event) -> bool:
+    def _selects(event: ObjectChange) -> bool:
         """Return False for a change of a stray pod that no selector looks at."""
         old, new = event.old, event.new
         return old is None or new is None or controller_of(old) is not None or labels_of(old) != labels_of(new)
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         held = world.find(self.kind, key)
         if held is None:
             return
@@ -80,7 +80,7 @@ class ReplicaSets:
         return selector_from_map(selector) if selector else NOTHING
 
     def _adjust(
-        self, held: Document, pods: list[Document], active: list[Document], missing: int, world: World, now: float
+        self, held: Document, pods: list[Document], active: list[Document], missing: int, world: ObjectIndex, now: float
     ) -> Iterator[Step]:
         status = _status(self.kind, held, pods, active, now)
         template = spec_of(held).get("template") or {}
@@ -90,8 +90,8 @@ class ReplicaSets:
         if missing < 0:
             related = _related(self.kind, held, active, world)
             for pod in order_of_going(active, related, now)[: min(-missing, BURST)]:
-                yield Delete(PODS, pod)
-                yield Note(self.kind, held, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
+                yield DeleteStep(PODS, pod)
+                yield EventStep(self.kind, held, "Normal", "SuccessfulDelete", f"Deleted pod: {name_of(pod)}")
         if abs(missing) > BURST:
             yield Later(0)
 
@@ -111,7 +111,7 @@ class ReplicaSets:
             yield Later(waits)
 
 
-def _related(kind: Kind, held: Document, active: list[Document], world: World) -> list[Document]:
+def _related(kind: ServedKind, held: Document, active: list[Document], world: ObjectIndex) -> list[Document]:
     """Return the active pods of all replica sets of the same owner: a rollout scales down where both have a pod."""
     owner = controller_of(held)
     if owner is None:
@@ -121,7 +121,7 @@ def _related(kind: Kind, held: Document, active: list[Document], world: World) -
     return [*active, *others]
 
 
-def _status(kind: Kind, held: Document, pods: list[Document], active: list[Document], now: float) -> Document:
+def _status(kind: ServedKind, held: Document, pods: list[Document], active: list[Document], now: float) -> Document:
     wanted = ((spec_of(held).get("template") or {}).get("metadata") or {}).get("labels") or {}
     least_s = int(spec_of(held).get("minReadySeconds") or 0)
     ready = [since for pod in active if (since := ready_since(pod)) is not None]

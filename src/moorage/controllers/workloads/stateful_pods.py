@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from moorage.api.integers import parse_int64
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind
+from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.controllers.machinery.kind_names import CLAIMS, PODS, STATEFUL_SETS
 from moorage.controllers.machinery.object_fields import (
     copied,
@@ -22,9 +22,9 @@ from moorage.controllers.machinery.object_fields import (
     spec_of,
     uid_of,
 )
-from moorage.controllers.machinery.object_index import World
+from moorage.controllers.machinery.object_index import ObjectIndex
 from moorage.controllers.machinery.ownership import pod_of_template
-from moorage.controllers.machinery.steps import Note, Step, Update
+from moorage.controllers.machinery.steps import EventStep, Step, Update
 from moorage.controllers.workloads.controller_revisions import HASH
 
 __all__ = ["claims_of", "has_stale_claims", "kept_claims", "ordinal_of", "stateful_pod"]
@@ -45,7 +45,7 @@ def ordinal_of(held: Document, pod: Document) -> int | None:
     return number if base == name_of(held) and number is not None and ending == str(number) else None
 
 
-def claims_of(held: Document, number: int) -> Iterator[tuple[Kind, Document]]:
+def claims_of(held: Document, number: int) -> Iterator[tuple[ServedKind, Document]]:
     """Yield the claims that one of the set's pods has, as they are made."""
     selector = spec_of(held).get("selector") or {}
     for template in spec_of(held).get("volumeClaimTemplates") or ():
@@ -62,7 +62,7 @@ def claims_of(held: Document, number: int) -> Iterator[tuple[Kind, Document]]:
         yield CLAIMS, made
 
 
-def kept_claims(held: Document, pod: Document, world: World, *, leaves: bool) -> Iterator[Step]:
+def kept_claims(held: Document, pod: Document, world: ObjectIndex, *, leaves: bool) -> Iterator[Step]:
     """Yield what ties a pod's claims to the set or to the pod, where the set's retention policy says that they go with it.
 
     ``leaves``: the pod is one too many and is about to go.
@@ -92,16 +92,16 @@ def _tied(there: Document, held: Document, pod: Document, *, with_set: bool, wit
         refs += [reference_to(PODS, pod)] if with_pod else []
     changes = refs != before and not stale
     if conflict and (changes or phase_of(pod) == "Pending"):
-        yield Note(STATEFUL_SETS, held, "Warning", "ConflictingController", _CONFLICT.format(name_of(there)))
+        yield EventStep(STATEFUL_SETS, held, "Warning", "ConflictingController", _CONFLICT.format(name_of(there)))
     if changes:
         yield Update(CLAIMS, revised(there, ownerReferences=refs))
 
 
-def _names(ref: Mapping[str, Any], kind: Kind, owner: Document) -> bool:
+def _names(ref: Mapping[str, Any], kind: ServedKind, owner: Document) -> bool:
     return (ref.get("apiVersion"), ref.get("kind"), ref.get("name")) == (kind.api_version, kind.kind, name_of(owner))
 
 
-def has_stale_claims(held: Document, number: int, world: World) -> bool:
+def has_stale_claims(held: Document, number: int, world: ObjectIndex) -> bool:
     """Return whether a claim of a pod that is yet to be made is about to go with the former pod of that name."""
     policy = spec_of(held).get("persistentVolumeClaimRetentionPolicy") or {}
     if policy.get("whenScaled") != "Delete":

@@ -21,11 +21,11 @@ from moorage.controllers.machinery.object_fields import (
     spec_of,
     status_of,
 )
-from moorage.controllers.machinery.object_index import Event, World
+from moorage.controllers.machinery.object_index import ObjectChange, ObjectIndex
 from moorage.controllers.machinery.ownership import claim, keys_by_owner
 from moorage.controllers.machinery.proportions import scaled
-from moorage.controllers.machinery.steps import Create, Delete, Later, Note, SetStatus, Step
-from moorage.controllers.workloads.controller_revisions import HASH, History, history_of, template_of
+from moorage.controllers.machinery.steps import Create, DeleteStep, EventStep, Later, SetStatus, Step
+from moorage.controllers.workloads.controller_revisions import HASH, RevisionHistory, history_of, template_of
 from moorage.controllers.workloads.stateful_pods import claims_of, has_stale_claims, kept_claims, ordinal_of, stateful_pod
 
 __all__ = ["StatefulSets"]
@@ -34,10 +34,10 @@ __all__ = ["StatefulSets"]
 class StatefulSets:
     name = "statefulset-controller"
 
-    def keys(self, event: Event, world: World) -> Iterable[str]:
+    def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         return keys_by_owner(event, world, PODS, STATEFUL_SETS)
 
-    def reconcile(self, key: str, world: World, now: float) -> Iterator[Step]:
+    def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         held = world.find(STATEFUL_SETS, key)
         if held is None:
             return
@@ -61,7 +61,7 @@ class StatefulSets:
 class _Look:
     """One look at a stateful set: its pods by number, those wanted and those too many."""
 
-    def __init__(self, held: Document, pods: list[Document], history: History, world: World, now: float) -> None:
+    def __init__(self, held: Document, pods: list[Document], history: RevisionHistory, world: ObjectIndex, now: float) -> None:
         self.held, self.history, self.world, self.now = held, history, world, now
         self.spec = spec_of(held)
         self.update = name_of(history.update)
@@ -99,7 +99,7 @@ class _Look:
             return [], False
         if phase_of(pod) in ENDED_PHASES:
             text = f"StatefulSet {name_of(self.held)} is recreating {phase_of(pod).lower()} Pod {name_of(pod)}"
-            return [Note(STATEFUL_SETS, self.held, "Warning", "RecreatingFailedPod", text), Delete(PODS, pod)], False
+            return [EventStep(STATEFUL_SETS, self.held, "Warning", "RecreatingFailedPod", text), DeleteStep(PODS, pod)], False
         steps = [*self._new_claims(number), *kept_claims(self.held, pod, self.world, leaves=False)]
         since = ready_since(pod)
         if since is None:
@@ -168,9 +168,9 @@ class _Look:
                 return
 
     def _deleted(self, pod: Document) -> Iterator[Step]:
-        yield Delete(PODS, pod)
+        yield DeleteStep(PODS, pod)
         text = f"Delete Pod {name_of(pod)} in StatefulSet {name_of(self.held)} successful"
-        yield Note(STATEFUL_SETS, self.held, "Normal", "SuccessfulDelete", text)
+        yield EventStep(STATEFUL_SETS, self.held, "Normal", "SuccessfulDelete", text)
 
     def _is_well(self, pod: Document) -> bool:
         return ready_since(pod) is not None and not is_ending(pod)

@@ -20,14 +20,14 @@ from moorage.plugins.devices.slice_devices import DeviceId, PoolId
 from moorage.state.cluster import Snapshot
 from moorage.state.journal import Journal
 
-__all__ = ["EXTENDED_CLAIM", "Ledger", "Pending", "special_claim_uid"]
+__all__ = ["EXTENDED_CLAIM", "InFlightClaim", "Ledger", "special_claim_uid"]
 
 #: Marks the claim that a scheduler made for a pod's extended resources.
 EXTENDED_CLAIM: Final = "resource.kubernetes.io/extended-resource-claim"
 
 
 @dataclass(slots=True)
-class Pending:
+class InFlightClaim:
     """An allocation that is going to be written, for the pod that caused it."""
 
     allocation: AllocationResult
@@ -42,7 +42,7 @@ class Ledger:
         self._journal: Journal = snapshot.changes_of(ResourceClaim)
         self._position = -1
         self._allocations: dict[str, AllocationResult] = {}
-        self._pending: dict[str, Pending] = {}
+        self._pending: dict[str, InFlightClaim] = {}
         self._held: dict[DeviceId, int] = {}
         self._shares: dict[DeviceId, int] = {}
         self._consumed: dict[DeviceId, dict[str, int]] = {}
@@ -127,7 +127,7 @@ class Ledger:
     def pend(self, claim_uid: str, allocation: AllocationResult, pod_uid: str) -> None:
         """Hold the devices of an allocation that is not written yet."""
         self.release(claim_uid)
-        self._pending[claim_uid] = Pending(allocation, pod_uid)
+        self._pending[claim_uid] = InFlightClaim(allocation, pod_uid)
         self._count(allocation, 1)
 
     def settle(self, claim_uid: str, pod_uid: str) -> None:

@@ -16,13 +16,15 @@ from moorage.api.devices import (
     DeviceAllocationResult,
     ResourceClaim,
 )
-from moorage.plugins.devices.allocator import Choice, Found
-from moorage.plugins.devices.claim_requests import Ask, Options
+from moorage.plugins.devices.allocator import Choice, FoundDevices
+from moorage.plugins.devices.claim_requests import Ask, DeviceGates
 
 __all__ = ["allocations"]
 
 
-def allocations(found: Found, claims: Sequence[ResourceClaim], node: str, options: Options) -> list[AllocationResult]:
+def allocations(
+    found: FoundDevices, claims: Sequence[ResourceClaim], node: str, options: DeviceGates
+) -> list[AllocationResult]:
     """Return the allocation of each claim on a node.
 
     Raises  ValueError for a slice whose node selector has several terms, which no API server takes
@@ -77,7 +79,7 @@ def _configs(claim: ResourceClaim, met: Sequence[Ask]) -> Iterable[DeviceAllocat
             yield DeviceAllocationConfig(source="FromClaim", requests=config.requests, opaque=config.opaque)
 
 
-def _node_selector(devices: Sequence[Choice], node: str, options: Options) -> NodeSelector | None:
+def _node_selector(devices: Sequence[Choice], node: str, options: DeviceGates) -> NodeSelector | None:
     """Return where the devices can be used; None if that is everywhere."""
     fields: list[NodeSelectorRequirement] = []
     labels: list[NodeSelectorRequirement] = []

@@ -19,15 +19,15 @@ from typing import Final, NamedTuple, TypeAlias
 
 from moorage.api.quantity import QuantityError
 from moorage.plugins.devices.allocated_devices import Ledger
-from moorage.plugins.devices.claim_requests import MAX_RESULTS, Ask, AskError, ClaimAsk, Options
+from moorage.plugins.devices.claim_requests import MAX_RESULTS, Ask, AskError, ClaimAsk, DeviceGates
 from moorage.plugins.devices.constraints import Constraint, make_constraint
 from moorage.plugins.devices.consumable_capacity import Amount, consumed_by, fits
 from moorage.plugins.devices.meter import Meter
-from moorage.plugins.devices.pools import Candidate, NodePools
+from moorage.plugins.devices.pools import DeviceCandidate, NodePools
 from moorage.plugins.devices.shared_counters import Counters
-from moorage.plugins.devices.slice_devices import DeviceId, Offer
+from moorage.plugins.devices.slice_devices import DeviceId, SliceDevice
 
-__all__ = ["INVALID_POOLS", "BudgetError", "Choice", "FlawedPoolsError", "Found", "Search"]
+__all__ = ["INVALID_POOLS", "BudgetError", "Choice", "DeviceSearch", "FlawedPoolsError", "FoundDevices"]
 
 INVALID_POOLS: Final = "invalid resource pools were encountered"
 #: How many devices in use are passed over for the price of one that is looked at.
@@ -47,11 +47,11 @@ class Choice(NamedTuple):
     """A device for a request. ``consumed``: what a share takes of its capacity, None for a device that is not shared."""
 
     ask: Ask
-    offer: Offer
+    offer: SliceDevice
     consumed: Mapping[str, Amount] | None
 
 
-class Found(NamedTuple):
+class FoundDevices(NamedTuple):
     """For each claim: the devices, and for each of its requests the ask that was met (the request's own or an alternative)."""
 
     devices: tuple[tuple[Choice, ...], ...]
@@ -79,17 +79,17 @@ class _Wanted(NamedTuple):
 
     ask: Ask
     number: int
-    all_of: tuple[Candidate, ...] = ()
+    all_of: tuple[DeviceCandidate, ...] = ()
 
 
 _Step: TypeAlias = "Generator[_Step, _Outcome, _Outcome]"
 
 
-class Search:
+class DeviceSearch:
     """One search, for one pod on one node. ``budget`` is how many devices may be looked at, ``meter`` pays for selectors."""
 
     def __init__(
-        self, claims: Sequence[ClaimAsk], pools: NodePools, ledger: Ledger, options: Options, budget: int, meter: Meter
+        self, claims: Sequence[ClaimAsk], pools: NodePools, ledger: Ledger, options: DeviceGates, budget: int, meter: Meter
     ) -> None:
         self.looked_at = 0
         self._passed_over = 0
@@ -107,7 +107,7 @@ class Search:
         self._sharing: dict[DeviceId, dict[str, int]] = {}
         self._counters = Counters(ledger)
 
-    def run(self) -> Found | None:
+    def run(self) -> FoundDevices | None:
         """Return what was found, None if there is nothing.
 
         Raises  AskError, BudgetError, FlawedPoolsError
@@ -118,7 +118,7 @@ class Search:
             self._prepare(at)
         if self._drive(self._next_claim(0)) is _Outcome.DONE:
             met = tuple(tuple(self._met(c, r) for r in range(len(ask.requests))) for c, ask in enumerate(self._claims))
-            return Found(tuple(map(tuple, self._devices)), met)
+            return FoundDevices(tuple(map(tuple, self._devices)), met)
         if self._pools.any_flawed:
             raise FlawedPoolsError(INVALID_POOLS)
         return None
@@ -169,7 +169,7 @@ class Search:
             raise AskError(ask.fault, claim)
         if not ask.takes_all:
             return _Wanted(ask, ask.number)
-        found: list[Candidate] = []
+        found: list[DeviceCandidate] = []
         for pool in self._pools.pools:
             if not pool.is_usable:
                 state = "being updated" if pool.is_incomplete else "invalid"
@@ -178,13 +178,13 @@ class Search:
                     f", request {ask.name}: asks for all devices, but resource pool {name} is currently {state}", claim
                 )
             found += [
-                Candidate(offer, pool)
+                DeviceCandidate(offer, pool)
                 for offer in pool.offers
                 if self._is_selected(ask, claim, offer) and self._has_room(ask, offer)
             ]
         return _Wanted(ask, len(found), tuple(found))
 
-    def _is_selected(self, ask: Ask, claim: int, offer: Offer) -> bool:
+    def _is_selected(self, ask: Ask, claim: int, offer: SliceDevice) -> bool:
         self._look()
         return ask.takes(offer, claim, self._options, self._meter) and offer.id not in self._pools.excluded
 
@@ -199,7 +199,7 @@ class Search:
         if not self._passed_over % PASSED_OVER_PER_LOOK:
             self._look()
 
-    def _has_room(self, ask: Ask, offer: Offer) -> bool:
+    def _has_room(self, ask: Ask, offer: SliceDevice) -> bool:
         """Say whether the device has the capacity asked for; what is taken of shared devices is not there any more."""
         if not self._options.consumable_capacity:
             return True
@@ -277,13 +277,13 @@ class Search:
 
     # -- single devices ---------------------------------------------------------------------------------------------------
 
-    def _in_use(self, ask: Ask, claim: int, offer: Offer) -> bool:
+    def _in_use(self, ask: Ask, claim: int, offer: SliceDevice) -> bool:
         taking = self._taking.get(offer.id)
         if ask.admin:
             return bool(taking) and claim in taking  # type: ignore[operator]  # not empty, so not None
         return bool(taking) or self._ledger.is_held(offer.id, self._options.consumable_capacity)
 
-    def _take(self, spot: _Spot, ask: Ask, candidate: Candidate, *, must: bool) -> bool:
+    def _take(self, spot: _Spot, ask: Ask, candidate: DeviceCandidate, *, must: bool) -> bool:
         """Take a device, if nothing is against it.
 
         Raises  AskError if a constraint is, and the request wants just this device
@@ -311,7 +311,7 @@ class Search:
         self._devices[claim].append(Choice(ask, offer, consumed))
         return True
 
-    def _counters_suffice(self, candidate: Candidate, shared: bool) -> bool:
+    def _counters_suffice(self, candidate: DeviceCandidate, shared: bool) -> bool:
         offer = candidate.offer
         if not offer.device.consumes_counters:
             return True
@@ -320,7 +320,7 @@ class Search:
         in_use = self._ledger.consumed(offer.id) is not None or offer.id in self._sharing
         return (shared and in_use) or self._counters.take(candidate)
 
-    def _constrained(self, claim: int, ask: Ask, offer: Offer, *, must: bool) -> bool:
+    def _constrained(self, claim: int, ask: Ask, offer: SliceDevice, *, must: bool) -> bool:
         names = (ask.parent or ask.name, ask.name if ask.parent else "")
         constraints = self._constraints[claim]
         for at, constraint in enumerate(constraints):
@@ -335,7 +335,7 @@ class Search:
             return False
         return True
 
-    def _give_back(self, spot: _Spot, ask: Ask, candidate: Candidate) -> None:
+    def _give_back(self, spot: _Spot, ask: Ask, candidate: DeviceCandidate) -> None:
         offer, claim = candidate.offer, spot.claim
         for constraint in self._constraints[claim]:
             constraint.remove(ask.parent or ask.name, ask.name if ask.parent else "")

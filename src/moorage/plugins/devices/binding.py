@@ -23,9 +23,9 @@ from moorage.errors import AttemptError
 from moorage.framework.effects import Amend, Delete, Effect, Until, Write
 from moorage.plugins.devices.allocation_results import allocations
 from moorage.plugins.devices.binding_conditions import BindingFailedError, has_conditions, is_ready
-from moorage.plugins.devices.claim_requests import Options
+from moorage.plugins.devices.claim_requests import DeviceGates
 from moorage.plugins.devices.extended_resource_claims import SPECIAL_NAME, Mapped, named
-from moorage.plugins.devices.pod_devices import Wanted
+from moorage.plugins.devices.pod_devices import PodDevices
 from moorage.plugins.devices.pod_resource_claims import is_reserved_for
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
@@ -59,7 +59,7 @@ def dropped(claim: ResourceClaim) -> tuple[Effect, ...]:
 class Binder:
     """What is under way for pods between Reserve and the end of binding. Raises ValueError with kube-scheduler's texts."""
 
-    def __init__(self, plugin: str, timeout_s: float, options: Options) -> None:
+    def __init__(self, plugin: str, timeout_s: float, options: DeviceGates) -> None:
         self._plugin = plugin
         self._timeout_s = timeout_s
         self._options = options
@@ -67,7 +67,7 @@ class Binder:
 
     # -- Reserve ----------------------------------------------------------------------------------------------------------
 
-    def reserve(self, wanted: Wanted, pod: PodInfo, node: str, budget: int) -> None:
+    def reserve(self, wanted: PodDevices, pod: PodInfo, node: str, budget: int) -> None:
         """Hold the devices that the node gives for the pod's claims."""
         row = wanted.snapshot.table.row_of[node]
         kind = next(wanted.kinds(NodeView(wanted.snapshot, np.array([row], dtype=np.intp))))
@@ -90,7 +90,7 @@ class Binder:
             wanted.book.ledger.pend(claim.metadata.uid, allocation, pod.uid)
         self._reserved[pod.uid] = _Reserved(settled, kind.extended.mappings if kind.extended is not None else ())
 
-    def unreserve(self, wanted: Wanted, pod: PodInfo) -> tuple[Effect, ...]:
+    def unreserve(self, wanted: PodDevices, pod: PodInfo) -> tuple[Effect, ...]:
         """Give up what was reserved. Does nothing the second time.
 
         Returns what takes back that which is, or may be, written: the pod is no user of its claims any more, and the claim for
@@ -115,7 +115,7 @@ class Binder:
 
     # -- PreBind ----------------------------------------------------------------------------------------------------------
 
-    def pre_bind(self, wanted: Wanted, pod: PodInfo, unix_s: float) -> tuple[Effect, ...]:
+    def pre_bind(self, wanted: PodDevices, pod: PodInfo, unix_s: float) -> tuple[Effect, ...]:
         """Return what is to be written, and what is to be waited for."""
         reserved = self._reserved.pop(pod.uid, _Reserved({}, ()))
         effects: list[Effect] = []
@@ -182,7 +182,7 @@ class Binder:
             status = replace(status, allocation=replace(allocation, allocation_timestamp=stamp))
         return replace(claim, status=status)
 
-    def _all_ready(self, wanted: Wanted, keys: list[str]) -> Callable[[], bool]:
+    def _all_ready(self, wanted: PodDevices, keys: list[str]) -> Callable[[], bool]:
         def ready() -> bool:
             claims = wanted.snapshot.objects(ResourceClaim)
             for key in keys:
@@ -208,7 +208,7 @@ def _protected(claim: ResourceClaim) -> ResourceClaim:
     return replace(claim, metadata=replace(claim.metadata, finalizers=(*claim.metadata.finalizers, FINALIZER)))
 
 
-def _settled(wanted: Wanted, claim: ResourceClaim, pod: PodInfo) -> Callable[[], None]:
+def _settled(wanted: PodDevices, claim: ResourceClaim, pod: PodInfo) -> Callable[[], None]:
     """Return what follows on a write, once its outcome is known: from now on the claim itself says what it holds."""
     return partial(wanted.book.ledger.settle, claim.metadata.uid, pod.uid)
 

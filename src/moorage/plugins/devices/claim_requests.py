@@ -24,9 +24,9 @@ from moorage.api.devices import (
 )
 from moorage.api.meta import Quantity
 from moorage.plugins.devices.meter import CostlyError, Meter
-from moorage.plugins.devices.slice_devices import Offer, SelectorError
+from moorage.plugins.devices.slice_devices import DeviceSelectorError, SliceDevice
 
-__all__ = ["MAX_RESULTS", "Ask", "AskError", "ClaimAsk", "Options", "OverspentError", "Request", "read_claim"]
+__all__ = ["MAX_RESULTS", "Ask", "AskError", "ClaimAsk", "ClaimRequest", "DeviceGates", "OverspentError", "read_claim"]
 
 #: How many devices a claim may be given (AllocationResultsMaxSize).
 MAX_RESULTS = 32
@@ -51,7 +51,7 @@ class OverspentError(AskError):
     """The selectors of a claim cost more than an attempt may spend: it ends here, whatever other nodes might give."""
 
 
-class Options(NamedTuple):
+class DeviceGates(NamedTuple):
     """Which gates are open."""
 
     consumable_capacity: bool = True
@@ -93,7 +93,7 @@ class Ask(NamedTuple):
     def full_name(self) -> str:
         return f"{self.parent}/{self.name}" if self.parent else self.name
 
-    def takes(self, offer: Offer, claim: int, options: Options, meter: Meter) -> bool:
+    def takes(self, offer: SliceDevice, claim: int, options: DeviceGates, meter: Meter) -> bool:
         """Say whether class and request select a device.
 
         Raises  AskError for a selector that has no answer; OverspentError for one that costs more than the attempt has left
@@ -106,7 +106,7 @@ class Ask(NamedTuple):
             try:
                 if not offer.matches(expression, lists, shares, meter):
                     return False
-            except SelectorError as error:
+            except DeviceSelectorError as error:
                 raise AskError(f"class {class_name}: selector #{at}: {error}") from None
             except CostlyError as error:
                 text = f", request {self.full_name}: class {class_name}: selector #{at}: {error}"
@@ -115,13 +115,13 @@ class Ask(NamedTuple):
             try:
                 if not offer.matches(expression, lists, shares, meter):
                     return False
-            except SelectorError as error:
+            except DeviceSelectorError as error:
                 raise AskError(f": selector #{at}: {error}", claim) from None
             except CostlyError as error:
                 raise OverspentError(f", request {self.full_name}: selector #{at}: {error}", claim) from None
         return True
 
-    def tolerates(self, offer: Offer) -> bool:
+    def tolerates(self, offer: SliceDevice) -> bool:
         """Say whether every taint that keeps devices from being allocated is tolerated."""
         return all(
             any(_tolerates(toleration, taint) for toleration in self.tolerations)
@@ -140,7 +140,7 @@ def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
     return toleration.operator == "Exists"
 
 
-class Request(NamedTuple):
+class ClaimRequest(NamedTuple):
     """``asks`` is the request itself, or its alternatives, best first."""
 
     name: str
@@ -151,33 +151,33 @@ class Request(NamedTuple):
 class ClaimAsk(NamedTuple):
     """All that one claim asks for. ``constraint_fault``: a constraint that makes no sense."""
 
-    requests: tuple[Request, ...]
+    requests: tuple[ClaimRequest, ...]
     constraints: tuple[DeviceConstraint, ...]
     constraint_fault: str = ""
 
 
-def read_claim(spec: ResourceClaimSpec, classes: Mapping[str, DeviceClass], options: Options) -> ClaimAsk:
+def read_claim(spec: ResourceClaimSpec, classes: Mapping[str, DeviceClass], options: DeviceGates) -> ClaimAsk:
     """Read what a claim asks for. Faults are kept with what they are about: they are told when the search comes to them."""
     requests = tuple([_request(request, classes, options) for request in spec.devices.requests])
     fault = next((f for at, c in enumerate(spec.devices.constraints) if (f := _constraint_fault(at, c, options))), "")
     return ClaimAsk(requests, spec.devices.constraints, fault)
 
 
-def _constraint_fault(at: int, constraint: DeviceConstraint, options: Options) -> str:
+def _constraint_fault(at: int, constraint: DeviceConstraint, options: DeviceGates) -> str:
     known = constraint.match_attribute is not None or (constraint.distinct_attribute is not None and options.knows_shares)
     return "" if known else f", constraint #{at}: empty constraint (unsupported constraint type?)"
 
 
-def _request(request: DeviceRequest, classes: Mapping[str, DeviceClass], options: Options) -> Request:
+def _request(request: DeviceRequest, classes: Mapping[str, DeviceClass], options: DeviceGates) -> ClaimRequest:
     if request.first_available:
         fault = ""
         if not options.prioritized_list:
             fault = f", request {request.name}: has subrequests, but the DRAPrioritizedList feature is disabled"
         places = enumerate(request.first_available)
         asks = tuple([_ask(sub.name, request.name, place, sub, classes, options, fault) for place, sub in places])
-        return Request(request.name, asks, has_alternatives=True)
+        return ClaimRequest(request.name, asks, has_alternatives=True)
     exact = request.exactly or ExactDeviceRequest()
-    return Request(request.name, (_ask(request.name, "", 0, exact, classes, options, ""),), has_alternatives=False)
+    return ClaimRequest(request.name, (_ask(request.name, "", 0, exact, classes, options, ""),), has_alternatives=False)
 
 
 def _ask(
@@ -186,7 +186,7 @@ def _ask(
     place: int,
     asked: ExactDeviceRequest | DeviceSubRequest,
     classes: Mapping[str, DeviceClass],
-    options: Options,
+    options: DeviceGates,
     fault: str,
 ) -> Ask:
     device_class = classes.get(asked.device_class_name)
@@ -211,7 +211,7 @@ def _fault(
     parent: str,
     asked: ExactDeviceRequest | DeviceSubRequest,
     device_class: DeviceClass | None,
-    options: Options,
+    options: DeviceGates,
 ) -> str:
     """Return what is wrong with a request, as it stands after the claim's name; empty if nothing is."""
     if isinstance(asked.capacity, CapacityRequirements) and options.knows_shares and not options.consumable_capacity:

@@ -18,14 +18,14 @@ import msgspec
 from moorage.api.core import Node
 from moorage.api.devices import DeviceClass, ResourceClaimSpec
 from moorage.plugins.devices.allocated_devices import Ledger
-from moorage.plugins.devices.allocator import BudgetError, FlawedPoolsError, Found, Search
-from moorage.plugins.devices.claim_requests import AskError, ClaimAsk, Options, OverspentError, read_claim
+from moorage.plugins.devices.allocator import BudgetError, DeviceSearch, FlawedPoolsError, FoundDevices
+from moorage.plugins.devices.claim_requests import AskError, ClaimAsk, DeviceGates, OverspentError, read_claim
 from moorage.plugins.devices.meter import Meter, Selectors
 from moorage.plugins.devices.pools import NodePools
 from moorage.plugins.devices.slice_catalog import Catalog
 from moorage.state.cluster import Snapshot
 
-__all__ = ["CANNOT_ALLOCATE", "Answer", "Book", "Shape", "Shapes"]
+__all__ = ["CANNOT_ALLOCATE", "Book", "Shape", "ShapeAnswer", "Shapes"]
 
 # kube-scheduler's own texts.
 CANNOT_ALLOCATE: Final = "cannot allocate all claims"
@@ -34,13 +34,13 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ShapeAnswer:
     """What a node gives: devices, or a reason why not, or an error that ends the attempt.
 
     ``overspent``: the error is that selectors cost too much, which ends it at once.
     """
 
-    found: Found | None = None
+    found: FoundDevices | None = None
     reason: str = ""
     error: AskError | None = None
     out_of_budget: bool = False
@@ -55,7 +55,7 @@ class _Kept:
     node: Node
     pools: NodePools
     tick: int
-    answer: Answer
+    answer: ShapeAnswer
     effort: int
 
     def is_enough(self, budget: int) -> bool:
@@ -69,15 +69,15 @@ class Shape:
 
     asks: tuple[ClaimAsk, ...]
     classes: Mapping[str, DeviceClass | None]
-    options: Options
+    options: DeviceGates
     _kept: dict[str, _Kept] = field(default_factory=dict)
     #: Nodes whose answers are known to hold, as of these versions of catalog and ledger.
     _sure: set[str] = field(default_factory=set)
     _as_of: tuple[int, int] = (-1, -1)
     #: The answer where selectors cost too much, as of this version of the catalog: it is every node's.
-    _overspent: tuple[int, Answer] | None = None
+    _overspent: tuple[int, ShapeAnswer] | None = None
 
-    def answer(self, node: Node, catalog: Catalog, ledger: Ledger, budget: int, meter: Meter) -> tuple[Answer, int]:
+    def answer(self, node: Node, catalog: Catalog, ledger: Ledger, budget: int, meter: Meter) -> tuple[ShapeAnswer, int]:
         """Return a node's answer, and how many devices were looked at for it now. ``meter`` pays for selectors."""
         if self._overspent is not None and self._overspent[0] == catalog.version:
             return self._overspent[1], 0
@@ -101,13 +101,13 @@ class Shape:
 
     def _look(
         self, kept: _Kept | None, node: Node, catalog: Catalog, ledger: Ledger, budget: int, meter: Meter
-    ) -> tuple[Answer, int]:
+    ) -> tuple[ShapeAnswer, int]:
         pools = catalog.pools_of(node, self.options.partitions)
         self._sure.add(node.name)
         if kept is not None and kept.pools is pools and ledger.last_change(pools.ids) <= kept.tick and kept.is_enough(budget):
             kept.node = node
             return kept.answer, 0
-        search = Search(self.asks, pools, ledger, self.options, budget, meter)
+        search = DeviceSearch(self.asks, pools, ledger, self.options, budget, meter)
         answer = _outcome(search)
         if answer.overspent:
             self._sure.discard(node.name)
@@ -124,16 +124,16 @@ class Shape:
             self._sure &= self._kept.keys()
 
 
-def _outcome(search: Search) -> Answer:
+def _outcome(search: DeviceSearch) -> ShapeAnswer:
     try:
         found = search.run()
     except AskError as error:
-        return Answer(error=error)
+        return ShapeAnswer(error=error)
     except BudgetError:
-        return Answer(out_of_budget=True)
+        return ShapeAnswer(out_of_budget=True)
     except FlawedPoolsError as flawed:
-        return Answer(reason=str(flawed))
-    return Answer(found) if found is not None else Answer(reason=CANNOT_ALLOCATE)
+        return ShapeAnswer(reason=str(flawed))
+    return ShapeAnswer(found) if found is not None else ShapeAnswer(reason=CANNOT_ALLOCATE)
 
 
 class Shapes:
@@ -143,7 +143,7 @@ class Shapes:
         self._capacity = capacity
         self._shapes: dict[tuple[bytes, ...], Shape] = {}
 
-    def of(self, specs: Sequence[ResourceClaimSpec], snapshot: Snapshot, options: Options) -> Shape:
+    def of(self, specs: Sequence[ResourceClaimSpec], snapshot: Snapshot, options: DeviceGates) -> Shape:
         """Return the shape of claims with these specs, as things are with their classes."""
         key = (*map(_encode, specs), _encode(options))
         classes = snapshot.objects(DeviceClass)

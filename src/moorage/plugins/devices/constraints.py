@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from moorage.api.devices import DeviceAttribute, DeviceConstraint
-from moorage.plugins.devices.slice_devices import Offer
+from moorage.plugins.devices.slice_devices import SliceDevice
 
 __all__ = ["Constraint", "make_constraint"]
 
@@ -21,7 +21,7 @@ _Value = tuple[str, object]
 class Constraint(Protocol):
     """Devices are added one by one and, when a search turns back, removed again."""
 
-    def add(self, request: str, alternative: str, offer: Offer) -> bool:
+    def add(self, request: str, alternative: str, offer: SliceDevice) -> bool:
         """Take a device in if it fits those there are; False, and nothing changes, if it does not."""
 
     def remove(self, request: str, alternative: str) -> None:
@@ -56,7 +56,7 @@ class _Same(_About):
         super().__init__(attribute, requests)
         self._value: DeviceAttribute | None = None
 
-    def add(self, request: str, alternative: str, offer: Offer) -> bool:
+    def add(self, request: str, alternative: str, offer: SliceDevice) -> bool:
         if not self._concerns(request, alternative):
             return True
         attribute = offer.attribute(self._attribute)
@@ -81,7 +81,7 @@ class _Different(_About):
         super().__init__(attribute, requests)
         self._values: dict[str, DeviceAttribute] = {}
 
-    def add(self, request: str, alternative: str, offer: Offer) -> bool:
+    def add(self, request: str, alternative: str, offer: SliceDevice) -> bool:
         if not self._concerns(request, alternative):
             return True
         attribute = offer.attribute(self._attribute)

@@ -21,23 +21,23 @@ from moorage.api.devices import DeviceClass
 from moorage.errors import AttemptError
 from moorage.plugins.devices.claim_shapes import Book
 from moorage.plugins.devices.meter import CostlyError, Meter
-from moorage.plugins.devices.slice_devices import Offer, SelectionError, SelectorError, SliceOffers, reaches
+from moorage.plugins.devices.slice_devices import DeviceSelectorError, SelectionError, SliceDevice, SliceOffers, reaches
 from moorage.state.columns import IntArray
 from moorage.state.view import NodeView
 
-__all__ = ["Stock", "StockedView", "stock_of"]
+__all__ = ["DeviceCounts", "StockedView", "stock_of"]
 
 Floats = npt.NDArray[np.float64]
 
 
-class Stock(NamedTuple):
+class DeviceCounts(NamedTuple):
     """Devices of a class; shapes (n,), one entry a row of the view they were counted for."""
 
     seen: IntArray
     held: IntArray
 
 
-def stock_of(device_class: DeviceClass, nodes: NodeView, *, lists: bool) -> Stock:
+def stock_of(device_class: DeviceClass, nodes: NodeView, *, lists: bool) -> DeviceCounts:
     """Count the devices of a class; ``lists``: attributes may be lists of values.
 
     Raises  AttemptError if the selectors of the class cost more than an attempt may spend
@@ -56,21 +56,21 @@ def stock_of(device_class: DeviceClass, nodes: NodeView, *, lists: bool) -> Stoc
                 for offer in _for_node(held, node)
                 if _is_of(offer, device_class, lists, meter)
             ]
-        except (SelectionError, SelectorError):
+        except (SelectionError, DeviceSelectorError):
             continue
         except CostlyError as error:
             raise AttemptError("", f"class {device_class.name}: counting its devices on nodes: {error}") from None
         counts[:, at] = len(found), sum(book.ledger.is_held(offer.id, shares=False) for offer in found)
-    return Stock(counts[0], counts[1])
+    return DeviceCounts(counts[0], counts[1])
 
 
-def _for_node(held: SliceOffers, node: Node) -> Iterable[Offer]:
+def _for_node(held: SliceOffers, node: Node) -> Iterable[SliceDevice]:
     if held.per_device:
         return [o for o in held.offers if reaches(node, o.device.node_name or "", o.device.all_nodes, o.device.node_selector)]
     return held.offers if held.is_for(node) else ()
 
 
-def _is_of(offer: Offer, device_class: DeviceClass, lists: bool, meter: Meter) -> bool:
+def _is_of(offer: SliceDevice, device_class: DeviceClass, lists: bool, meter: Meter) -> bool:
     # kube-scheduler does not tell selectors here which devices may be given several times.
     expressions = (selector.cel.expression for selector in device_class.spec.selectors if selector.cel is not None)
     return all(offer.matches(expression, lists, shares=False, meter=meter) for expression in expressions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from moorage.api.devices import Device, DeviceAttribute
-from moorage.cel import CelError, CostLimitError, DeviceFacts, Selector, Version, compile_selector, device_variables
+from moorage.cel import CelError, CompiledSelector, CostLimitError, DeviceFacts, Version, compile_selector, device_variables
 from moorage.cel.cel_errors import CompileError
 from moorage.cel.values import Value
 from moorage.plugins.devices.meter import CostlyError, Meter
@@ -34,7 +34,7 @@ def takes(expression: str, lists: bool, variables: Variables, meter: Meter) -> b
     return f"CEL runtime error: {taken}" if isinstance(taken, CelError) else taken
 
 
-def _compiled(expression: str, lists: bool, meter: Meter) -> Selector | str:
+def _compiled(expression: str, lists: bool, meter: Meter) -> CompiledSelector | str:
     """Return the compiled selector, or why there is none.
 
     Raises  CostlyError

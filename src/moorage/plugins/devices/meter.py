@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from moorage.cel import Selector
+    from moorage.cel import CompiledSelector
 
 __all__ = ["ATTEMPT_COST", "FREE_CHARACTERS", "FREE_COST", "CostlyError", "Meter", "Selectors"]
 
@@ -43,12 +43,12 @@ class Selectors:
     """Compiled selectors by expression, and whether attributes may be lists; a text where one does not compile."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, bool], Selector | str] = {}
+        self._known: dict[tuple[str, bool], CompiledSelector | str] = {}
 
-    def get(self, expression: str, lists: bool) -> Selector | str | None:
+    def get(self, expression: str, lists: bool) -> CompiledSelector | str | None:
         return self._known.get((expression, lists))
 
-    def keep(self, expression: str, lists: bool, selector: Selector | str) -> None:
+    def keep(self, expression: str, lists: bool, selector: CompiledSelector | str) -> None:
         if len(self._known) >= _CAPACITY:
             self._known.clear()
         self._known[expression, lists] = selector

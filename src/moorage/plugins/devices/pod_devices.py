@@ -14,9 +14,9 @@ import numpy as np
 from moorage.api.core import Node
 from moorage.api.devices import DeviceClaim, DeviceClass, ResourceClaim, ResourceClaimSpec
 from moorage.api.node_selectors import NodeSelectorMatcher
-from moorage.plugins.devices.allocator import Found
-from moorage.plugins.devices.claim_requests import Options
-from moorage.plugins.devices.claim_shapes import Answer, Book, Shape
+from moorage.plugins.devices.allocator import FoundDevices
+from moorage.plugins.devices.claim_requests import DeviceGates
+from moorage.plugins.devices.claim_shapes import Book, Shape, ShapeAnswer
 from moorage.plugins.devices.extended_resource_claims import ExtendedRequests, is_backed, requests_for
 from moorage.plugins.devices.meter import Meter
 from moorage.plugins.extended_resources import device_class_for
@@ -26,13 +26,13 @@ from moorage.state.node_matching import rows_matching
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["MAX_ALTERNATIVES", "Kind", "Wanted", "Written"]
+__all__ = ["MAX_ALTERNATIVES", "ExtendedResourceNodes", "PodDevices", "WrittenClaims"]
 
 #: How many alternatives a request may have (FirstAvailableDeviceRequestMaxSize); the first scores this much.
 MAX_ALTERNATIVES: Final = 8
 
 
-class Kind(NamedTuple):
+class ExtendedResourceNodes(NamedTuple):
     """Nodes that leave the same extended resources to devices; ``rows`` is a mask over the view.
 
     ``shape`` is what the pod's claims ask for there; None if they ask for nothing, or have all they need.
@@ -44,7 +44,7 @@ class Kind(NamedTuple):
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenClaims:
     """What PreBind asked to be written: UIDs of claims, and the claim that it made."""
 
     claims: set[str] = field(default_factory=set)
@@ -52,7 +52,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
+class PodDevices:
     """``claims``: those of the pod's spec, in its order, then the one for extended resources if ``has_special``.
 
     ``reach``: where the devices of allocated claims can be used, by the claim's index. ``useless``: indices of allocated claims
@@ -62,13 +62,13 @@ class Wanted:
     pod: PodInfo
     snapshot: Snapshot
     book: Book
-    options: Options
+    options: DeviceGates
     claims: tuple[ResourceClaim, ...]
     has_special: bool = False
     reach: Mapping[int, NodeSelectorMatcher] = field(default_factory=dict)
     useless: frozenset[int] = frozenset()
     scalars: Mapping[str, int] = field(default_factory=dict)
-    written: Written = field(default_factory=Written)
+    written: WrittenClaims = field(default_factory=WrittenClaims)
     meter: Meter = field(default_factory=Meter)
 
     @property
@@ -112,22 +112,22 @@ class Wanted:
                 rows[at] |= resource not in nodes.table.nodes[int(numbers[at])].status.allocatable
         return rows
 
-    def kinds(self, nodes: NodeView) -> Iterator[Kind]:
+    def kinds(self, nodes: NodeView) -> Iterator[ExtendedResourceNodes]:
         """Part the rows by what the pod's claims ask for there."""
         everywhere = ~nodes.false()
         claims = self.to_allocate
         if not self.has_special:
             shape = self._shape([claim.spec for claim in claims]) if claims else None
-            yield Kind(everywhere, None, shape)
+            yield ExtendedResourceNodes(everywhere, None, shape)
             return
         for rows, classes in self._by_classes(nodes, everywhere):
             if self.only_special and not classes:
-                yield Kind(rows, None, None)
+                yield ExtendedResourceNodes(rows, None, None)
                 continue
             extended = requests_for(self.pod.pod, classes)
             specs = [claim.spec for claim in claims[:-1]]
             specs.append(ResourceClaimSpec(devices=DeviceClaim(requests=extended.requests)))
-            yield Kind(rows, extended, self._shape(specs))
+            yield ExtendedResourceNodes(rows, extended, self._shape(specs))
 
     def _by_classes(self, nodes: NodeView, everywhere: BoolArray) -> Iterator[tuple[BoolArray, Mapping[str, str]]]:
         """Yield rows with the resources that they leave to devices, and the device class of each."""
@@ -146,10 +146,10 @@ class Wanted:
     def _shape(self, specs: list[ResourceClaimSpec]) -> Shape:
         return self.book.shapes.of(specs, self.snapshot, self.options)
 
-    def answer(self, kind: Kind, node: Node, budget: int) -> tuple[Answer, int]:
+    def answer(self, kind: ExtendedResourceNodes, node: Node, budget: int) -> tuple[ShapeAnswer, int]:
         """Return what a node gives for the claims, and how many devices were looked at for that."""
         if kind.shape is None:
-            return Answer(Found((), ())), 0
+            return ShapeAnswer(FoundDevices((), ())), 0
         return kind.shape.answer(node, self.book.catalog, self.book.ledger, budget, self.meter)
 
     # -- Score --------------------------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ class Wanted:
         return scores
 
 
-def _rank(found: Found) -> int:
+def _rank(found: FoundDevices) -> int:
     """Return the sum of the ranks of the alternatives that are used; plain requests have none."""
     total = 0
     for devices, met in zip(found.devices, found.met, strict=True):

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from moorage.api.core import Node
 from moorage.api.quantity import QuantityError
-from moorage.plugins.devices.slice_devices import DeviceId, Offer, PoolId, SelectionError, SliceOffers, reaches
+from moorage.plugins.devices.slice_devices import DeviceId, PoolId, SelectionError, SliceDevice, SliceOffers, reaches
 
-__all__ = ["Candidate", "NodePools", "Pool", "gather"]
+__all__ = ["DeviceCandidate", "NodePools", "Pool", "gather"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,8 +26,8 @@ class Pool:
     """``offers`` are for the node, ``others`` are not but draw on the same counters. ``flaw``: why the pool does not count."""
 
     id: PoolId
-    offers: tuple[Offer, ...] = ()
-    others: tuple[Offer, ...] = ()
+    offers: tuple[SliceDevice, ...] = ()
+    others: tuple[SliceDevice, ...] = ()
     counter_sets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     is_incomplete: bool = False
     flaw: str = ""
@@ -37,10 +37,10 @@ class Pool:
         return not self.is_incomplete and not self.flaw
 
 
-class Candidate(NamedTuple):
+class DeviceCandidate(NamedTuple):
     """A device of a usable pool."""
 
-    offer: Offer
+    offer: SliceDevice
     pool: Pool
 
 
@@ -49,7 +49,7 @@ class NodePools:
     """All pools that matter for a node. ``excluded``: devices that their own node selection keeps from it."""
 
     pools: tuple[Pool, ...]
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[DeviceCandidate, ...]
     excluded: frozenset[DeviceId] = frozenset()
     error: str = ""
 
@@ -80,7 +80,7 @@ def gather(
         pools = _in_order([_pool(of, held, slices_of(of), partitions) for of, held in found.items()])
     except (SelectionError, QuantityError) as error:
         return NodePools((), (), error=f"gather pool information: {error}")
-    candidates = tuple([Candidate(offer, pool) for pool in pools if pool.is_usable for offer in pool.offers])
+    candidates = tuple([DeviceCandidate(offer, pool) for pool in pools if pool.is_usable for offer in pool.offers])
     return NodePools(pools, candidates, _excluded(node, chain.from_iterable(found.values())))
 
 
@@ -166,7 +166,7 @@ def _excluded(node: Node, slices: Iterable[SliceOffers]) -> frozenset[DeviceId]:
     return frozenset(offer.id for held in slices if held.per_device for offer in held.offers if not _reached(node, offer))
 
 
-def _reached(node: Node, offer: Offer) -> bool:
+def _reached(node: Node, offer: SliceDevice) -> bool:
     device = offer.device
     try:
         return reaches(node, device.node_name or "", device.all_nodes, device.node_selector)

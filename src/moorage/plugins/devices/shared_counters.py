@@ -6,7 +6,7 @@ Source  kube-scheduler 1.36: structured/internal/incubating/allocator_incubating
 from __future__ import annotations
 
 from moorage.plugins.devices.allocated_devices import Ledger
-from moorage.plugins.devices.pools import Candidate, Pool
+from moorage.plugins.devices.pools import DeviceCandidate, Pool
 
 __all__ = ["Counters"]
 
@@ -21,7 +21,7 @@ class Counters:
         self._left: dict[str, _Counts] = {}
         self._taken: dict[str, _Counts] = {}
 
-    def take(self, candidate: Candidate) -> bool:
+    def take(self, candidate: DeviceCandidate) -> bool:
         """Take what a device needs; False, and nothing is taken, if some counter of its pool would not suffice."""
         name = candidate.pool.id[1]
         left = self._left.get(name)
@@ -39,7 +39,7 @@ class Counters:
                 return False
         return True
 
-    def give_back(self, candidate: Candidate) -> None:
+    def give_back(self, candidate: DeviceCandidate) -> None:
         """Undo a ``take`` that was granted."""
         taken = self._taken.get(candidate.pool.id[1], {})
         for set_name, counters in candidate.offer.counters.items():

@@ -20,7 +20,7 @@ from moorage.plugins.devices.meter import CostlyError, Meter
 if TYPE_CHECKING:
     from moorage.plugins.devices.device_selectors import Variables
 
-__all__ = ["DeviceId", "Offer", "PoolId", "SelectionError", "SelectorError", "SliceOffers", "reaches"]
+__all__ = ["DeviceId", "DeviceSelectorError", "PoolId", "SelectionError", "SliceDevice", "SliceOffers", "reaches"]
 
 #: Driver, pool, device.
 DeviceId = tuple[str, str, str]
@@ -28,7 +28,7 @@ DeviceId = tuple[str, str, str]
 PoolId = tuple[str, str]
 
 
-class SelectorError(Exception):
+class DeviceSelectorError(Exception):
     """A selector that has no answer for a device; the text is kube-scheduler's."""
 
 
@@ -36,10 +36,10 @@ class SelectionError(Exception):
     """A slice that does not say which nodes it is for in a way that can be read."""
 
 
-class Offer:
+class SliceDevice:
     """One device of a slice."""
 
-    def __init__(self, device: Device, source: ResourceSlice, before: Offer | None = None) -> None:
+    def __init__(self, device: Device, source: ResourceSlice, before: SliceDevice | None = None) -> None:
         """``before``: what was known of the device until now."""
         self.device = device
         self.source = source
@@ -74,7 +74,7 @@ class Offer:
         if known is None:
             raise CostlyError(always=True)
         if isinstance(known, str):
-            raise SelectorError(known)
+            raise DeviceSelectorError(known)
         return known
 
     def _ask(self, key: tuple[str, bool, bool], meter: Meter) -> bool | str | None:
@@ -120,7 +120,9 @@ class SliceOffers:
         self.has_counters = bool(spec.shared_counters)
         self.per_device = bool(spec.per_device_node_selection)
         known = {} if before is None else {offer.device.name: offer for offer in before.offers}
-        self.offers: tuple[Offer, ...] = tuple(Offer(device, source, known.get(device.name)) for device in spec.devices)
+        self.offers: tuple[SliceDevice, ...] = tuple(
+            SliceDevice(device, source, known.get(device.name)) for device in spec.devices
+        )
 
     @property
     def generation(self) -> int:

@@ -20,10 +20,10 @@ from moorage.framework.verdicts import Code
 from moorage.plugins import default_preemption as today
 from moorage.state.pod_info import PodInfo
 
-__all__ = ["DefaultPreemption"]
+__all__ = ["DefaultPreemptionV121"]
 
 
-class DefaultPreemption(today.DefaultPreemption):
+class DefaultPreemptionV121(today.DefaultPreemption):
     """See the module's description."""
 
     fails_alike = True

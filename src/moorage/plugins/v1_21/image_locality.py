@@ -19,10 +19,10 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.table import NodeTable
 
-__all__ = ["ImageLocality"]
+__all__ = ["ImageLocalityV121"]
 
 
-class ImageLocality(today.ImageLocality):
+class ImageLocalityV121(today.ImageLocality):
     """See the module's description."""
 
     def asked(self, pod: PodInfo) -> ImagesAsked:

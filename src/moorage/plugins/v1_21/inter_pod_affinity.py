@@ -31,13 +31,13 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import AffinityTerm, PodInfo, WeightedTerm
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["REASON", "InterPodAffinity", "InterPodAffinityArgs"]
+__all__ = ["REASON", "InterPodAffinityArgsV121", "InterPodAffinityV121"]
 
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) didn't match pod affinity/anti-affinity rules"
 
 
-class InterPodAffinityArgs(PluginArgs, frozen=True):
+class InterPodAffinityArgsV121(PluginArgs, frozen=True):
     """``hardPodAffinityWeight`` is what a placed pod's required affinity to the incoming pod adds to a domain's score."""
 
     hard_pod_affinity_weight: Int32 = 1
@@ -46,17 +46,17 @@ class InterPodAffinityArgs(PluginArgs, frozen=True):
         return today.InterPodAffinityArgs(hard_pod_affinity_weight=self.hard_pod_affinity_weight).faults(path, gates)
 
 
-class InterPodAffinity:
+class InterPodAffinityV121:
     """See the module's description."""
 
-    name = "InterPodAffinity"
+    name = "InterPodAffinityV121"
     depends = Depends.CLUSTER
     sign = today.InterPodAffinity.sign
     signs_by = ()
-    Args = InterPodAffinityArgs
+    Args = InterPodAffinityArgsV121
 
-    def __init__(self, args: InterPodAffinityArgs | None = None) -> None:
-        self._hard_weight = (args or InterPodAffinityArgs()).hard_pod_affinity_weight
+    def __init__(self, args: InterPodAffinityArgsV121 | None = None) -> None:
+        self._hard_weight = (args or InterPodAffinityArgsV121()).hard_pod_affinity_weight
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> Neighbours | Hold:
         if pod.affinity_fault:

@@ -17,10 +17,10 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["NodeAffinity"]
+__all__ = ["NodeAffinityV121"]
 
 
-class NodeAffinity(today.NodeAffinity):
+class NodeAffinityV121(today.NodeAffinity):
     """See the module's description."""
 
     def pre_filter(self, pod: PodInfo, snapshot: Snapshot) -> PodInfo:

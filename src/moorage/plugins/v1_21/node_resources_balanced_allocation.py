@@ -27,15 +27,15 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["NodeResourcesBalancedAllocation"]
+__all__ = ["NodeResourcesBalancedAllocationV121"]
 
 Floats = npt.NDArray[np.float64]
 
 
-class NodeResourcesBalancedAllocation:
+class NodeResourcesBalancedAllocationV121:
     """See the module's description."""
 
-    name = "NodeResourcesBalancedAllocation"
+    name = "NodeResourcesBalancedAllocationV121"
     depends = Depends.ROW
 
     def __init__(self) -> None:

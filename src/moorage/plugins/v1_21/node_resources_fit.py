@@ -27,12 +27,12 @@ from moorage.state.cluster import Snapshot
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["NodeResourcesFit", "NodeResourcesFitArgs"]
+__all__ = ["NodeResourcesFitArgsV121", "NodeResourcesFitV121"]
 
 _FIRST = ("cpu", "memory", "ephemeral-storage")
 
 
-class NodeResourcesFitArgs(PluginArgs, frozen=True):
+class NodeResourcesFitArgsV121(PluginArgs, frozen=True):
     """Which extended resources not to check, by name or by what stands before the slash."""
 
     ignored_resources: tuple[str, ...] = ()
@@ -43,16 +43,16 @@ class NodeResourcesFitArgs(PluginArgs, frozen=True):
         return ignored_faults(self.ignored_resources, self.ignored_resource_groups, path)
 
 
-class NodeResourcesFit:
+class NodeResourcesFitV121:
     """See the module's description."""
 
-    name = "NodeResourcesFit"
-    Args = NodeResourcesFitArgs
+    name = "NodeResourcesFitV121"
+    Args = NodeResourcesFitArgsV121
     depends = Depends.ROW
     sums_only = True
 
-    def __init__(self, args: NodeResourcesFitArgs | None = None) -> None:
-        args = args or NodeResourcesFitArgs()
+    def __init__(self, args: NodeResourcesFitArgsV121 | None = None) -> None:
+        args = args or NodeResourcesFitArgsV121()
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
 

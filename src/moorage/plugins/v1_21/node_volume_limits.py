@@ -39,7 +39,7 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.pod_requests import amount
 from moorage.state.view import NodeView
 
-__all__ = ["NO_NAME", "NodeVolumeLimits", "limit_key"]
+__all__ = ["NO_NAME", "NodeVolumeLimitsV121", "limit_key"]
 
 # kube-scheduler's own text, kept word for word: people search their events for it.
 NO_NAME: Final = "PersistentVolumeClaim had no name"
@@ -55,10 +55,10 @@ def limit_key(driver: str) -> str:
     return _PREFIX + driver[:23] + sha1(driver.encode(), usedforsecurity=False).hexdigest()[:16]
 
 
-class NodeVolumeLimits:
+class NodeVolumeLimitsV121:
     """See the module's description."""
 
-    name = "NodeVolumeLimits"
+    name = "NodeVolumeLimitsV121"
     depends = Depends.NODES
     signs_by = ()
 

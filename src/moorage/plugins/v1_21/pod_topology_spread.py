@@ -40,13 +40,13 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.spread_constraint import SpreadConstraint, compile_spread_constraint
 from moorage.state.view import NodeInfo, NodeView
 
-__all__ = ["PodTopologySpread", "PodTopologySpreadArgs"]
+__all__ = ["PodTopologySpreadArgsV121", "PodTopologySpreadV121"]
 
 #: What upstream starts its search for the least count from; it stays that where no domain counts.
 _NO_LEAST = 2**31 - 1
 
 
-class PodTopologySpreadArgs(today.PodTopologySpreadArgs, frozen=True):
+class PodTopologySpreadArgsV121(today.PodTopologySpreadArgs, frozen=True):
     """As today, but what ``defaultingType`` is when left out hangs on the constraints and on a gate."""
 
     defaulting_type: str = ""
@@ -104,16 +104,16 @@ class _Preference:
     weighed: tuple[_Weighed, ...]
 
 
-class PodTopologySpread:
+class PodTopologySpreadV121:
     """See the module's description."""
 
-    name = "PodTopologySpread"
+    name = "PodTopologySpreadV121"
     depends = Depends.CLUSTER
     signs_by = ()
-    Args = PodTopologySpreadArgs
+    Args = PodTopologySpreadArgsV121
 
-    def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
-        args = args or PodTopologySpreadArgs(defaulting_type="System")
+    def __init__(self, args: PodTopologySpreadArgsV121 | None = None) -> None:
+        args = args or PodTopologySpreadArgsV121(defaulting_type="System")
         defaults = SYSTEM_DEFAULTS if args.defaulting_type == "System" else args.default_constraints
         self._defaults = tuple(compile_spread_constraint(constraint, {}) for constraint in defaults)
 

@@ -29,7 +29,7 @@ from moorage.state.pod_requests import is_counted
 from moorage.state.view import NodeView
 
 __all__ = [
-    "CPU_AND_MEMORY", "AllocationArgs", "AllocationScore", "ResourceSpec", "Score", "allocation", "resource_faults",
+    "CPU_AND_MEMORY", "AllocationArgs", "AllocationScore", "ResourceSpecV121", "Score", "allocation", "resource_faults",
     "scored_signature", "share", "weighted_mean",
 ]  # fmt: skip
 
@@ -37,20 +37,20 @@ __all__ = [
 Score = Callable[[IntArray, IntArray], IntArray]
 
 
-class ResourceSpec(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class ResourceSpecV121(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A resource that counts, and how much. Unlike today, one without a weight is refused."""
 
     name: str = ""
     weight: int = 0
 
 
-CPU_AND_MEMORY: Final = (ResourceSpec(name="cpu", weight=1), ResourceSpec(name="memory", weight=1))
+CPU_AND_MEMORY: Final = (ResourceSpecV121(name="cpu", weight=1), ResourceSpecV121(name="memory", weight=1))
 
 
 class AllocationArgs(PluginArgs, frozen=True):
     """Which resources count, and how much."""
 
-    resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
+    resources: tuple[ResourceSpecV121, ...] = CPU_AND_MEMORY
 
     def completed(self, gates: FeatureGates) -> Self:
         del gates
@@ -91,7 +91,7 @@ def allocation(pod: PodInfo, resource: str, nodes: NodeView) -> tuple[IntArray, 
     return nodes.requested(resource) + asked, nodes.allocatable(resource)
 
 
-def weighted_mean(score: Score, resources: Sequence[ResourceSpec], pod: PodInfo, nodes: NodeView) -> IntArray:
+def weighted_mean(score: Score, resources: Sequence[ResourceSpecV121], pod: PodInfo, nodes: NodeView) -> IntArray:
     """Return the mean of the resources' scores, rounded down. Of a resource listed twice the last weight counts, once."""
     weights = {resource.name: resource.weight for resource in resources}
     total = nodes.zeros()
@@ -106,7 +106,7 @@ def scored_signature(pod: PodInfo, resources: Sequence[str]) -> Signature:
     return {f"scored {name}, added up as in 1.21": asked_when_scored(pod, name) for name in dict.fromkeys(resources)}
 
 
-def resource_faults(resources: Sequence[ResourceSpec], path: str, most: int | None = 100) -> list[Fault]:
+def resource_faults(resources: Sequence[ResourceSpecV121], path: str, most: int | None = 100) -> list[Fault]:
     """Return a fault for each weight below 1 or above ``most`` (None: there is no most)."""
     span = "[1, inf)" if most is None else f"(0, {most}]"
     return [

@@ -20,7 +20,13 @@ from moorage.framework.args import PluginArgs
 from moorage.framework.features import FeatureGates
 from moorage.framework.points import Depends, Signature
 from moorage.plugins.scoring_strategies import UtilizationPoint, shape_faults, sub_path, utilization_table
-from moorage.plugins.v1_21.requested_shares import CPU_AND_MEMORY, ResourceSpec, allocation, resource_faults, scored_signature
+from moorage.plugins.v1_21.requested_shares import (
+    CPU_AND_MEMORY,
+    ResourceSpecV121,
+    allocation,
+    resource_faults,
+    scored_signature,
+)
 from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
@@ -32,7 +38,7 @@ class RequestedToCapacityRatioArgs(PluginArgs, frozen=True):
     """The points of the function, and which resources count how much. A Policy that lists no resources counts none."""
 
     shape: tuple[UtilizationPoint, ...] = ()
-    resources: tuple[ResourceSpec, ...] = CPU_AND_MEMORY
+    resources: tuple[ResourceSpecV121, ...] = CPU_AND_MEMORY
 
     def completed(self, gates: FeatureGates) -> Self:
         del gates

@@ -20,13 +20,13 @@ from moorage.state.pod_info import PodInfo
 from moorage.state.taint_matching import DO_NOT_SCHEDULE
 from moorage.state.view import NodeView
 
-__all__ = ["TaintToleration"]
+__all__ = ["TaintTolerationV121"]
 
 # kube-scheduler's own text, kept word for word: people search their events for it.
 REASON = "node(s) had taint {{{}: {}}}, that the pod didn't tolerate"
 
 
-class TaintToleration(today.TaintToleration):
+class TaintTolerationV121(today.TaintToleration):
     """See the module's description."""
 
     def filter(self, pod: PodInfo, nodes: NodeView) -> Iterator[Reject]:

@@ -26,7 +26,7 @@ from moorage.framework.features import FeatureGates
 from moorage.framework.registry import Handle
 from moorage.plugins import volume_binding as today
 from moorage.plugins.v1_21.csi_migration import handed_over
-from moorage.plugins.volume_binding import Asked, BoundVolumes
+from moorage.plugins.volume_binding import BoundVolumes, VolumeBindingState
 from moorage.plugins.volumes.capacity_score import capacity_scores
 from moorage.plugins.volumes.claim_lookup import claim_not_found, is_owned_by
 from moorage.plugins.volumes.node_findings import find
@@ -35,7 +35,7 @@ from moorage.state.columns import IntArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["VolumeBinding", "VolumeBindingArgs"]
+__all__ = ["VolumeBindingArgsV121", "VolumeBindingV121"]
 
 # kube-scheduler's own texts, kept word for word: people search their events for them.
 UNREACHABLE: Final = "node(s) had volume node affinity conflict"
@@ -45,7 +45,7 @@ LOST: Final = "pvc(s) bound to non-existent pv(s)"
 _FULLER_IS_BETTER: Final = np.arange(101)
 
 
-class VolumeBindingArgs(PluginArgs, frozen=True):
+class VolumeBindingArgsV121(PluginArgs, frozen=True):
     """How long binding may take."""
 
     bind_timeout_seconds: int = 600
@@ -57,14 +57,14 @@ class VolumeBindingArgs(PluginArgs, frozen=True):
         return [Fault("Invalid value", f"{path}.bindTimeoutSeconds", text, self.bind_timeout_seconds)]
 
 
-class VolumeBinding(BoundVolumes):
+class VolumeBindingV121(BoundVolumes):
     """See the module's description."""
 
-    Args = VolumeBindingArgs
+    Args = VolumeBindingArgsV121
     reasons = (UNREACHABLE, today.UNMATCHED, today.NO_ROOM, LOST)
 
-    def __init__(self, args: VolumeBindingArgs | None = None) -> None:
-        super().__init__((args or VolumeBindingArgs()).bind_timeout_seconds)
+    def __init__(self, args: VolumeBindingArgsV121 | None = None) -> None:
+        super().__init__((args or VolumeBindingArgsV121()).bind_timeout_seconds)
         self._heed(FeatureGates(release="1.21"))
 
     def attach(self, handle: Handle) -> None:
@@ -87,7 +87,7 @@ class VolumeBinding(BoundVolumes):
                 return f"persistentvolumeclaim {quoted(use.name)} was not created for the pod"
         return None
 
-    def score(self, asked: Asked | PodInfo, nodes: NodeView) -> IntArray:
+    def score(self, asked: VolumeBindingState | PodInfo, nodes: NodeView) -> IntArray:
         if not self._scores or isinstance(asked, PodInfo):
             return nodes.zeros()
         found = replace(find(asked.wanted, nodes), shares=[])

@@ -19,13 +19,13 @@ from moorage.plugins.volume_restrictions import DISK_TAKEN, rows_taken
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["VolumeRestrictions"]
+__all__ = ["VolumeRestrictionsV121"]
 
 
-class VolumeRestrictions:
+class VolumeRestrictionsV121:
     """See the module's description."""
 
-    name = "VolumeRestrictions"
+    name = "VolumeRestrictionsV121"
     depends = Depends.NODES
     signs_by = ()
 

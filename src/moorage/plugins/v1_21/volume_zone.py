@@ -20,18 +20,18 @@ import numpy as np
 from moorage.framework.points import Depends, Signature
 from moorage.framework.verdicts import Reject
 from moorage.plugins import volume_zone as today
-from moorage.plugins.volume_zone import CONFLICT, LABELS, Place, places, volume_of
+from moorage.plugins.volume_zone import CONFLICT, LABELS, ZoneRequirement, places, volume_of
 from moorage.state.columns import BoolArray
 from moorage.state.pod_info import PodInfo
 from moorage.state.view import NodeView
 
-__all__ = ["VolumeZone"]
+__all__ = ["VolumeZoneV121"]
 
 
-class VolumeZone:
+class VolumeZoneV121:
     """See the module's description."""
 
-    name = "VolumeZone"
+    name = "VolumeZoneV121"
     depends = Depends.NODES
     signs_by = ()
     wakes_on = today.VolumeZone.wakes_on
@@ -65,7 +65,7 @@ def _somewhere(nodes: NodeView) -> BoolArray:
     return somewhere
 
 
-def _rows_at(wanted: Iterable[Place], nodes: NodeView) -> BoolArray:
+def _rows_at(wanted: Iterable[ZoneRequirement], nodes: NodeView) -> BoolArray:
     """Say for each row whether it carries every label, with one of its values."""
     at = np.ones(len(nodes), dtype=bool)
     for key, values in wanted:

@@ -25,7 +25,7 @@ from moorage.plugins.volumes.volume_candidates import LineUp, Rank
 from moorage.plugins.volumes.volume_reach import Reach
 from moorage.state.cluster import Snapshot
 
-__all__ = ["Line", "MatchingError", "Offer", "Shelf", "is_bound_to", "suiting", "suits"]
+__all__ = ["AvailableVolume", "AvailableVolumes", "CandidateVolumes", "MatchingError", "is_bound_to", "suiting", "suits"]
 
 #: How many line-ups are kept of a class; claims differ in more than their sizes only here and there.
 _MAX_LINES: Final = 64
@@ -37,7 +37,7 @@ class MatchingError(Exception):
     """A claim that cannot be matched, because its selector makes no sense."""
 
 
-class Offer(NamedTuple):
+class AvailableVolume(NamedTuple):
     """A volume on the shelf."""
 
     volume: PersistentVolume
@@ -45,24 +45,24 @@ class Offer(NamedTuple):
     reach: Reach
 
     @classmethod
-    def of(cls, volume: PersistentVolume) -> Offer:
+    def of(cls, volume: PersistentVolume) -> AvailableVolume:
         affinity = volume.spec.node_affinity
         size = parse(volume.spec.capacity.get("storage", 0))
         return cls(volume, (size, volume.name), Reach.of(None if affinity is None else affinity.required))
 
 
-class Line(NamedTuple):
+class CandidateVolumes(NamedTuple):
     """A line-up for a claim; ``offers`` are what its numbers stand for."""
 
     line_up: LineUp
-    offers: list[Offer]
+    offers: list[AvailableVolume]
 
 
 @dataclass(slots=True)
 class _Kept:
     """A line-up, which offers belong to it, and how many notes it has heard."""
 
-    suits: Callable[[Offer], bool]
+    suits: Callable[[AvailableVolume], bool]
     line_up: LineUp = field(default_factory=LineUp)
     heard: int = 0
 
@@ -76,15 +76,15 @@ class _Class:
     lines: dict[Hashable, _Kept] = field(default_factory=dict)
 
 
-class Shelf:
+class AvailableVolumes:
     """All free and promised volumes of a snapshot. ``hide`` it what is assumed of volumes before asking for lines."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        self._offers: list[Offer] = []
+        self._offers: list[AvailableVolume] = []
         self._number_of: dict[str, int] = {}
         self._hidden: dict[str, int] = {}
         self._classes: dict[str, _Class] = {}
-        self._filed = Filed(snapshot, PersistentVolume, _place, Offer.of, self._refiled)
+        self._filed = Filed(snapshot, PersistentVolume, _place, AvailableVolume.of, self._refiled)
 
     def follow(self) -> None:
         """Bring the shelf up to date. Call before anything else."""
@@ -92,7 +92,7 @@ class Shelf:
             self._number_anew()
         self._filed.follow()
 
-    def promised(self, claim: PersistentVolumeClaim) -> Mapping[str, Offer]:
+    def promised(self, claim: PersistentVolumeClaim) -> Mapping[str, AvailableVolume]:
         """Return the volumes whose claim has this claim's name, by name."""
         return self._filed.at(("for", claim.key))
 
@@ -107,7 +107,7 @@ class Shelf:
                 self._hidden[name] = number
                 self._note(number, False)
 
-    def line(self, claim: PersistentVolumeClaim) -> Line | None:
+    def line(self, claim: PersistentVolumeClaim) -> CandidateVolumes | None:
         """Return the line-up of free volumes that would do for the claim; None if there is none.
 
         Raises  MatchingError if the claim's selector cannot be parsed
@@ -127,9 +127,9 @@ class Shelf:
         else:
             of_class.lines[shape] = of_class.lines.pop(shape)  # the one that was asked for last stands last
         self._catch_up(kept, of_class)
-        return Line(kept.line_up, self._offers)
+        return CandidateVolumes(kept.line_up, self._offers)
 
-    def smallest(self, claim: PersistentVolumeClaim) -> Offer | None:
+    def smallest(self, claim: PersistentVolumeClaim) -> AvailableVolume | None:
         """Return the smallest volume that is stored as free and would do, hidden or not, wherever it is reached from.
 
         Raises  MatchingError if the claim's selector cannot be parsed
@@ -144,7 +144,7 @@ class Shelf:
 
     # -- what comes and goes ----------------------------------------------------------------------------------------------
 
-    def _refiled(self, name: str, old: Offer | None, new: Offer | None) -> None:
+    def _refiled(self, name: str, old: AvailableVolume | None, new: AvailableVolume | None) -> None:
         number = self._number_of.pop(name, None)
         if number is not None and old is not None:
             if self._hidden.pop(name, None) is None:
@@ -217,11 +217,11 @@ def _shape(claim: PersistentVolumeClaim, size: int) -> Hashable:
     return size, mode, attributes, frozenset(spec.access_modes), selector
 
 
-def _choosing(claim: PersistentVolumeClaim, size: int, selector: Selector | None) -> Callable[[Offer], bool]:
+def _choosing(claim: PersistentVolumeClaim, size: int, selector: Selector | None) -> Callable[[AvailableVolume], bool]:
     """Return whether a free offer would do for the claim if it asked for this size."""
     is_like, modes = _like(claim, size), frozenset(claim.spec.access_modes)
 
-    def would_do(offer: Offer) -> bool:
+    def would_do(offer: AvailableVolume) -> bool:
         if not is_like(offer) or not modes.issubset(offer.volume.spec.access_modes):
             return False
         return selector is None or selector.matches(offer.volume.metadata.labels)
@@ -229,16 +229,16 @@ def _choosing(claim: PersistentVolumeClaim, size: int, selector: Selector | None
     return would_do
 
 
-def suiting(claim: PersistentVolumeClaim) -> Callable[[Offer], bool]:
+def suiting(claim: PersistentVolumeClaim) -> Callable[[AvailableVolume], bool]:
     """Return whether an offer is large enough for the claim, and of its mode and attributes."""
     return _like(claim, parse(requested_storage(claim)))
 
 
-def _like(claim: PersistentVolumeClaim, size: int) -> Callable[[Offer], bool]:
+def _like(claim: PersistentVolumeClaim, size: int) -> Callable[[AvailableVolume], bool]:
     mode = claim.spec.volume_mode or "Filesystem"
     attributes = claim.spec.volume_attributes_class_name or ""
 
-    def suits(offer: Offer) -> bool:
+    def suits(offer: AvailableVolume) -> bool:
         spec = offer.volume.spec
         same = (spec.volume_mode or "Filesystem") == mode and (spec.volume_attributes_class_name or "") == attributes
         return same and offer.rank[0] >= size
@@ -250,7 +250,7 @@ def suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Say whether the claim may have a volume that it asks for by name; its selector does not count then."""
     modes = set(claim.spec.access_modes)
     same_class = class_of_volume(volume) == class_of_claim(claim)
-    return same_class and modes.issubset(volume.spec.access_modes) and suiting(claim)(Offer.of(volume))
+    return same_class and modes.issubset(volume.spec.access_modes) and suiting(claim)(AvailableVolume.of(volume))
 
 
 def _selector(claim: PersistentVolumeClaim) -> Selector | None:

@@ -17,15 +17,15 @@ from moorage.plugins.volumes.claim_lookup import SELECTED_NODE
 from moorage.plugins.volumes.csi_migration import HANDED_OVER, HandedOver, MigrationError, in_tree_plugin
 from moorage.plugins.volumes.csi_nodes import CsiFacts, CsiNodes
 from moorage.plugins.volumes.provisioning import Provisioner, Provisioning
-from moorage.plugins.volumes.volume_matching import Chosen, Search
+from moorage.plugins.volumes.volume_matching import Chosen, VolumeSearch
 from moorage.plugins.volumes.volume_reach import rows_reaching
 from moorage.state.columns import BoolArray
 from moorage.state.view import NodeView
 
-__all__ = ["Findings", "Share", "Wanted", "find"]
+__all__ = ["ClaimsToFind", "Findings", "Share", "find"]
 
 
-class Wanted(NamedTuple):
+class ClaimsToFind(NamedTuple):
     """The claims of one pod as Filter needs them.
 
     ``bound``     claims with their volumes; None for a volume that is gone
@@ -38,7 +38,7 @@ class Wanted(NamedTuple):
 
     bound: tuple[tuple[PersistentVolumeClaim, PersistentVolume | None], ...] = ()
     selected: tuple[PersistentVolumeClaim, ...] = ()
-    search: Search | None = None
+    search: VolumeSearch | None = None
     fault: str = ""
     drivers: HandedOver = HANDED_OVER
     counted: bool = True
@@ -77,7 +77,7 @@ class Findings:
     provisionings: dict[str, Provisioning] = field(default_factory=dict)
 
 
-def find(wanted: Wanted, nodes: NodeView) -> Findings:
+def find(wanted: ClaimsToFind, nodes: NodeView) -> Findings:
     """Look at every row of the view."""
     findings = Findings(nodes.false(), nodes.false(), nodes.false(), nodes.false())
     _look_at_bound(wanted, nodes, findings)
@@ -97,7 +97,7 @@ def find(wanted: Wanted, nodes: NodeView) -> Findings:
     return findings
 
 
-def _look_at_bound(wanted: Wanted, nodes: NodeView, findings: Findings) -> None:
+def _look_at_bound(wanted: ClaimsToFind, nodes: NodeView, findings: Findings) -> None:
     """Judge bound claims in order; a row is refused for the first that fails there."""
     open_rows = np.ones(len(nodes), dtype=bool)
     for _, volume in wanted.bound:
@@ -132,7 +132,7 @@ def _reached(volume: PersistentVolume, nodes: NodeView) -> BoolArray:
     return rows_reaching(None if affinity is None else affinity.required, nodes)
 
 
-def _shares(wanted: Wanted, chosen: Chosen | None, here: BoolArray) -> Iterator[Share]:
+def _shares(wanted: ClaimsToFind, chosen: Chosen | None, here: BoolArray) -> Iterator[Share]:
     """Part the rows ``here`` by the claims that found nothing there."""
     if chosen is None:
         yield Share(np.flatnonzero(here), wanted.selected)
@@ -144,7 +144,7 @@ def _shares(wanted: Wanted, chosen: Chosen | None, here: BoolArray) -> Iterator[
         yield Share(np.flatnonzero(here & (patterns == pattern)), (*wanted.selected, *unbound))
 
 
-def _look_at_making(wanted: Wanted, share: Share, nodes: NodeView, findings: Findings) -> None:
+def _look_at_making(wanted: ClaimsToFind, share: Share, nodes: NodeView, findings: Findings) -> None:
     """Judge the claims for which a volume has to be made, in order; a row is refused for the first that fails there."""
     left = share.positions
     for made in _provisionings(wanted, share.to_make, nodes, findings):
@@ -155,7 +155,7 @@ def _look_at_making(wanted: Wanted, share: Share, nodes: NodeView, findings: Fin
 
 
 def _provisionings(
-    wanted: Wanted, claims: Iterable[PersistentVolumeClaim], nodes: NodeView, findings: Findings
+    wanted: ClaimsToFind, claims: Iterable[PersistentVolumeClaim], nodes: NodeView, findings: Findings
 ) -> Iterator[Provisioning]:
     for claim in claims:
         made = findings.provisionings.get(claim.key)

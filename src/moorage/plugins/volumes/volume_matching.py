@@ -18,14 +18,22 @@ import numpy as np
 from moorage.api.quantity import parse
 from moorage.api.storage import PersistentVolume, PersistentVolumeClaim
 from moorage.plugins.volumes.assume_cache import Assumptions
-from moorage.plugins.volumes.available_volumes import Line, MatchingError, Offer, Shelf, is_bound_to, suiting, suits
+from moorage.plugins.volumes.available_volumes import (
+    AvailableVolume,
+    AvailableVolumes,
+    CandidateVolumes,
+    MatchingError,
+    is_bound_to,
+    suiting,
+    suits,
+)
 from moorage.plugins.volumes.claim_lookup import class_of_claim, class_of_volume, requested_storage
 from moorage.plugins.volumes.volume_reach import rows_reaching
 from moorage.state.cluster import Snapshot
 from moorage.state.columns import BoolArray, IntArray
 from moorage.state.view import NodeView
 
-__all__ = ["Chosen", "MatchingError", "Search", "VolumeShelf", "is_bound_to", "suits"]
+__all__ = ["Chosen", "MatchingError", "VolumeSearch", "VolumeShelf", "is_bound_to", "suits"]
 
 #: Numbers of volumes that are promised to a claim begin here; those of free ones, which shelves give out, stay below.
 _PROMISED: Final = 1 << 40
@@ -36,8 +44,8 @@ class Chosen(NamedTuple):
 
     claims: tuple[PersistentVolumeClaim, ...]
     which: IntArray
-    promised: Sequence[Offer]
-    free: Sequence[Sequence[Offer]]
+    promised: Sequence[AvailableVolume]
+    free: Sequence[Sequence[AvailableVolume]]
 
     def at(self, position: int) -> list[tuple[PersistentVolumeClaim, PersistentVolume]]:
         """Return the pairs that were found for one row of the view."""
@@ -58,16 +66,16 @@ class _Choices(NamedTuple):
     """What a claim could get: offers promised to it, or free ones."""
 
     claim: PersistentVolumeClaim
-    promised: Sequence[Offer]
-    free: Line | None
+    promised: Sequence[AvailableVolume]
+    free: CandidateVolumes | None
 
 
-class Search:
+class VolumeSearch:
     """The search for the unbound claims of one pod, smallest claim first."""
 
     def __init__(self, choices: Sequence[_Choices]) -> None:
         self._choices = choices
-        self._offers: list[Offer] = []
+        self._offers: list[AvailableVolume] = []
         number_of: dict[str, int] = {}
         for offer in (offer for one in choices for offer in one.promised):
             if offer.volume.name not in number_of:
@@ -105,18 +113,18 @@ class VolumeShelf:
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._assumed = snapshot.index(Assumptions).volumes
-        self._shelf = Shelf(snapshot)
+        self._shelf = AvailableVolumes(snapshot)
 
-    def search(self, claims: Iterable[PersistentVolumeClaim]) -> Search:
+    def search(self, claims: Iterable[PersistentVolumeClaim]) -> VolumeSearch:
         """Return the search for these claims; it holds until anything changes.
 
         Raises  MatchingError if a claim's selector cannot be parsed
         """
         self._shelf.follow()
-        assumed = {name: Offer.of(volume) for name, volume in self._assumed.all()}
+        assumed = {name: AvailableVolume.of(volume) for name, volume in self._assumed.all()}
         self._shelf.hide(assumed)
         by_size = sorted(claims, key=lambda claim: parse(requested_storage(claim)))
-        return Search([_Choices(claim, self._promised(claim, assumed), self._shelf.line(claim)) for claim in by_size])
+        return VolumeSearch([_Choices(claim, self._promised(claim, assumed), self._shelf.line(claim)) for claim in by_size])
 
     def best(self, claim: PersistentVolumeClaim, *, promised_only: bool) -> PersistentVolume | None:
         """Return the volume that a claim gets if every node will do, by what is stored alone; None if there is none.
@@ -130,7 +138,7 @@ class VolumeShelf:
         smallest = self._shelf.smallest(claim)
         return None if smallest is None else smallest.volume
 
-    def _promised(self, claim: PersistentVolumeClaim, assumed: Mapping[str, Offer]) -> tuple[Offer, ...]:
+    def _promised(self, claim: PersistentVolumeClaim, assumed: Mapping[str, AvailableVolume]) -> tuple[AvailableVolume, ...]:
         class_name, suits = class_of_claim(claim), suiting(claim)
         stored = self._shelf.promised(claim)
         known = [

@@ -7,12 +7,12 @@ import sys
 import time
 
 from moorage.printable import some_lines
+from moorage.testing.attacks.attack_run import run
 from moorage.testing.attacks.making import Attack
-from moorage.testing.attacks.running import run
-from moorage.testing.attacks.wire import Answer
+from moorage.testing.attacks.wire import AttackResponse
 
 
-def _show(attack: Attack, answer: Answer | None) -> None:
+def _show(attack: Attack, answer: AttackResponse | None) -> None:
     sys.stdout.write(some_lines(f"{attack}\n    {answer}") + "\n")
 
 

@@ -11,20 +11,20 @@ import msgspec
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.access.bootstrap import found_cluster
 from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.access.service_account_tokens import Accounts
-from moorage.apiserver.http.limits import Limits
+from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.http.write_requests import create
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watch_cache import Change
-from moorage.apiserver.vocabulary.http_messages import Request
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.request_targets import Target
-from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind, Review, served
+from moorage.apiserver.vocabulary.served_kinds import KINDS, Review, ServedKind, served
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.framework.features import FeatureGates
 from moorage.testing.attacks.objects import sound
@@ -82,27 +82,27 @@ class Ground:
         self.authorizer = Authorizer(store)
         self.users = {"user": _USER, "robot": _ROBOT, "anonymous": User("system:anonymous", ("system:unauthenticated",))}
         self.log = log
-        self._written: list[tuple[Kind, Change]] = []
+        self._written: list[tuple[ServedKind, Change]] = []
         self._is_torn = False
         store.follow(self._see)
 
-    def _see(self, kind: Kind, change: Change) -> None:
+    def _see(self, kind: ServedKind, change: Change) -> None:
         self._written.append((kind, change))
         if change.gone and (kind.group == _RBAC or kind.kind in {"Namespace", "ServiceAccount"}):
             self._is_torn = True
 
-    def restore(self, about: Kind | Review | None) -> None:
+    def restore(self, about: ServedKind | Review | None) -> None:
         """Make what earlier attacks deleted of a kind's seeded objects; all that was there where rights may be gone."""
         if self._is_torn:
             self._is_torn = False
             found_cluster(self.store)
             _plant(self.store)
             self.tokens["robot"] = self._accounts.issue(OPEN, "robot", {})["status"]["token"]
-        elif isinstance(about, Kind):
+        elif isinstance(about, ServedKind):
             _plant_kind(self.store, about)
         self.written()
 
-    def written(self) -> list[tuple[Kind, Change]]:
+    def written(self) -> list[tuple[ServedKind, Change]]:
         """Return what was written since this was asked last."""
         found, self._written = self._written, []
         return found
@@ -124,9 +124,9 @@ async def a_ground(seed: int) -> AsyncIterator[Ground]:
         accounts = Accounts(store, _key())
         token = accounts.issue(OPEN, "robot", {})["status"]["token"]
         tokens = {"anonymous": "", "user": "token-of-user", "admin": "token-of-admin", "robot": token}
-        guard = Guard({tokens["admin"]: _ADMIN, tokens["user"]: _USER}, accounts=accounts)
+        guard = Authenticator({tokens["admin"]: _ADMIN, tokens["user"]: _USER}, accounts=accounts)
         with _listening() as log:
-            async with serving(store, guard, limits=Limits(client_s=5.0)) as port:
+            async with serving(store, guard, limits=ServerLimits(client_s=5.0)) as port:
                 yield Ground(store, port, tokens, accounts, log)
     finally:
         store.close()
@@ -161,7 +161,7 @@ def _plant(store: Store) -> None:
     _give(store)
 
 
-def _plant_kind(store: Store, kind: Kind) -> None:
+def _plant_kind(store: Store, kind: ServedKind) -> None:
     """Make the seeded objects of a kind, where they are missing."""
     if "create" in kind.verbs:
         for namespace in (OPEN, CLOSED) if kind.namespaced else ("",):
@@ -170,14 +170,14 @@ def _plant_kind(store: Store, kind: Kind) -> None:
                 _create(store, kind, namespace, sound(kind, namespace, SEEDED, mark))
 
 
-def _create(store: Store, kind: Kind, namespace: str, document: Document) -> None:
+def _create(store: Store, kind: ServedKind, namespace: str, document: Document) -> None:
     """Make an object as a request does, unless it is there."""
     if store.find(kind, namespace, document["metadata"]["name"]) is None:
-        asked = Request("POST", "/", {}, "", "application/json", msgspec.json.encode(document), _ADMIN, "attacks")
+        asked = HTTPRequest("POST", "/", {}, "", "application/json", msgspec.json.encode(document), _ADMIN, "attacks")
         create(store, asked, Target(kind, namespace), None)
 
 
-def _is_secret(kind: Kind, namespace: str) -> bool:
+def _is_secret(kind: ServedKind, namespace: str) -> bool:
     """Return True for what ordinary users may not read; changing cluster-wide roles shows them."""
     return namespace == CLOSED or (not namespace and kind.group != _RBAC)
 

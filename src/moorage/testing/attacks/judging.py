@@ -11,7 +11,7 @@ import yaml
 
 from moorage.apiserver.schema.protobuf import PROTOBUF
 from moorage.testing.attacks.making import Attack
-from moorage.testing.attacks.wire import Answer
+from moorage.testing.attacks.wire import AttackResponse
 
 __all__ = ["faults_of", "read_answer"]
 
@@ -24,7 +24,7 @@ _DOCUMENTED: Final = frozenset([501, 503, 504, 505])
 _TEXT: Final = "text/plain"
 
 
-def faults_of(attack: Attack, answer: Answer) -> Iterator[str]:
+def faults_of(attack: Attack, answer: AttackResponse) -> Iterator[str]:
     """Yield what no answer may be, in a sentence each."""
     form = answer.headers.get("content-type", "")
     if answer.code >= 500 and answer.code not in _DOCUMENTED and not _is_foreseen(answer):
@@ -45,19 +45,19 @@ def faults_of(attack: Attack, answer: Answer) -> Iterator[str]:
         yield from _status_faults(answer, document)
 
 
-def _is_foreseen(answer: Answer) -> bool:
+def _is_foreseen(answer: AttackResponse) -> bool:
     """Return True for a 500 that kube-apiserver gives as well: one that says its cause."""
     return answer.code == 500 and b"Internal error occurred" not in answer.body
 
 
-def _status_faults(answer: Answer, document: dict[str, Any]) -> Iterator[str]:
+def _status_faults(answer: AttackResponse, document: dict[str, Any]) -> Iterator[str]:
     if document.get("kind") != "Status" or document.get("status") != "Failure" or not document.get("message"):
         yield f"a refusal is no Status that says why: {answer.body[:200]!r}"
     elif document.get("code") != answer.code:
         yield f"a Status of {document.get('code')} under {answer.code}"
 
 
-def read_answer(answer: Answer) -> Any:
+def read_answer(answer: AttackResponse) -> Any:
     """Return what is in an answer; None where its form has no reader here.
 
     Raises  anything, for what is not in the form that the answer says

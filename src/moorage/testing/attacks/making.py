@@ -12,7 +12,7 @@ from moorage.apiserver.schema.protobuf import PROTOBUF
 from moorage.apiserver.schema.request_bodies import APPLY, OBJECT_TYPES, PATCH_TYPES
 from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind, Review
+from moorage.apiserver.vocabulary.served_kinds import Review, ServedKind
 from moorage.testing.attacks.objects import sound, sound_part, sound_review
 from moorage.testing.attacks.routes import CLOSED, MADE, OPEN, SEEDED, Combination
 from moorage.testing.attacks.spoiling import HOSTILE, distorted, operations, protobuf_of, spoil, text_of
@@ -236,7 +236,7 @@ def _sound(rng: random.Random, what: Combination) -> Document:
     about, route = what.route.about, what.route
     if isinstance(about, Review):
         return sound_review(about, route.namespace)
-    assert isinstance(about, Kind)
+    assert isinstance(about, ServedKind)
     if rng.random() < 0.03:
         return sound_part(about, route.namespace, SEEDED, rng.choice(("binding", "eviction", "scale", "token")))
     if route.subresource:

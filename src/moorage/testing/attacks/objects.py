@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from moorage.apiserver.vocabulary.records import Document
-from moorage.apiserver.vocabulary.served_kinds import Kind, Review
+from moorage.apiserver.vocabulary.served_kinds import Review, ServedKind
 
 __all__ = ["sound", "sound_part", "sound_review"]
 
@@ -106,7 +106,7 @@ _SPECS: Final[Mapping[str, Document]] = {
 }
 
 
-def sound(kind: Kind, namespace: str, name: str, mark: str = "") -> Document:
+def sound(kind: ServedKind, namespace: str, name: str, mark: str = "") -> Document:
     """Return an object that the server takes. ``mark`` is put into an annotation."""
     metadata: Document = {"name": name, "labels": {"app": "x"}, "annotations": {"c": mark or "d"}}
     if namespace:
@@ -115,7 +115,7 @@ def sound(kind: Kind, namespace: str, name: str, mark: str = "") -> Document:
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **needs, **_about(kind, namespace)}
 
 
-def _about(kind: Kind, namespace: str) -> Document:
+def _about(kind: ServedKind, namespace: str) -> Document:
     """Return what an event tells of, which has to be in its own namespace."""
     if kind.kind != "Event":
         return {}
@@ -128,7 +128,7 @@ def _about(kind: Kind, namespace: str) -> Document:
     }  # fmt: skip
 
 
-def sound_part(kind: Kind, namespace: str, name: str, subresource: str) -> Document:
+def sound_part(kind: ServedKind, namespace: str, name: str, subresource: str) -> Document:
     """Return what may be sent to a part of an object: a document of its own, or the whole object."""
     part: Any = _PARTS.get(subresource)
     if part is None:

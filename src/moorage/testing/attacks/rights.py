@@ -9,11 +9,11 @@ import msgspec
 
 from moorage.apiserver.access.rbac_rules import Attributes
 from moorage.apiserver.storage.watch_cache import Change
-from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
+from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.testing.attacks.ground import PLANTED, Ground
 from moorage.testing.attacks.making import Attack
 from moorage.testing.attacks.routes import CLOSED, OPEN
-from moorage.testing.attacks.wire import Answer, Line, Malformed
+from moorage.testing.attacks.wire import AttackConnection, AttackResponse, Malformed
 
 __all__ = ["Rights", "faults_of_rights", "held_rights"]
 
@@ -29,7 +29,12 @@ _ALONG: Final = frozenset(["Event", "PodDisruptionBudget", "ResourceQuota"])
 
 
 async def faults_of_rights(
-    ground: Ground, line: Line, attack: Attack, answer: Answer | None, written: list[tuple[Kind, Change]], rights: Rights
+    ground: Ground,
+    line: AttackConnection,
+    attack: Attack,
+    answer: AttackResponse | None,
+    written: list[tuple[ServedKind, Change]],
+    rights: Rights,
 ) -> list[str]:
     """Return what an ordinary user saw or did without the right to. ``rights`` are those held at the start."""
     if attack.who == "admin":
@@ -51,7 +56,7 @@ def _decides_rights(group: str) -> bool:
     return group == "rbac.authorization.k8s.io"
 
 
-def _asked(attack: Attack, answer: Answer) -> dict[str, str]:
+def _asked(attack: Attack, answer: AttackResponse) -> dict[str, str]:
     route, verb = attack.what.route, _VERBS[attack.method]
     assert route.about is not None
     if not route.name:
@@ -62,7 +67,7 @@ def _asked(attack: Attack, answer: Answer) -> dict[str, str]:
     }  # fmt: skip
 
 
-async def _may(ground: Ground, line: Line, who: str, asked: dict[str, str]) -> bool:
+async def _may(ground: Ground, line: AttackConnection, who: str, asked: dict[str, str]) -> bool:
     body = msgspec.json.encode({"spec": {"resourceAttributes": asked}})
     lines = [
         "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews HTTP/1.1", "Host: localhost",
@@ -76,7 +81,7 @@ async def _may(ground: Ground, line: Line, who: str, asked: dict[str, str]) -> b
     return bool(msgspec.json.decode(answer.body)["status"]["allowed"])
 
 
-def _overwritten(rights: Rights, attack: Attack, kind: Kind, change: Change) -> Iterator[str]:
+def _overwritten(rights: Rights, attack: Attack, kind: ServedKind, change: Change) -> Iterator[str]:
     if kind.kind in _ALONG:
         return
     record = change.after

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from moorage.apiserver.http.routes import check_route
 from moorage.apiserver.schema.request_bodies import OBJECT_TYPES, PATCH_TYPES
 from moorage.apiserver.vocabulary.request_targets import find_target
-from moorage.apiserver.vocabulary.served_kinds import KINDS, MEASURED, REVIEWS, Kind, Review
+from moorage.apiserver.vocabulary.served_kinds import KINDS, MEASURED, REVIEWS, Review, ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError
 
 __all__ = ["CLOSED", "MADE", "METHODS", "OPEN", "SEEDED", "Route", "combinations", "object_path", "routes"]
@@ -24,7 +24,7 @@ METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 _TYPES: Final[Mapping[str, tuple[str, ...]]] = {
     "GET": ("",), "HEAD": ("",), "POST": OBJECT_TYPES, "PUT": OBJECT_TYPES, "PATCH": PATCH_TYPES, "DELETE": ("", *OBJECT_TYPES),
 }  # fmt: skip
-_ALL: Final[tuple[Kind | Review, ...]] = (*KINDS, *MEASURED, *REVIEWS)
+_ALL: Final[tuple[ServedKind | Review, ...]] = (*KINDS, *MEASURED, *REVIEWS)
 _DOCUMENTS: Final = (
     "/", "/api", "/api/v1", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openapi/v3/api/v1",
     "/readyz", "/readyz/ping", "/version",
@@ -35,7 +35,7 @@ class Route(NamedTuple):
     """A path and what it is about. ``about`` is None for documents."""
 
     path: str
-    about: Kind | Review | None = None
+    about: ServedKind | Review | None = None
     namespace: str = ""
     name: str = ""
     subresource: str = ""
@@ -47,7 +47,7 @@ class Combination(NamedTuple):
     media_type: str
 
 
-def object_path(kind: Kind | Review, namespace: str, name: str = "", subresource: str = "") -> str:
+def object_path(kind: ServedKind | Review, namespace: str, name: str = "", subresource: str = "") -> str:
     """Return the path of an object, of a part of it, or of a collection."""
     head = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
     parts = (f"namespaces/{namespace}" if namespace else "", kind.resource, name, subresource)
@@ -66,7 +66,7 @@ def routes() -> Iterator[Route]:
         yield from _of_kind(kind)
 
 
-def _of_kind(kind: Kind) -> Iterator[Route]:
+def _of_kind(kind: ServedKind) -> Iterator[Route]:
     yield Route(object_path(kind, ""), kind)
     for namespace in (OPEN, CLOSED) if kind.namespaced else ("",):
         if namespace:

@@ -10,11 +10,11 @@ import msgspec
 from moorage.apiserver.schema.protobuf import PROTOBUF
 from moorage.apiserver.storage.watch_cache import Change
 from moorage.apiserver.vocabulary.records import Document, Record
-from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
+from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.testing.attacks.ground import Ground
 from moorage.testing.attacks.judging import read_answer
 from moorage.testing.attacks.routes import object_path
-from moorage.testing.attacks.wire import Answer, Line
+from moorage.testing.attacks.wire import AttackConnection, AttackResponse
 
 __all__ = ["faults_of_store", "faults_of_written"]
 
@@ -28,20 +28,20 @@ _FORMS: Final = (
 class _Asking:
     """Asks as the administrator."""
 
-    def __init__(self, ground: Ground, line: Line) -> None:
+    def __init__(self, ground: Ground, line: AttackConnection) -> None:
         self._ground, self._line = ground, line
 
-    async def ask(self, method: str, path: str, document: Any = None, accept: str = _JSON) -> Answer:
+    async def ask(self, method: str, path: str, document: Any = None, accept: str = _JSON) -> AttackResponse:
         body = b"" if document is None else msgspec.json.encode(document)
         lines = [
             f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {self._ground.tokens['admin']}",
             f"Accept: {accept}", "Content-Type: application/json", f"Content-Length: {len(body)}", "", "",
         ]  # fmt: skip
         answer = await self._line.ask("\r\n".join(lines).encode() + body)
-        return answer if answer is not None else Answer("", 0, {})
+        return answer if answer is not None else AttackResponse("", 0, {})
 
 
-async def faults_of_store(ground: Ground, line: Line) -> list[str]:
+async def faults_of_store(ground: Ground, line: AttackConnection) -> list[str]:
     """Return what is wrong with what is stored. Everything is deleted on the way."""
     asking = _Asking(ground, line)
     kinds = [kind for kind in KINDS if not kind.gate or kind.gate in ground.store.offers]
@@ -52,7 +52,7 @@ async def faults_of_store(ground: Ground, line: Line) -> list[str]:
     return faults
 
 
-async def faults_of_written(ground: Ground, line: Line, written: list[tuple[Kind, Change]]) -> list[str]:
+async def faults_of_written(ground: Ground, line: AttackConnection, written: list[tuple[ServedKind, Change]]) -> list[str]:
     """Return what is wrong with the objects that a request wrote, as far as they are still there."""
     asking = _Asking(ground, line)
     faults = []
@@ -63,7 +63,7 @@ async def faults_of_written(ground: Ground, line: Line, written: list[tuple[Kind
     return faults
 
 
-async def _of_kind(ground: Ground, asking: _Asking, kind: Kind) -> AsyncIterator[str]:
+async def _of_kind(ground: Ground, asking: _Asking, kind: ServedKind) -> AsyncIterator[str]:
     listed = await asking.ask("GET", object_path(kind, ""))
     if listed.code != 200:
         yield f"{kind.qualified} cannot be listed: {listed.code} {listed.body[:300]!r}"
@@ -85,7 +85,7 @@ async def _of_kind(ground: Ground, asking: _Asking, kind: Kind) -> AsyncIterator
             yield f"{kind.qualified} {record.key}: {fault}"
 
 
-def _unread(answer: Answer) -> str:
+def _unread(answer: AttackResponse) -> str:
     if answer.code != 200:
         return f"{answer.code} {answer.body[:300]!r}"
     try:
@@ -95,7 +95,7 @@ def _unread(answer: Answer) -> str:
     return ""
 
 
-async def _of_object(asking: _Asking, kind: Kind, record: Record) -> AsyncIterator[str]:
+async def _of_object(asking: _Asking, kind: ServedKind, record: Record) -> AsyncIterator[str]:
     path = object_path(kind, record.namespace, record.name)
     shown = await asking.ask("GET", path)
     if shown.code != 200:
@@ -114,7 +114,7 @@ async def _of_object(asking: _Asking, kind: Kind, record: Record) -> AsyncIterat
             yield f"is changed by being written as it is, at {changed[:3]}"
 
 
-def _is_bound_nowhere(kind: Kind, answer: Answer) -> bool:
+def _is_bound_nowhere(kind: ServedKind, answer: AttackResponse) -> bool:
     """Return True for a pod whose only fault is its node's name. Bindings may name any, as with kube-apiserver."""
     causes = msgspec.json.decode(answer.body)["details"].get("causes") or [{}]
     return kind.kind == "Pod" and all(cause.get("field") == "spec.nodeName" for cause in causes)
@@ -131,7 +131,7 @@ def _changes(before: Any, after: Any, at: str = "") -> Iterator[str]:
         yield at
 
 
-async def _deleted(ground: Ground, asking: _Asking, kind: Kind) -> AsyncIterator[str]:
+async def _deleted(ground: Ground, asking: _Asking, kind: ServedKind) -> AsyncIterator[str]:
     for record in [*ground.store.all(kind)]:
         path = object_path(kind, record.namespace, record.name)
         held = record.document()["metadata"].get("finalizers")

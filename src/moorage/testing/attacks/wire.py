@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass
 
-__all__ = ["Answer", "Line", "Malformed"]
+__all__ = ["AttackConnection", "AttackResponse", "Malformed"]
 
 _PATIENCE_S = 20.0
 _GLANCE_S = 0.005
@@ -17,7 +17,7 @@ class Malformed(Exception):  # noqa: N818 - never leaves this package
 
 
 @dataclass
-class Answer:
+class AttackResponse:
     """What was answered. ``streams`` says that it did not end while it was read."""
 
     version: str
@@ -32,7 +32,7 @@ class Answer:
         return self.streams or connection == "close" or (self.version == "1.0" and connection != "keep-alive")
 
 
-class Line:
+class AttackConnection:
     """A connection, opened again when it was closed."""
 
     def __init__(self, port: int) -> None:
@@ -43,7 +43,7 @@ class Line:
     def is_open(self) -> bool:
         return self._pipe is not None
 
-    async def ask(self, request: bytes, *, is_head: bool = False, ends: bool = False) -> Answer | None:
+    async def ask(self, request: bytes, *, is_head: bool = False, ends: bool = False) -> AttackResponse | None:
         """Send a request; return the answer, None where the server hangs up without one. ``ends`` says that no more will come.
 
         Raises  Malformed, and TimeoutError where nothing comes
@@ -72,7 +72,7 @@ class Line:
                 await writer.wait_closed()
 
 
-async def _read(reader: asyncio.StreamReader, is_head: bool) -> Answer:
+async def _read(reader: asyncio.StreamReader, is_head: bool) -> AttackResponse:
     while True:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         first, *lines = head[:-4].split("\r\n")
@@ -80,7 +80,7 @@ async def _read(reader: asyncio.StreamReader, is_head: bool) -> Answer:
             raise Malformed(f"begins with {first[:80]!r}")
         if first[9:12] != "100":
             break
-    answer = Answer(first[5:8], int(first[9:12]), _fields(lines))
+    answer = AttackResponse(first[5:8], int(first[9:12]), _fields(lines))
     if is_head or answer.code in {204, 304}:
         return answer
     if answer.headers.get("transfer-encoding", "").lower() == "chunked":
@@ -105,7 +105,7 @@ def _fields(lines: list[str]) -> dict[str, str]:
     return fields
 
 
-async def _stream(reader: asyncio.StreamReader, answer: Answer) -> None:
+async def _stream(reader: asyncio.StreamReader, answer: AttackResponse) -> None:
     """Read what a watch tells at once."""
     try:
         while True:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from moorage.testing.simtest.oracle import judge
 from moorage.testing.simtest.recording import Recording
-from moorage.testing.simtest.run import Run, run
+from moorage.testing.simtest.run import FinishedRun, run
 from moorage.testing.simtest.virtual_api import Network, VirtualApi, VirtualRest
 
-__all__ = ["Network", "Recording", "Run", "VirtualApi", "VirtualRest", "judge", "run"]
+__all__ = ["FinishedRun", "Network", "Recording", "VirtualApi", "VirtualRest", "judge", "run"]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from moorage.framework.registry import load
 from moorage.testing.simtest.nemesis import FAULTS
-from moorage.testing.simtest.run import HOLDINGS, Run, run
+from moorage.testing.simtest.run import HOLDINGS, FinishedRun, run
 
 
-def _told(result: Run, folder: Path, flags: str) -> None:
+def _told(result: FinishedRun, folder: Path, flags: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"seed-{result.seed}.jsonl"
     result.recording.save(path)

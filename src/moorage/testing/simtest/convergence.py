@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from moorage.api.devices import ResourceClaim
 from moorage.plugins.devices.claim_shapes import Book
-from moorage.testing.simtest.held_objects import Stock
+from moorage.testing.simtest.held_objects import HeldObjects
 from moorage.testing.simtest.scheduler_process import Member, WatchedScheduler
 from moorage.testing.simtest.world import World
 
@@ -72,7 +72,7 @@ def _devices(scheduler: WatchedScheduler, world: World) -> Iterator[str]:
             yield f"claim {uid} is at version {version}, and is believed to be at {is_version}"
     book = scheduler.snapshot.index(Book)
     book.follow()
-    stock = Stock()
+    stock = HeldObjects()
     allocated = {device for claim in there.values() for device in stock.devices_of(claim)}
     for device in sorted(allocated ^ book.ledger.used):
         yield f"device {device[2]} is {'allocated' if device in allocated else 'free'}, and is believed not to be"

@@ -13,7 +13,7 @@ from typing import Any
 from moorage.testing.simtest import oracle_rules
 from moorage.testing.simtest.recording import HELD
 
-__all__ = ["Stock", "claims_of", "device_claims_of", "holds_any"]
+__all__ = ["HeldObjects", "claims_of", "device_claims_of", "holds_any"]
 
 Document = dict[str, Any]
 
@@ -37,7 +37,7 @@ def device_claims_of(pod: Document) -> list[str]:
 
 
 @dataclass
-class Stock:
+class HeldObjects:
     """Everything of the kinds in ``HELD``, by kind and key, as the API has it or as somebody was told."""
 
     held: dict[str, dict[str, Document]] = field(default_factory=lambda: {kind: {} for kind in HELD})

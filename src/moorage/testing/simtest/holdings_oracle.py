@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from moorage.testing.simtest.held_objects import Stock, claims_of, device_claims_of
-from moorage.testing.simtest.recording import Lost, Written
+from moorage.testing.simtest.held_objects import HeldObjects, claims_of, device_claims_of
+from moorage.testing.simtest.recording import Lost, WriteRecord
 
 __all__ = ["Holdings"]
 
@@ -36,8 +36,8 @@ class Holdings:
 
     def __init__(self, say: Callable[[str, float, str], None]) -> None:
         self._say = say
-        self.truth = Stock()
-        self._told: dict[str, Stock] = {}
+        self.truth = HeldObjects()
+        self._told: dict[str, HeldObjects] = {}
         self._chosen: dict[tuple[str, str], _Chosen] = {}
         #: Pods, with their schedulers, for which a node was chosen; and those of them since when something was lost.
         self._on_their_way: set[tuple[str, str]] = set()
@@ -45,9 +45,9 @@ class Holdings:
         #: (scheduler, claim) → the version the scheduler had been told of, which the API server then lost.
         self._told_in_vain: dict[tuple[str, str], int] = {}
 
-    def told(self, actor: str) -> Stock:
+    def told(self, actor: str) -> HeldObjects:
         """Return what a scheduler has been told."""
-        return self._told.setdefault(actor, Stock())
+        return self._told.setdefault(actor, HeldObjects())
 
     def lost(self, entry: Lost) -> None:
         """Take note that what was written last never was."""
@@ -76,7 +76,7 @@ class Holdings:
             if whose == actor and chosen.missing and node is not None:
                 chosen.missing = [claim for claim in chosen.missing if not stock.has_volume(claim, node)]
 
-    def bound(self, entry: Written, node: str, nodes: dict[str, Document], *, calm: bool) -> None:
+    def bound(self, entry: WriteRecord, node: str, nodes: dict[str, Document], *, calm: bool) -> None:
         """S14 and S17, for a pod that a scheduler of ours bound."""
         if calm:
             self._check_devices(entry, nodes.get(node))
@@ -85,7 +85,7 @@ class Holdings:
             text = f"{entry.key} was bound to {node}, and {entry.actor} was never told that it has {chosen.missing[0]} there"
             self._say("S14", entry.at_s, text)
 
-    def _allocated(self, entry: Written) -> None:
+    def _allocated(self, entry: WriteRecord) -> None:
         """S16: what a claim has, no other has."""
         mine = set(self.truth.devices_of(entry.document))
         for key, other in self.truth.held["ResourceClaim"].items():
@@ -102,7 +102,7 @@ class Holdings:
             return False
         return _version(known) > _version(claim) or self._told_in_vain.get((actor, key)) == _version(known)
 
-    def _check_devices(self, entry: Written, node: Document | None) -> None:
+    def _check_devices(self, entry: WriteRecord, node: Document | None) -> None:
         """S17, for a pod that was just bound; what was lost meanwhile nobody knew of yet."""
         if (entry.actor, entry.uid) in self._in_doubt or node is None:
             return
@@ -111,7 +111,7 @@ class Holdings:
             if not any(stock.has_devices(key, entry.document, node) for stock in (self.truth, told)):
                 self._say("S17", entry.at_s, f"{entry.key} was bound, and {key} has no devices there that are kept for it")
 
-    def _pointed(self, entry: Written, before: Document | None) -> None:
+    def _pointed(self, entry: WriteRecord, before: Document | None) -> None:
         """S15, for a volume that a scheduler of ours wrote."""
         to = entry.document["spec"].get("claimRef")
         was = before["spec"].get("claimRef") if before is not None else None
@@ -125,7 +125,7 @@ class Holdings:
         if claim is not None and claim["spec"]["storageClassName"] != entry.document["spec"]["storageClassName"]:
             self._say("S15", entry.at_s, f"{entry.key} does not suit {key}, for which {entry.actor} took it")
 
-    def written(self, entry: Written, *, ours: bool) -> None:
+    def written(self, entry: WriteRecord, *, ours: bool) -> None:
         """Take in a write of anything that is held; S15 for volumes that are taken and claims that are bound."""
         known = self.truth.held[entry.kind]
         before = known.get(entry.key)

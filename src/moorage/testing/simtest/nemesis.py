@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from moorage.errors import ClusterError
 from moorage.testing.simtest.network import Rule, Sent
-from moorage.testing.simtest.recording import HELD, Lost, Written
+from moorage.testing.simtest.recording import HELD, Lost, WriteRecord
 
 if TYPE_CHECKING:
-    from moorage.testing.simtest.run import Simulation
+    from moorage.testing.simtest.run import SimtestRun
 
 __all__ = ["FAULTS", "LOSSES", "OF_HOLDINGS"]
 
-Fault = Callable[["Simulation", random.Random, float], Awaitable[None]]
+Fault = Callable[["SimtestRun", random.Random, float], Awaitable[None]]
 _RESET = ClusterError("connection reset")
 _REFUSALS = (
     _RESET,
@@ -43,7 +43,7 @@ def _is(*whats: str) -> Callable[[Sent], bool]:
 def _requests(*whats: str, **how: object) -> Fault:
     """Return a fault that spoils a share of some requests."""
 
-    async def spoil(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    async def spoil(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
         share = rng.choice([0.2, 0.5, 0.9])
         rule = Rule(_is(*whats), share=share, **{"error": rng.choice(_REFUSALS), **how})  # type: ignore[arg-type]
         sim.api.network.rules.append(rule)
@@ -54,15 +54,15 @@ def _requests(*whats: str, **how: object) -> Fault:
     return spoil
 
 
-async def _bind_held(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _bind_held(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     await _requests("POST binding", error=None, hold_s=rng.choice([0.5, 4.0, 60.0]))(sim, rng, seconds)
 
 
-async def _bind_late(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _bind_late(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     await _requests("POST binding", error=_RESET, late_s=rng.choice([0.2, 2.0, 8.0]))(sim, rng, seconds)
 
 
-async def _everything_slow(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _everything_slow(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     rule = Rule(lambda sent: True, share=0.7, hold_s=rng.choice([0.3, 1.5]))
     sim.api.network.rules.append(rule)
     await asyncio.sleep(seconds)
@@ -70,7 +70,7 @@ async def _everything_slow(sim: Simulation, rng: random.Random, seconds: float) 
         sim.api.network.rules.remove(rule)
 
 
-async def _outage(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _outage(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     """Nobody reaches the API server, and every watch breaks."""
     for member in sim.members:
         sim.api.network.cut_off(member.actor)
@@ -78,7 +78,7 @@ async def _outage(sim: Simulation, rng: random.Random, seconds: float) -> None:
     sim.api.network.down.clear()
 
 
-async def _partition(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _partition(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     member = rng.choice(sim.members)
     actor = member.actor
     sim.api.network.cut_off(actor)
@@ -86,7 +86,7 @@ async def _partition(sim: Simulation, rng: random.Random, seconds: float) -> Non
     sim.api.network.down.discard(actor)
 
 
-async def _die(sim: Simulation, rng: random.Random, *, leaps: bool) -> None:
+async def _die(sim: SimtestRun, rng: random.Random, *, leaps: bool) -> None:
     """Let the API server end and come back with its last seconds lost, of which replies had told, and watches or not."""
     begin, entries = sim.now, sim.api.recording.entries
     then, first = sim.api.store.version, len(entries)
@@ -96,7 +96,7 @@ async def _die(sim: Simulation, rng: random.Random, *, leaps: bool) -> None:
     least_s, binds = rng.choice([0.05, 0.5, 3.0]), list[int]()
     while sim.now < begin + least_s or (not binds and sim.now < begin + 10.0):
         await asyncio.sleep(0.05)
-        binds = [one.version for one in entries[first:] if isinstance(one, Written) and _matters(one)]
+        binds = [one.version for one in entries[first:] if isinstance(one, WriteRecord) and _matters(one)]
     sim.api.network.die()
     await asyncio.sleep(rng.choice([0.0, 0.5, 5.0]))
     if not any(isinstance(one, Lost) for one in entries[first:]):  # else it has died meanwhile, and that is enough
@@ -108,19 +108,19 @@ async def _die(sim: Simulation, rng: random.Random, *, leaps: bool) -> None:
         link.heal()
 
 
-def _matters(write: Written) -> bool:
+def _matters(write: WriteRecord) -> bool:
     """True for what a scheduler believes it has done once it is answered."""
     return write.verb == "POST binding" or (write.kind in HELD and write.actor != "world")
 
 
-async def _writes_lost(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _writes_lost(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     end = sim.now + seconds
     while sim.now < end:
         await _die(sim, rng, leaps=True)
         await asyncio.sleep(rng.uniform(1.0, 15.0))
 
 
-async def _back_in_time(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _back_in_time(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     """Versions are given out a second time. Nobody can tell, so schedulers are started anew, as etcd's manual asks for."""
     await _die(sim, rng, leaps=False)
     try:
@@ -134,7 +134,7 @@ async def _back_in_time(sim: Simulation, rng: random.Random, seconds: float) -> 
 
 
 def _cuts(how: str) -> Fault:
-    async def cut(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    async def cut(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
         end = sim.now + seconds
         while sim.now < end:
             await asyncio.sleep(rng.uniform(0.1, 5.0))
@@ -145,7 +145,7 @@ def _cuts(how: str) -> Fault:
     return cut
 
 
-async def _swizzle(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _swizzle(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     """Watches fall silent one by one, and are heard again in another order."""
     links = sim.api.network.links()
     rng.shuffle(links)
@@ -158,7 +158,7 @@ async def _swizzle(sim: Simulation, rng: random.Random, seconds: float) -> None:
         link.heal()
 
 
-async def _silence(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _silence(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     for link in sim.api.network.links(rng.choice(["pods", "nodes"])):
         link.stalled = True
     await asyncio.sleep(rng.choice([5.0, 45.0]))
@@ -166,7 +166,7 @@ async def _silence(sim: Simulation, rng: random.Random, seconds: float) -> None:
         link.heal()
 
 
-async def _lost_events(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _lost_events(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     """Nothing is heard for a while, and then that history is gone: only a list tells."""
     links = sim.api.network.links(rng.choice(["pods", "nodes", ""]))
     for link in links:
@@ -177,7 +177,7 @@ async def _lost_events(sim: Simulation, rng: random.Random, seconds: float) -> N
         link.cut("expired")
 
 
-async def _crowds_unseen(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _crowds_unseen(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     """Many pods come to nodes and go while watches are silent. Then that history is gone: only a long list shows it."""
     end = sim.now + seconds
     while sim.now < end:
@@ -193,7 +193,7 @@ async def _crowds_unseen(sim: Simulation, rng: random.Random, seconds: float) ->
         await asyncio.sleep(rng.uniform(1, 8))
 
 
-async def _twice(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _twice(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     for link in sim.api.network.links():
         link.twice = 0.5
     await asyncio.sleep(seconds)
@@ -202,7 +202,7 @@ async def _twice(sim: Simulation, rng: random.Random, seconds: float) -> None:
 
 
 def _late(*plurals: str, collapses: bool = False) -> Fault:
-    async def late(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    async def late(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
         for link in (one for plural in plurals for one in sim.api.network.links(plural)):
             link.delay_s, link.collapses = rng.choice([0.3, 2.0, 10.0]), collapses
         await asyncio.sleep(seconds)
@@ -212,7 +212,7 @@ def _late(*plurals: str, collapses: bool = False) -> Fault:
     return late
 
 
-async def _lagging_lists(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _lagging_lists(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     plural = rng.choice(["pods", "nodes"])
     end = sim.now + min(seconds, 20.0)
     while sim.now < end:
@@ -229,10 +229,10 @@ async def _lagging_lists(sim: Simulation, rng: random.Random, seconds: float) ->
 # -- the cluster --------------------------------------------------------------------------------------------------------
 
 
-def _often(act: Callable[[Simulation, random.Random], None], least_s: float = 0.05, most_s: float = 2.0) -> Fault:
+def _often(act: Callable[[SimtestRun, random.Random], None], least_s: float = 0.05, most_s: float = 2.0) -> Fault:
     """Return a fault that does something now and then."""
 
-    async def keep_on(sim: Simulation, rng: random.Random, seconds: float) -> None:
+    async def keep_on(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
         end = sim.now + seconds
         while sim.now < end:
             await asyncio.sleep(rng.uniform(least_s, most_s))
@@ -241,91 +241,91 @@ def _often(act: Callable[[Simulation, random.Random], None], least_s: float = 0.
     return keep_on
 
 
-def _a_pod(sim: Simulation, rng: random.Random) -> str:
+def _a_pod(sim: SimtestRun, rng: random.Random) -> str:
     pods = sim.world.pods()
     return str(rng.choice(pods)["metadata"]["name"]) if pods else "nobody"
 
 
-def _a_node(sim: Simulation, rng: random.Random) -> str:
+def _a_node(sim: SimtestRun, rng: random.Random) -> str:
     return f"n{rng.randrange(sim.size)}"
 
 
-def _recreate(sim: Simulation, rng: random.Random) -> None:
+def _recreate(sim: SimtestRun, rng: random.Random) -> None:
     sim.world.recreate_pod(_a_pod(sim, rng))
 
 
-def _delete(sim: Simulation, rng: random.Random) -> None:
+def _delete(sim: SimtestRun, rng: random.Random) -> None:
     sim.world.delete_pod(_a_pod(sim, rng), grace=rng.choice([None, 0]))
 
 
-def _finish(sim: Simulation, rng: random.Random) -> None:
+def _finish(sim: SimtestRun, rng: random.Random) -> None:
     placed = [pod for pod in sim.world.pods() if pod["spec"].get("nodeName")]
     if placed:
         sim.world.finish(rng.choice(placed)["metadata"]["name"])
 
 
-def _relabel(sim: Simulation, rng: random.Random) -> None:
+def _relabel(sim: SimtestRun, rng: random.Random) -> None:
     sim.world.change_pod(_a_pod(sim, rng), labels={"app": rng.choice(["web", "db", "batch"])})
 
 
-def _ungate(sim: Simulation, rng: random.Random) -> None:
+def _ungate(sim: SimtestRun, rng: random.Random) -> None:
     sim.world.ungate(_a_pod(sim, rng))
 
 
-def _node_goes(sim: Simulation, rng: random.Random) -> None:
+def _node_goes(sim: SimtestRun, rng: random.Random) -> None:
     name = _a_node(sim, rng)
     sim.world.delete_node(name)
     if rng.random() < 0.7:
         sim.world.node(name, rng.choice([1, 2, 4]), rng.choice(["a", "b"]))
 
 
-def _node_resized(sim: Simulation, rng: random.Random) -> None:
+def _node_resized(sim: SimtestRun, rng: random.Random) -> None:
     sim.world.node(_a_node(sim, rng), rng.choice([1, 2, 4, 6]))
 
 
-def _cordon(sim: Simulation, rng: random.Random) -> None:
+def _cordon(sim: SimtestRun, rng: random.Random) -> None:
     sim.world.node(_a_node(sim, rng), 4, unschedulable=rng.random() < 0.4)
 
 
-def _taint(sim: Simulation, rng: random.Random) -> None:
+def _taint(sim: SimtestRun, rng: random.Random) -> None:
     taint = {"key": "broken", "effect": rng.choice(["NoSchedule", "NoExecute"])}
     sim.world.node(_a_node(sim, rng), 4, taints=[taint] if rng.random() < 0.5 else [])
 
 
-def _foreign_pod(sim: Simulation, rng: random.Random) -> None:
+def _foreign_pod(sim: SimtestRun, rng: random.Random) -> None:
     spec = {"nodeName": _a_node(sim, rng), "schedulerName": "somebody-else"}
     sim.world.pod("", rng.choice(["500m", "1", "2"]), actor="other", **spec)
 
 
-def _foreign_bind(sim: Simulation, rng: random.Random) -> None:
+def _foreign_bind(sim: SimtestRun, rng: random.Random) -> None:
     waiting = [pod["metadata"]["name"] for pod in sim.world.pods() if not pod["spec"].get("nodeName")]
     if waiting:
         sim.world.bind(rng.choice(waiting), _a_node(sim, rng))
 
 
-def _important(sim: Simulation, rng: random.Random) -> None:
+def _important(sim: SimtestRun, rng: random.Random) -> None:
     sim.world.pod("", rng.choice(["1", "2", "3"]), priorityClassName=rng.choice(["middle", "high"]))
 
 
-def _holding_changed(sim: Simulation, rng: random.Random) -> None:
+def _holding_changed(sim: SimtestRun, rng: random.Random) -> None:
     """Change something that no rule reads, so that who writes at the same time is told of a conflict."""
     path = rng.choice(_held_paths(sim))
     beat = {"metadata": {"annotations": {"beat": str(rng.randrange(10**6))}}}
     sim.api.do("PATCH", path, beat, media_type="application/merge-patch+json")
 
 
-def _claim_deleted(sim: Simulation, rng: random.Random) -> None:
+def _claim_deleted(sim: SimtestRun, rng: random.Random) -> None:
     sim.api.do("DELETE", rng.choice([path for path in _held_paths(sim) if "claims/" in path] or ["/api/v1/nobody"]))
 
 
-def _held_paths(sim: Simulation) -> list[str]:
+def _held_paths(sim: SimtestRun) -> list[str]:
     found = []
     for path in sim.world.holdings():
         found += [f"{path}/{one['metadata']['name']}" for one in sim.api.items(path)]
     return found or ["/api/v1/nobody"]
 
 
-async def _storm(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _storm(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     """Many updates in a moment, that mean nothing."""
     for _ in range(300):
         sim.world.touch_node(_a_node(sim, rng))
@@ -336,19 +336,19 @@ async def _storm(sim: Simulation, rng: random.Random, seconds: float) -> None:
 # -- plugins and processes ----------------------------------------------------------------------------------------------
 
 
-async def _raises(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _raises(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     for mood in sim.moods:
         mood.raises = {point: rng.choice([0.0, 0.1, 0.4]) for point in _POINTS}
     await asyncio.sleep(seconds)
 
 
-async def _nonsense(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _nonsense(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     for mood in sim.moods:
         mood.nonsense = {point: rng.choice([0.0, 0.1, 0.4]) for point in _POINTS}
     await asyncio.sleep(seconds)
 
 
-async def _waits(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _waits(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     for mood in sim.moods:
         mood.waits, mood.refuses = 0.5, 0.1
     end = sim.now + seconds
@@ -362,13 +362,13 @@ async def _waits(sim: Simulation, rng: random.Random, seconds: float) -> None:
                     waiting.reject("Unruly", "changed its mind")
 
 
-async def _slow_pre_bind(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _slow_pre_bind(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     for mood in sim.moods:
         mood.calls, mood.calls_fail = 0.5, rng.choice([0.0, 0.3])
     await asyncio.sleep(seconds)
 
 
-async def _preempted_while_preparing(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _preempted_while_preparing(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     """A node becomes free, small pods come and take their time at PreBind, and then a large one wants their room.
 
     What PreBind makes takes its time as well.
@@ -393,18 +393,18 @@ async def _preempted_while_preparing(sim: Simulation, rng: random.Random, second
         sim.api.network.rules.remove(slow)
 
 
-async def _killed(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _killed(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     for _ in range(rng.randrange(1, 4)):
         await asyncio.sleep(rng.uniform(0.5, 8.0))
         await rng.choice(sim.members).kill()
 
 
-async def _terminated(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _terminated(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     await asyncio.sleep(rng.uniform(0.5, 8.0))
     await rng.choice(sim.members).terminate()
 
 
-async def _lease_stolen(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _lease_stolen(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler"
     if rng.random() < 0.4:
         sim.api.do("DELETE", path)
@@ -413,7 +413,7 @@ async def _lease_stolen(sim: Simulation, rng: random.Random, seconds: float) -> 
     sim.api.do("PATCH", path, patch, media_type="application/merge-patch+json")
 
 
-async def _clock_jumps(sim: Simulation, rng: random.Random, seconds: float) -> None:
+async def _clock_jumps(sim: SimtestRun, rng: random.Random, seconds: float) -> None:
     end = sim.now + seconds
     while sim.now < end:
         await asyncio.sleep(rng.uniform(0.5, 5.0))

@@ -25,8 +25,19 @@ from typing import Any, NamedTuple
 from moorage.testing.simtest import oracle_rules
 from moorage.testing.simtest.held_objects import holds_any
 from moorage.testing.simtest.holdings_oracle import Holdings
-from moorage.testing.simtest.judging_lists import Lists
-from moorage.testing.simtest.recording import HELD, Asked, Called, Entry, Listed, Lost, Told, Tried, Weighed, Written
+from moorage.testing.simtest.lists_oracle import Lists
+from moorage.testing.simtest.recording import (
+    HELD,
+    AttemptRecord,
+    Called,
+    Entry,
+    Listed,
+    Lost,
+    MemoryRecord,
+    RequestRecord,
+    Told,
+    WriteRecord,
+)
 from moorage.testing.simtest.recording_index import choices_that_came_true, has, holds, reserving_plugins
 
 __all__ = ["Terms", "judge"]
@@ -98,7 +109,7 @@ class _Judgement:
         self._versions: dict[tuple[str, str, int], Document] = {}
         self._bound: dict[str, str] = {}
         self._views: dict[str, _View] = {}
-        self._unseen: dict[str, list[Written]] = {}
+        self._unseen: dict[str, list[WriteRecord]] = {}
         self._choices: dict[tuple[str, str, str], _Choice] = {}
         self._leases: dict[str, list[float]] = {}
         self._reserved: dict[tuple[str, str], list[Called]] = {}
@@ -121,7 +132,7 @@ class _Judgement:
     def _last_renewals(self, entries: list[Entry]) -> None:
         for entry in entries:
             if (
-                isinstance(entry, Asked)
+                isinstance(entry, RequestRecord)
                 and "/leases" in entry.path
                 and entry.code in {200, 201}
                 and entry.holder == entry.actor
@@ -133,28 +144,28 @@ class _Judgement:
 
     def read(self, number: int, entry: Entry) -> None:
         match entry:
-            case Written():
+            case WriteRecord():
                 self._written(entry)
             case Lost():
                 self._lost(entry)
-            case Asked():
+            case RequestRecord():
                 self._asked(entry)
             case Listed():
                 self._lists.listed(entry)
             case Told():
                 self._lists.told(entry)
                 self._took_in(entry)
-            case Tried():
+            case AttemptRecord():
                 self._lists.tried(number, entry)
                 self._tried(number, entry)
             case Called():
                 self._called(entry)
-            case Weighed():
+            case MemoryRecord():
                 self._weights.setdefault((entry.actor, entry.what), []).append((entry.at_s, entry.count))
 
     # -- the API ------------------------------------------------------------------------------------------------------------
 
-    def _written(self, entry: Written) -> None:
+    def _written(self, entry: WriteRecord) -> None:
         self._newest = max(self._newest, entry.version)
         if entry.kind == "PodGroup":
             if entry.change == "DELETED":
@@ -191,7 +202,7 @@ class _Judgement:
         self._holdings.lost(entry)
         self._lists.lost(entry, self._newest)
 
-    def _check_place(self, entry: Written, before: Document | None) -> None:
+    def _check_place(self, entry: WriteRecord, before: Document | None) -> None:
         """S1, and for our binds S2, S3 and S5."""
         node = entry.document["spec"].get("nodeName", "")
         was = self._bound.get(entry.uid, "")
@@ -205,7 +216,7 @@ class _Judgement:
         if entry.actor in self._writers and before is not None:
             self._check_bind(entry, before, node)
 
-    def _check_bind(self, entry: Written, before: Document, node: str) -> None:
+    def _check_bind(self, entry: WriteRecord, before: Document, node: str) -> None:
         choice = self._choices.get((entry.actor, entry.uid, node))
         if before["spec"]["schedulerName"] not in self.terms.schedulers:
             self._say("S5", entry.at_s, f"{entry.key} is another scheduler's")
@@ -223,7 +234,7 @@ class _Judgement:
         self._check_room(entry, node, choice)
         self._holdings.bound(entry, node, self._nodes, calm=self.terms.calm)
 
-    def _check_room(self, entry: Written, node: str, choice: _Choice) -> None:
+    def _check_room(self, entry: WriteRecord, node: str, choice: _Choice) -> None:
         """S2: the node is not overfull now, or something about it happened that the scheduler could not know."""
         held = self._nodes.get(node)
         if held is None:
@@ -245,7 +256,7 @@ class _Judgement:
 
     # -- requests ------------------------------------------------------------------------------------------------------------
 
-    def _asked(self, entry: Asked) -> None:
+    def _asked(self, entry: RequestRecord) -> None:
         if entry.actor not in self._writers:
             return
         if entry.path.endswith("/binding") and self._leases.get(entry.actor) is not None:
@@ -255,7 +266,7 @@ class _Judgement:
         if entry.method == "DELETE" and "/pods/" in entry.path and entry.code == 200:
             self._check_victim(entry)
 
-    def _check_victim(self, entry: Asked) -> None:
+    def _check_victim(self, entry: RequestRecord) -> None:
         """S6."""
         if entry.uid not in self._marked:
             self._say("S6", entry.at_s, f"{entry.path} was deleted before it was marked")
@@ -298,7 +309,7 @@ class _Judgement:
         elif document is not None:
             view.pods[entry.uid] = document
 
-    def _tried(self, number: int, entry: Tried) -> None:
+    def _tried(self, number: int, entry: AttemptRecord) -> None:
         view = self._view(entry.actor)
         for victim in entry.victims:
             self._check_choice_of_victim(entry, victim, view)
@@ -334,7 +345,7 @@ class _Judgement:
                 nodes[document["metadata"]["name"]] = document
         return _Choice(reason, pods, nodes)
 
-    def _check_choice_of_victim(self, entry: Tried, victim: str, view: _View) -> None:
+    def _check_choice_of_victim(self, entry: AttemptRecord, victim: str, view: _View) -> None:
         mine, its = view.pods.get(entry.uid), view.pods.get(victim)
         if mine is None or its is None:
             return

@@ -11,7 +11,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["HELD", "Asked", "Called", "Entry", "Listed", "Lost", "Recording", "Told", "Tried", "Weighed", "Written"]
+__all__ = [
+    "HELD",
+    "AttemptRecord",
+    "Called",
+    "Entry",
+    "Listed",
+    "Lost",
+    "MemoryRecord",
+    "Recording",
+    "RequestRecord",
+    "Told",
+    "WriteRecord",
+]
 
 Document = dict[str, Any]
 
@@ -20,7 +32,7 @@ HELD = ("PersistentVolume", "PersistentVolumeClaim", "ResourceClaim", "ResourceS
 
 
 @dataclass(slots=True)
-class Written:
+class WriteRecord:
     """The API accepted a write: ``change`` is ADDED, MODIFIED or DELETED, ``document`` the object after it."""
 
     at_s: float
@@ -50,7 +62,7 @@ class Lost:
 
 
 @dataclass(slots=True)
-class Asked:
+class RequestRecord:
     """A request was sent. ``code`` is what the API answered, 0 where it never got there; the client may not have heard."""
 
     at_s: float
@@ -93,7 +105,7 @@ class Told:
 
 
 @dataclass(slots=True)
-class Tried:
+class AttemptRecord:
     """A scheduler made an attempt. ``node`` is "" where it found none; ``victims`` are who it wants evicted."""
 
     at_s: float
@@ -115,7 +127,7 @@ class Called:
 
 
 @dataclass(slots=True)
-class Weighed:
+class MemoryRecord:
     """How much of something a scheduler held, at a time when nothing was different from when it was weighed before."""
 
     at_s: float
@@ -124,7 +136,7 @@ class Weighed:
     count: int
 
 
-Entry = Written | Lost | Asked | Listed | Told | Tried | Called | Weighed
+Entry = WriteRecord | Lost | RequestRecord | Listed | Told | AttemptRecord | Called | MemoryRecord
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from moorage.testing.simtest.recording import Called, Entry, Lost, Tried, Written
+from moorage.testing.simtest.recording import AttemptRecord, Called, Entry, Lost, WriteRecord
 
 __all__ = ["choices_that_came_true", "has", "holds", "reserving_plugins"]
 
@@ -15,11 +15,11 @@ def choices_that_came_true(entries: Iterable[Entry]) -> set[int]:
     bound: set[str] = set()
     found: set[int] = set()
     for number, entry in enumerate(entries):
-        if isinstance(entry, Tried) and entry.node:
+        if isinstance(entry, AttemptRecord) and entry.node:
             last[entry.actor, entry.uid, entry.node] = number
         elif isinstance(entry, Lost):
             bound = {pod["metadata"]["uid"] for pod in entry.pods if pod["spec"].get("nodeName")}
-        elif isinstance(entry, Written) and entry.kind == "Pod" and entry.uid not in bound:
+        elif isinstance(entry, WriteRecord) and entry.kind == "Pod" and entry.uid not in bound:
             node = entry.document["spec"].get("nodeName")
             if node:
                 bound.add(entry.uid)

@@ -10,14 +10,14 @@ from typing import Any
 
 from moorage.framework.features import FeatureGates
 from moorage.runtime.leader_election import Timing
-from moorage.runtime.loop import USUAL, Limits
+from moorage.runtime.loop import USUAL, LoopLimits
 from moorage.server.live import LeaderSettings
 from moorage.testing.simtest.convergence import differences
 from moorage.testing.simtest.device_world import Gadgets
 from moorage.testing.simtest.memory_weights import tasks
 from moorage.testing.simtest.nemesis import FAULTS, OF_HOLDINGS
 from moorage.testing.simtest.oracle import Terms, judge
-from moorage.testing.simtest.recording import Recording, Weighed
+from moorage.testing.simtest.recording import MemoryRecord, Recording
 from moorage.testing.simtest.scheduler_process import Member, WatchedScheduler, watched_scheduler
 from moorage.testing.simtest.storage_world import Disks
 from moorage.testing.simtest.unruly_plugin import Mood, unruly
@@ -25,7 +25,7 @@ from moorage.testing.simtest.virtual_api import VirtualApi, wall_time
 from moorage.testing.simtest.world import World
 from moorage.testing.virtual_time import run_virtually
 
-__all__ = ["Run", "Simulation", "run"]
+__all__ = ["FinishedRun", "SimtestRun", "run"]
 
 CHAOS_S, HEAL_S = 60.0, 150.0
 #: What pods may hold besides room.
@@ -36,7 +36,7 @@ _PROCESSES = ("schedulers killed", "schedulers terminated", "lease stolen", "par
 
 
 @dataclass(frozen=True)
-class Run:
+class FinishedRun:
     """A run that is over. ``broken`` says which promises were; empty is good."""
 
     seed: int
@@ -46,7 +46,7 @@ class Run:
     bound: int
 
 
-class Simulation:
+class SimtestRun:
     """The parts of a run, for faults to act on."""
 
     def __init__(
@@ -78,7 +78,7 @@ class Simulation:
         self._plugins = list(plugins)
         standby = any(fault in _PROCESSES for fault in self.faults) and rng.random() < 0.7
         drawn = random.Random(f"{seed}/limits")  # noqa: S311
-        self._limits = Limits(inbox=drawn.choice([4, 20, 100]), facts=drawn.choice([1, 2, 5])) if crowded else USUAL
+        self._limits = LoopLimits(inbox=drawn.choice([4, 20, 100]), facts=drawn.choice([1, 2, 5])) if crowded else USUAL
         self._leader = None if crowded and not standby and drawn.random() < 0.5 else LeaderSettings(timing=Timing())
         self.members = [self._member(name) for name in (["a", "b"] if standby else ["a"])]
 
@@ -163,11 +163,11 @@ class Simulation:
     def _weigh(self) -> None:
         for member in self.members:
             count = tasks(self.world.tasks)
-            self.api.recording.add(Weighed(self.now, member.actor, "tasks", count))
+            self.api.recording.add(MemoryRecord(self.now, member.actor, "tasks", count))
 
 
-async def _play(seed: int, faults: list[str], plugins: Iterable[type[Any]], chaos_s: float, **worlds: Any) -> Run:
-    simulation = Simulation(seed, faults, plugins, chaos_s, **worlds)
+async def _play(seed: int, faults: list[str], plugins: Iterable[type[Any]], chaos_s: float, **worlds: Any) -> FinishedRun:
+    simulation = SimtestRun(seed, faults, plugins, chaos_s, **worlds)
     recording = simulation.api.recording
     await simulation.play()
     broken = list(recording.broken)
@@ -181,13 +181,13 @@ async def _play(seed: int, faults: list[str], plugins: Iterable[type[Any]], chao
     for member in simulation.members:
         await member.stop()
     bound = sum(1 for pod in simulation.world.pods() if pod["spec"].get("nodeName"))
-    return Run(seed, tuple(faults), recording, tuple(broken), bound)
+    return FinishedRun(seed, tuple(faults), recording, tuple(broken), bound)
 
 
 def run(
     seed: int, faults: Iterable[str] | None = None, plugins: Iterable[type[Any]] = (), chaos_s: float = CHAOS_S, *,
     gangs: bool = False, holding: Iterable[str] | None = None, crowded: bool | None = None,
-) -> Run:  # fmt: skip
+) -> FinishedRun:  # fmt: skip
     """Play a run in virtual time: ``chaos_s`` seconds of faults, three to six by the seed where none are given, then peace.
 
     With ``gangs``, some of the pods come in groups that go together or not at all. ``holding`` says what pods hold apart from

@@ -23,13 +23,13 @@ from moorage.engine.profiles import build_profiles
 from moorage.engine.scheduler import Scheduler
 from moorage.framework.effects import Evict
 from moorage.framework.features import FeatureGates
-from moorage.queue.queued_pod import Place
+from moorage.queue.queued_pod import QueuePlace
 from moorage.runtime.leader_election import LeadershipLostError
-from moorage.runtime.loop import USUAL, Limits
+from moorage.runtime.loop import USUAL, LoopLimits
 from moorage.server.live import LeaderSettings, Live
 from moorage.simulator.simulate import registry_with
 from moorage.state.cluster import object_key
-from moorage.testing.simtest.recording import Recording, Told, Tried
+from moorage.testing.simtest.recording import AttemptRecord, Recording, Told
 from moorage.testing.simtest.virtual_api import VirtualApi, VirtualRest, wall_time
 
 __all__ = ["Member", "WatchedScheduler", "watched_scheduler"]
@@ -82,7 +82,7 @@ class WatchedScheduler(Scheduler):
                 self._known[uid] = obj
 
     def step(self, now: float) -> bool:
-        ready = {one.pod.uid: one.pod.priority for one in self.queue.pending() if one.place is Place.ACTIVE}
+        ready = {one.pod.uid: one.pod.priority for one in self.queue.pending() if one.place is QueuePlace.ACTIVE}
         attempted = super().step(now)
         decisions = [output.decision for output in self.state.outbox if isinstance(output, Decided)]
         for decision in decisions[:1]:
@@ -90,7 +90,7 @@ class WatchedScheduler(Scheduler):
         for decision in decisions:
             outcome = decision.post_filter
             victims = tuple(victim.uid for victim in outcome.victims) if outcome is not None else ()
-            tried = Tried(self.recording.clock(), self.actor, decision.pod.uid, decision.node or "", victims)
+            tried = AttemptRecord(self.recording.clock(), self.actor, decision.pod.uid, decision.node or "", victims)
             self.recording.add(tried)
         self.check_conservation()
         return attempted
@@ -99,7 +99,7 @@ class WatchedScheduler(Scheduler):
         """L5: nobody is tried before a pod that was ready and is more important."""
         for uid, priority in ready.items():
             queued = self.queue.get(uid)
-            if priority > decision.pod.priority and queued is not None and queued.place is Place.ACTIVE:
+            if priority > decision.pod.priority and queued is not None and queued.place is QueuePlace.ACTIVE:
                 self._broken(f"L5: {decision.pod.key} was tried before {queued.pod.key}, which is more important and was ready")
 
     def check_conservation(self) -> None:
@@ -112,7 +112,7 @@ class WatchedScheduler(Scheduler):
             bound, binding = self.cluster.node_of(uid) is not None, uid in self.state.bindings.by_uid
             if place is None and not binding and not bound:
                 self._broken(f"L1: {pod.key} ({uid}) is in no place")
-            if place not in {None, Place.IN_FLIGHT} and binding and not self.state.bindings.by_uid[uid].withdrawn:
+            if place not in {None, QueuePlace.IN_FLIGHT} and binding and not self.state.bindings.by_uid[uid].withdrawn:
                 self._broken(f"L1: {pod.key} ({uid}) is being bound and {place.value if place else ''} at once")
 
     def _broken(self, text: str) -> None:
@@ -129,7 +129,7 @@ class WatchedScheduler(Scheduler):
                 and any(isinstance(effect, Evict) for effect in one.effects)
             ):
                 uids = tuple(effect.victim.uid for effect in one.effects if isinstance(effect, Evict))
-                self.recording.add(Tried(self.recording.clock(), self.actor, one.pod.uid, "", uids))
+                self.recording.add(AttemptRecord(self.recording.clock(), self.actor, one.pod.uid, "", uids))
         return outputs
 
 
@@ -164,7 +164,7 @@ class Member:
 
     def __init__(
         self, api: VirtualApi, name: str, make: Callable[[str], WatchedScheduler], *, leader: LeaderSettings | None = None,
-        rng: random.Random, wall: Callable[[], str] | None = None, restart_s: float = 1.0, limits: Limits = USUAL,
+        rng: random.Random, wall: Callable[[], str] | None = None, restart_s: float = 1.0, limits: LoopLimits = USUAL,
     ) -> None:  # fmt: skip
         self.name, self._api, self._make = name, api, make
         self._leader, self._rng, self._restart_s = leader, rng, restart_s

@@ -23,7 +23,7 @@ from moorage.server.live import LeaderSettings
 from moorage.testing.simtest.convergence import differences
 from moorage.testing.simtest.network import Link, Rule
 from moorage.testing.simtest.oracle import Terms, judge
-from moorage.testing.simtest.recording import Asked, Written
+from moorage.testing.simtest.recording import RequestRecord, WriteRecord
 from moorage.testing.simtest.scheduler_process import Member, WatchedScheduler, watched_scheduler
 from moorage.testing.simtest.unruly_plugin import Mood, unruly
 from moorage.testing.simtest.virtual_api import VirtualApi, wall_time
@@ -126,17 +126,17 @@ class Stage:
             await asyncio.sleep(min(max(0.01, waited_s / 100), 0.2))
         return self.now - begin
 
-    def requests(self, method: str, ending: str) -> list[Asked]:
+    def requests(self, method: str, ending: str) -> list[RequestRecord]:
         """Return the requests of schedulers whose path ends so."""
-        asked = [entry for entry in self.recording.entries if isinstance(entry, Asked)]
+        asked = [entry for entry in self.recording.entries if isinstance(entry, RequestRecord)]
         return [one for one in asked if one.method == method and one.path.endswith(ending)]
 
-    def binds(self, name: str) -> list[Asked]:
+    def binds(self, name: str) -> list[RequestRecord]:
         return self.requests("POST", f"/pods/{name}/binding")
 
-    def history(self, name: str) -> list[Written]:
+    def history(self, name: str) -> list[WriteRecord]:
         """Return every write of a pod."""
-        return [entry for entry in self.recording.entries if isinstance(entry, Written) and entry.key == f"default/{name}"]
+        return [entry for entry in self.recording.entries if isinstance(entry, WriteRecord) and entry.key == f"default/{name}"]
 
     # -- the end ------------------------------------------------------------------------------------------------------------
 

@@ -19,16 +19,16 @@ from urllib.parse import unquote
 import aiohttp
 import msgspec
 
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.http.lines import Lines
 from moorage.apiserver.http.requests import serve
 from moorage.apiserver.http.watch_stream import Stream, open_stream
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watch_cache import Change
-from moorage.apiserver.vocabulary.http_messages import Request, Response
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Response
 from moorage.apiserver.vocabulary.request_targets import find_target
-from moorage.apiserver.vocabulary.served_kinds import KINDS, Kind
+from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError
 from moorage.client.endpoint import Endpoint
 from moorage.client.rest import Rest
@@ -37,7 +37,7 @@ from moorage.errors import ClusterError
 from moorage.framework.features import FeatureGates
 from moorage.testing.simtest.arriving import Arrivals
 from moorage.testing.simtest.network import Link, Network, Sent
-from moorage.testing.simtest.recording import HELD, Asked, Lost, Recording, Written
+from moorage.testing.simtest.recording import HELD, Lost, Recording, RequestRecord, WriteRecord
 
 __all__ = ["EPOCH", "Network", "VirtualApi", "VirtualRest", "wall_time"]
 
@@ -61,11 +61,11 @@ class VirtualApi:
         self.recording = Recording(self.clock)
         self.store = Store(lambda: EPOCH + self.clock(), random.Random(seed), b"simtest", capacity, gates)  # noqa: S311
         self.network = Network(random.Random(seed + 1), self.clock)  # noqa: S311
-        self._guard, self._authorizer = Guard({}), Authorizer(self.store)
+        self._guard, self._authorizer = Authenticator({}), Authorizer(self.store)
         self._who = ("server", "start")
         self.store.follow(self._write_down)
 
-    def _write_down(self, kind: Kind, change: Change) -> None:
+    def _write_down(self, kind: ServedKind, change: Change) -> None:
         if kind.kind in _UNRECORDED:
             return
         actor, verb = self._who
@@ -74,7 +74,7 @@ class VirtualApi:
         key = change.after.key.removeprefix("/")
         uid = str(document["metadata"]["uid"])
         self.recording.add(
-            Written(self.clock(), actor, verb, how, kind.kind, key, uid, change.version, document)
+            WriteRecord(self.clock(), actor, verb, how, kind.kind, key, uid, change.version, document)
         )  # fmt: skip
 
     def serve(
@@ -88,7 +88,7 @@ class VirtualApi:
         raw = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         held, self._who = self._who, (actor, f"{method} {path.rpartition('/')[2]}" if "/binding" in path else method)
         try:
-            request = Request(method, path, query, "application/json", media_type, raw, _ADMIN)
+            request = HTTPRequest(method, path, query, "application/json", media_type, raw, _ADMIN)
             return serve(self.store, self._guard, self._authorizer, request, find_target(path, self.store.offers))
         finally:
             self._who = held
@@ -145,7 +145,7 @@ class VirtualApi:
         link = self.network.link(sent.actor, sent.plural)
         await self.network.open(sent)
         try:
-            request = Request("GET", sent.path, sent.query, "application/json", "application/json", b"", _ADMIN)
+            request = HTTPRequest("GET", sent.path, sent.query, "application/json", "application/json", b"", _ADMIN)
             stream = open_stream(self.store, request, find_target(sent.path, self.store.offers), Lines())
         except ApiError as error:
             raise ClusterError(f"watch {sent.path}: {error}", error.code, error.reason) from None
@@ -166,14 +166,14 @@ async def _pump(stream: Stream, link: Link) -> None:
     link.put(None)
 
 
-def _asked(at_s: float, sent: Sent) -> Asked:
+def _asked(at_s: float, sent: Sent) -> RequestRecord:
     body: Any = None
     with suppress(ValueError):
         body = json.loads(sent.body or b"null")
     body = body if isinstance(body, dict) else {}
     metadata = body.get("metadata") or {}
     head, events, _ = sent.path.partition("/events/")  # whose names are drawn by real chance
-    return Asked(
+    return RequestRecord(
         at_s, sent.actor, sent.method, head + events,
         node=(body.get("target") or {}).get("name", ""),
         uid=metadata.get("uid") or (body.get("preconditions") or {}).get("uid", ""),

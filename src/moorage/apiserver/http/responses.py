@@ -13,13 +13,13 @@ from moorage.apiserver.http.cautions import warning_headers
 from moorage.apiserver.http.lists import Listing, encoded_list
 from moorage.apiserver.http.sending import Part
 from moorage.apiserver.schema.representations import JSON, accepted, encoded_as
-from moorage.apiserver.vocabulary.http_messages import Request, Response
+from moorage.apiserver.vocabulary.http_messages import HTTPRequest, Response
 from moorage.apiserver.vocabulary.statuses import ApiError, PlainError
 
-__all__ = ["Answer", "answer_of", "refusal"]
+__all__ = ["OutgoingResponse", "answer_of", "refusal"]
 
 
-class Answer(NamedTuple):
+class OutgoingResponse(NamedTuple):
     """What is sent. ``held`` is how much of it is there as a whole, in bytes: the parts of a list are made as they are sent."""
 
     code: int
@@ -28,18 +28,18 @@ class Answer(NamedTuple):
     held: int = 0
 
 
-def answer_of(asked: Request, response: Response) -> Answer:
+def answer_of(asked: HTTPRequest, response: Response) -> OutgoingResponse:
     """Return a response in the encoding that its client takes."""
     encoding = accepted(asked.accept).encoding
     pretty = asked.flag("pretty") and encoding == JSON
     headers, content = _headers(encoding, response.warnings), response.content
     if isinstance(content, Listing):
-        return Answer(response.code, headers, _ended(encoding, encoded_list(content, encoding, pretty=pretty)))
+        return OutgoingResponse(response.code, headers, _ended(encoding, encoded_list(content, encoding, pretty=pretty)))
     if not content:
-        return Answer(response.code, CIMultiDict({"Content-Type": "text/plain"}), ())
+        return OutgoingResponse(response.code, CIMultiDict({"Content-Type": "text/plain"}), ())
     body = msgspec.json.format(response.body, indent=2) if pretty else response.body
     body = encoded_as(encoding, body)
-    return Answer(response.code, headers, [*_ended(encoding, [body])], len(body))
+    return OutgoingResponse(response.code, headers, [*_ended(encoding, [body])], len(body))
 
 
 def refusal(error: ApiError, accept: str) -> web.Response:

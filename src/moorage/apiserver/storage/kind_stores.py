@@ -6,19 +6,19 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Mapping
 
 from moorage.apiserver.storage.list_selection import Selection
-from moorage.apiserver.storage.watch_cache import Change, History
+from moorage.apiserver.storage.watch_cache import Change, WatchCache
 from moorage.apiserver.vocabulary.records import Record
 
-__all__ = ["Shelf", "between", "matching"]
+__all__ = ["KindStore", "between", "matching"]
 
 
-class Shelf:
+class KindStore:
     """The objects of one kind. ``keys`` are those of ``records``, sorted."""
 
     def __init__(self, capacity: int, floor: int = 0) -> None:
         self.records: dict[str, Record] = {}
         self.keys: list[str] = []
-        self.history = History(floor, capacity)
+        self.history = WatchCache(floor, capacity)
 
     def put(self, before: Record | None, after: Record) -> Change:
         """Place a new object, or another version of one; return what history is to say of it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from moorage.testing.simtest.recording import Entry, Listed, Lost, Told, Tried
+from moorage.testing.simtest.recording import AttemptRecord, Entry, Listed, Lost, Told
 
 __all__ = ["Lists"]
 
@@ -83,7 +83,7 @@ class Lists:
             shown.gone.clear()
             shown.in_doubt = shown.in_doubt or entry.version <= newest
 
-    def tried(self, number: int, entry: Tried) -> None:
+    def tried(self, number: int, entry: AttemptRecord) -> None:
         """S18."""
         late = sorted(kind for kind, first in self._first.get(entry.actor, {}).items() if first > number)
         if late:

@@ -23,9 +23,9 @@ from moorage.testing.attacks.making import Attack, make
 from moorage.testing.attacks.rights import Rights, faults_of_rights, held_rights
 from moorage.testing.attacks.routes import combinations
 from moorage.testing.attacks.settled import faults_of_store, faults_of_written
-from moorage.testing.attacks.wire import Answer, Line, Malformed
+from moorage.testing.attacks.wire import AttackConnection, AttackResponse, Malformed
 
-__all__ = ["Run", "run"]
+__all__ = ["AttackRun", "run"]
 
 #: What one request may cost, in seconds of the processor's time. A pause of the garbage collector falls within.
 _MOST_CPU_S: Final = 2.0
@@ -35,7 +35,7 @@ _EVERY: Final = 50
 
 
 @dataclass
-class Run:
+class AttackRun:
     """What came of one seed: each broken promise with the attack that broke it, and the codes that were answered."""
 
     seed: int
@@ -49,13 +49,16 @@ class Run:
 
 
 def run(
-    seed: int, attacks: int | None = None, only: int | None = None, told: Callable[[Attack, Answer | None], None] | None = None
-) -> Run:
+    seed: int,
+    attacks: int | None = None,
+    only: int | None = None,
+    told: Callable[[Attack, AttackResponse | None], None] | None = None,
+) -> AttackRun:
     """Play a seed's attacks: one of each route, method and type of body in an order of its own, or the first so many of them.
 
     ``only`` plays a single one of them. ``told`` sees each with its answer.
     """
-    result = Run(seed)
+    result = AttackRun(seed)
     before = _left_behind()
     asyncio.run(_play(result, attacks, only, told))
     gc.collect()
@@ -68,7 +71,7 @@ def run(
 
 def _left_behind() -> Counter[str]:
     """Count what must not outlive a server: its objects, and open descriptors."""
-    names = {"Store", "Front", "Connection", "Stream", "Watch", "Line", "Task"}
+    names = {"Store", "Front", "Connection", "Stream", "Watch", "AttackConnection", "Task"}
     kept = Counter(type(one).__name__ for one in gc.get_objects() if type(one).__name__ in names and _is_ours(type(one)))
     kept["open descriptors"] = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     return kept
@@ -79,13 +82,13 @@ def _is_ours(of: type) -> bool:
 
 
 async def _play(
-    result: Run, attacks: int | None, only: int | None, told: Callable[[Attack, Answer | None], None] | None
+    result: AttackRun, attacks: int | None, only: int | None, told: Callable[[Attack, AttackResponse | None], None] | None
 ) -> None:
     rng = random.Random(result.seed)  # noqa: S311 - chance, not secrecy
     order = combinations()
     rng.shuffle(order)
     async with a_ground(result.seed) as ground:
-        lines = Line(ground.port), Line(ground.port)
+        lines = AttackConnection(ground.port), AttackConnection(ground.port)
         rights = held_rights(ground)
         for number, what in enumerate(order[:attacks]):
             attack = make(random.Random(f"{result.seed}/{number}"), number, what)  # noqa: S311
@@ -101,7 +104,9 @@ async def _play(
             await line.close()
 
 
-async def _attack(result: Run, ground: Ground, lines: tuple[Line, Line], attack: Attack, rights: Rights) -> Answer | None:
+async def _attack(
+    result: AttackRun, ground: Ground, lines: tuple[AttackConnection, AttackConnection], attack: Attack, rights: Rights
+) -> AttackResponse | None:
     ground.restore(attack.what.route.about)
     version, spent = ground.store.version, time.process_time()
     faults, answer = [], None
@@ -131,7 +136,7 @@ async def _attack(result: Run, ground: Ground, lines: tuple[Line, Line], attack:
     return answer
 
 
-def _faults_of_version(ground: Ground, attack: Attack, answer: Answer | None, before: int) -> Iterator[str]:
+def _faults_of_version(ground: Ground, attack: Attack, answer: AttackResponse | None, before: int) -> Iterator[str]:
     """Yield how the store's version must not have changed."""
     now = ground.store.version
     if now < before:
@@ -153,7 +158,7 @@ def _faults_of_silence(attack: Attack) -> Iterator[str]:
         yield "was not answered"
 
 
-async def _faults_of_step(lines: tuple[Line, Line]) -> list[str]:
+async def _faults_of_step(lines: tuple[AttackConnection, AttackConnection]) -> list[str]:
     """Return what is wrong with the next request: over the attack's connection, if that stays open, and over another."""
     faults = []
     for line, which in zip(lines, ("the same", "another"), strict=True):

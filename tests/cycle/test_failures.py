@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 import msgspec
 import pytest
-from tests.cycle.test_classes import ORDER, WEIGHTS, Bench
 
 from moorage.api.core import Namespace, Service
 from moorage.api.workloads import PodDisruptionBudget
@@ -22,6 +21,7 @@ from moorage.plugins.default_preemption import DefaultPreemption
 from moorage.plugins.node_resources_fit import NodeResourcesFit
 from moorage.simulator.simulate import Options, prepare
 from moorage.testing.builders import a_cluster, a_node, a_pod
+from tests.cycle.test_pod_classes import ORDER, WEIGHTS, Bench
 from tests.strategies import HOST, ZONE
 
 APART = {

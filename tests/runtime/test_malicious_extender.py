@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from moorage.client.extenders import ExtenderClient
-from moorage.config.configuration import HTTPExtender as Configured
+from moorage.config.configuration import Extender as Configured
 from moorage.cycle.extenders import HTTPExtender
 from moorage.errors import ClusterError
 from moorage.server.klog import Klog

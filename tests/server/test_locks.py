@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.runtime.test_leader import Replica, Server, overlaps
 
 from moorage.errors import ClusterError, InputError
 from moorage.runtime.leader_election import Election, LeadershipLostError, LeaseRecord
 from moorage.server.api_locks import ANNOTATION, UNKNOWN, ApiPair, lock_on
 from moorage.testing.virtual_time import run_virtually
+from tests.runtime.test_leader_election import Replica, Server, overlaps
 from tests.server.test_written_events import events, on_server
 
 T0, T1 = "2026-01-01T00:00:00.123456Z", "2026-01-01T00:00:02.654321Z"

@@ -38,7 +38,7 @@ _MOST_INSTANCE = 128
 
 
 class ApiCluster:
-    """Satisfies ``moorage.runtime.ports.Cluster``.
+    """Satisfies ``moorage.runtime.ports.ClusterWriter``.
 
     ``reporter`` is the scheduler's name, for notes that carry none; ``instance`` the name of the machine it runs on.
     """
@@ -191,7 +191,7 @@ class ApiCluster:
         pod, reporter = note.regarding, note.reporter or self._reporter
         return {
             "apiVersion": "events.k8s.io/v1",
-            "kind": "EventRecord",
+            "kind": "Event",
             "metadata": {"name": event.name, "namespace": pod.namespace or "default"},
             "eventTime": event.at,
             "reportingController": reporter,

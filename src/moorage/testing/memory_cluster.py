@@ -54,7 +54,7 @@ class WriteEntry:
 
 
 class MemoryCluster:
-    """Objects by kind and key, and who watches them. Satisfies ``moorage.runtime.ports.Cluster``."""
+    """Objects by kind and key, and who watches them. Satisfies ``moorage.runtime.ports.ClusterWriter``."""
 
     def __init__(self, objects: Iterable[Value] = (), *, lag_s: float = 0.01, latency_s: float = 0.002) -> None:
         self.lag_s, self.latency_s = lag_s, latency_s

@@ -311,5 +311,5 @@ def _look_at_volume(volume: Document, world: ObjectIndex) -> Iterator[Step]:
         return
     if phase_of(volume) != "Released":
         yield SetStatus(VOLUMES, volume, {**status_of(volume), "phase": "Released"})
-    elif spec_of(volume).get("persistentVolumeReclaimPolicy") == "DeleteStep" and _MADE_BY in annotations_of(volume):
+    elif spec_of(volume).get("persistentVolumeReclaimPolicy") == "Delete" and _MADE_BY in annotations_of(volume):
         yield DeleteStep(VOLUMES, volume)

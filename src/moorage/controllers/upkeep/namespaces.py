@@ -21,7 +21,7 @@ from moorage.controllers.machinery.steps import Create, DeleteAll, SetStatus, St
 
 __all__ = ["Namespaces"]
 
-_KINDS: Final = tuple(kind for kind in KINDS if kind.namespaced and kind is not PODS and kind.kind != "ObjectChange")
+_KINDS: Final = tuple(kind for kind in KINDS if kind.namespaced and kind is not PODS and kind.kind != "Event")
 #: Conditions, with the reason and the text of each while nothing is amiss.
 _WELL: Final[Mapping[str, tuple[str, str]]] = {
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),

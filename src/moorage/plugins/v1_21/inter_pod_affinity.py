@@ -49,7 +49,7 @@ class InterPodAffinityArgsV121(PluginArgs, frozen=True):
 class InterPodAffinityV121:
     """See the module's description."""
 
-    name = "InterPodAffinityV121"
+    name = "InterPodAffinity"
     depends = Depends.CLUSTER
     sign = today.InterPodAffinity.sign
     signs_by = ()

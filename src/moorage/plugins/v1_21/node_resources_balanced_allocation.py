@@ -35,7 +35,7 @@ Floats = npt.NDArray[np.float64]
 class NodeResourcesBalancedAllocationV121:
     """See the module's description."""
 
-    name = "NodeResourcesBalancedAllocationV121"
+    name = "NodeResourcesBalancedAllocation"
     depends = Depends.ROW
 
     def __init__(self) -> None:

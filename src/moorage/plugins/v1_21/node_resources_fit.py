@@ -46,7 +46,7 @@ class NodeResourcesFitArgsV121(PluginArgs, frozen=True):
 class NodeResourcesFitV121:
     """See the module's description."""
 
-    name = "NodeResourcesFitV121"
+    name = "NodeResourcesFit"
     Args = NodeResourcesFitArgsV121
     depends = Depends.ROW
     sums_only = True

@@ -58,7 +58,7 @@ def limit_key(driver: str) -> str:
 class NodeVolumeLimitsV121:
     """See the module's description."""
 
-    name = "NodeVolumeLimitsV121"
+    name = "NodeVolumeLimits"
     depends = Depends.NODES
     signs_by = ()
 

@@ -107,7 +107,7 @@ class _Preference:
 class PodTopologySpreadV121:
     """See the module's description."""
 
-    name = "PodTopologySpreadV121"
+    name = "PodTopologySpread"
     depends = Depends.CLUSTER
     signs_by = ()
     Args = PodTopologySpreadArgsV121

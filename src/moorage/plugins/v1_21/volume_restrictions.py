@@ -25,7 +25,7 @@ __all__ = ["VolumeRestrictionsV121"]
 class VolumeRestrictionsV121:
     """See the module's description."""
 
-    name = "VolumeRestrictionsV121"
+    name = "VolumeRestrictions"
     depends = Depends.NODES
     signs_by = ()
 

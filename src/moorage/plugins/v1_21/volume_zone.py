@@ -31,7 +31,7 @@ __all__ = ["VolumeZoneV121"]
 class VolumeZoneV121:
     """See the module's description."""
 
-    name = "VolumeZoneV121"
+    name = "VolumeZone"
     depends = Depends.NODES
     signs_by = ()
     wakes_on = today.VolumeZone.wakes_on

@@ -429,12 +429,12 @@ def test_watches_are_told_of_nothing_that_is_not_kept_yet(tmp_path, monkeypatch)
 SERVER = """
 import asyncio, sys
 from pathlib import Path
-from moorage.apiserver.access.authentication import Guard, User
+from moorage.apiserver.access.authentication import Authenticator, User
 from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.http.serve import serving
 
 async def run():
-    async with serving(open_store(Path(sys.argv[1])), Guard({sys.argv[2]: User("admin", ("system:masters",))})) as port:
+    async with serving(open_store(Path(sys.argv[1])), Authenticator({sys.argv[2]: User("admin", ("system:masters",))})) as port:
         print(port, flush=True)
         await asyncio.Event().wait()
 

@@ -267,7 +267,7 @@ def test_the_oracle_shares_no_code_with_the_scheduler():
         tree = ast.parse(Path(module.__file__).read_text())
         imported = {one.module or "" for one in ast.walk(tree) if isinstance(one, ast.ImportFrom)}
         ours = {name for name in imported if name.startswith("moorage")}
-        assert ours <= {"moorage.testing.simtest", "moorage.testing.simtest.recording", *(one.__name__ for one in oracle)}
+        assert ours <= {"moorage.testing.simtest", "moorage.testing.simtest.recording", *(one.__name__ for one in modules)}
 
 
 def near(app, key="kubernetes.io/hostname"):

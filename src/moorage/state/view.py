@@ -176,6 +176,11 @@ class NodeView:
         """Return the view of a single row, given by its number in the table."""
         return NodeView(self.snapshot, np.array([row], dtype=np.intp))
 
+    @property
+    def first(self) -> NodeInfo:
+        """The node of the view's first row."""
+        return NodeInfo(self.table, int(self.row_numbers[0]))
+
     def one(self, row: int) -> NodeInfo:
         """Return the node at a row number of the table."""
         return NodeInfo(self.table, row)

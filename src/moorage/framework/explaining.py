@@ -1,0 +1,52 @@
+"""How plugins explain a refusal: optional methods that run only for explanations, never while pods are scheduled.
+
+================================  =======================================================================================
+``why(state, pod, node)``         why the plugin refuses one node, in words and numbers: a ``Detail``, or None
+``terms(state, pod, nodes)``      the plugin's terms that refuse nodes: pairs of a name and a mask over the view
+================================  =======================================================================================
+
+``state`` is what the plugin's ``pre_filter`` returned, and None if it has no ``pre_filter``; ``pod`` is the PodInfo. ``nodes``
+is the view that ``filter`` receives, and ``node`` is such a view of a single row: ``node.first`` is that node. ``why`` is
+called only for nodes that the plugin refuses.
+
+A plugin has one term for each condition that can refuse a node alone: a resource, a spread constraint, an affinity term. A
+node is refused if any term refuses it, so the masks together cover exactly the rows that ``filter`` refuses. For a plugin
+without ``terms``, each distinct reason counts as a term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from moorage.framework.points import Plugin
+from moorage.state.columns import BoolArray
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["Detail", "ExplainingPlugin", "TermsPlugin"]
+
+
+class Detail(Struct, frozen=True):
+    """Why a plugin refuses one node.
+
+    ``text``     a few words: ``cpu: needs 1, 870m free``
+    ``terms``    the names of the plugin's terms that refuse the node: ``("cpu",)``
+    ``numbers``  what the text says in numbers, in the units of ``NodeView``: ``{"cpu.needed": 1000, "cpu.free": 870}``
+    """
+
+    text: str
+    terms: tuple[str, ...] = ()
+    numbers: Mapping[str, int] = {}
+
+
+@runtime_checkable
+class ExplainingPlugin(Plugin, Protocol):
+    def why(self, state: Any, pod: PodInfo, node: NodeView) -> Detail | None: ...
+
+
+@runtime_checkable
+class TermsPlugin(Plugin, Protocol):
+    def terms(self, state: Any, pod: PodInfo, nodes: NodeView) -> Iterable[tuple[str, BoolArray]]: ...

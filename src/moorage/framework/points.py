@@ -63,7 +63,8 @@ These optional members make a plugin faster; none of them changes an answer:
 
 Two more are optional. ``wakes_on()`` yields the events after which a pod that the plugin rejected is worth another attempt
 (without it: any event). ``attach(handle)`` is called once before the first pod, with the means to reach the running scheduler.
-Plugins explain refusals with the optional methods of ``moorage.framework.explaining``.
+Plugins explain refusals with the optional methods of ``moorage.framework.explaining``, and say what would lift them with that
+of ``moorage.framework.changes``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,62 @@
+"""What would lift a refusal: the ``Change`` value, and the optional plugin method that offers changes.
+
+================================  =======================================================================================
+``remedies(state, pod, node)``    changes of input objects that would lift the plugin's refusal of one node
+================================  =======================================================================================
+
+``remedies`` receives what ``why`` receives (``moorage.framework.explaining``): ``state`` is what the plugin's ``pre_filter``
+returned, and None if it has no ``pre_filter``; ``pod`` is the PodInfo; ``node`` is a view of a single row, and ``node.first``
+is that node. It is called only for nodes that the plugin refuses, and only for explanations.
+
+Each change lifts the refusal by itself. Where several terms of a plugin refuse the node (two taints, two resources), each
+change names the ``term`` that it lifts, with the name that ``terms`` gives it; then one change for each of these terms is
+needed. The laboratory combines the changes of all plugins, and verifies every combination with a run of the engine: a change
+that does not help costs time but never gives a wrong answer. A numeric change takes its threshold value: the largest
+request that fits, the smallest skew that fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+
+from msgspec import Struct
+
+from moorage.framework.points import Plugin
+from moorage.state.pod_info import PodInfo
+from moorage.state.view import NodeView
+
+__all__ = ["Change", "ChangeValue", "Owner", "RemedyingPlugin"]
+
+#: The team that can make a change: the pod's, the nodes', the cluster's operator, or the owner of the configuration.
+Owner: TypeAlias = Literal["pod", "node", "cluster", "config"]
+ChangeValue: TypeAlias = str | int | bool | None
+
+
+class Change(Struct, frozen=True):
+    """One change of one input object.
+
+    ``owner``   who can make it
+    ``verb``    what is done: ``uncordon``, ``label``, ``request`` …; the verbs and their costs are in
+                ``moorage.laboratory.costs``
+    ``target``  the object, ``kind/namespace/name`` or ``kind/name``: ``pod/default/web``, ``node/general-c2``
+    ``path``    the field that changes: ``requests.cpu``, ``labels.disk``
+    ``old``     its value before, None if there is none; amounts are in the units of ``NodeView``
+    ``new``     its value after, None if it is removed
+    ``cost``    what the change costs; 0 leaves it to the laboratory's table
+    ``term``    in a plugin's answer, the term that the change lifts; "" if the plugin has only one
+    """
+
+    owner: Owner
+    verb: str
+    target: str
+    path: str = ""
+    old: ChangeValue = None
+    new: ChangeValue = None
+    cost: float = 0.0
+    term: str = ""
+
+
+@runtime_checkable
+class RemedyingPlugin(Plugin, Protocol):
+    def remedies(self, state: Any, pod: PodInfo, node: NodeView) -> Iterable[Change]: ...

@@ -62,11 +62,23 @@ class Holdings:
     def chose(self, actor: str, pod: Document, node: str, nodes: dict[str, Document]) -> None:
         """Take note of a choice: what the pod has on the node already was right then."""
         wanted = claims_of(pod)
-        self._on_their_way.add((actor, pod["metadata"]["uid"]))
-        self._in_doubt.discard((actor, pod["metadata"]["uid"]))
+        who = actor, pod["metadata"]["uid"]
+        self._on_their_way.add(who)
+        if self._relies_on_lost(actor, pod, nodes.get(node)):
+            self._in_doubt.add(who)
+        else:
+            self._in_doubt.discard(who)
         if wanted:
             self._chosen[actor, pod["metadata"]["uid"]] = _Chosen(node, wanted)
             self.look(actor, nodes)
+
+    def _relies_on_lost(self, actor: str, pod: Document, node: Document | None) -> bool:
+        """Return True if a claim has devices for the pod by what the scheduler was last told, and no longer has them."""
+        if node is None:
+            return False
+        told = self.told(actor)
+        keys = device_claims_of(pod)
+        return any(told.has_devices(key, pod, node) and not self.truth.has_devices(key, pod, node) for key in keys)
 
     def look(self, actor: str, nodes: dict[str, Document]) -> None:
         """See what pods on their way have got, by what their scheduler has just been told."""

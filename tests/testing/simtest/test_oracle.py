@@ -138,8 +138,12 @@ ON_DISK = pod(9, by=ME, nodeName="n", **USING)
 FREE = after(AT_N, disk(11), claim(12), P_USING)
 TAKEN = after(disk(13, by=ME, of="c"))
 HOLDING = {"resourceClaims": [{"name": "r", "resourceClaimName": "rc"}]}
-WITH_DEVICE = pod(9, by=ME, nodeName="n", **HOLDING)
+WITH_DEVICE = pod(29, by=ME, nodeName="n", **HOLDING)
 CHOSEN = [*after(AT_N, device_claim(11, device="g", users=["x"]), pod(2, **HOLDING)), tried()]
+RESERVATION_LOST = [
+    *after(AT_N, device_claim(11, device="g", users="p"), (holder := pod(2, **HOLDING))),
+    Lost(0, 20, [holder.document], [AT_N.document], [device_claim(10, device="g").document]),
+]
 FULL = pod(3, "x", cpu="2", nodeName="n")
 LISTS = [N, P, FULL, listed(3, N, kind="Node"), listed(3, P, FULL), told(N), told(P)]
 GOOD = {
@@ -156,6 +160,9 @@ GOOD = {
         *LISTS, told(FULL), Lost(0, 2, [P.document], [N.document]), (other := pod(3, "y")), listed(3, P, other), tried("p", ""),
     ],
     "a pod is bound once its claim has a device for it": [*CHOSEN, device_claim(12, device="g", users="xp"), WITH_DEVICE],
+    "a reservation that was lost before the choice, which the scheduler learns after it": [
+        *RESERVATION_LOST, tried(), *after(device_claim(21, device="g", users="x")), WITH_DEVICE,
+    ],
     "a device that was told to be given back, which was lost": [
         *after(AT_N, device_claim(11, device="g"), device_claim(12)),
         Lost(0, 20, [], [AT_N.document], [device_claim(11, device="g").document]), device_claim(21, "other", device="g"),
@@ -200,6 +207,9 @@ BAD = {
     ],
     "S16": [*after(AT_N, device_claim(11, device="g")), device_claim(12, "other", device="g")],
     "S17": [*CHOSEN, WITH_DEVICE],
+    "S17, a reservation that was lost, which the scheduler knew": [
+        *RESERVATION_LOST, *after(device_claim(21, device="g", users="x")), tried(), WITH_DEVICE,
+    ],
     "S3, a volume out of reach": [*after(AT_N, disk(11, "m", of="c"), claim(12, to="d"), P_USING), tried(), ON_DISK],
     "S3, no volume": [*after(AT_N, claim(12), P_USING), tried(), ON_DISK],
     "S14": [*FREE, tried(), *TAKEN, claim(14, to="d"), ON_DISK],

@@ -313,6 +313,7 @@ class _Judgement:
         view = self._view(entry.actor)
         for victim in entry.victims:
             self._check_choice_of_victim(entry, victim, view)
+            view.hoped.pop(victim, None)  # a victim that is not bound yet releases its node at once
         if not entry.node:
             if not entry.victims:
                 view.assumed.pop(entry.uid, None)

@@ -463,8 +463,11 @@ class _Judgement:
     def _could_preempt(
         self, pod: Document, node: Document, placed: list[tuple[Document, str]], promised: list[tuple[Document, str]]
     ) -> bool:
-        # A pod that only victims stand in the way of is not woken by a volume that comes; nor is it by kube-scheduler.
-        if pod["spec"].get("preemptionPolicy") == "Never" or oracle_rules.fits_alone(pod, node) or holds_any(pod):
+        # Neither a new volume nor a new neighbor wakes a pod that Fit rejected everywhere, in kube-scheduler as here, although
+        # preemption might succeed then. Pods that depend on either are not judged.
+        if pod["spec"].get("preemptionPolicy") == "Never" or oracle_rules.fits_alone(pod, node):
+            return False
+        if holds_any(pod) or oracle_rules.needs_neighbors(pod):
             return False
         mine, name = oracle_rules.priority_of(pod), node["metadata"]["name"]
         staying = [(other, on) for other, on in placed if on != name or oracle_rules.priority_of(other) >= mine]

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["crowds", "fits_alone", "fits_beside", "is_over", "priority_of", "selected"]
+__all__ = ["crowds", "fits_alone", "fits_beside", "is_over", "needs_neighbors", "priority_of", "selected"]
 
 Document = dict[str, Any]
 
@@ -166,6 +166,12 @@ def fits_beside(pod: Document, node: Document, nodes: dict[str, Document], place
         reason = crowds(pod, node, [other for other, on in placed if on == name])
     checks = (_anti_affinity, _affinity, _spread)
     return reason or next((found for check in checks if (found := check(pod, node, nodes, placed))), "")
+
+
+def needs_neighbors(pod: Document) -> bool:
+    """Return True if pods placed elsewhere can make a node suit the pod: required affinity or spread constraints."""
+    hard = (one.get("whenUnsatisfiable") == "DoNotSchedule" for one in pod["spec"].get("topologySpreadConstraints") or ())
+    return bool(_terms(pod, "podAffinity")) or any(hard)
 
 
 def _terms(pod: Document, kind: str) -> list[Document]:

@@ -24,7 +24,7 @@ import msgspec
 from benchmarks import shapes
 from benchmarks.workloads import WORKLOADS, Sizes
 from moorage.api.core import Namespace, Node, Pod
-from moorage.apiserver.access.authentication import guard_for
+from moorage.apiserver.access.authentication import make_authenticator
 from moorage.apiserver.access.certificate_authority import Authority, make_authority
 from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.serve import serving
@@ -147,7 +147,7 @@ class World:
 
     async def serve(self) -> None:
         """Serve, on the port that was served on before."""
-        guard, tls = guard_for(self.store, self._authority), self._authority.tls()
+        guard, tls = make_authenticator(self.store, self._authority), self._authority.tls()
         server = serving(self.store, guard, port=self.port, tls=tls, limits=ServerLimits(client_s=300.0))
         self.port = await self._serving.enter_async_context(server)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.apiserver.access.bootstrap import found_cluster
+from moorage.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.apiserver.storage.store import Store
 from moorage.cli.main import main
 from moorage.cli.store_loader import fill
@@ -164,7 +164,7 @@ def test_the_same_file_runs_everywhere(plugin, tmp_path, capsys, monkeypatch):
 
     async def under_run():
         store = Store(time.time, random.Random(5), b"k")
-        found_cluster(store)
+        bootstrap_cluster(store)
         fill(store, [str(world)])
         async with running(tmp_path, "--secure-port=0", "--leader-elect=false", *flags, kubeconfig="", store=store) as cluster:
             return await placed(cluster.rest), cluster.said

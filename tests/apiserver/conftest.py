@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.access.bootstrap import found_cluster
+from moorage.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.served_kinds import find_kind
@@ -24,7 +24,7 @@ ADMIN = User("admin", ("system:masters",))
 
 def make_store():
     store = Store(time.time, random.Random(5), b"k")
-    found_cluster(store)
+    bootstrap_cluster(store)
     return store
 
 

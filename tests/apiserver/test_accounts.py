@@ -8,7 +8,7 @@ import pytest
 from moorage.apiserver.access.authentication import Authenticator
 from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.access.rbac_authorizer import Authorizer
-from moorage.apiserver.access.service_account_tokens import ISSUER, Accounts
+from moorage.apiserver.access.service_account_tokens import ISSUER, AccountTokens
 from moorage.apiserver.http.requests import HTTPRequest, serve
 from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.vocabulary.request_targets import find_target
@@ -45,7 +45,7 @@ def cluster(clock):
 
 @pytest.fixture
 def accounts(cluster, keys):
-    return Accounts(cluster, keys[0])
+    return AccountTokens(cluster, keys[0])
 
 
 def token_of(accounts, **spec):
@@ -67,37 +67,37 @@ def test_a_token_says_who_for_whom_and_how_long(accounts, cluster, clock):
         "sub": "system:serviceaccount:default:default",
         "kubernetes.io": {"namespace": "default", "serviceaccount": {"name": "default", "uid": uid}},
     }  # fmt: skip
-    vouched = accounts.vouch(answer["status"]["token"], ("x", "a"))
-    assert (vouched.user.name, vouched.user.uid, vouched.audiences) == (claims["sub"], uid, ("a",))
-    assert vouched.user.groups == ("system:serviceaccounts", "system:serviceaccounts:default")
-    assert accounts.vouch(answer["status"]["token"]) is None
+    identity = accounts.authenticate_token(answer["status"]["token"], ("x", "a"))
+    assert (identity.user.name, identity.user.uid, identity.audiences) == (claims["sub"], uid, ("a",))
+    assert identity.user.groups == ("system:serviceaccounts", "system:serviceaccounts:default")
+    assert accounts.authenticate_token(answer["status"]["token"]) is None
 
 
 def test_a_token_ends_with_its_time(accounts, clock):
     token = token_of(accounts, expirationSeconds=600)
     clock.now += 599
-    assert accounts.vouch(token) is not None
+    assert accounts.authenticate_token(token) is not None
     clock.now += 1
-    assert accounts.vouch(token) is None
+    assert accounts.authenticate_token(token) is None
 
 
 def test_a_token_ends_with_its_account_even_if_another_comes(accounts, cluster):
     token = token_of(accounts)
-    assert accounts.vouch(token) is not None
+    assert accounts.authenticate_token(token) is not None
     cluster.delete(ACCOUNTS, "default", "default")
     assert cluster.find(ACCOUNTS, "default", "default") is not None
-    assert accounts.vouch(token) is None
+    assert accounts.authenticate_token(token) is None
 
 
 def test_a_token_ends_with_the_pod_it_is_bound_to(accounts, cluster):
     spec = {"containers": [{"name": "c", "image": "i"}]}
     made = cluster.create(PODS, "default", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
     token = token_of(accounts, boundObjectRef={"kind": "Pod", "apiVersion": "v1", "name": "p"})
-    extra = accounts.vouch(token).user.extra
+    extra = accounts.authenticate_token(token).user.extra
     assert extra["authentication.kubernetes.io/pod-name"] == ("p",)
     assert extra["authentication.kubernetes.io/pod-uid"] == (made.document()["metadata"]["uid"],)
     cluster.delete(PODS, "default", "p")
-    assert accounts.vouch(token) is None
+    assert accounts.authenticate_token(token) is None
 
 
 REFUSED = {
@@ -139,26 +139,26 @@ def _unsigned(token):
 
 def test_forged_tokens_are_not_known(accounts, cluster, keys):
     token = token_of(accounts)
-    assert Accounts(cluster, keys[1]).vouch(token) is None
+    assert AccountTokens(cluster, keys[1]).authenticate_token(token) is None
     claims = claims_of(token)
     claims["sub"] = "system:serviceaccount:kube-system:default"
     body = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
     header, _, signature = token.split(".")
     forged = [f"{header}.{body}.{signature}", token[:-4], token + "AAAA", "..", "a.b.c", "", "ä.ö.ü", *_unsigned(token)]
-    assert [one for one in forged if accounts.vouch(one) is not None] == []
+    assert [one for one in forged if accounts.authenticate_token(one) is not None] == []
     flipped = [token[:i] + ("A" if token[i] != "A" else "B") + token[i + 1 :] for i in range(0, len(token), 7)]
-    assert [one for one in flipped if accounts.vouch(one) is not None] == []
+    assert [one for one in flipped if accounts.authenticate_token(one) is not None] == []
 
 
 def test_the_guard_knows_them(accounts):
     guard = Authenticator({}, accounts=accounts)
-    user = guard.admit("/api", {"Host": "localhost", "Authorization": f"Bearer {token_of(accounts)}"})
+    user = guard.authenticate("/api", {"Host": "localhost", "Authorization": f"Bearer {token_of(accounts)}"})
     assert (user.name, user.groups[-1]) == ("system:serviceaccount:default:default", "system:authenticated")
     with pytest.raises(ApiError) as caught:
-        guard.admit("/api", {"Host": "localhost", "Authorization": "Bearer " + token_of(accounts, audiences=["other"])})
+        guard.authenticate("/api", {"Host": "localhost", "Authorization": "Bearer " + token_of(accounts, audiences=["other"])})
     assert caught.value.code == 401
 
 
 def test_a_key_that_is_none_is_refused(cluster):
     with pytest.raises(ConfigError, match="signs service accounts' tokens"):
-        Accounts(cluster, b"nonsense")
+        AccountTokens(cluster, b"nonsense")

@@ -7,7 +7,7 @@ import pytest
 from moorage.apiserver.access.listen_addresses import Address, address_of, is_loopback
 from moorage.errors import ConfigError
 
-GIVEN = {  # flags, where it listens, by which names it is known, how its host may be named, where it is dialled
+GIVEN = {  # flags, where it listens, by which names it is known, how its host may be named, where it is dial_address
     "nothing": (("127.0.0.1",), Address("127.0.0.1", ("127.0.0.1",)), ["127.0.0.1"], "https://127.0.0.1:1"),
     "an address": (("10.1.2.3",), Address("10.1.2.3", ("10.1.2.3",)), ["10.1.2.3"], "https://10.1.2.3:1"),
     "one of version 6": (("fd00::0001",), Address("fd00::1", ("fd00::1",)), ["[fd00::1]"], "https://[fd00::1]:1"),
@@ -38,7 +38,10 @@ def test_all_addresses_bring_along_what_the_machine_is_called(bind, url, monkeyp
 
 
 REFUSED = {
-    "a name to listen on": (("localhost",), "--bind-address: 'localhost' is no IP address; use 127.0.0.1, 0.0.0.0 for all, or"),
+    "a name to listen on": (
+        ("localhost",),
+        "--bind-address: 'localhost' is not an IP address; use 127.0.0.1, 0.0.0.0 for all, or",
+    ),
     "a name with a blank": (("127.0.0.1", ["a b"]), "--tls-san: 'a b' is neither a DNS name nor an IP address"),
     "a URL": (("127.0.0.1", ["https://x"]), "--tls-san: 'https://x' is neither"),
 }

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
-from moorage.apiserver.access.authentication import Authenticator, User, guard_for
+from moorage.apiserver.access.authentication import Authenticator, User, make_authenticator
 from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.http.connections import MAX_FIELD, MAX_HEAD, MAX_LINE
 from moorage.apiserver.http.limits import ServerLimits
@@ -421,7 +421,7 @@ def test_certificates_say_who_one_is_and_strangers_are_nobody(tmp_path):
             "POST /apis/authentication.k8s.io/v1/selfsubjectreviews HTTP/1.1", "Content-Length: 2", "Connection: close",
             own=[HOST], body=b"{}",
         )  # fmt: skip
-        async with a_server(store=store, guard=guard_for(store, authority), tls=authority.tls()) as (_, port):
+        async with a_server(store=store, guard=make_authenticator(store, authority), tls=authority.tls()) as (_, port):
             jane = client_context(authority, tmp_path, User("jane", ("devs", "ops")))
             codes, answer = await talk(port, whoami, tls=jane)
             assert codes == [201]

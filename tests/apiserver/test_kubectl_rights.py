@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from moorage.apiserver.access.authentication import guard_for
+from moorage.apiserver.access.authentication import make_authenticator
 from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.vocabulary.users import User
@@ -21,7 +21,7 @@ pytestmark = [
 def kubectl(tmp_path_factory, server_in_a_thread):
     home = tmp_path_factory.mktemp("rights")
     authority, store = make_authority(home / "pki"), open_store(seed=1)
-    with server_in_a_thread(store, authority.tls(), guard_for(store, authority)) as port:
+    with server_in_a_thread(store, authority.tls(), make_authenticator(store, authority)) as port:
         configs = {"admin": home / "admin", "jane": home / "jane"}
         authority.write_kubeconfig(configs["admin"], port)
         authority.write_kubeconfig(configs["jane"], port, User("jane", ("devs",)))

@@ -194,7 +194,7 @@ def test_discovery_offers_them_to_be_read_only(against_a_server):
 
 
 def test_who_may_view_may_see_them(store):
-    from moorage.apiserver.access.bootstrap_roles import born_with
+    from moorage.apiserver.access.bootstrap_roles import bootstrap_objects
 
-    rules = next(one["rules"] for _, one in born_with() if one["metadata"]["name"] == "system:aggregate-to-view")
+    rules = next(one["rules"] for _, one in bootstrap_objects() if one["metadata"]["name"] == "system:aggregate-to-view")
     assert {"apiGroups": ["metrics.k8s.io"], "resources": ["nodes", "pods"], "verbs": ["get", "list", "watch"]} in rules

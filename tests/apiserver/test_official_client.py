@@ -11,7 +11,7 @@ import threading
 
 import pytest
 
-from moorage.apiserver.access.authentication import guard_for
+from moorage.apiserver.access.authentication import make_authenticator
 from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.http.store_setup import open_store
 from moorage.apiserver.vocabulary.users import User
@@ -27,7 +27,7 @@ def cluster(tmp_path, server_in_a_thread):
     """Yield what makes clients of a new cluster, as the administrator unless a user or a token is given."""
     authority, store = make_authority(tmp_path / "pki"), open_store(seed=1)
     with contextlib.ExitStack() as opened:
-        port = opened.enter_context(server_in_a_thread(store, authority.tls(), guard_for(store, authority)))
+        port = opened.enter_context(server_in_a_thread(store, authority.tls(), make_authenticator(store, authority)))
 
         def settings(user=None, token=""):
             authority.write_kubeconfig(tmp_path / "config", port, *([user] if user else []))

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.access.bootstrap_roles import born_with
+from moorage.apiserver.access.bootstrap_roles import bootstrap_objects
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.schema.protobuf import read_protobuf
 from moorage.apiserver.schema.protobuf_encoding import write_protobuf
@@ -397,7 +397,7 @@ def test_the_scheduler_may_read_groups_and_write_their_status():
     def rules(gates):
         return {
             (resource, verb)
-            for _, role in born_with(gates)
+            for _, role in bootstrap_objects(gates)
             if role["kind"] == "ClusterRole" and role["metadata"]["name"] == "system:kube-scheduler"
             for rule in role["rules"]
             if "scheduling.k8s.io" in rule["apiGroups"]

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from moorage.apiserver.access.authentication import Authenticator
-from moorage.apiserver.access.bootstrap import found_cluster
+from moorage.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.http.requests import HTTPRequest, serve
 from moorage.apiserver.storage.store import Store
@@ -51,7 +51,7 @@ def plain(value):
 class Server:
     def __init__(self):
         self.store = Store(lambda: 1_750_000_000.0, random.Random(3), b"k")
-        found_cluster(self.store)
+        bootstrap_cluster(self.store)
         self.store.empties_namespaces = False
         self.guard = Authenticator({})
         self.authorizer = Authorizer(self.store)

@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from moorage.apiserver.access.authentication import guard_for
+from moorage.apiserver.access.authentication import make_authenticator
 from moorage.apiserver.access.certificate_authority import SCHEDULER, make_authority
 from moorage.apiserver.http.store_setup import open_store
 
@@ -33,7 +33,7 @@ def cluster(tmp_path_factory, server_in_a_thread):
 
     tls = authority.tls()
     tls.verify_flags |= STRICT  # as Python 3.13 and later have it
-    with server_in_a_thread(store, tls, guard_for(store, authority)) as port:
+    with server_in_a_thread(store, tls, make_authenticator(store, authority)) as port:
         yield port, context
 
 
@@ -116,7 +116,7 @@ def test_older_versions_of_tls_are_refused(cluster):
 def test_who_leaves_in_the_middle_of_a_handshake_is_seen_off_before_the_server_is_gone(tmp_path, server_in_a_thread):
     """A connection that is left open is a warning when the collector finds it, and warnings are failures here."""
     authority, store = make_authority(tmp_path / "pki"), open_store(seed=1)
-    with server_in_a_thread(store, authority.tls(), guard_for(store, authority)) as port:
+    with server_in_a_thread(store, authority.tls(), make_authenticator(store, authority)) as port:
         for _ in range(20):
             socket.create_connection(("127.0.0.1", port), 5).close()
     gc.collect()

@@ -293,7 +293,7 @@ def test_fields_are_explained(up):
 
 
 def ask(port, name, host, authority, token=""):
-    """Return the status of a request to a server that is dialled by one name and called by another."""
+    """Return the status of a request to a server that is dial_address by one name and called by another."""
     context = ssl.create_default_context(cadata=authority)
     shown = f"Authorization: Bearer {token}\r\n" if token else ""
     with (

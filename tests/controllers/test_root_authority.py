@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from moorage.apiserver.access.bootstrap import found_cluster, publish_authority
+from moorage.apiserver.access.bootstrap import bootstrap_cluster, publish_client_ca
 from moorage.controllers.all_controllers import all_controllers
 from moorage.controllers.nodes.kubelets import Kubelets
 
@@ -14,7 +14,7 @@ NAME = "kube-root-ca.crt"
 @pytest.fixture
 def cluster(lab):
     cluster = lab(*[one for one in all_controllers() if not isinstance(one, Kubelets)])
-    found_cluster(cluster.store)
+    bootstrap_cluster(cluster.store)
     return cluster
 
 
@@ -29,7 +29,7 @@ def test_nothing_is_published_where_no_authority_is_known(cluster):
 
 
 def test_every_namespace_has_it(cluster):
-    publish_authority(cluster.store, b"one")
+    publish_client_ca(cluster.store, b"one")
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     cluster.settle()
     assert certificate(cluster) == certificate(cluster, "team") == certificate(cluster, "kube-system") == "one"
@@ -38,7 +38,7 @@ def test_every_namespace_has_it(cluster):
 
 
 def test_it_is_put_back_and_follows_the_authority(cluster):
-    publish_authority(cluster.store, b"one")
+    publish_client_ca(cluster.store, b"one")
     cluster.settle()
     cluster.delete("configmaps", NAME)
     cluster.settle()
@@ -46,13 +46,13 @@ def test_it_is_put_back_and_follows_the_authority(cluster):
     cluster.edit("configmaps", NAME, lambda document: document.update(data={"ca.crt": "forged"}))
     cluster.settle()
     assert certificate(cluster) == "one"
-    publish_authority(cluster.store, b"two")
+    publish_client_ca(cluster.store, b"two")
     cluster.settle()
     assert certificate(cluster) == "two"
 
 
 def test_it_does_not_hold_up_the_end_of_a_namespace(cluster):
-    publish_authority(cluster.store, b"one")
+    publish_client_ca(cluster.store, b"one")
     cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     cluster.settle()
     cluster.delete("namespaces", "team")
@@ -68,7 +68,7 @@ def test_the_api_server_has_a_service(cluster):
 
 
 def test_who_serves_in_the_clusters_name_learns_which_proxies_to_trust(cluster):
-    publish_authority(cluster.store, b"one", b"front")
+    publish_client_ca(cluster.store, b"one", b"front")
     data = cluster.get("configmaps", "extension-apiserver-authentication", "kube-system")["data"]
     assert (data["client-ca-file"], data["requestheader-client-ca-file"]) == ("one", "front")
     assert json.loads(data["requestheader-allowed-names"]) == ["front-proxy-client"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from moorage.apiserver.access.bootstrap_roles import born_with
+from moorage.apiserver.access.bootstrap_roles import bootstrap_objects
 from moorage.cli.main import _run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -131,7 +131,7 @@ def with_own_roles(render, tmp_path_factory):
 
 @pytest.mark.parametrize(("role", "whole"), [("kube-scheduler", ROLES[0]), ("volume-scheduler", ROLES[1])])
 def test_roles_of_its_own_are_those_of_kubernetes(with_own_roles, pick, role, whole):
-    known = {made["metadata"]["name"]: made for _, made in born_with() if made["kind"] == "ClusterRole"}
+    known = {made["metadata"]["name"]: made for _, made in bootstrap_objects() if made["kind"] == "ClusterRole"}
     assert without_leases(pick(with_own_roles, "ClusterRole", whole)["rules"]) == without_leases(
         known[f"system:{role}"]["rules"]
     )

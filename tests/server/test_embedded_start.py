@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from moorage.api.custom_objects import CustomKind
-from moorage.apiserver.access.bootstrap import found_cluster
+from moorage.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.apiserver.access.certificate_authority import SCHEDULER, make_authority
 from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.access.rbac_rules import Attributes
@@ -63,7 +63,7 @@ def a_scheduler(*plugins):
 def a_store(*, founded=True):
     store = Store(time.time, random.Random(1), b"k")
     if founded:
-        found_cluster(store)
+        bootstrap_cluster(store)
     return store
 
 

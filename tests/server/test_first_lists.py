@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from moorage.apiserver.access.bootstrap import found_cluster
+from moorage.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.apiserver.access.certificate_authority import make_authority
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.served_kinds import served
@@ -24,7 +24,7 @@ COUNT = 4500
 
 def crowd(store):
     """Found a cluster, and make the node, the pods on it, and the one that waits."""
-    found_cluster(store)
+    bootstrap_cluster(store)
     amounts = {"cpu": "100", "memory": "1000Gi", "pods": str(2 * COUNT)}
     node = {"metadata": {"name": "n1"}, "status": {"allocatable": amounts, "capacity": amounts}}
     store.create(NODES, "", {"apiVersion": "v1", "kind": "Node", **node})

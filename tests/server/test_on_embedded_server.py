@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.access.bootstrap import found_cluster
+from moorage.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.storage.store import Store
 from moorage.client.endpoint import Anonymous, Endpoint, Identity
@@ -57,7 +57,7 @@ def wall():
 async def live_on(store, name="me", reports=None, extenders=()):
     """A scheduler that stands for the lease, with the rights of kube-scheduler, and a client that looks at what it does."""
     reports = [] if reports is None else reports
-    found_cluster(store)
+    bootstrap_cluster(store)
     users = {TOKEN: User("admin", ("system:masters",)), "mine": User("system:kube-scheduler")}
     async with serving(store, Authenticator(users)) as port:
         own, endpoint = (Endpoint(f"http://127.0.0.1:{port}", Anonymous(Identity(token))) for token in ("mine", TOKEN))

@@ -1,6 +1,7 @@
-"""The embedded API server: a store with Kubernetes' semantics, and the HTTP that kubectl and clients speak to it.
+"""The embedded API server: a store with Kubernetes' semantics, and the HTTP API that kubectl and clients use.
 
-From the wire inwards: ``http`` reads requests and answers them; ``access`` says who is asking and what they may; ``tables`` is
-what kubectl prints; ``storage`` keeps the objects; ``admission`` and ``fields`` decide what an object becomes on its way in,
-whole or in part; ``schema`` knows the shape of every kind; ``vocabulary`` is what all of them speak of. Imports point that way.
+Sub-packages, from the wire inwards (imports point that way): ``http`` reads requests and sends responses; ``access``
+authenticates and authorizes; ``tables`` prints objects the way ``kubectl get`` shows them; ``storage`` holds the objects;
+``admission`` defaults, admits and validates objects; ``fields`` implements patches and field management; ``schema``
+describes every kind; ``vocabulary`` holds the types that all of them share.
 """

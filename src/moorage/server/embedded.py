@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from moorage.apiserver.access.authentication import guard_for
+from moorage.apiserver.access.authentication import make_authenticator
 from moorage.apiserver.access.certificate_authority import SCHEDULER, Authority
 from moorage.apiserver.access.listen_addresses import LOOPBACK, Address
 from moorage.apiserver.http.serve import serving
@@ -84,14 +84,14 @@ class Embedded:
 
         Raises  whatever ended one of the parts, as the cluster is of no use without it
         """
-        guard = guard_for(self.store, self.authority, self.address.hosts)
+        guard = make_authenticator(self.store, self.authority, self.address.hosts)
         manager = ControllerManager(self.store, self.controllers, self.report)
         # Where our own controller for it is switched off, another does it over the API.
         self.store.empties_namespaces = False
         self._admit_plugins()
         tls = self.authority.tls()
         async with serving(self.store, guard, self.address.listens, self.port, tls) as port:
-            self.authority.write_kubeconfig(self.kubeconfig, port, host=self.address.dialled)
+            self.authority.write_kubeconfig(self.kubeconfig, port, host=self.address.dial_address)
             start = _Start()
             parts = [
                 asyncio.create_task(manager.run(), name="controllers"),

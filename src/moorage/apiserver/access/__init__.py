@@ -1,1 +1,1 @@
-"""Who is asking, how they show it, and what they may do."""
+"""Authentication, authorization and the objects and keys that they need."""

@@ -1,4 +1,4 @@
-"""Questions about callers, answered on the spot: who am I, whose token is this, may I, what may I.
+"""Answer the review kinds: SelfSubjectReview, TokenReview, the subject access reviews and SelfSubjectRulesReview.
 
 Source  kubernetes, pkg/registry/authentication and pkg/registry/authorization; pkg/apis/authorization/validation
 """
@@ -24,62 +24,62 @@ __all__ = ["answer"]
 
 
 def answer(
-    review: Review, document: Document, user: User, guard: Authenticator, authorizer: Authorizer, namespace: str = ""
+    review: Review, document: Document, user: User, authenticator: Authenticator, authorizer: Authorizer, namespace: str = ""
 ) -> Document:
-    """Return a review with its status filled in. ``namespace`` is that of the path.
+    """Return a review with its status filled in. ``namespace`` is the namespace in the request path.
 
-    Raises  ApiError 422 for a question that is none, 400 for one that does not hold what it should
+    Raises  ApiError 422 if the spec is invalid, 400 if a field has the wrong type
     """
     spec = _mapping(document.get("spec"))
-    status = _status(review, spec, user, guard, authorizer, namespace)
+    status = _status(review, spec, user, authenticator, authorizer, namespace)
     return {**document, "apiVersion": f"{review.group}/{review.version}", "kind": review.kind, "status": status}
 
 
 def _status(
-    review: Review, spec: Document, user: User, guard: Authenticator, authorizer: Authorizer, namespace: str
+    review: Review, spec: Document, user: User, authenticator: Authenticator, authorizer: Authorizer, namespace: str
 ) -> Document:  # fmt: skip
     match review.kind:
         case "SelfSubjectReview":
             return {"userInfo": _info(user)}
         case "TokenReview":
-            return _token(spec, guard)
+            return _token(spec, authenticator)
         case "SelfSubjectRulesReview":
             return _rules(user, _text(spec, "namespace"), authorizer)
         case "SelfSubjectAccessReview":
-            _refuse(review, _question_faults(spec))
+            _raise_if_any(review, _attributes_faults(spec))
             return _access(user, spec, authorizer)
         case _:
-            _refuse(review, [*_question_faults(spec), *_subject_faults(spec)])
+            _raise_if_any(review, [*_attributes_faults(spec), *_subject_faults(spec)])
             if review.namespaced:
-                _refuse(review, [*_place_faults(spec, namespace)])
+                _raise_if_any(review, [*_namespace_faults(spec, namespace)])
             groups = tuple(str(one) for one in _list(spec, "groups"))
             return _access(User(_text(spec, "user"), groups, _text(spec, "uid")), spec, authorizer)
 
 
-def _refuse(review: Review, faults: Iterator[Fault] | list[Fault]) -> None:
+def _raise_if_any(review: Review, faults: Iterator[Fault] | list[Fault]) -> None:
     if found := [*faults]:
         raise invalid("", review.group, "", found)
 
 
-def _question_faults(spec: Document) -> Iterator[Fault]:
+def _attributes_faults(spec: Document) -> Iterator[Fault]:
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if resource is not None and path is not None:
         why = "cannot be specified in combination with resourceAttributes"
-        yield Fault("Invalid value", "spec.nonResourceAttributes", why, _shown_path(path))
+        yield Fault("Invalid value", "spec.nonResourceAttributes", why, _go_path(path))
     elif resource is None and path is None:
         why = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         yield Fault("Invalid value", "spec.resourceAttributes", why, resource)
 
 
-def _shown_path(path: Any) -> Document:
-    asked = _mapping(path)
-    return {"Path": _text(asked, "path"), "Verb": _text(asked, "verb")}
+def _go_path(path: Any) -> Document:
+    attributes = _mapping(path)
+    return {"Path": _text(attributes, "path"), "Verb": _text(attributes, "verb")}
 
 
-def _place_faults(spec: Document, namespace: str) -> Iterator[Fault]:
+def _namespace_faults(spec: Document, namespace: str) -> Iterator[Fault]:
     if spec.get("nonResourceAttributes") is not None:
         why, path = "disallowed on this kind of request", spec["nonResourceAttributes"]
-        yield Fault("Invalid value", "spec.nonResourceAttributes", why, _shown_path(path))
+        yield Fault("Invalid value", "spec.nonResourceAttributes", why, _go_path(path))
     elif (found := _text(_mapping(spec.get("resourceAttributes")), "namespace")) != namespace:
         yield Fault("Invalid value", "spec.resourceAttributes.namespace", "must match metadata.namespace", found)
 
@@ -89,7 +89,7 @@ def _subject_faults(spec: Document) -> Iterator[Fault]:
         yield Fault("Invalid value", "spec.user", "at least one of user or group must be specified", "")
 
 
-# -- may I --------------------------------------------------------------------------------------------------------------
+# -- access reviews -----------------------------------------------------------------------------------------------------
 
 
 def _access(user: User, spec: Document, authorizer: Authorizer) -> Document:
@@ -99,11 +99,11 @@ def _access(user: User, spec: Document, authorizer: Authorizer) -> Document:
 
 def _attributes(spec: Document) -> Attributes:
     if spec.get("resourceAttributes") is None:
-        asked = _mapping(spec.get("nonResourceAttributes"))
-        # A path that is not given is no resource either.
-        return Attributes(_text(asked, "verb"), path=_text(asked, "path") or "\0")
-    asked = _mapping(spec["resourceAttributes"])
-    fields = {name: _text(asked, name) for name in ("verb", "group", "resource", "subresource", "name", "namespace")}
+        attributes = _mapping(spec.get("nonResourceAttributes"))
+        # A NUL path matches no rule, and it keeps the request a non-resource request when the path is empty.
+        return Attributes(_text(attributes, "verb"), path=_text(attributes, "path") or "\0")
+    attributes = _mapping(spec["resourceAttributes"])
+    fields = {name: _text(attributes, name) for name in ("verb", "group", "resource", "subresource", "name", "namespace")}
     return Attributes(**fields)
 
 
@@ -122,19 +122,20 @@ def _rules(user: User, namespace: str, authorizer: Authorizer) -> Document:
     return found
 
 
-# -- who is it ----------------------------------------------------------------------------------------------------------
+# -- token and self subject reviews
+# ---------------------------------------------------------------------------------------
 
 
-def _token(spec: Document, guard: Authenticator) -> Document:
+def _token(spec: Document, authenticator: Authenticator) -> Document:
     token = _text(spec, "token")
     if not token:
         raise bad_request("token is required for TokenReview in authentication")
     audiences = tuple(str(one) for one in _list(spec, "audiences"))
-    vouched = guard.vouch(token, audiences or (ISSUER,))
-    if vouched is None:
+    identity = authenticator.authenticate_token(token, audiences or (ISSUER,))
+    if identity is None:
         return {"user": {}, "error": "invalid bearer token"}
-    found: Document = {"authenticated": True, "user": _info(vouched.user)}
-    return {**found, "audiences": list(vouched.audiences)} if audiences else found
+    found: Document = {"authenticated": True, "user": _info(identity.user)}
+    return {**found, "audiences": list(identity.audiences)} if audiences else found
 
 
 def _info(user: User) -> Document:
@@ -150,7 +151,7 @@ def _mapping(value: Any) -> Document:
 def _text(document: Document, name: str) -> str:
     value = document.get(name)
     if value is not None and not isinstance(value, str):
-        raise bad_request(f"{name}: expected a text")
+        raise bad_request(f"{name}: expected a string")
     return value or ""
 
 

@@ -1,12 +1,14 @@
-"""Who may talk to the server at all: those who call it by a name it answers to, and say who they are.
+"""Authenticate requests: check the Host and Origin headers, then a client certificate or a bearer token.
 
-A page in a browser can send requests to a port of the machine it runs on. What keeps it from doing so is checked before
-anything else: the Host it must name, the Origin it cannot hide, and a credential it cannot know.
+A web page in a browser can send requests to a local port. The server rejects such requests before it looks at anything
+else:
+the Host header must name this server, and a cross-origin ``Origin`` or ``Sec-Fetch-Site`` header is refused.
 
-There are three: a client certificate of the cluster's authority, a bearer token that the server was started with, and a
-service account's token. Tokens are compared in constant time and appear in no log and no answer.
+It then accepts one of three credentials: a client certificate signed by the cluster's authority, a static bearer token
+given
+at startup, or a service account token. Tokens are compared in constant time and never appear in logs or responses.
 
-Source  apiserver, pkg/authentication/request/{x509,bearertoken}; kubectl, pkg/proxy/proxy_server.go, for the names of the host
+Source  apiserver, pkg/authentication/request/{x509,bearertoken}; kubectl, pkg/proxy/proxy_server.go, for the host names
 """
 
 from __future__ import annotations
@@ -15,39 +17,43 @@ import hmac
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from moorage.apiserver.access.bootstrap import publish_authority
+from moorage.apiserver.access.bootstrap import publish_client_ca
 from moorage.apiserver.access.certificate_authority import ADMIN, Authority
-from moorage.apiserver.access.service_account_tokens import ISSUER, Accounts, Vouched
+from moorage.apiserver.access.service_account_tokens import ISSUER, AccountTokens, TokenIdentity
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.statuses import ApiError, unauthorized
 from moorage.apiserver.vocabulary.users import User, authenticated
 
-__all__ = ["OPEN_PATHS", "Authenticator", "User", "guard_for", "holder_of"]
+__all__ = ["OPEN_PATHS", "Authenticator", "User", "certificate_user", "make_authenticator"]
 
-#: What anybody may read.
+#: Paths that need no credentials.
 OPEN_PATHS: Final = frozenset(["/healthz", "/livez", "/readyz", "/version"])
 _LOCAL: Final = ("127.0.0.1", "[::1]", "localhost")
 _MAX_TOKEN: Final = 16 << 10
 
 
-def guard_for(store: Store, authority: Authority, hosts: Iterable[str] = ()) -> Authenticator:
-    """Return the guard of a cluster with an authority: its certificates, its administrator's token, its accounts' tokens."""
-    publish_authority(store, authority.certificate, authority.front_proxies)
-    return Authenticator({authority.admin_token: ADMIN}, hosts, Accounts(store, authority.signing_key))
+def make_authenticator(store: Store, authority: Authority, hosts: Iterable[str] = ()) -> Authenticator:
+    """Return the authenticator of a cluster: client certificates, the administrator's token and service account tokens."""
+    publish_client_ca(store, authority.certificate, authority.front_proxies)
+    return Authenticator({authority.admin_token: ADMIN}, hosts, AccountTokens(store, authority.signing_key))
 
 
 class Authenticator:
-    """Checks requests. ``tokens`` are the bearer tokens of users, ``hosts`` the names answered to besides the local ones."""
+    """Authenticates requests.
 
-    def __init__(self, tokens: Mapping[str, User], hosts: Iterable[str] = (), accounts: Accounts | None = None) -> None:
+    ``tokens`` maps static bearer tokens to users. ``hosts`` are the accepted Host names in addition to the local ones.
+    """
+
+    def __init__(self, tokens: Mapping[str, User], hosts: Iterable[str] = (), accounts: AccountTokens | None = None) -> None:
         self._tokens = [(token.encode(), authenticated(user)) for token, user in tokens.items() if token]
         self._hosts = frozenset([*_LOCAL, *(host.lower() for host in hosts)])
         self.accounts = accounts
 
-    def admit(self, path: str, headers: Mapping[str, str], holder: User | None = None) -> User | None:
-        """Return who is asking; None for an open path. ``holder`` is whom the connection's certificate is made out to.
+    def authenticate(self, path: str, headers: Mapping[str, str], holder: User | None = None) -> User | None:
+        """Return the user of a request, or None for an open path. ``holder`` is the user of the connection's client
+        certificate.
 
-        Raises  ApiError 403 for another host or origin, 401 without a credential that is known
+        Raises  ApiError 403 for a foreign host or origin, 401 without a valid credential
         """
         self._check_host(headers.get("Host", ""))
         self._check_origin(headers)
@@ -59,13 +65,16 @@ class Authenticator:
         return authenticated(user)
 
     def user_of(self, authorization: str) -> User | None:
-        """Return whose token an ``Authorization`` header carries."""
+        """Return the user whose token an ``Authorization`` header carries, or None if there is no valid token."""
         scheme, _, token = authorization.partition(" ")
-        vouched = self.vouch(token.strip()) if scheme.lower() == "bearer" else None
-        return vouched.user if vouched is not None else None
+        identity = self.authenticate_token(token.strip()) if scheme.lower() == "bearer" else None
+        return identity.user if identity is not None else None
 
-    def vouch(self, token: str, audiences: tuple[str, ...] = (ISSUER,)) -> Vouched | None:
-        """Return whom a token speaks for, to any of the audiences. Takes the same time for every wrong token of a length."""
+    def authenticate_token(self, token: str, audiences: tuple[str, ...] = (ISSUER,)) -> TokenIdentity | None:
+        """Return the user of a token that is valid for one of ``audiences``, or None.
+
+        The time taken does not depend on how much of a wrong token matches.
+        """
         given = token.encode("utf-8", "surrogateescape")
         if not given or len(given) > _MAX_TOKEN:
             return None
@@ -74,11 +83,11 @@ class Authenticator:
             if hmac.compare_digest(known, given):
                 found = user
         if found is not None:
-            return Vouched(found, (ISSUER,)) if ISSUER in audiences else None
+            return TokenIdentity(found, (ISSUER,)) if ISSUER in audiences else None
         if self.accounts is None or not token.isascii():
             return None
-        vouched = self.accounts.vouch(token, audiences)
-        return vouched._replace(user=authenticated(vouched.user)) if vouched is not None else None
+        identity = self.accounts.authenticate_token(token, audiences)
+        return identity._replace(user=authenticated(identity.user)) if identity is not None else None
 
     def _check_host(self, host: str) -> None:
         name, _, port = host.lower().rpartition(":")
@@ -100,8 +109,10 @@ class Authenticator:
         return scheme in {"http", "https"} and ((port.isdigit() and name in self._hosts) or place in self._hosts)
 
 
-def holder_of(certificate: Mapping[str, Any] | None) -> User | None:
-    """Return whom a certificate, as ``ssl`` shows one that it checked, is made out to."""
+def certificate_user(certificate: Mapping[str, Any] | None) -> User | None:
+    """Return the user that a verified certificate, in the form of ``ssl.getpeercert``, identifies; None without a
+    common name.
+    """
     if not certificate:
         return None
     fields = [field for part in certificate.get("subject", ()) for field in part]

@@ -1,7 +1,7 @@
-"""What a cluster has before anybody uses it, and what is kept so while it runs: roles, and every namespace's default account.
+"""Create the objects that every cluster starts with, and maintain roles and default service accounts while it runs.
 
-Both are work that Kubernetes leaves to controllers, and that everything else counts on: bindings name the roles, and pods run
-as the account. It happens right after the change that calls for it, so nobody sees the cluster without.
+Kubernetes leaves this work to controllers, but bindings need the roles and pods need the ``default`` service account. Here
+the store does it as part of the change that requires it, so no client sees a cluster without them.
 
 Source  kubernetes, pkg/registry/rbac/rest/storage_rbac.go (bootstrap and reconciliation), pkg/controller/serviceaccount and
         clusterroleaggregation
@@ -17,7 +17,7 @@ import msgspec
 from moorage.api.admission import SYSTEM_PRIORITY_CLASSES
 from moorage.api.rbac import ClusterRole, PolicyRule
 from moorage.api.selectors import compile_label_selector
-from moorage.apiserver.access.bootstrap_roles import born_with
+from moorage.apiserver.access.bootstrap_roles import bootstrap_objects
 from moorage.apiserver.access.rbac_rules import missing
 from moorage.apiserver.admission.strategy import read
 from moorage.apiserver.fields.managed_fields import FieldManager
@@ -26,11 +26,11 @@ from moorage.apiserver.storage.watch_cache import Change
 from moorage.apiserver.vocabulary.records import Document, Record
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 
-__all__ = ["AUTHORITY", "found_cluster", "publish_authority"]
+__all__ = ["AUTHORITY", "bootstrap_cluster", "publish_client_ca"]
 
-#: The namespace and the name of the config map that says which authority clients' certificates go back to.
+#: Namespace and name of the config map that publishes the CA bundle for client certificates.
 AUTHORITY: Final = ("kube-system", "extension-apiserver-authentication")
-#: Which proxies may speak for others, and how: the headers that every cluster has.
+#: The request header settings for front proxies that every cluster has.
 _FRONT_PROXIES: Final = {
     "requestheader-allowed-names": '["front-proxy-client"]',
     "requestheader-extra-headers-prefix": '["X-Remote-Extra-"]',
@@ -38,7 +38,7 @@ _FRONT_PROXIES: Final = {
     "requestheader-uid-headers": '["X-Remote-Uid"]',
     "requestheader-username-headers": '["X-Remote-User"]',
 }
-#: How the cluster's own API server is called inside of it; the first address of the range for services, which nobody serves.
+#: Cluster IP of the ``kubernetes`` service: the first address of the service range. Nothing listens on it.
 _ADDRESS: Final = "10.96.0.1"
 
 _NAMESPACES: Final = served("namespaces")
@@ -50,12 +50,12 @@ _CLUSTER_ROLES: Final = served("clusterroles", "rbac.authorization.k8s.io")
 _AUTOUPDATE: Final = "rbac.authorization.kubernetes.io/autoupdate"
 
 
-def found_cluster(store: Store) -> None:
-    """Give a store its roles, bindings and accounts where they are missing, and see to them from now on."""
-    keeper = _Keeper(store)
-    store.follow(keeper.see)
+def bootstrap_cluster(store: Store) -> None:
+    """Create missing roles, bindings and service accounts, and maintain them on every later change of the store."""
+    maintainer = _ClusterMaintainer(store)
+    store.follow(maintainer.on_change)
     for record in [*store.all(_NAMESPACES)]:
-        keeper.add_account(record)
+        maintainer.add_account(record)
     if store.find(_SERVICES, "default", "kubernetes") is None:
         store.create(_SERVICES, "default", _own_service(), manager=FieldManager("kube-apiserver", version="v1"))
     for name, found in SYSTEM_PRIORITY_CLASSES.items():
@@ -63,7 +63,7 @@ def found_cluster(store: Store) -> None:
             wanted = {"metadata": {"name": name}, "value": found.value, "description": found.description}
             made = {"apiVersion": _PRIORITIES.api_version, "kind": "PriorityClass", **wanted}
             store.create(_PRIORITIES, "", made, manager=FieldManager("kube-apiserver", version=_PRIORITIES.api_version))
-    for kind, document in born_with(store.offers):
+    for kind, document in bootstrap_objects(store.offers):
         metadata = document["metadata"]
         held = store.find(kind, metadata.get("namespace", ""), metadata["name"])
         if held is None:
@@ -75,7 +75,7 @@ def found_cluster(store: Store) -> None:
 
 
 def _own_service() -> Document:
-    """Return the service by which pods reach the API server: every cluster has one, and clients look at it for addresses."""
+    """Return the ``default/kubernetes`` service, which every cluster has and clients look up."""
     labels = {"component": "apiserver", "provider": "kubernetes"}
     spec = {
         "type": "ClusterIP", "clusterIP": _ADDRESS, "clusterIPs": [_ADDRESS], "ipFamilies": ["IPv4"],
@@ -87,7 +87,7 @@ def _own_service() -> Document:
 
 
 def _reconcile(store: Store, kind: ServedKind, held: Record, wanted: Document) -> None:
-    """Add the rules and subjects that one of our own roles or bindings lost, unless its owner said not to."""
+    """Restore rules and subjects missing from a bootstrap role or binding, unless its autoupdate annotation is "false"."""
     document = held.document()
     if (document["metadata"].get("annotations") or {}).get(_AUTOUPDATE) == "false":
         return
@@ -106,21 +106,21 @@ def _rules(documents: list[Document]) -> list[PolicyRule]:
     return msgspec.convert(documents, list[PolicyRule])
 
 
-class _Keeper:
-    """Follows a store's changes and puts right what belongs together."""
+class _ClusterMaintainer:
+    """Follows the store's changes; creates default service accounts and updates aggregated roles."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._aggregating = False
 
-    def see(self, kind: ServedKind, change: Change) -> None:
+    def on_change(self, kind: ServedKind, change: Change) -> None:
         if kind is _NAMESPACES and not change.gone:
             self.add_account(change.after)
         elif kind is _ACCOUNTS and change.gone and change.after.name == "default":
             home = self._store.find(_NAMESPACES, "", change.after.namespace)
             if home is not None:
                 self.add_account(home)
-        elif kind is _CLUSTER_ROLES and _matters(change):
+        elif kind is _CLUSTER_ROLES and _affects_aggregation(change):
             self._aggregate()
 
     def add_account(self, namespace: Record) -> None:
@@ -130,7 +130,7 @@ class _Keeper:
             self._store.create(_ACCOUNTS, name, account)
 
     def _aggregate(self) -> None:
-        """Give every aggregated role the rules of the roles that it selects."""
+        """Update the rules of every aggregated cluster role from the roles that it selects."""
         if self._aggregating:
             return
         self._aggregating = True
@@ -150,10 +150,11 @@ class _Keeper:
 
 
 def _aggregated(roles: Iterable[ClusterRole]) -> list[tuple[str, tuple[PolicyRule, ...]]]:
-    """Return the aggregated roles whose rules are not those of the roles they select, with what their rules are to be.
+    """Return the aggregated roles whose rules must change, each with its new rules.
 
-    Aggregated roles may select each other, so rules are handed on from role to role until nothing changes. In a circle that
-    does not come to rest there are as many rounds as roles.
+    Aggregated roles may select each other, so rules propagate until nothing changes, for at most as many rounds as
+    there are
+    aggregated roles.
     """
     known = {role.metadata.name: role for role in roles}
     sources = {name: _selected(role, known) for name, role in known.items() if role.aggregation_rule is not None}
@@ -168,24 +169,24 @@ def _aggregated(roles: Iterable[ClusterRole]) -> list[tuple[str, tuple[PolicyRul
 
 
 def _selected(role: ClusterRole, known: Mapping[str, ClusterRole]) -> list[str]:
-    asked = role.aggregation_rule.cluster_role_selectors if role.aggregation_rule is not None else ()
-    selectors = [compile_label_selector(one) for one in asked]
+    wanted = role.aggregation_rule.cluster_role_selectors if role.aggregation_rule is not None else ()
+    selectors = [compile_label_selector(one) for one in wanted]
     return [
         name for name, other in known.items()
         if other is not role and any(one.matches(other.metadata.labels) for one in selectors)
     ]  # fmt: skip
 
 
-def _matters(change: Change) -> bool:
-    """Return True where aggregated roles may have to change: only roles with labels are selected."""
+def _affects_aggregation(change: Change) -> bool:
+    """Return True for a change that can affect aggregated roles. Selectors only match roles that have labels."""
     labelled = change.after.labels or (change.before is not None and change.before.labels)
     return bool(labelled) or b"aggregationRule" in change.after.body
 
 
-def publish_authority(store: Store, certificate: bytes, front_proxies: bytes = b"") -> None:
-    """Let programs that serve in the cluster's name know which authority clients' certificates go back to.
+def publish_client_ca(store: Store, certificate: bytes, front_proxies: bytes = b"") -> None:
+    """Publish the CA bundle for client certificates in the config map that extension API servers read.
 
-    ``front_proxies``: to which those of proxies do, which speak for others. kube-scheduler complains without one for ever.
+    ``front_proxies`` is the CA bundle for front proxies; kube-scheduler keeps logging an error without one.
     """
     (home, name), data = AUTHORITY, {"client-ca-file": certificate.decode()}
     if front_proxies:

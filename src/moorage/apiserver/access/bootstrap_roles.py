@@ -1,9 +1,9 @@
-"""The roles that a cluster is born with, and who has them.
+"""The bootstrap roles of a cluster and their bindings.
 
-Rules are written in one line each: groups, resources, verbs. The roles of Kubernetes are cut down to what is served here;
-``system:kube-scheduler`` and ``system:volume-scheduler`` are whole, as a scheduler that works here has to work elsewhere. A
-cluster's own controllers have one role instead of one each (``moorage:controllers``), and nodes are not told apart from each
-other (``system:node``), as there is no node authorizer; so it reads no secrets and makes no tokens.
+Each rule is one line: groups, resources, verbs. The roles list only resources that this server has, except
+``system:kube-scheduler`` and ``system:volume-scheduler``, which are complete so that a scheduler with these rights also
+works on other clusters. One role, ``moorage:controllers``, replaces the separate roles of Kubernetes' controllers. There is
+no node authorizer, so all nodes share ``system:node``, which can neither read secrets nor create tokens.
 
 Source  kubernetes, plugin/pkg/auth/authorizer/rbac/bootstrappolicy/policy.go and namespace_policy.go
 """
@@ -16,7 +16,7 @@ from typing import Any, Final
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 
-__all__ = ["LABEL", "born_with"]
+__all__ = ["LABEL", "bootstrap_objects"]
 
 _RBAC: Final = "rbac.authorization.k8s.io"
 LABEL: Final = {"kubernetes.io/bootstrapping": "rbac-defaults"}
@@ -31,7 +31,7 @@ _CHANGE: Final = "get list watch update patch"
 
 
 def _on(groups: str, resources: str, verbs: str, names: str = "") -> Rule:
-    """Return a rule; ``core`` stands for the group without a name."""
+    """Return a rule for resources; ``core`` is the group with the empty name."""
     made = {
         "apiGroups": ["" if group == "core" else group for group in groups.split()],
         "resources": resources.split(),
@@ -170,7 +170,7 @@ _CLUSTER_ROLES: Final[dict[str, list[Rule]]] = {
     "system:aggregate-to-edit": _EDIT,
     "system:aggregate-to-admin": _ADMIN,
 }
-#: Which role's rules each of these labels adds to: what a viewer may an editor may, and what an editor may an admin may.
+#: Target role of each aggregation label: editors have all rights of viewers, and admins all rights of editors.
 _AGGREGATED: Final = {
     "system:aggregate-to-view": "view", "system:aggregate-to-edit": "edit", "system:aggregate-to-admin": "admin",
     "view": "edit", "edit": "admin",
@@ -200,7 +200,7 @@ _BINDINGS: Final = {
 }
 
 
-#: What roles have besides where a gate is open, by the gate.
+#: Additional rules of bootstrap roles, by the feature gate that enables them.
 _WITH_GATES: Final[dict[str, dict[str, list[Rule]]]] = {
     "GenericWorkload": {
         "system:kube-scheduler": [
@@ -214,8 +214,8 @@ _WITH_GATES: Final[dict[str, dict[str, list[Rule]]]] = {
 }
 
 
-def born_with(gates: frozenset[str] = frozenset()) -> Iterator[tuple[ServedKind, Document]]:
-    """Yield every role and binding that a cluster starts with, those that are referred to before those that refer."""
+def bootstrap_objects(gates: frozenset[str] = frozenset()) -> Iterator[tuple[ServedKind, Document]]:
+    """Yield the bootstrap roles and bindings, roles before the bindings that reference them."""
     more = [roles for gate, roles in _WITH_GATES.items() if gate in gates]
     for name, rules in _CLUSTER_ROLES.items():
         added = [rule for roles in more for rule in roles.get(name, ())]

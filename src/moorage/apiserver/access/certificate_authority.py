@@ -1,10 +1,10 @@
-"""Who vouches for whom: the cluster's own certificate authority, the server's certificate, and the credentials made with it.
+"""The cluster's certificate authority, the server certificate and the credentials that the authority issues.
 
-Everything lies in one folder that only its owner can read; what is there is used again, so kubeconfigs of the last run stay
-good. A client proves who it is by a certificate: its common name is the user, its organizations are the groups.
+All files are in one folder that only its owner can read. Existing files are reused, so kubeconfigs from the previous run
+stay valid. In a client certificate the common name is the user and the organizations are the groups.
 
-    ca.crt ca.key            the authority           sa.key        signs the tokens of service accounts
-    server.crt server.key    of the server           admin.token   a bearer token of an administrator
+    ca.crt ca.key            certificate authority    sa.key        signs service account tokens
+    server.crt server.key    server certificate       admin.token   bearer token of an administrator
 
 Source  kubeadm, the layout of /etc/kubernetes/pki; apiserver, pkg/authentication/request/x509
 """
@@ -34,19 +34,19 @@ from moorage.private_files import Tell, private_folder, put_file, read_private
 
 __all__ = ["ADMIN", "CONTROLLERS", "LOCAL_NAMES", "SCHEDULER", "Authority", "Credential", "make_authority"]
 
-#: Who `up` needs credentials for.
+#: The users that ``moorage up`` creates credentials for.
 ADMIN: Final = User("moorage-admin", ("system:masters",))
 SCHEDULER: Final = User("system:kube-scheduler")
 CONTROLLERS: Final = User("system:kube-controller-manager")
 
-#: Names and addresses that the server's certificate is good for.
+#: DNS names and addresses that every server certificate is valid for.
 LOCAL_NAMES: Final = (
     "localhost", "127.0.0.1", "::1", "kubernetes", "kubernetes.default", "kubernetes.default.svc",
     "kubernetes.default.svc.cluster.local",
 )  # fmt: skip
 _YEARS: Final = datetime.timedelta(days=3650)
-#: A shorter token could be guessed.
-_TOKEN: Final = 16
+#: Minimum length of the administrator's token; a shorter one can be guessed.
+_MIN_TOKEN: Final = 16
 _SKEW: Final = datetime.timedelta(minutes=5)
 
 Names = Iterable[str]
@@ -54,7 +54,7 @@ _Loaded = TypeVar("_Loaded")
 
 
 class Credential(NamedTuple):
-    """A client's certificate and its key, both in PEM."""
+    """A client certificate and its private key, both in PEM."""
 
     certificate: bytes
     key: bytes
@@ -62,10 +62,10 @@ class Credential(NamedTuple):
 
 @dataclass(frozen=True)
 class Authority:
-    """The folder's authority, loaded. ``certificate`` is its own, in PEM, for those who have to trust it.
+    """The loaded certificate authority of a folder. ``certificate`` is the CA certificate in PEM.
 
-    ``signing_key``, in PEM, signs the tokens of service accounts, and ``admin_token`` is a bearer token for ``ADMIN``.
-    ``front_proxies`` is the authority of proxies that may speak for others; its key is kept nowhere.
+    ``signing_key``, in PEM, signs service account tokens. ``admin_token`` is a bearer token of ``ADMIN``. ``front_proxies``
+    is the CA certificate for front proxies; its private key is discarded.
     """
 
     folder: Path
@@ -76,7 +76,7 @@ class Authority:
     root: _Root = field(repr=False, compare=False)
 
     def issue(self, user: User, life: datetime.timedelta = datetime.timedelta(days=365)) -> Credential:
-        """Return a new client certificate. The user's uid and extras have no place in it."""
+        """Return a new client certificate for a user. Certificates do not carry the user's uid or extra fields."""
         key = ec.generate_private_key(ec.SECP256R1())
         parts = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in user.groups]
         subject = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, user.name)])
@@ -84,7 +84,9 @@ class Authority:
         return Credential(made, _private(key))
 
     def tls(self) -> ssl.SSLContext:
-        """Return the server's side: TLS 1.2 and later; clients may show a certificate of this authority, and no other."""
+        """Return the server's TLS context: TLS 1.2 or later; a client certificate is optional and must be signed by this
+        authority.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(self.folder / "server.crt", self.folder / "server.key")
@@ -96,9 +98,9 @@ class Authority:
     def write_kubeconfig(
         self, path: Path, port: int, user: User = ADMIN, name: str = "moorage", host: str = "127.0.0.1"
     ) -> None:
-        """Write a kubeconfig with a new certificate of a user, and this authority to check the server by.
+        """Write a kubeconfig with a new client certificate for a user and the CA certificate that verifies the server.
 
-        Only its owner can read it. It is JSON, which is YAML as well.
+        Only the owner can read the file. It is JSON, which is also valid YAML.
         """
         credential = self.issue(user)
         place = f"[{host}]" if ":" in host else host
@@ -114,12 +116,13 @@ class Authority:
 
 
 def make_authority(folder: Path, names: Sequence[str] = (), tell: Tell = lambda line: None) -> Authority:
-    """Return the authority of a folder; what it lacks is made, and ``tell`` hears of what others could read there.
+    """Load the authority of a folder, creating missing files. ``tell`` receives a warning for each file that others can read.
 
-    ``names`` are names and addresses the server is reached by besides ``LOCAL_NAMES``; a server certificate that lacks one
-    of them, or is about to end, is made anew.
+    ``names`` are the server's DNS names and addresses in addition to ``LOCAL_NAMES``. The server certificate is replaced if
+    it lacks one of them or is about to expire.
 
-    Raises  ConfigError where the folder cannot be written, or what is in it is damaged; InputError for what is no file
+    Raises  ConfigError if the folder cannot be written or a file in it is damaged; InputError for a path that is not a
+    regular file
     """
     try:
         private_folder(folder, tell)
@@ -129,13 +132,13 @@ def make_authority(folder: Path, names: Sequence[str] = (), tell: Tell = lambda 
 
 
 class _Folder:
-    """The files of an authority."""
+    """The files of an authority on disk."""
 
     def __init__(self, path: Path, tell: Tell) -> None:
         self._path, self._tell = path, tell
 
     def authority(self, names: Sequence[str]) -> Authority:
-        """Return what the folder holds, after making what it lacks."""
+        """Return the loaded authority after creating missing files."""
         if not self._has("ca.key", "ca.crt"):
             key, made = _make_root("moorage-ca")
             self._write("ca.key", _private(key))
@@ -143,7 +146,7 @@ class _Folder:
         root = _Root(self._load("ca.crt", x509.load_pem_x509_certificate), self._load("ca.key", _signing_key))
         if root.key.public_key() != root.certificate.public_key():
             raise self._damaged("ca.key", "it does not belong to ca.crt")
-        if not self._serves(root, names):
+        if not self._has_valid_server_certificate(root, names):
             self._make_server(root, names)
         if not self._has("sa.key"):
             self._write("sa.key", _private(ec.generate_private_key(ec.SECP256R1())))
@@ -173,9 +176,9 @@ class _Folder:
         put_file(self._path / name, content)
 
     def _load(self, name: str, load: Callable[[bytes], _Loaded]) -> _Loaded:
-        """Return what a file holds.
+        """Return a file's parsed content.
 
-        Raises  ConfigError where it is damaged
+        Raises  ConfigError if the file is damaged
         """
         try:
             return load(self._read(name))
@@ -184,7 +187,7 @@ class _Folder:
 
     def _damaged(self, name: str, why: str) -> ConfigError:
         place = self._path / name
-        return ConfigError(f"{place}: it is damaged ({why}); delete {self._path} to have all certificates and keys made again")
+        return ConfigError(f"{place}: it is damaged ({why}); delete {self._path} to recreate all certificates and keys")
 
     def _make_server(self, root: _Root, names: Names) -> None:
         key = ec.generate_private_key(ec.SECP256R1())
@@ -193,8 +196,10 @@ class _Folder:
         self._write("server.key", _private(key))
         self._write("server.crt", made)
 
-    def _serves(self, root: _Root, names: Names) -> bool:
-        """Return True where there is a server certificate of this authority with its key, good for a month, for these names."""
+    def _has_valid_server_certificate(self, root: _Root, names: Names) -> bool:
+        """Return True if the server certificate exists, is signed by this authority, covers ``names`` and is valid for 30
+        more days.
+        """
         if not self._has("server.crt", "server.key"):
             return False
         held, key = self._load("server.crt", x509.load_pem_x509_certificate), self._load("server.key", _signing_key)
@@ -209,7 +214,7 @@ class _Folder:
 
 
 class _Root(NamedTuple):
-    """An authority's certificate and its key."""
+    """A CA certificate and its private key."""
 
     certificate: x509.Certificate
     key: ec.EllipticCurvePrivateKey
@@ -218,14 +223,14 @@ class _Root(NamedTuple):
 def _signing_key(pem: bytes) -> ec.EllipticCurvePrivateKey:
     key = serialization.load_pem_private_key(pem, None)
     if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise ValueError("it is a key of another kind")
+        raise ValueError("it is not an EC key")
     return key
 
 
 def _token(content: bytes) -> str:
     token = content.decode("ascii").strip()
-    if len(token) < _TOKEN or any(ord(one) < 33 for one in token):
-        raise ValueError(f"a token has at least {_TOKEN} characters, and no blanks among them")
+    if len(token) < _MIN_TOKEN or any(ord(one) < 33 for one in token):
+        raise ValueError(f"a token has at least {_MIN_TOKEN} characters, none of them a blank")
     return token
 
 
@@ -260,10 +265,10 @@ def _usage(*, signs: bool) -> x509.KeyUsage:
     )  # fmt: skip
 
 
-def _make_root(called: str) -> tuple[ec.EllipticCurvePrivateKey, bytes]:
-    """Return the key of a new authority, and its certificate in PEM."""
+def _make_root(common_name: str) -> tuple[ec.EllipticCurvePrivateKey, bytes]:
+    """Return the private key of a new CA, and its certificate in PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, called)])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
     made = (
         _builder(name, name, key, _YEARS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -278,7 +283,7 @@ def _signed(
     root: _Root, subject: x509.Name, key: ec.EllipticCurvePrivateKey, life: datetime.timedelta,
     purpose: x509.ObjectIdentifier, names: Names,
 ) -> bytes:  # fmt: skip
-    """Return a certificate of an authority, in PEM."""
+    """Return a certificate signed by a CA, in PEM."""
     builder = (
         _builder(subject, root.certificate.subject, key, life)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)

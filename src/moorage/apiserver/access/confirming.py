@@ -1,24 +1,24 @@
-"""Check what a write makes, where the right to the verb is not enough: who gives rights must hold them, and so for devices.
+"""Checks of the stored object for writes where the RBAC verb is not enough: privilege escalation and device status.
 
-The check runs inside the write, on the object that is about to be stored. So it sees the same object whatever form the write
-has (create, replace, every kind of patch, apply, dry run), and nothing can change in between.
+The check runs inside the write, on the object that is about to be stored. It therefore covers every form of write (create,
+replace, every patch type, apply, dry run), and nothing can change between the check and the write.
 """
 
 from __future__ import annotations
 
-from moorage.apiserver.access.device_rights import check_devices, guards_devices
+from moorage.apiserver.access.device_rights import check_devices, writes_device_status
 from moorage.apiserver.access.escalation_check import GUARDED, check_escalation
 from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.vocabulary.records import Confirm, Document
 from moorage.apiserver.vocabulary.request_targets import Target
 from moorage.apiserver.vocabulary.users import User
 
-__all__ = ["confirmation"]
+__all__ = ["write_check"]
 
 
-def confirmation(authorizer: Authorizer, user: User, method: str, target: Target) -> Confirm | None:
-    """Return what a user's write to a target has to pass; None where the right to the verb is enough."""
-    if guards_devices(target):
+def write_check(authorizer: Authorizer, user: User, method: str, target: Target) -> Confirm | None:
+    """Return the check that a user's write to a target must pass, or None if the right to the verb is enough."""
+    if writes_device_status(target):
         return _devices(authorizer, user, target, "patch" if method == "PATCH" else "update")
     return _rights(authorizer, user, target) if target.kind in GUARDED else None
 

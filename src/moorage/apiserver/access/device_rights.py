@@ -1,8 +1,9 @@
-"""Whose devices are whose is written by those who have a right to just that, and how they are by their drivers.
+"""Check additional rights for writing the status of resource claims: ``resourceclaims/binding`` and ``resourceclaims/driver``.
 
-The right to a resource claim's status is not enough: what is allocated and for whom takes the same verb on
-``resourceclaims/binding``, in the whole cluster; what is said of a driver's devices takes it on ``resourceclaims/driver`` under
-the driver's name, as ``arbitrary-node:VERB``, or ``associated-node:VERB`` for a service account that is on the claim's node.
+The right to ``resourceclaims/status`` is not enough. A change of the allocation or of ``reservedFor`` also needs the same
+verb on ``resourceclaims/binding``, cluster-wide. A change of a driver's entries in ``status.devices`` needs it on
+``resourceclaims/driver`` with the driver's name, as ``arbitrary-node:VERB``, or as ``associated-node:VERB`` for a service
+account on the claim's node.
 
 Source  kubernetes, pkg/registry/resource/utils.go
 """
@@ -19,7 +20,7 @@ from moorage.apiserver.vocabulary.statuses import invalid
 from moorage.apiserver.vocabulary.users import User
 from moorage.errors import Fault
 
-__all__ = ["check_devices", "guards_devices"]
+__all__ = ["check_devices", "writes_device_status"]
 
 _CLAIMS: Final = "resourceclaims.resource.k8s.io"
 _ACCOUNT: Final = "system:serviceaccount:"
@@ -27,27 +28,27 @@ _NODE: Final = "authentication.kubernetes.io/node-name"
 _DEVICE: Final = ("driver", "pool", "device", "shareID")
 
 
-def guards_devices(target: Target) -> bool:
-    """Return True for what is asked to change which devices somebody has, or how they are."""
+def writes_device_status(target: Target) -> bool:
+    """Return True for requests that write the status of a resource claim."""
     return target.kind.qualified == _CLAIMS and target.subresource == "status"
 
 
 def check_devices(authorizer: Authorizer, user: User, target: Target, verb: str, before: Document, after: Document) -> None:
-    """Pass a claim's status that its writer may write, or raise.
+    """Check that a user may make a change to a claim's status.
 
-    Raises  ApiError 422 for one that gives devices, or takes them, without the right to
+    Raises  ApiError 422 if the user lacks a right that the change needs
     """
-    held, given = (document.get("status") or {} for document in (before, after))
+    old_status, new_status = (document.get("status") or {} for document in (before, after))
     faults = []
-    gives = any(held.get(name) != given.get(name) for name in ("allocation", "reservedFor"))
-    if gives and (why := _refusal(authorizer, user, target, verb, "binding")):
+    changes_allocation = any(old_status.get(name) != new_status.get(name) for name in ("allocation", "reservedFor"))
+    if changes_allocation and (why := _refusal(authorizer, user, target, verb, "binding")):
         needed = f'resource="resourceclaims/binding", verb="{verb}" permission: {why}'
         text = f"changing status.allocation or status.reservedFor requires {needed}"
         faults.append(Fault("Forbidden", "status.allocation", text))
-    if given.get("allocation"):
-        verbs = [f"associated-node:{verb}"] if _is_on(user, _node_of(given["allocation"])) else []
+    if new_status.get("allocation"):
+        verbs = [f"associated-node:{verb}"] if _is_on(user, _node_of(new_status["allocation"])) else []
         verbs.append(f"arbitrary-node:{verb}")
-        for driver in sorted(_drivers_of_changes(held, given)):
+        for driver in sorted(_drivers_of_changes(old_status, new_status)):
             refusals = [_refusal(authorizer, user, target, one, "driver", driver) for one in verbs]
             if all(refusals):
                 needed = f'resource="resourceclaims/driver", verb="[{" ".join(verbs)}]" permission: {refusals[0]}'
@@ -57,23 +58,26 @@ def check_devices(authorizer: Authorizer, user: User, target: Target, verb: str,
 
 
 def _refusal(authorizer: Authorizer, user: User, target: Target, verb: str, part: str, driver: str = "") -> str:
-    """Return why a user has no such right; "" if they do. Rights to a driver's devices are those of the claim's namespace."""
+    """Return why a user lacks a right, or "". Driver rights are checked in the claim's namespace, binding rights
+    cluster-wide.
+    """
     where = target.namespace or "" if driver else ""
-    asked = Attributes(verb, target.kind.group, target.kind.resource, part, driver, where)
-    verdict = authorizer.judge(user, asked)
-    return "" if verdict.allowed else denied(user, asked, verdict.reason).message
+    attributes = Attributes(verb, target.kind.group, target.kind.resource, part, driver, where)
+    verdict = authorizer.judge(user, attributes)
+    return "" if verdict.allowed else denied(user, attributes, verdict.reason).message
 
 
-def _drivers_of_changes(held: Document, given: Document) -> set[str]:
-    """Return the drivers of devices of which something else is said than before."""
+def _drivers_of_changes(old_status: Document, new_status: Document) -> set[str]:
+    """Return the drivers whose entries in ``status.devices`` differ."""
     old, new = (
-        {tuple(one.get(key) for key in _DEVICE): one for one in status.get("devices") or ()} for status in (held, given)
+        {tuple(one.get(key) for key in _DEVICE): one for one in status.get("devices") or ()}
+        for status in (old_status, new_status)
     )
     return {str(key[0]) for key in old.keys() | new.keys() if old.get(key) != new.get(key)}
 
 
 def _node_of(allocation: Any) -> str:
-    """Return the node that an allocation names as the only one where its devices are; "" if it names none."""
+    """Return the single node that an allocation's node selector names, or ""."""
     match (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms"):
         case [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [str(node)]}], **rest}]:
             return "" if rest.get("matchExpressions") else node

@@ -1,9 +1,9 @@
-"""Refuse a write of a role or binding that gives rights which its writer does not hold.
+"""Refuse writes of roles and bindings that grant rights which the writer does not hold.
 
-Every create and every update is checked, whatever it changes: a label alone can add a role's rules to an aggregated role, and
-a change of a binding's subjects gives the same rules to others. The checks are left out for members of ``system:masters``, for
-writers with the right to ``escalate`` the role or ``bind`` the role that a binding names, and for changes of nothing but owner
-references and finalizers, which the garbage collector makes.
+Every create and update is checked, whatever it changes: a label alone can add a role's rules to an aggregated role, and a
+change of a binding's subjects grants the same rules to others. The check is skipped for members of ``system:masters``, for
+users who may ``escalate`` the role or ``bind`` the role that a binding references, and for changes of owner references and
+finalizers only, which the garbage collector makes.
 
 Source  kubernetes, pkg/registry/rbac: {clusterrole,role,clusterrolebinding,rolebinding}/policybased/storage.go,
         escalation_check.go and helpers.go (IsOnlyMutatingGCFields)
@@ -24,23 +24,23 @@ from moorage.apiserver.vocabulary.users import MASTERS, User
 
 __all__ = ["GUARDED", "MOST_COMPARISONS", "check_escalation"]
 
-#: The kinds whose objects give rights.
+#: The kinds that grant rights.
 GUARDED: Final = frozenset([ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS])
 _EVERYTHING: Final = (
     PolicyRule(verbs=("*",), api_groups=("*",), resources=("*",)), PolicyRule(verbs=("*",), paths=("*",)),
 )  # fmt: skip
-#: How much work the comparison of one write may be: some 100 ms, for which the server does nothing else.
+#: Limit of the work to compare the rules of one write: about 100 ms, during which the server does nothing else.
 MOST_COMPARISONS: Final = 400_000
-#: Fields of metadata that the garbage collector changes, or that the server keeps about the change itself.
+#: Metadata fields that the garbage collector changes, or that the server maintains for every write.
 _NOT_RIGHTS: Final = frozenset(["finalizers", "managedFields", "ownerReferences", "resourceVersion", "selfLink"])
 
 
 def check_escalation(
     authorizer: Authorizer, user: User, target: Target, before: Document | None, after: Document
 ) -> None:  # fmt: skip
-    """Pass a role or binding that its writer may write, or raise.
+    """Check that a user may write a role or binding.
 
-    Raises  ApiError 403 with the rules that the writer lacks, 404 for a binding to a role that is not there
+    Raises  ApiError 403 listing the rules that the user lacks, 404 for a binding to a role that does not exist
     """
     if MASTERS in user.groups or (before is not None and _without_upkeep(before) == _without_upkeep(after)):
         return
@@ -63,7 +63,7 @@ def _check_role(authorizer: Authorizer, user: User, target: Target, old: object,
         return
     name = new.metadata.name
     _confirm(authorizer, user, target, name, new.rules)
-    # An aggregation rule gathers what anyone labels later, and undoes any cut in a role that has one.
+    # An aggregation rule collects the rules of any role that is labelled later, and restores rules that a user removed.
     if (_aggregates(old) or _aggregates(new)) and missing(authorizer.rules_for(user, home), _EVERYTHING):
         raise forbidden(kind.resource, kind.group, name, "must have cluster-admin privileges to use the aggregationRule")
 

@@ -1,4 +1,4 @@
-"""Acting as somebody else, for those who may: the ``Impersonate-`` headers that ``kubectl --as`` sends.
+"""User impersonation: the ``Impersonate-`` headers that ``kubectl --as`` sends.
 
 Source  apiserver, pkg/endpoints/filters/impersonation
 """
@@ -24,18 +24,18 @@ _ANONYMOUS: Final = "system:anonymous"
 
 
 def impersonated(user: User, headers: Iterable[tuple[str, str]], authorizer: Authorizer) -> User:
-    """Return whom a request is made as: its own user where no header says otherwise.
+    """Return the impersonated user, or ``user`` if there are no impersonation headers.
 
-    Raises  ApiError 403 for a user, group, uid or extra that this user may not take on; 400 for headers that name all but a
-            user
+    Raises  ApiError 403 for a user, group, uid or extra that this user may not impersonate; 400 if the headers do not
+    name a user
     """
-    asked = [(name.lower(), value) for name, value in headers if name.lower().startswith("impersonate-")]
-    if not asked:
+    requested = [(name.lower(), value) for name, value in headers if name.lower().startswith("impersonate-")]
+    if not requested:
         return user
-    name, uid = _last(asked, _USER), _last(asked, _UID)
-    groups = tuple(value for key, value in asked if key == _GROUP)
+    name, uid = _last(requested, _USER), _last(requested, _UID)
+    groups = tuple(value for key, value in requested if key == _GROUP)
     extra: dict[str, tuple[str, ...]] = {}
-    for key, value in asked:
+    for key, value in requested:
         if key.startswith(_EXTRA):
             field = unquote(key.removeprefix(_EXTRA))
             extra[field] = (*extra.get(field, ()), value)
@@ -52,7 +52,7 @@ def impersonated(user: User, headers: Iterable[tuple[str, str]], authorizer: Aut
 
 
 def _shown(uid: str, groups: tuple[str, ...], extra: dict[str, tuple[str, ...]]) -> str:
-    """Return what is asked for as Go shows it."""
+    """Return the requested identity the way Go formats it."""
     fields = ", ".join(f"{quoted(key)}:{_strings(extra[key])}" for key in sorted(extra))
     shown = f"map[string][]string{{{fields}}}" if extra else "map[string][]string(nil)"
     return f'&user.DefaultInfo{{Name:"", UID:{quoted(uid)}, Groups:{_strings(groups)}, Extra:{shown}}}'
@@ -62,12 +62,12 @@ def _strings(texts: tuple[str, ...]) -> str:
     return f"[]string{{{', '.join(map(quoted, texts))}}}" if texts else "[]string(nil)"
 
 
-def _last(asked: list[tuple[str, str]], wanted: str) -> str:
-    return next((value for key, value in reversed(asked) if key == wanted), "")
+def _last(requested: list[tuple[str, str]], wanted: str) -> str:
+    return next((value for key, value in reversed(requested) if key == wanted), "")
 
 
 def _needed(name: str, groups: tuple[str, ...], uid: str, extra: dict[str, tuple[str, ...]]) -> Iterator[Attributes]:
-    """Yield everything that the user behind the request must be allowed to impersonate."""
+    """Yield the rights that the user needs to impersonate this identity."""
     if account_groups(name):
         _, _, home, account = name.split(":", 3)
         yield Attributes("impersonate", "", "serviceaccounts", name=account, namespace=home)

@@ -1,8 +1,9 @@
-"""Where the server listens, and by which names it may be called.
+"""The address that the server listens on, and the host names that it accepts.
 
-Loopback needs no asking for. Who wants other machines to come names an address of this one; the server's certificate is then
-good for that address, and requests may name it as their host. What else the server is called (behind a port that is
-forwarded, or a name of its own) has to be said.
+The default is loopback. To admit clients on other machines, the user names an address of this one (``--bind-address``); the
+server certificate then covers that address, and requests may name it in their Host header. Other names of the server
+(behind
+a forwarded port, or a DNS name) are given explicitly (``--tls-san``).
 
 Source  kube-apiserver, --bind-address; k3s, --tls-san
 """
@@ -20,36 +21,36 @@ from moorage.errors import ConfigError
 
 __all__ = ["LOOPBACK", "Address", "address_of", "is_loopback"]
 
-#: Of the range for documentation: nothing is sent there, the kernel only says from where it would be.
-_ELSEWHERE: Final = {4: "192.0.2.1", 6: "2001:db8::1"}
+#: Addresses reserved for documentation. Nothing is sent there; the kernel only selects the source address.
+_DOCUMENTATION_ADDRESSES: Final = {4: "192.0.2.1", 6: "2001:db8::1"}
 
 
 class Address(NamedTuple):
-    """``listens`` takes connections; ``names`` are names and addresses the server answers to besides the local ones."""
+    """``listens`` is the listen address; ``names`` are names and addresses of the server in addition to the local ones."""
 
     listens: str
     names: tuple[str, ...] = ()
 
     @property
     def is_open(self) -> bool:
-        """Return True if other machines can come."""
+        """Return True if other machines can connect."""
         return not is_loopback(self.listens)
 
     @property
-    def dialled(self) -> str:
-        """The address at which clients on this machine find the server."""
+    def dial_address(self) -> str:
+        """The address at which clients on this machine reach the server."""
         given = ip_address(self.listens)
         if given.is_unspecified:
             return "127.0.0.1" if given.version == 4 else "::1"
         return self.listens
 
     def url(self, port: int) -> str:
-        """Return where clients on this machine find the server."""
-        return f"https://{_in_url(self.dialled)}:{port}"
+        """Return the URL at which clients on this machine reach the server."""
+        return f"https://{_in_url(self.dial_address)}:{port}"
 
     @property
     def hosts(self) -> Iterable[str]:
-        """The names as ``Host`` headers have them."""
+        """The names in the form of ``Host`` headers."""
         return map(_in_url, self.names)
 
 
@@ -62,15 +63,16 @@ def is_loopback(address: str) -> bool:
 
 
 def address_of(bind: str, names: Sequence[str] = ()) -> Address:
-    """Return where to listen, from the flags. All addresses (``0.0.0.0``) bring along what this machine is known to be called.
+    """Return the listen address from the flags. An unspecified address (``0.0.0.0``) adds this machine's host name and
+    address.
 
-    Raises  ConfigError for what is no address, and for names that no certificate can have
+    Raises  ConfigError for an invalid address, or for a name that a certificate cannot contain
     """
     try:
         listens = ip_address(bind)
     except ValueError:
         raise ConfigError(
-            f"--bind-address: {bind!r} is no IP address; use 127.0.0.1, 0.0.0.0 for all, or one of this machine's"
+            f"--bind-address: {bind!r} is not an IP address; use 127.0.0.1, 0.0.0.0 for all, or one of this machine's"
         ) from None
     found = [*(_this_machine(listens) if listens.is_unspecified else [str(listens)]), *map(_checked, names)]
     return Address(str(listens), tuple(dict.fromkeys(found)))
@@ -88,12 +90,12 @@ def _checked(name: str) -> str:
 
 
 def _this_machine(listens: IPv4Address | IPv6Address) -> list[str]:
-    """Return this machine's host name, and the address it would come from elsewhere."""
-    called = socket.gethostname().lower()
-    found = [] if check_dns1123_subdomain(called) else [called]
+    """Return this machine's host name and the source address of its outgoing connections."""
+    hostname = socket.gethostname().lower()
+    found = [] if check_dns1123_subdomain(hostname) else [hostname]
     family = socket.AF_INET if listens.version == 4 else socket.AF_INET6
     with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect((_ELSEWHERE[listens.version], 9))
+        probe.connect((_DOCUMENTATION_ADDRESSES[listens.version], 9))
         found.append(str(probe.getsockname()[0]))
     return found
 

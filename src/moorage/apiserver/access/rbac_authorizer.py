@@ -1,9 +1,9 @@
-"""May they? Role-based access control over the roles and bindings in the store.
+"""RBAC authorizer: authorize requests by the roles and bindings in the store.
 
-Members of ``system:masters`` may do everything. For everybody else the answer is yes where one rule of one role says so that
-a binding gives to the user, to a group of theirs or to their service account; there is no rule that says no.
+Members of ``system:masters`` may do everything. Any other request is allowed if a rule allows it in a role that a binding
+grants to the user, to one of their groups or to their service account. There are no deny rules.
 
-Bindings are read once and kept until one of the four kinds changes; what a user holds is kept with them.
+The authorizer caches bindings and the rules of each user until an object of the four RBAC kinds changes.
 
 Source  kubernetes, plugin/pkg/auth/authorizer/rbac/rbac.go; pkg/registry/rbac/validation/rule.go
 """
@@ -30,7 +30,7 @@ CLUSTER_ROLES: Final = served("clusterroles", _GROUP)
 ROLE_BINDINGS: Final = served("rolebindings", _GROUP)
 CLUSTER_ROLE_BINDINGS: Final = served("clusterrolebindings", _GROUP)
 _KINDS: Final = frozenset([ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS])
-#: Users whose rules are kept at hand.
+#: Maximum number of users whose rules are cached.
 _MOST_USERS: Final = 4096
 
 
@@ -40,15 +40,17 @@ class Verdict(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """One role that a binding gives. ``fault`` says why it gives nothing."""
+    """The rules that one binding grants. ``fault`` says why its role could not be resolved, in which case there
+    are no rules.
+    """
 
     source: str
     rules: tuple[PolicyRule, ...]
     fault: str = ""
 
 
-class _Bound(NamedTuple):
-    """A binding: whom it names, in which namespace ("" for all), and what it gives."""
+class _Binding(NamedTuple):
+    """A binding: its subjects, its namespace ("" for a cluster role binding) and the rules that it grants."""
 
     name: str
     namespace: str
@@ -59,85 +61,85 @@ class _Bound(NamedTuple):
 
 
 class Authorizer:
-    """Judges requests by a store's roles and bindings."""
+    """Authorizes requests by the roles and bindings of a store."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._bound: list[_Bound] | None = None
+        self._bound: list[_Binding] | None = None
         self._held: dict[tuple[str, tuple[str, ...]], dict[str, list[Grant]]] = {}
-        store.follow(self._see)
+        store.follow(self._on_change)
 
-    def _see(self, kind: ServedKind, change: Change) -> None:
+    def _on_change(self, kind: ServedKind, change: Change) -> None:
         if kind in _KINDS:
             self._bound = None
             self._held.clear()
 
-    def judge(self, user: User, asked: Attributes) -> Verdict:
-        """Say whether a user may, and why or what is amiss."""
+    def judge(self, user: User, attributes: Attributes) -> Verdict:
+        """Return whether a user may make a request, with the reason or the faults met."""
         if MASTERS in user.groups:
             return Verdict(True)
         faults = []
-        for grant in self.grants(user, asked.namespace):
+        for grant in self.grants(user, attributes.namespace):
             if grant.fault:
                 faults.append(grant.fault)
-            elif any(allows(rule, asked) for rule in grant.rules):
+            elif any(allows(rule, attributes) for rule in grant.rules):
                 return Verdict(True, f"RBAC: allowed by {grant.source}")
         listed = faults[0] if len(faults) == 1 else f"[{', '.join(faults)}]"
         return Verdict(False, f"RBAC: {listed}" if faults else "")
 
-    def check(self, user: User, asked: Attributes) -> None:
-        """Pass, or raise.
+    def check(self, user: User, attributes: Attributes) -> None:
+        """Check that a user may make a request.
 
-        Raises  ApiError 403, in kube-apiserver's words
+        Raises  ApiError 403 with kube-apiserver's message
         """
-        verdict = self.judge(user, asked)
+        verdict = self.judge(user, attributes)
         if not verdict.allowed:
-            raise denied(user, asked, verdict.reason)
+            raise denied(user, attributes, verdict.reason)
 
     def rules_for(self, user: User, namespace: str) -> list[PolicyRule]:
-        """Return every rule that a user holds in a namespace, those that hold everywhere included."""
+        """Return every rule that a user holds in a namespace, including cluster-wide rules."""
         return [rule for grant in self.grants(user, namespace) for rule in grant.rules]
 
     def grants(self, user: User, namespace: str) -> list[Grant]:
-        """Return what bindings give a user in a namespace; "" asks for what holds everywhere."""
+        """Return what bindings grant a user in a namespace, including cluster-wide grants; "" returns only the latter."""
         key = (user.name, user.groups)
         held = self._held.get(key)
         if held is None:
             if len(self._held) >= _MOST_USERS:
                 self._held.clear()
-            held = self._held[key] = self._gather(user)
+            held = self._held[key] = self._grants_by_namespace(user)
         everywhere = held.get("", [])
         return [*everywhere, *held[namespace]] if namespace and namespace in held else everywhere
 
-    def _gather(self, user: User) -> dict[str, list[Grant]]:
+    def _grants_by_namespace(self, user: User) -> dict[str, list[Grant]]:
         held: dict[str, list[Grant]] = {}
-        for bound in self._bindings():
-            subject = next((one for one in bound.subjects if _means(one, bound.namespace, user)), None)
+        for binding in self._bindings():
+            subject = next((one for one in binding.subjects if _matches(one, binding.namespace, user)), None)
             if subject is not None:
-                grant = Grant(_source(bound, subject), bound.rules, bound.fault)
-                held.setdefault(bound.namespace, []).append(grant)
+                grant = Grant(_source(binding, subject), binding.rules, binding.fault)
+                held.setdefault(binding.namespace, []).append(grant)
         return held
 
-    def _bindings(self) -> list[_Bound]:
+    def _bindings(self) -> list[_Binding]:
         if self._bound is None:
             self._bound = [*self._cluster_wide(), *self._in_namespaces()]
         return self._bound
 
-    def _cluster_wide(self) -> Iterator[_Bound]:
+    def _cluster_wide(self) -> Iterator[_Binding]:
         for record in self._store.all(CLUSTER_ROLE_BINDINGS):
             found = read(CLUSTER_ROLE_BINDINGS, record.document())
             if isinstance(found, ClusterRoleBinding):
-                yield _Bound(record.name, "", found.subjects, found.role_ref, *self.role_of(found.role_ref, ""))
+                yield _Binding(record.name, "", found.subjects, found.role_ref, *self.role_of(found.role_ref, ""))
 
-    def _in_namespaces(self) -> Iterator[_Bound]:
+    def _in_namespaces(self) -> Iterator[_Binding]:
         for record in self._store.all(ROLE_BINDINGS):
             found = read(ROLE_BINDINGS, record.document())
             if isinstance(found, RoleBinding):
                 given = self.role_of(found.role_ref, record.namespace)
-                yield _Bound(record.name, record.namespace, found.subjects, found.role_ref, *given)
+                yield _Binding(record.name, record.namespace, found.subjects, found.role_ref, *given)
 
     def role_of(self, ref: RoleRef, namespace: str) -> tuple[tuple[PolicyRule, ...], str]:
-        """Return the rules of the role that a binding names, or none and why."""
+        """Return the rules of the role that a binding references, or no rules and the reason."""
         kind = ROLES if ref.kind == "Role" else CLUSTER_ROLES
         record = self._store.find(kind, namespace if kind.namespaced else "", ref.name)
         if record is None:
@@ -146,7 +148,7 @@ class Authorizer:
         return (found.rules, "") if isinstance(found, (Role, ClusterRole)) else ((), "")
 
 
-def _means(subject: Subject, namespace: str, user: User) -> bool:
+def _matches(subject: Subject, namespace: str, user: User) -> bool:
     match subject.kind:
         case "User":
             return subject.name == user.name
@@ -159,30 +161,34 @@ def _means(subject: Subject, namespace: str, user: User) -> bool:
             return False
 
 
-def _source(bound: _Bound, subject: Subject) -> str:
-    whom = subject.name
+def _source(binding: _Binding, subject: Subject) -> str:
+    subject_name = subject.name
     if subject.kind == "ServiceAccount":
-        whom = f"{subject.name}/{subject.namespace or bound.namespace}"
-    kind, name = ("RoleBinding", f"{bound.name}/{bound.namespace}") if bound.namespace else ("ClusterRoleBinding", bound.name)
-    return f"{kind} {quoted(name)} of {bound.ref.kind} {quoted(bound.ref.name)} to {subject.kind} {quoted(whom)}"
+        subject_name = f"{subject.name}/{subject.namespace or binding.namespace}"
+    kind, name = (
+        ("RoleBinding", f"{binding.name}/{binding.namespace}") if binding.namespace else ("ClusterRoleBinding", binding.name)
+    )
+    return f"{kind} {quoted(name)} of {binding.ref.kind} {quoted(binding.ref.name)} to {subject.kind} {quoted(subject_name)}"
 
 
-def denied(user: User, asked: Attributes, reason: str = "") -> ApiError:
-    """Return the refusal of a request that its user may not make.
+def denied(user: User, attributes: Attributes, reason: str = "") -> ApiError:
+    """Return the 403 error for a request that its user may not make.
 
     Source  apiserver, pkg/endpoints/handlers/responsewriters/errors.go
     """
     more = f": {reason}" if reason else ""
-    who = _harmless(quoted(user.name))
-    if asked.path:
-        why = f"User {who} cannot {asked.verb} path {_harmless(quoted(asked.path))}{more}"
+    who = _html_escaped(quoted(user.name))
+    if attributes.path:
+        why = f"User {who} cannot {attributes.verb} path {_html_escaped(quoted(attributes.path))}{more}"
         return forbidden_path(why)
-    what = f"resource {quoted(asked.combined)} in API group {quoted(asked.group)}"
-    place = f"in the namespace {_harmless(quoted(asked.namespace))}" if asked.namespace else "at the cluster scope"
-    why = f"User {who} cannot {asked.verb} {what} {place}{more}"
-    return forbidden(asked.resource, asked.group, asked.name, why)
+    what = f"resource {quoted(attributes.combined)} in API group {quoted(attributes.group)}"
+    place = (
+        f"in the namespace {_html_escaped(quoted(attributes.namespace))}" if attributes.namespace else "at the cluster scope"
+    )
+    why = f"User {who} cannot {attributes.verb} {what} {place}{more}"
+    return forbidden(attributes.resource, attributes.group, attributes.name, why)
 
 
-def _harmless(text: str) -> str:
-    """Return a text that no browser takes for a page."""
+def _html_escaped(text: str) -> str:
+    """Return a text with HTML escaped, so that no browser renders it as a page."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,4 +1,4 @@
-"""What a rule of RBAC lets through, and whether rules someone holds cover rules they want to give.
+"""RBAC rules: whether a rule allows a request, and whether the rules that a user holds cover those they want to grant.
 
 Source  kubernetes, pkg/apis/rbac/v1/evaluation_helpers.go; component-helpers, auth/rbac/validation/policy_comparator.go
 """
@@ -17,7 +17,7 @@ __all__ = ["Attributes", "allows", "comparisons", "merged", "missing", "shown"]
 
 
 class Attributes(NamedTuple):
-    """What a request is about to do: a verb on a resource, or on a ``path`` that is none."""
+    """The attributes of a request: a verb on a resource, or on a non-resource ``path``."""
 
     verb: str
     group: str = ""
@@ -29,53 +29,53 @@ class Attributes(NamedTuple):
 
     @property
     def combined(self) -> str:
-        """The resource as rules name it, such as ``pods/binding``."""
+        """The resource as rules write it, such as ``pods/binding``."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
-def allows(rule: PolicyRule, asked: Attributes) -> bool:
-    """Return True where a rule lets a request through."""
-    if not _any(rule.verbs, asked.verb):
+def allows(rule: PolicyRule, request: Attributes) -> bool:
+    """Return True if a rule allows a request."""
+    if not _any(rule.verbs, request.verb):
         return False
-    if asked.path:
-        return any(_covers_path(held, asked.path) for held in rule.paths)
+    if request.path:
+        return any(_covers_path(held, request.path) for held in rule.paths)
     return (
-        _any(rule.api_groups, asked.group)
-        and _resource(rule.resources, asked.combined, asked.subresource)
-        and (not rule.resource_names or asked.name in rule.resource_names)
+        _any(rule.api_groups, request.group)
+        and _resource(rule.resources, request.combined, request.subresource)
+        and (not rule.resource_names or request.name in rule.resource_names)
     )
 
 
-def _any(held: Collection[str], asked: str) -> bool:
-    return "*" in held or asked in held
+def _any(held: Collection[str], request: str) -> bool:
+    return "*" in held or request in held
 
 
 def _resource(held: Collection[str], combined: str, subresource: str) -> bool:
     return _any(held, combined) or (bool(subresource) and f"*/{subresource}" in held)
 
 
-def _covers_path(held: str, asked: str) -> bool:
-    return held in {"*", asked} or (held.endswith("*") and asked.startswith(held.rstrip("*")))
+def _covers_path(held: str, request: str) -> bool:
+    return held in {"*", request} or (held.endswith("*") and request.startswith(held.rstrip("*")))
 
 
 # -- covering -----------------------------------------------------------------------------------------------------------
 
 
-#: Steps that a rule takes, and each combination of its values that is not covered; a rule that is passed over takes one.
+#: Cost in steps of one rule and of each combination of its values. Skipping a held rule costs one step.
 _STEPS_OF_RULE: Final = 120
 _STEPS_OF_PART: Final = 8
 
 
 def missing(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Return what of the wanted rules is not covered by those held, as rules of one verb, group, resource and name each."""
+    """Return the parts of ``wanted`` that ``held`` does not cover, as rules of one verb, group, resource and name each."""
     sets = [_Held(rule) for rule in held]
     return [part for rule in dict.fromkeys(wanted) for part in _lacking(sets, rule)]
 
 
 def comparisons(held: Sequence[PolicyRule], wanted: Sequence[PolicyRule]) -> int:
-    """Return how much work ``missing`` is at most, in steps of some 0.2 microseconds.
+    """Return an upper bound of the work of ``missing``, in steps of about 0.2 microseconds.
 
-    A rule stands for every combination of its values.
+    The cost of a rule grows with the number of combinations of its values.
     """
     return sum(_steps(len(held), rule) for rule in wanted)
 
@@ -87,7 +87,7 @@ def _steps(held: int, rule: PolicyRule) -> int:
 
 
 class _Held:
-    """A rule that is held, its values as sets."""
+    """A held rule with its values as sets."""
 
     __slots__ = ("groups", "names", "paths", "resources", "verbs")
 
@@ -97,7 +97,7 @@ class _Held:
         self.paths = rule.paths
 
     def covers(self, rule: PolicyRule) -> bool:
-        """Return True where this rule alone covers all of another, which is so for most that are covered at all."""
+        """Return True if this rule alone covers another. That holds for most rules that are covered at all."""
         return (
             bool(rule.resources)
             and not rule.paths
@@ -112,10 +112,10 @@ def _lacking(held: Sequence[_Held], rule: PolicyRule) -> Iterator[PolicyRule]:
     if any(one.covers(rule) for one in held):
         return
     for group, verb in product(dict.fromkeys(rule.api_groups), dict.fromkeys(rule.verbs)):
-        fitting = [one for one in held if _any(one.verbs, verb) and _any(one.groups, group)]
+        candidates = [one for one in held if _any(one.verbs, verb) and _any(one.groups, group)]
         for resource in dict.fromkeys(rule.resources):
             part = PolicyRule(verbs=(verb,), api_groups=(group,), resources=(resource,))
-            yield from _lacking_of_one(fitting, part, dict.fromkeys(rule.resource_names))
+            yield from _lacking_names(candidates, part, dict.fromkeys(rule.resource_names))
     for verb in dict.fromkeys(rule.verbs):
         paths = {path for one in held if _any(one.verbs, verb) for path in one.paths}
         for path in dict.fromkeys(rule.paths):
@@ -123,8 +123,8 @@ def _lacking(held: Sequence[_Held], rule: PolicyRule) -> Iterator[PolicyRule]:
                 yield PolicyRule(verbs=(verb,), paths=(path,))
 
 
-def _lacking_of_one(held: Iterable[_Held], part: PolicyRule, names: Iterable[str]) -> Iterator[PolicyRule]:
-    """Yield a part if it is not covered, or what it would be for each name that is not."""
+def _lacking_names(held: Iterable[_Held], part: PolicyRule, names: Iterable[str]) -> Iterator[PolicyRule]:
+    """Yield a rule of one verb, group and resource if it is not covered, or one rule for each resource name that is not."""
     resource = part.resources[0]
     allowed: set[str] = set()
     for one in held:
@@ -140,7 +140,7 @@ def _lacking_of_one(held: Iterable[_Held], part: PolicyRule, names: Iterable[str
 
 
 def merged(parts: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """Return rules of one verb each with those that differ in nothing else put together."""
+    """Return single-verb rules with those that differ only in their verb merged."""
     verbs: dict[PolicyRule, list[str]] = {}
     for part in parts:
         verbs.setdefault(msgspec.structs.replace(part, verbs=()), []).extend(part.verbs)
@@ -148,7 +148,7 @@ def merged(parts: Iterable[PolicyRule]) -> list[PolicyRule]:
 
 
 def shown(rule: PolicyRule) -> str:
-    """Return a rule on one line, as kube-apiserver words it."""
+    """Return a rule on one line, in kube-apiserver's format."""
     parts = (
         ("APIGroups", rule.api_groups), ("Resources", rule.resources), ("NonResourceURLs", rule.paths),
         ("ResourceNames", rule.resource_names), ("Verbs", rule.verbs),

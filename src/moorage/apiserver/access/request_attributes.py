@@ -1,4 +1,4 @@
-"""What a request is about to do, in the words that rules are written in.
+"""Derive the authorization attributes of a request: verb, API group, resource, subresource and names.
 
 Source  apiserver, pkg/endpoints/request/requestinfo.go
 """
@@ -19,7 +19,7 @@ _OF_MANY: Final = {"delete": "deletecollection", "get": "list"}
 
 
 def attributes_of(method: str, target: Target | ReviewTarget, query: Mapping[str, str]) -> Attributes:
-    """Return the verb, the resource and the names of a request."""
+    """Return the attributes of a request whose path resolved to a target."""
     verb = _VERBS.get(method, method.lower())
     if isinstance(target, ReviewTarget):
         return Attributes(verb, target.review.group, target.review.resource, namespace=target.namespace or "")
@@ -31,12 +31,12 @@ def attributes_of(method: str, target: Target | ReviewTarget, query: Mapping[str
     if method == "GET" and is_many and is_true(query.get("watch", "0")):
         verb = "watch"
     if kind.resource == "namespaces" and target.name:
-        namespace = target.name  # a namespace is within itself, so its admins may look at it
+        namespace = target.name  # a namespace is within itself, so a namespace's admins may read it
     return Attributes(verb, kind.group, kind.resource, target.subresource, name, namespace)
 
 
 def attributes_at(method: str, path: str) -> Attributes:
-    """Return what a request is about whose path nothing is served under: a resource below an API, or the path itself."""
+    """Return the attributes of a request whose path is not served: a resource under an API prefix, or the path itself."""
     parts = path.strip("/").split("/")
     verb = _VERBS.get(method, "")
     is_core, is_group = parts[0] == "api" and len(parts) > 2, parts[0] == "apis" and len(parts) > 3
@@ -51,7 +51,7 @@ def attributes_at(method: str, path: str) -> Attributes:
 
 
 def _single(selector: str) -> str:
-    """Return the one name that a field selector leaves, or none."""
+    """Return the name that a field selector restricts ``metadata.name`` to, or ""."""
     for part in selector.split(","):
         field, equals, name = part.partition("=")
         if field.strip() == "metadata.name" and equals:

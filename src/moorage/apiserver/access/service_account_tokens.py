@@ -1,9 +1,11 @@
-"""Tokens of service accounts: signed, for an audience, for a time, and bound to objects that must still be there.
+"""Issue and verify service account tokens: signed JWTs with audiences, an expiry and references to the objects they are
+bound to.
 
-A token is a JSON Web Token signed with the cluster's own key (ES256). It counts for as long as its account exists, under the
-uid it had, and so does whatever else it was bound to: a pod's token ends with the pod.
+Tokens are JSON Web Tokens signed with the cluster's key (ES256). A token is valid while its service account and the object
+that it is bound to exist with the same uid: a pod's token ends with the pod.
 
-Source  kubernetes, pkg/registry/core/serviceaccount/storage/token.go; pkg/serviceaccount/claims.go and jwt.go; RFC 7515, 7518
+Source  kubernetes, pkg/registry/core/serviceaccount/storage/token.go; pkg/serviceaccount/claims.go and jwt.go; RFC
+7515, 7518
 """
 
 from __future__ import annotations
@@ -29,34 +31,34 @@ from moorage.apiserver.vocabulary.statuses import bad_request, conflict, invalid
 from moorage.apiserver.vocabulary.users import User
 from moorage.errors import ConfigError, Fault
 
-__all__ = ["ISSUER", "Accounts", "Vouched", "account_groups"]
+__all__ = ["ISSUER", "AccountTokens", "TokenIdentity", "account_groups"]
 
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _PREFIX: Final = "system:serviceaccount:"
-_SHORTEST_S, _LONGEST_S, _USUAL_S = 600, 2**32, 3600
+_MIN_LIFE_S, _MAX_LIFE_S, _DEFAULT_LIFE_S = 600, 2**32, 3600
 _ACCOUNTS: Final = served("serviceaccounts")
 _BOUND: Final[Mapping[str, ServedKind]] = {"Node": served("nodes"), "Pod": served("pods"), "Secret": served("secrets")}
-#: Tokens whose signature was found good, kept so that it is not computed again at every request.
-_MOST_KNOWN: Final = 2048
+#: Maximum number of tokens whose verified claims are cached, so that a signature is not verified on every request.
+_MAX_CACHED: Final = 2048
 
 
-class Vouched(NamedTuple):
-    """Whom a token speaks for, and to whom."""
+class TokenIdentity(NamedTuple):
+    """The user of a valid token, and the requested audiences that the token is valid for."""
 
     user: User
     audiences: tuple[str, ...]
 
 
 def account_groups(name: str) -> tuple[str, ...]:
-    """Return the groups of a service account by its user name; none for any other user."""
+    """Return the groups of a service account by its user name; () for any other user."""
     home, _, account = name.removeprefix(_PREFIX).partition(":")
     if not name.startswith(_PREFIX) or not home or not account:
         return ()
     return ("system:serviceaccounts", f"system:serviceaccounts:{home}")
 
 
-class Accounts:
-    """Gives tokens and knows them again. ``key`` is an EC private key on P-256, in PEM."""
+class AccountTokens:
+    """Issues and verifies service account tokens. ``key`` is an EC private key on P-256, in PEM."""
 
     def __init__(self, store: Store, key: bytes, now: Callable[[], float] | None = None) -> None:
         self._store = store
@@ -70,22 +72,24 @@ class Accounts:
         self._key = loaded
         public = loaded.public_key().public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
         self._key_id = _text(hashlib.sha256(public).digest())
-        self._known: dict[str, Document] = {}
+        self._verified_claims: dict[str, Document] = {}
 
-    # -- giving -----------------------------------------------------------------------------------------------------
+    # -- issuing
+    # ----------------------------------------------------------------------------------------------------------
 
     def issue(self, namespace: str, name: str, request: Document) -> Document:
-        """Answer a ``TokenRequest``.
+        """Return the response to a ``TokenRequest``.
 
-        Raises  ApiError 404 without the account or what the token is to be bound to, 409 for another uid, 422, 400
+        Raises  ApiError 404 if the account or the bound object does not exist, 409 if the uid differs, 422 or 400 for
+        an invalid request
         """
         spec = _mapping(request.get("spec"))
         if faults := [*_faults(spec)]:
-            raise invalid("TokenRequest", "authentication.k8s.io", "", faults)  # it has no name of its own
+            raise invalid("TokenRequest", "authentication.k8s.io", "", faults)  # kube-apiserver reports no name here
         account = self._store.get(_ACCOUNTS, namespace, name).document()["metadata"]
         reference = _mapping(spec.get("boundObjectRef"))
         bound = self._bound(namespace, name, reference) if reference else {}
-        lasts_s = spec.get("expirationSeconds") or _USUAL_S
+        lasts_s = spec.get("expirationSeconds") or _DEFAULT_LIFE_S
         audiences = list(spec.get("audiences") or [ISSUER])
         now = int(self._now())
         private = {"namespace": namespace, "serviceaccount": {"name": name, "uid": account["uid"]}, **bound}
@@ -101,7 +105,7 @@ class Accounts:
         }  # fmt: skip
 
     def _bound(self, namespace: str, account: str, reference: Document) -> Document:
-        """Return the claims about the object that a token is to be bound to."""
+        """Return the claims for the object that the token is bound to."""
         kind = _BOUND.get(str(reference.get("kind")))
         if kind is None or reference.get("apiVersion", "v1") != "v1":
             what = f"{reference.get('apiVersion', '')}, Kind={reference.get('kind', '')}"
@@ -130,26 +134,27 @@ class Accounts:
         r, s = decode_dss_signature(self._key.sign(body.encode(), ec.ECDSA(hashes.SHA256())))
         return f"{body}.{_text(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
 
-    # -- knowing again ----------------------------------------------------------------------------------------------
+    # -- verifying
+    # --------------------------------------------------------------------------------------------------------
 
-    def vouch(self, token: str, audiences: tuple[str, ...] = (ISSUER,)) -> Vouched | None:
-        """Return whom a token speaks for to one of the audiences; None for any token that does not count, whatever the why."""
+    def authenticate_token(self, token: str, audiences: tuple[str, ...] = (ISSUER,)) -> TokenIdentity | None:
+        """Return the user of a token that is valid for one of ``audiences``; None for any invalid token."""
         claims = self._claims(token)
         if claims is None:
             return None
-        meant = tuple(one for one in audiences if one in (claims.get("aud") or ()))
-        return Vouched(_user(claims), meant) if meant and self._stands(claims) else None
+        matching = tuple(one for one in audiences if one in (claims.get("aud") or ()))
+        return TokenIdentity(_user(claims), matching) if matching and self._is_valid(claims) else None
 
     def _claims(self, token: str) -> Document | None:
-        held = self._known.get(token)
+        held = self._verified_claims.get(token)
         if held is None and (held := self._verified(token)) is not None:
-            if len(self._known) >= _MOST_KNOWN:
-                self._known.clear()
-            self._known[token] = held
+            if len(self._verified_claims) >= _MAX_CACHED:
+                self._verified_claims.clear()
+            self._verified_claims[token] = held
         return held
 
     def _verified(self, token: str) -> Document | None:
-        """Return the claims of a token that this key signed."""
+        """Return the claims of a token signed with this key, or None."""
         body, _, signature = token.rpartition(".")
         header, _, claims = body.partition(".")
         try:
@@ -163,18 +168,18 @@ class Accounts:
             return None
         return found
 
-    def _stands(self, claims: Document) -> bool:
-        """Return True while a token's time is not over and everything it is bound to is there."""
+    def _is_valid(self, claims: Document) -> bool:
+        """Return True if a token has not expired and its account and bound objects exist."""
         if claims.get("iss") != ISSUER or not claims["nbf"] - 60 <= self._now() < claims["exp"]:
             return False
         private = claims["kubernetes.io"]
         home = private["namespace"]
-        if not self._there(_ACCOUNTS, home, private["serviceaccount"]):
+        if not self._exists(_ACCOUNTS, home, private["serviceaccount"]):
             return False
         bound = [(kind, private[kind.singular]) for kind in _BOUND.values() if "uid" in private.get(kind.singular, {})]
-        return all(self._there(kind, home if kind.namespaced else "", one) for kind, one in bound)
+        return all(self._exists(kind, home if kind.namespaced else "", one) for kind, one in bound)
 
-    def _there(self, kind: ServedKind, namespace: str, wanted: Document) -> bool:
+    def _exists(self, kind: ServedKind, namespace: str, wanted: Document) -> bool:
         record = self._store.find(kind, namespace, wanted["name"])
         return record is not None and bool(record.document()["metadata"]["uid"] == wanted["uid"])
 
@@ -192,14 +197,14 @@ def _faults(spec: Document) -> Iterator[Fault]:
     lasts_s = spec.get("expirationSeconds")
     path = "spec.expirationSeconds"
     if lasts_s is not None and (isinstance(lasts_s, bool) or not isinstance(lasts_s, int)):
-        yield Fault("Invalid value", path, "must be a whole number of seconds", lasts_s)
-    elif lasts_s and lasts_s < _SHORTEST_S:
+        yield Fault("Invalid value", path, "must be an integer", lasts_s)
+    elif lasts_s and lasts_s < _MIN_LIFE_S:
         yield Fault("Invalid value", path, "may not specify a duration less than 10 minutes", lasts_s)
-    elif lasts_s and lasts_s > _LONGEST_S:
+    elif lasts_s and lasts_s > _MAX_LIFE_S:
         yield Fault("Invalid value", path, "may not specify a duration larger than 2^32 seconds", lasts_s)
     audiences = spec.get("audiences") or []
     if not isinstance(audiences, list) or not all(isinstance(one, str) and one for one in audiences):
-        yield Fault("Invalid value", "spec.audiences", "must be a list of texts", audiences)
+        yield Fault("Invalid value", "spec.audiences", "must be a list of non-empty strings", audiences)
 
 
 def _mapping(value: Any) -> Document:

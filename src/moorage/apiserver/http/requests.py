@@ -15,7 +15,7 @@ import msgspec
 
 from moorage.apiserver.access.access_reviews import answer
 from moorage.apiserver.access.authentication import Authenticator
-from moorage.apiserver.access.confirming import confirmation
+from moorage.apiserver.access.confirming import write_check
 from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.http import write_requests
 from moorage.apiserver.http.list_options import check_list
@@ -156,7 +156,7 @@ _WRITERS: Final = {"PATCH": write_requests.patch, "POST": write_requests.create,
 def _write(store: Store, authorizer: Authorizer, request: HTTPRequest, target: Target) -> Response:
     """Make or change an object, if its writer may bring about what comes of it."""
     _check_form(request, target.kind, many=False)
-    confirm = confirmation(authorizer, request.user, request.method, target)
+    confirm = write_check(authorizer, request.user, request.method, target)
     written = _WRITERS[request.method](store, request, target, confirm)
     shown = _shown(store, request, target.kind, written.record, 201 if written.is_new else 200)
     return replace(shown, warnings=written.warnings)

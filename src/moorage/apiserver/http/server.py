@@ -15,7 +15,7 @@ from aiohttp import HttpVersion10, HttpVersion11, web
 from multidict import istr
 
 from moorage.api.durations import DurationError, parse_duration
-from moorage.apiserver.access.authentication import Authenticator, User, holder_of
+from moorage.apiserver.access.authentication import Authenticator, User, certificate_user
 from moorage.apiserver.access.impersonation import impersonated
 from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.access.rbac_rules import Attributes
@@ -123,7 +123,7 @@ class Front:
         """Answer a request. What it is about is added to ``about`` once that is known."""
         path = request.path.rstrip("/")
         _check_timeout(request)
-        user = self.guard.admit(path, request.headers, _holder(request))
+        user = self.guard.authenticate(path, request.headers, _holder(request))
         if not HttpVersion10 <= request.version <= HttpVersion11:
             raise ApiError(505, "", "requests must be HTTP/1.0 or HTTP/1.1")
         if request.method not in _METHODS:
@@ -274,9 +274,9 @@ def _holder(request: web.BaseRequest) -> User | None:
     """Return whom the connection's certificate is made out to, which is the same for all that is asked over it."""
     connection = request.protocol
     if not isinstance(connection, Connection):
-        return holder_of(request.get_extra_info("peercert"))
+        return certificate_user(request.get_extra_info("peercert"))
     if connection.holder is None:
-        connection.holder = holder_of(request.get_extra_info("peercert"))
+        connection.holder = certificate_user(request.get_extra_info("peercert"))
     return connection.holder
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from moorage.apiserver.access.bootstrap import found_cluster
+from moorage.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.apiserver.storage.event_apis import mirror_events
 from moorage.apiserver.storage.sqlite_log import SQLiteLog
 from moorage.apiserver.storage.store import Store
@@ -39,7 +39,7 @@ def open_store(
     """
     if path is None:
         store = Store(clock, random.Random(_seed(seed, 0)), secrets.token_bytes(32), gates=gates)  # noqa: S311
-        found_cluster(store)
+        bootstrap_cluster(store)
         mirror_events(store)
         return store
     journal = SQLiteLog(path, tell)
@@ -50,7 +50,7 @@ def open_store(
             store.restore(journal.load(), version + _LEAP)
             journal.start_at(version + _LEAP)
         store.keep_in(journal)
-        found_cluster(store)
+        bootstrap_cluster(store)
         mirror_events(store)
         journal.flush()
     except BaseException:

@@ -1,4 +1,4 @@
-"""Who is asking: a name, groups, and what else those who vouch for them say.
+"""Who is asking: a name, groups, and what else those who authenticate_token for them say.
 
 Source  apiserver, pkg/authentication/user/user.go
 """

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from moorage.apiserver.access.authentication import Authenticator, User
-from moorage.apiserver.access.bootstrap import found_cluster
+from moorage.apiserver.access.bootstrap import bootstrap_cluster
 from moorage.apiserver.access.rbac_authorizer import Authorizer
-from moorage.apiserver.access.service_account_tokens import Accounts
+from moorage.apiserver.access.service_account_tokens import AccountTokens
 from moorage.apiserver.http.limits import ServerLimits
 from moorage.apiserver.http.serve import serving
 from moorage.apiserver.http.store_setup import open_store
@@ -74,7 +74,7 @@ class _Log(logging.Handler):
 class Ground:
     """A server that is attacked: its store, its port, the tokens of its users, and what was written since the last look."""
 
-    def __init__(self, store: Store, port: int, tokens: dict[str, str], accounts: Accounts, log: list[str]) -> None:
+    def __init__(self, store: Store, port: int, tokens: dict[str, str], accounts: AccountTokens, log: list[str]) -> None:
         self.store = store
         self.port = port
         self.tokens = tokens
@@ -95,7 +95,7 @@ class Ground:
         """Make what earlier attacks deleted of a kind's seeded objects; all that was there where rights may be gone."""
         if self._is_torn:
             self._is_torn = False
-            found_cluster(self.store)
+            bootstrap_cluster(self.store)
             _plant(self.store)
             self.tokens["robot"] = self._accounts.issue(OPEN, "robot", {})["status"]["token"]
         elif isinstance(about, ServedKind):
@@ -121,7 +121,7 @@ async def a_ground(seed: int) -> AsyncIterator[Ground]:
     store = open_store(clock=lambda: 1_790_000_000.0, seed=seed, gates=gates)
     try:
         _plant(store)
-        accounts = Accounts(store, _key())
+        accounts = AccountTokens(store, _key())
         token = accounts.issue(OPEN, "robot", {})["status"]["token"]
         tokens = {"anonymous": "", "user": "token-of-user", "admin": "token-of-admin", "robot": token}
         guard = Authenticator({tokens["admin"]: _ADMIN, tokens["user"]: _USER}, accounts=accounts)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from moorage.apiserver.admission.strategy import completed
+from moorage.apiserver.admission.strategy import set_defaults_and_decode
 from moorage.apiserver.http import write_requests
 from moorage.apiserver.schema.schemas import ListOf, MapOf, Scalar, Struct, Type, kind_schema
 from moorage.apiserver.storage.store import Store
@@ -246,7 +246,7 @@ class Bench:
         """Store an object with its defaults, whatever else is wrong with it."""
         document["metadata"] |= {"uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
         with contextlib.suppress(ApiError):
-            completed(kind, document)
+            set_defaults_and_decode(kind, document)
         record = Record.of(kind, document, self.store.version + 1)
         held = self.store.find(kind, record.namespace, record.name)
         self.store._commit(kind, held, record)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from moorage.api.quantity import exact
 from moorage.apiserver.admission.quota_types import Facts
-from moorage.apiserver.admission.quota_usage import meter_of
+from moorage.apiserver.admission.quota_usage import evaluator_for
 from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.served_kinds import KINDS, served
@@ -166,7 +166,7 @@ def facts(*objects):
 def test_takes(kind, document, takes):
     if kind is SERVICES:
         takes = {"count/services": "1", "services": "1", **takes}
-    found = {name: str(amount) for name, amount in meter_of(kind).usage(document, facts()).items()}
+    found = {name: str(amount) for name, amount in evaluator_for(kind).usage(document, facts()).items()}
     assert found == takes
 
 
@@ -181,7 +181,7 @@ def test_devices_that_a_pod_was_charged_for_are_not_charged_again():
     other["metadata"] |= {"name": "earlier", "creationTimestamp": "2025-01-01T00:00:00Z"}
 
     def extra(*known, pod=pod):
-        return str(meter_of(DEVICES).usage(claim, facts((PODS, pod), *known)).get("requests.example.com/gpu", 0))
+        return str(evaluator_for(DEVICES).usage(claim, facts((PODS, pod), *known)).get("requests.example.com/gpu", 0))
 
     assert extra((DEVICES, claim)) == "1"
     assert extra((DEVICES, claim), (DEVICES, other)) == "3"  # it is the other claim that the pod stands for
@@ -191,7 +191,7 @@ def test_devices_that_a_pod_was_charged_for_are_not_charged_again():
 
 
 def test_every_kind_in_a_namespace_counts_but_events():
-    counted = {kind.kind for kind in KINDS if meter_of(kind) is not None}
+    counted = {kind.kind for kind in KINDS if evaluator_for(kind) is not None}
     assert counted == {kind.kind for kind in KINDS if kind.namespaced} - {"Event"}
 
 

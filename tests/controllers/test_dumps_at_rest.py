@@ -30,9 +30,9 @@ CLAIMS = [
         "spec": {"storageClassName": "quick", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
     }
 ]
-FOREVER = """{metadata: {annotations: {moorage.dev/run-seconds: '100000'}},
+SYSTEM_NAMESPACES = """{metadata: {annotations: {moorage.dev/run-seconds: '100000'}},
 spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}"""
-QUICK = FOREVER.replace("100000", "1")
+QUICK = SYSTEM_NAMESPACES.replace("100000", "1")
 OTHERS = """
 apiVersion: v1
 kind: LimitRange
@@ -85,8 +85,8 @@ WORKLOADS = [
         "DaemonSet", "surging", updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
     ),
     workload("DaemonSet", "agent-by-hand", updateStrategy={"type": "OnDelete"}),
-    workload("Job", "running", FOREVER, "batch/v1", parallelism=2, completions=3),
-    workload("Job", "numbered", FOREVER, "batch/v1", parallelism=2, completions=3, completionMode="Indexed"),
+    workload("Job", "running", SYSTEM_NAMESPACES, "batch/v1", parallelism=2, completions=3),
+    workload("Job", "numbered", SYSTEM_NAMESPACES, "batch/v1", parallelism=2, completions=3, completionMode="Indexed"),
     workload("Job", "done", QUICK, "batch/v1", parallelism=2, completions=2),
 ]  # fmt: skip
 #: Templates that change once, so that there is history; some workloads then have pods of two templates for good.

@@ -122,8 +122,7 @@ def _rules(user: User, namespace: str, authorizer: Authorizer) -> Document:
     return found
 
 
-# -- token and self subject reviews
-# ---------------------------------------------------------------------------------------
+# -- token and self subject reviews ------------------------------------------------------------------------------------
 
 
 def _token(spec: Document, authenticator: Authenticator) -> Document:

@@ -1,12 +1,10 @@
 """Authenticate requests: check the Host and Origin headers, then a client certificate or a bearer token.
 
 A web page in a browser can send requests to a local port. The server rejects such requests before it looks at anything
-else:
-the Host header must name this server, and a cross-origin ``Origin`` or ``Sec-Fetch-Site`` header is refused.
+else: the Host header must name this server, and a cross-origin ``Origin`` or ``Sec-Fetch-Site`` header is refused.
 
 It then accepts one of three credentials: a client certificate signed by the cluster's authority, a static bearer token
-given
-at startup, or a service account token. Tokens are compared in constant time and never appear in logs or responses.
+given at startup, or a service account token. Tokens are compared in constant time and never appear in logs or responses.
 
 Source  apiserver, pkg/authentication/request/{x509,bearertoken}; kubectl, pkg/proxy/proxy_server.go, for the host names
 """

@@ -19,7 +19,7 @@ from moorage.api.rbac import ClusterRole, PolicyRule
 from moorage.api.selectors import compile_label_selector
 from moorage.apiserver.access.bootstrap_roles import bootstrap_objects
 from moorage.apiserver.access.rbac_rules import missing
-from moorage.apiserver.admission.strategy import read
+from moorage.apiserver.admission.strategy import decode_document
 from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watch_cache import Change
@@ -144,7 +144,7 @@ class _ClusterMaintainer:
 
     def _cluster_roles(self) -> Iterator[ClusterRole]:
         for record in self._store.all(_CLUSTER_ROLES):
-            role = read(_CLUSTER_ROLES, record.document())
+            role = decode_document(_CLUSTER_ROLES, record.document())
             if isinstance(role, ClusterRole):
                 yield role
 
@@ -152,9 +152,8 @@ class _ClusterMaintainer:
 def _aggregated(roles: Iterable[ClusterRole]) -> list[tuple[str, tuple[PolicyRule, ...]]]:
     """Return the aggregated roles whose rules must change, each with its new rules.
 
-    Aggregated roles may select each other, so rules propagate until nothing changes, for at most as many rounds as
-    there are
-    aggregated roles.
+    Aggregated roles may select each other, so rules propagate until nothing changes, for at most as many rounds as there
+    are aggregated roles.
     """
     known = {role.metadata.name: role for role in roles}
     sources = {name: _selected(role, known) for name, role in known.items() if role.aggregation_rule is not None}

@@ -122,7 +122,7 @@ def make_authority(folder: Path, names: Sequence[str] = (), tell: Tell = lambda 
     it lacks one of them or is about to expire.
 
     Raises  ConfigError if the folder cannot be written or a file in it is damaged; InputError for a path that is not a
-    regular file
+            regular file
     """
     try:
         private_folder(folder, tell)

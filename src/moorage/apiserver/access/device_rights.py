@@ -1,4 +1,5 @@
-"""Check additional rights for writing the status of resource claims: ``resourceclaims/binding`` and ``resourceclaims/driver``.
+"""Check additional rights for writing the status of resource claims: ``resourceclaims/binding`` and
+``resourceclaims/driver``.
 
 The right to ``resourceclaims/status`` is not enough. A change of the allocation or of ``reservedFor`` also needs the same
 verb on ``resourceclaims/binding``, cluster-wide. A change of a driver's entries in ``status.devices`` needs it on

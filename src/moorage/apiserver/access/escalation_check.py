@@ -16,7 +16,7 @@ from typing import Final
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding
 from moorage.apiserver.access.rbac_authorizer import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, ROLES, Authorizer
 from moorage.apiserver.access.rbac_rules import Attributes, comparisons, merged, missing, shown
-from moorage.apiserver.admission.strategy import read
+from moorage.apiserver.admission.strategy import decode_document
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.request_targets import Target
 from moorage.apiserver.vocabulary.statuses import ApiError, forbidden, not_found, quoted
@@ -44,9 +44,9 @@ def check_escalation(
     """
     if MASTERS in user.groups or (before is not None and _without_upkeep(before) == _without_upkeep(after)):
         return
-    new = read(target.kind, after)
+    new = decode_document(target.kind, after)
     if isinstance(new, (Role, ClusterRole)):
-        old = read(target.kind, before) if before is not None else None
+        old = decode_document(target.kind, before) if before is not None else None
         _check_role(authorizer, user, target, old, new)
     elif isinstance(new, (RoleBinding, ClusterRoleBinding)):
         _check_binding(authorizer, user, target, new)

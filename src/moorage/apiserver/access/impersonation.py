@@ -26,8 +26,8 @@ _ANONYMOUS: Final = "system:anonymous"
 def impersonated(user: User, headers: Iterable[tuple[str, str]], authorizer: Authorizer) -> User:
     """Return the impersonated user, or ``user`` if there are no impersonation headers.
 
-    Raises  ApiError 403 for a user, group, uid or extra that this user may not impersonate; 400 if the headers do not
-    name a user
+    Raises  ApiError 403 for a user, group, uid or extra that this user may not impersonate; 400 if the headers do not name
+            a user
     """
     requested = [(name.lower(), value) for name, value in headers if name.lower().startswith("impersonate-")]
     if not requested:

@@ -2,8 +2,7 @@
 
 The default is loopback. To admit clients on other machines, the user names an address of this one (``--bind-address``); the
 server certificate then covers that address, and requests may name it in their Host header. Other names of the server
-(behind
-a forwarded port, or a DNS name) are given explicitly (``--tls-san``).
+(behind a forwarded port, or a DNS name) are given explicitly (``--tls-san``).
 
 Source  kube-apiserver, --bind-address; k3s, --tls-san
 """

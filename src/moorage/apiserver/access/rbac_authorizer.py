@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from moorage.api.rbac import ClusterRole, ClusterRoleBinding, PolicyRule, Role, RoleBinding, RoleRef, Subject
 from moorage.apiserver.access.rbac_rules import Attributes, allows
-from moorage.apiserver.admission.strategy import read
+from moorage.apiserver.admission.strategy import decode_document
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.storage.watch_cache import Change
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
@@ -127,13 +127,13 @@ class Authorizer:
 
     def _cluster_wide(self) -> Iterator[_Binding]:
         for record in self._store.all(CLUSTER_ROLE_BINDINGS):
-            found = read(CLUSTER_ROLE_BINDINGS, record.document())
+            found = decode_document(CLUSTER_ROLE_BINDINGS, record.document())
             if isinstance(found, ClusterRoleBinding):
                 yield _Binding(record.name, "", found.subjects, found.role_ref, *self.role_of(found.role_ref, ""))
 
     def _in_namespaces(self) -> Iterator[_Binding]:
         for record in self._store.all(ROLE_BINDINGS):
-            found = read(ROLE_BINDINGS, record.document())
+            found = decode_document(ROLE_BINDINGS, record.document())
             if isinstance(found, RoleBinding):
                 given = self.role_of(found.role_ref, record.namespace)
                 yield _Binding(record.name, record.namespace, found.subjects, found.role_ref, *given)
@@ -144,7 +144,7 @@ class Authorizer:
         record = self._store.find(kind, namespace if kind.namespaced else "", ref.name)
         if record is None:
             return (), f"{kind.kind.lower()}.{_GROUP} {quoted(ref.name)} not found"
-        found = read(kind, record.document())
+        found = decode_document(kind, record.document())
         return (found.rules, "") if isinstance(found, (Role, ClusterRole)) else ((), "")
 
 

@@ -4,8 +4,8 @@ bound to.
 Tokens are JSON Web Tokens signed with the cluster's key (ES256). A token is valid while its service account and the object
 that it is bound to exist with the same uid: a pod's token ends with the pod.
 
-Source  kubernetes, pkg/registry/core/serviceaccount/storage/token.go; pkg/serviceaccount/claims.go and jwt.go; RFC
-7515, 7518
+Source  kubernetes, pkg/registry/core/serviceaccount/storage/token.go; pkg/serviceaccount/claims.go and jwt.go; RFC 7515,
+        7518
 """
 
 from __future__ import annotations
@@ -74,14 +74,13 @@ class AccountTokens:
         self._key_id = _text(hashlib.sha256(public).digest())
         self._verified_claims: dict[str, Document] = {}
 
-    # -- issuing
-    # ----------------------------------------------------------------------------------------------------------
+    # -- issuing -------------------------------------------------------------------------------------------------------
 
     def issue(self, namespace: str, name: str, request: Document) -> Document:
         """Return the response to a ``TokenRequest``.
 
-        Raises  ApiError 404 if the account or the bound object does not exist, 409 if the uid differs, 422 or 400 for
-        an invalid request
+        Raises  ApiError 404 if the account or the bound object does not exist, 409 if the uid differs, 422 or 400 for an
+                invalid request
         """
         spec = _mapping(request.get("spec"))
         if faults := [*_faults(spec)]:
@@ -134,8 +133,7 @@ class AccountTokens:
         r, s = decode_dss_signature(self._key.sign(body.encode(), ec.ECDSA(hashes.SHA256())))
         return f"{body}.{_text(r.to_bytes(32, 'big') + s.to_bytes(32, 'big'))}"
 
-    # -- verifying
-    # --------------------------------------------------------------------------------------------------------
+    # -- verifying -----------------------------------------------------------------------------------------------------
 
     def authenticate_token(self, token: str, audiences: tuple[str, ...] = (ISSUER,)) -> TokenIdentity | None:
         """Return the user of a token that is valid for one of ``audiences``; None for any invalid token."""

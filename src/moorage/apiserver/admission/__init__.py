@@ -1,1 +1,1 @@
-"""What becomes of an object on its way in: what is filled in, what is refused, and what may change."""
+"""Defaulting, admission and validation of objects before they are stored."""

@@ -1,12 +1,13 @@
-"""What happens to a new object on its way in: the admission plugins that every cluster runs, as far as scheduling cares.
+"""The admission plugins of kube-apiserver that matter for scheduling, and the admission of claim resizes and
+gang-scheduled jobs.
 
-A pod gets its namespace's default resources and is held to its limits, its priority class becomes a number, it tolerates
-nodes in trouble for five minutes, and its runtime class adds overhead. A claim without a class gets the default one.
+A new pod gets the default resources of its namespace's limit ranges and must stay within their limits; its priority class
+name becomes a number; it gets tolerations for not-ready and unreachable nodes (300 s) and the overhead of its runtime
+class. A persistent volume claim without a class gets the default storage class. A pod group gets its priority and a
+finalizer that keeps it while it has pods, and must reference an existing workload and template.
 
-Pod groups get their priority likewise, are kept while they have pods, and name no workload that is not there.
-
-Source  kubernetes, plugin/pkg/admission: limitranger, priority, defaulttolerationseconds, runtimeclass, storage/storageclass,
-        podgroup, scheduling/podgroupprotection, job
+Source  kubernetes, plugin/pkg/admission: limitranger, priority, defaulttolerationseconds, runtimeclass,
+        storage/storageclass, podgroup, scheduling/podgroupprotection, job
 """
 
 from __future__ import annotations
@@ -33,59 +34,63 @@ from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.quantity import parse
 from moorage.api.storage import PersistentVolumeClaim, StorageClass
 from moorage.api.workloads import PriorityClass
-from moorage.apiserver.admission.defaulting import lay_over
+from moorage.apiserver.admission.defaulting import apply_changes
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import ApiError, forbidden
 from moorage.framework.features import FeatureGates
 
 __all__ = [
-    "ATTRIBUTES_PROTECTION", "GROUP_PROTECTION", "Lookup", "admit", "admit_new", "admit_tended", "check_change",
+    "ATTRIBUTES_PROTECTION", "GROUP_PROTECTION", "Lookup", "admit", "admit_new", "admit_with_controllers", "check_change",
     "restore_admitted",
 ]  # fmt: skip
 
-#: Finds all objects of a kind, by its struct, in a namespace ("" for kinds that have none).
-#: The finalizer of pod groups, which a controller takes off when none of their pods is left.
+#: The finalizer of VolumeAttributesClasses; a controller removes it when no claim or volume uses the class.
 ATTRIBUTES_PROTECTION: Final = "kubernetes.io/vac-protection"
+#: The finalizer of pod groups; a controller removes it when the group has no pods left.
 GROUP_PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
+#: Returns all objects of a type in a namespace ("" for cluster-scoped types).
 Lookup = Callable[[type[Value], str], Iterable[Value]]
 
 
-def admit(kind: ServedKind, document: Document, read: Value, find: Lookup, gates: FeatureGates) -> None:
-    """Change a new object, in place, as admission does. ``read`` is the same object, with its defaults.
+def admit(kind: ServedKind, document: Document, decoded: Value, find: Lookup, gates: FeatureGates) -> None:
+    """Apply the mutating and validating admission plugins to a new object, in place. ``decoded`` is the same object with its
+    defaults.
 
-    Raises  ApiError 403 for what admission refuses, 400 for a field that does not hold what it should
+    Raises  ApiError 403 if a plugin rejects the object, 400 if a field has the wrong type
     """
     if kind.kind == "PodGroup":
         _protect(document["metadata"])
         if not gates["WorkloadAwarePreemption"]:
             return
-    rule = _RULES.get(kind.kind)
-    if rule is None:
+    plugin = _PLUGINS.get(kind.kind)
+    if plugin is None:
         return
     if kind.kind == "Pod" and isinstance(spec := document.get("spec"), dict):
         spec.setdefault("serviceAccountName", "default")
-    after, refusals = rule(read, find)
+    after, refusals = plugin(decoded, find)
     if refusals:
         raise _refused(kind, document, refusals[0] if len(refusals) == 1 else f"[{', '.join(refusals)}]")
-    lay_over(document, read, after)
+    apply_changes(document, decoded, after)
 
 
 def _refused(kind: ServedKind, document: Document, why: str) -> ApiError:
-    """Return the refusal; a name that was only just made up is not told, as admission comes before it."""
+    """Return the 403 error. It shows ``generateName`` instead of a generated name, as admission runs before the name is
+    generated.
+    """
     name, base = document["metadata"]["name"], document["metadata"].get("generateName")
     return forbidden(kind.resource, kind.group, base if base and name[:-5] == base else name, why)
 
 
 def _protect(metadata: Document) -> None:
-    """Have a pod group wait for its pods to end before it goes."""
+    """Add the finalizer that keeps a pod group until its pods are deleted."""
     held = metadata.get("finalizers") or []
     if GROUP_PROTECTION not in held:
         metadata["finalizers"] = [*held, GROUP_PROTECTION]
 
 
 def admit_new(kind: ServedKind, document: Document, find: Lookup) -> None:
-    """Check a new object that keeps to all rules against the others there are.
+    """Check that a new, valid pod group references an existing workload and template.
 
     Raises  ApiError 403
     """
@@ -108,8 +113,8 @@ def admit_new(kind: ServedKind, document: Document, find: Lookup) -> None:
 
 
 def check_change(kind: ServedKind, old: Document, new: Document, find: Lookup, gates: FeatureGates) -> None:
-    """Check a change of an object against the others there are: jobs whose pods are a gang keep their number, and claims
-    grow only where their volumes can.
+    """Check an update against other objects: a claim can grow only if its class allows expansion, and the job of a
+    gang-scheduled pod group cannot change its parallelism.
 
     Raises  ApiError 403
     """
@@ -127,20 +132,20 @@ def check_change(kind: ServedKind, old: Document, new: Document, find: Lookup, g
             raise _refused(kind, old, why)
 
 
-def _group(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
-    if not isinstance(read, PodGroup):
-        return read, ()
-    return resolve_group_priority(read, _priorities(find))
+def _group(decoded: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
+    if not isinstance(decoded, PodGroup):
+        return decoded, ()
+    return resolve_group_priority(decoded, _priorities(find))
 
 
 def _priorities(find: Lookup) -> dict[str, PriorityClass]:
     return {one.metadata.name: one for one in find(PriorityClass, "") if isinstance(one, PriorityClass)}
 
 
-def _pod(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
-    if not isinstance(read, Pod):
-        return read, ()
-    ranges = [one for one in find(LimitRange, read.metadata.namespace) if isinstance(one, LimitRange)]
+def _pod(decoded: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
+    if not isinstance(decoded, Pod):
+        return decoded, ()
+    ranges = [one for one in find(LimitRange, decoded.metadata.namespace) if isinstance(one, LimitRange)]
     priorities = _priorities(find)
     runtimes = {one.metadata.name: one for one in find(RuntimeClass, "") if isinstance(one, RuntimeClass)}
     steps: tuple[Callable[[Pod], Admitted], ...] = (
@@ -149,7 +154,7 @@ def _pod(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
         lambda pod: Admitted(add_default_tolerations(pod)),
         lambda pod: apply_runtime_class(pod, runtimes),
     )
-    pod = read
+    pod = decoded
     for step in steps:
         pod, refusals = step(pod)
         if refusals:
@@ -157,25 +162,25 @@ def _pod(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
     return pod, ()
 
 
-def _claim(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
-    if not isinstance(read, PersistentVolumeClaim):
-        return read, ()
-    ranges = [one for one in find(LimitRange, read.metadata.namespace) if isinstance(one, LimitRange)]
-    if refusals := out_of_claims_bounds(read, ranges):
-        return read, refusals
-    return set_default_storage_class(read, [one for one in find(StorageClass, "") if isinstance(one, StorageClass)]), ()
+def _claim(decoded: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
+    if not isinstance(decoded, PersistentVolumeClaim):
+        return decoded, ()
+    ranges = [one for one in find(LimitRange, decoded.metadata.namespace) if isinstance(one, LimitRange)]
+    if refusals := out_of_claims_bounds(decoded, ranges):
+        return decoded, refusals
+    return set_default_storage_class(decoded, [one for one in find(StorageClass, "") if isinstance(one, StorageClass)]), ()
 
 
-def _priority_class(read: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
-    if isinstance(read, PriorityClass) and read.global_default:
+def _priority_class(decoded: Value, find: Lookup) -> tuple[Value, tuple[str, ...]]:
+    if isinstance(decoded, PriorityClass) and decoded.global_default:
         for other in find(PriorityClass, ""):
-            if isinstance(other, PriorityClass) and other.global_default and other.metadata.name != read.metadata.name:
+            if isinstance(other, PriorityClass) and other.global_default and other.metadata.name != decoded.metadata.name:
                 why = f"PriorityClass {other.metadata.name} is already marked as default. Only one default can exist"
-                return read, (why,)
-    return read, ()
+                return decoded, (why,)
+    return decoded, ()
 
 
-# -- what controllers undo ----------------------------------------------------------------------------------------------
+# -- admission that needs controllers ----------------------------------------------------------------------------------
 
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _IN_USE: Final = {
@@ -185,9 +190,9 @@ _IN_USE: Final = {
 }
 
 
-def admit_tended(kind: ServedKind, document: Document) -> None:
-    """Change a new object as admission does where controllers run that take it back in time: a node is not ready until it is
-    heard of, and a volume or a claim is kept while somebody uses it.
+def admit_with_controllers(kind: ServedKind, document: Document) -> None:
+    """Add to a new object what running controllers remove later: the not-ready taint of a node, and the finalizer that
+    protects volumes, claims and VolumeAttributesClasses in use.
 
     Source  kubernetes, plugin/pkg/admission: nodetaint, storage/storageobjectinuseprotection
     """
@@ -202,11 +207,11 @@ def admit_tended(kind: ServedKind, document: Document) -> None:
             document["metadata"]["finalizers"] = [*held, name]
 
 
-# -- objects that change ------------------------------------------------------------------------------------------------
+# -- updates -----------------------------------------------------------------------------------------------------------
 
 
 def restore_admitted(kind: ServedKind, old: Document, new: Document) -> None:
-    """Change the next version of an object, in place: a pod that leaves out what admission had added gets it again."""
+    """Restore, in the new version of a pod, the priority and tolerations that admission added and the client left out."""
     spec, held = new.get("spec"), old.get("spec") or {}
     if kind.kind != "Pod" or not isinstance(spec, dict):
         return
@@ -224,7 +229,7 @@ def restore_admitted(kind: ServedKind, old: Document, new: Document) -> None:
 
 
 def _check_growth(kind: ServedKind, old: Document, new: Document, find: Lookup) -> None:
-    """Check that a claim only grows where its volume can.
+    """Check that a claim that grows is bound and that its storage class allows expansion.
 
     Raises  ApiError 403
 
@@ -247,7 +252,7 @@ def _check_growth(kind: ServedKind, old: Document, new: Document, find: Lookup) 
         raise forbidden(kind.resource, kind.group, name, why)
 
 
-_RULES: Final[dict[str, Callable[[Value, Lookup], tuple[Value, tuple[str, ...]]]]] = {
+_PLUGINS: Final[dict[str, Callable[[Value, Lookup], tuple[Value, tuple[str, ...]]]]] = {
     "PersistentVolumeClaim": _claim,
     "Pod": _pod,
     "PodGroup": _group,

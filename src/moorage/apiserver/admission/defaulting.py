@@ -1,7 +1,7 @@
-"""What the API server writes into objects that leave it out, on documents, so that no field a client wrote gets lost.
+"""Defaulting: set the fields that a client left out, on raw documents, so that unknown fields are preserved.
 
-Rules that ``moorage.api`` has for its structs are used as they are: an object is read, completed, and what changed is laid
-over the document it came from. Fields that scheduling never reads, and clients still expect to find, are filled in here.
+Types that ``moorage.api`` has defaulting functions for are decoded and defaulted there, and the differences are merged into
+the document. Defaults of fields that scheduling does not read, but that clients expect, are set here directly.
 
 Source  kubernetes, pkg/apis/*/v1/defaults.go
 """
@@ -30,7 +30,7 @@ from moorage.apiserver.schema.type_defaults import complete_types
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 
-__all__ = ["fill_in", "lay_over"]
+__all__ = ["apply_changes", "set_defaults"]
 
 _RULES: Final[Mapping[type[Value], Callable[[Any], Value]]] = {
     LimitRange: default_limit_range,
@@ -43,67 +43,67 @@ _RULES: Final[Mapping[type[Value], Callable[[Any], Value]]] = {
 }
 
 
-def fill_in(kind: ServedKind, document: Document, read: Value | None) -> None:
-    """Complete a document. ``read`` is the same object as scheduling reads it, or None for kinds it does not."""
+def set_defaults(kind: ServedKind, document: Document, decoded: Value | None) -> None:
+    """Set an object's defaults in place. ``decoded`` is the decoded object, or None for kinds that scheduling does not read."""
     if kind.kind == "Secret" and isinstance(texts := document.pop("stringData", None), dict):
         document["data"] = {**(document.get("data") or {}), **{key: _base64(str(text)) for key, text in texts.items()}}
-    for fill in _KINDS.get((kind.group, kind.kind), ()):
+    for fill in _BY_KIND.get((kind.group, kind.kind), ()):
         fill(document)
-    for name, value in _TOP.get((kind.group, kind.kind), {}).items():
+    for name, value in _TOP_LEVEL_DEFAULTS.get((kind.group, kind.kind), {}).items():
         document.setdefault(name, value)
     complete_types(kind, document)
-    rule = _RULES.get(type(read)) if read is not None else None
-    if rule is not None and read is not None:
-        lay_over(document, read, rule(read))
+    rule = _RULES.get(type(decoded)) if decoded is not None else None
+    if rule is not None and decoded is not None:
+        apply_changes(document, decoded, rule(decoded))
 
 
 def _base64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-# -- what the structs' rules change -------------------------------------------------------------------------------------
+# -- defaults of decoded objects ---------------------------------------------------------------------------------------
 
 
-def lay_over(document: Document, before: Value, after: Value) -> None:
-    """Write what differs between two values of a struct into the document that the first was read from."""
+def apply_changes(document: Document, before: Value, after: Value) -> None:
+    """Write the differences between two values of a struct into the document that the first was decoded from."""
     if before is not after:
-        # As JSON would have them: lists, not tuples.
+        # Compare the JSON forms, which have lists where structs have tuples.
         was, becomes = (msgspec.json.decode(msgspec.json.encode(value)) for value in (before, after))
-        _lay(document, was, becomes)
+        _apply(document, was, becomes)
 
 
-def _lay(document: Document, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+def _apply(document: Document, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     for name, value in after.items():
         old = before.get(name)
         if value == old and name in document:
             continue
-        here = document.get(name)
-        if isinstance(value, dict) and isinstance(here, dict):
-            _lay(here, old or {}, value)
-        elif isinstance(value, list) and isinstance(here, list) and _aligned(here, old, value):
-            for inner, was, becomes in zip(here, old or [], value, strict=False):
-                _lay(inner, was, becomes)
-            here += value[len(here) :]
+        current = document.get(name)
+        if isinstance(value, dict) and isinstance(current, dict):
+            _apply(current, old or {}, value)
+        elif isinstance(value, list) and isinstance(current, list) and _aligned(current, old, value):
+            for inner, was, becomes in zip(current, old or [], value, strict=False):
+                _apply(inner, was, becomes)
+            current += value[len(current) :]
         elif value != old:
             document[name] = value
 
 
-def _aligned(here: list[Any], old: Any, new: list[Any]) -> bool:
-    """Return True when the items that a list began with are still the first of it, and can be completed one by one."""
-    return len(here) == len(old or []) <= len(new) and all(isinstance(one, dict) for one in (*here, *(old or []), *new))
+def _aligned(current: list[Any], old: Any, new: list[Any]) -> bool:
+    """Return True if the list only gained items at its end, so that items can be merged one by one."""
+    return len(current) == len(old or []) <= len(new) and all(isinstance(one, dict) for one in (*current, *(old or []), *new))
 
 
-# -- what scheduling does not read --------------------------------------------------------------------------------------
+# -- fields that scheduling does not read ------------------------------------------------------------------------------
 
 
 def _own_pod_spec(pod: Document) -> None:
     if isinstance(status := pod.get("status"), dict):
-        _doubled(status, "podIP", "podIPs", lambda address: {"ip": address}, lambda one: one.get("ip") or "")
+        _sync_list_form(status, "podIP", "podIPs", lambda address: {"ip": address}, lambda one: one.get("ip") or "")
     if isinstance(spec := pod.get("spec"), dict):
         spec.setdefault("enableServiceLinks", True)
 
 
-def _given(**defaults: Any) -> Callable[[Document], None]:
+def _spec_default(**defaults: Any) -> Callable[[Document], None]:
     def fill(document: Document) -> None:
         spec = document.get("spec")
         if isinstance(spec, dict):
@@ -114,7 +114,7 @@ def _given(**defaults: Any) -> Callable[[Document], None]:
 
 
 def _rolling(spec: Document, name: str, **defaults: Any) -> None:
-    """Have a workload replace its pods a few at a time, unless it does so otherwise."""
+    """Default a workload's update strategy to a rolling update, and the parameters of that."""
     strategy = spec.setdefault(name, {})
     if isinstance(strategy, dict) and strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
         rolling = strategy.setdefault("rollingUpdate", {})
@@ -152,8 +152,8 @@ def _stateful_set(stateful_set: Document) -> None:
                 status.setdefault("phase", "Pending")
 
 
-def _labelled_as_pods(document: Document) -> None:
-    """Give an object without labels those of the pods that it makes."""
+def _copy_template_labels(document: Document) -> None:
+    """Copy the labels of the pod template to an object without labels."""
     template = (document.get("spec") or {}).get("template")
     labels = (template.get("metadata") or {}).get("labels") if isinstance(template, dict) else None
     if labels and not document["metadata"].get("labels"):
@@ -161,7 +161,7 @@ def _labelled_as_pods(document: Document) -> None:
 
 
 def _job(job: Document) -> None:
-    """A job that says neither how many pods nor how many at once has one."""
+    """Default a job's parallelism, and its completions where neither is set, to 1."""
     if not isinstance(spec := job.get("spec"), dict):
         return
     if spec.get("completions") is None and spec.get("parallelism") is None:
@@ -196,7 +196,7 @@ def _service(service: Document) -> None:
 
 
 def _claim(claim: Document) -> None:
-    """Write what a claim is filled from under both names of the field, where both may say it."""
+    """Copy a claim's data source between ``dataSource`` and ``dataSourceRef`` when only one of them is set."""
     if not isinstance(spec := claim.get("spec"), dict):
         return
     source, reference = spec.get("dataSource"), spec.get("dataSourceRef")
@@ -208,11 +208,11 @@ def _claim(claim: Document) -> None:
 
 def _node(node: Document) -> None:
     if isinstance(spec := node.get("spec"), dict):
-        _doubled(spec, "podCIDR", "podCIDRs", lambda text: text, lambda one: one)
+        _sync_list_form(spec, "podCIDR", "podCIDRs", lambda text: text, lambda one: one)
 
 
-def _doubled(holder: Document, one: str, many: str, item: Callable[[str], Any], text: Callable[[Any], str]) -> None:
-    """Write the first item of a list under a name of its own, too; where the two differ, it makes the list."""
+def _sync_list_form(holder: Document, one: str, many: str, item: Callable[[str], Any], text: Callable[[Any], str]) -> None:
+    """Keep a single-value field and the first item of its list form equal; the single value wins where they differ."""
     first, held = holder.get(one), holder.get(many)
     if first and not (isinstance(held, list) and held and text(held[0]) == first):
         holder[many] = [item(first)]
@@ -221,36 +221,38 @@ def _doubled(holder: Document, one: str, many: str, item: Callable[[str], Any], 
 
 
 def _binding(document: Document) -> None:
-    """Say of users, groups and roles that they are RBAC's."""
+    """Default the API group of a binding's role and subjects."""
     subjects = document.get("subjects")
     for named in [document.get("roleRef"), *(subjects if isinstance(subjects, list) else ())]:
         if isinstance(named, dict) and named.get("kind") in {"ClusterRole", "Group", "Role", "User"}:
             named["apiGroup"] = named.get("apiGroup") or "rbac.authorization.k8s.io"
 
 
-_CRON_JOB: Final = _given(concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1)
+_CRON_JOB: Final = _spec_default(
+    concurrencyPolicy="Allow", suspend=False, successfulJobsHistoryLimit=3, failedJobsHistoryLimit=1
+)
 
-#: What kinds are given before their types are looked at one by one.
-_KINDS: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]] = {
+#: Defaulting functions that run before the defaults of each nested type.
+_BY_KIND: Final[Mapping[tuple[str, str], tuple[Callable[[Document], None], ...]]] = {
     ("", "Node"): (_node,),
     ("", "PersistentVolumeClaim"): (_claim,),
     ("", "Pod"): (_own_pod_spec,),
-    ("", "ReplicationController"): (_given(replicas=1), _labelled_as_pods),
-    ("", "Service"): (_given(type="ClusterIP", sessionAffinity="None"), _service),
-    ("apps", "Deployment"): (_given(replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600), _deployment),
-    ("apps", "ReplicaSet"): (_given(replicas=1),),
-    ("apps", "DaemonSet"): (_given(revisionHistoryLimit=10), _daemon_set),
+    ("", "ReplicationController"): (_spec_default(replicas=1), _copy_template_labels),
+    ("", "Service"): (_spec_default(type="ClusterIP", sessionAffinity="None"), _service),
+    ("apps", "Deployment"): (_spec_default(replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600), _deployment),
+    ("apps", "ReplicaSet"): (_spec_default(replicas=1),),
+    ("apps", "DaemonSet"): (_spec_default(revisionHistoryLimit=10), _daemon_set),
     ("apps", "StatefulSet"): (
-        _given(replicas=1, revisionHistoryLimit=10, podManagementPolicy="OrderedReady"), _stateful_set,
+        _spec_default(replicas=1, revisionHistoryLimit=10, podManagementPolicy="OrderedReady"), _stateful_set,
     ),
-    ("batch", "Job"): (_given(completionMode="NonIndexed", suspend=False), _job, _labelled_as_pods),
+    ("batch", "Job"): (_spec_default(completionMode="NonIndexed", suspend=False), _job, _copy_template_labels),
     ("batch", "CronJob"): (_CRON_JOB,),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): (_binding,),
     ("rbac.authorization.k8s.io", "RoleBinding"): (_binding,),
-    ("scheduling.k8s.io", "PodGroup"): (_given(disruptionMode="Pod"),),
+    ("scheduling.k8s.io", "PodGroup"): (_spec_default(disruptionMode="Pod"),),
 }  # fmt: skip
 
-_TOP: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
+_TOP_LEVEL_DEFAULTS: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("storage.k8s.io", "StorageClass"): {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
     ("scheduling.k8s.io", "PriorityClass"): {"preemptionPolicy": "PreemptLowerPriority"},
     ("", "Secret"): {"type": "Opaque"},

@@ -1,7 +1,7 @@
-"""What events must say, and what of one may change once it is told: its series, and nothing else.
+"""Validation of events. Once an event is created through ``events.k8s.io``, only its series may change.
 
-An event that says when it happened, to the microsecond, is of the new kind, whichever API it came through; one that came
-through ``events.k8s.io`` must be. Faults name the fields of the old kind, as the original's do.
+An event with an ``eventTime`` is validated by the rules of ``events.k8s.io`` in either API; an event created through that
+API must have one. Faults name the fields of the core type, as in kube-apiserver.
 
 Source  kubernetes, pkg/apis/core/validation/events.go
 """
@@ -23,7 +23,7 @@ _UNSET: Final = (
     ("deprecatedFirstTimestamp", "firstTimestamp"), ("deprecatedLastTimestamp", "lastTimestamp"), ("deprecatedCount", "count"),
     ("deprecatedSource", "source"),
 )  # fmt: skip
-#: What stays, under the names of both kinds.
+#: Immutable fields, under their names in ``events.k8s.io`` and in the core API.
 _FIXED: Final = (
     ("regarding", "involvedObject"), ("reason", "reason"), ("note", "message"), ("deprecatedSource", "source"),
     ("deprecatedFirstTimestamp", "firstTimestamp"), ("deprecatedLastTimestamp", "lastTimestamp"), ("deprecatedCount", "count"),
@@ -32,23 +32,23 @@ _FIXED: Final = (
 )  # fmt: skip
 
 
-def _is_old(event: Document) -> bool:
+def _is_core(event: Document) -> bool:
     return "/" not in str(event.get("apiVersion", "v1"))
 
 
 def event_faults(event: Document) -> Iterator[Fault]:
-    """Find what is wrong with an event of either API."""
-    old = _is_old(event)
-    subject: Any = event.get("involvedObject" if old else "regarding") or {}
-    home, theirs = event["metadata"].get("namespace") or "", subject.get("namespace") or ""
-    elsewhere = Fault("Invalid value", "involvedObject.namespace", "does not match event.namespace", theirs)
+    """Yield the faults of an event of either API."""
+    is_core = _is_core(event)
+    subject: Any = event.get("involvedObject" if is_core else "regarding") or {}
+    namespace, subject_namespace = event["metadata"].get("namespace") or "", subject.get("namespace") or ""
+    elsewhere = Fault("Invalid value", "involvedObject.namespace", "does not match event.namespace", subject_namespace)
     if not event.get("eventTime"):
-        if home != theirs and (theirs or home != "default"):
+        if namespace != subject_namespace and (subject_namespace or namespace != "default"):
             yield elsewhere
         return
-    if not theirs and home not in {"default", "kube-system"}:
+    if not subject_namespace and namespace not in {"default", "kube-system"}:
         yield elsewhere
-    name = "reportingComponent" if old else "reportingController"
+    name = "reportingComponent" if is_core else "reportingController"
     reporter = event.get(name) or ""
     if not reporter:
         yield Fault("Required value", name)
@@ -59,7 +59,7 @@ def event_faults(event: Document) -> Iterator[Fault]:
         if not event.get(field):
             yield Fault("Required value", field)
         yield from _too_long(field, event.get(field), most)
-    yield from _too_long("message", event.get("message" if old else "note"), _MOST_NOTE)
+    yield from _too_long("message", event.get("message" if is_core else "note"), _MOST_NOTE)
 
 
 def _too_long(field: str, value: str | None, most: int) -> Iterator[Fault]:
@@ -68,8 +68,8 @@ def _too_long(field: str, value: str | None, most: int) -> Iterator[Fault]:
 
 
 def new_event_faults(event: Document) -> Iterator[Fault]:
-    """Find what is wrong with an event that is told through the new API."""
-    if _is_old(event):
+    """Yield the additional faults of a new event of ``events.k8s.io``."""
+    if _is_core(event):
         return
     yield from _series_faults(event)
     if not event.get("eventTime"):
@@ -92,11 +92,11 @@ def _series_faults(event: Document) -> Iterator[Fault]:
 
 
 def event_change_faults(old: Document, new: Document) -> Iterator[Fault]:
-    """Find changes to what stays of an event, through the new API; the old one allows all."""
-    if _is_old(new):
+    """Yield changes of immutable fields in an update through ``events.k8s.io``; the core API allows any change."""
+    if _is_core(new):
         return
     if old.get("series") != new.get("series"):
         yield from _series_faults(new)
     for field, name in _FIXED:
-        if (old.get(field) or None) != (new.get(field) or None):  # Go knows no difference between empty and absent
+        if (old.get(field) or None) != (new.get(field) or None):  # Go does not distinguish empty from absent
             yield Fault("Invalid value", name, "field is immutable", new.get(field))

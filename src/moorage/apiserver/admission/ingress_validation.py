@@ -1,7 +1,7 @@
-"""What is wrong with an ingress: the rules by which it would send requests to services, were there any requests.
+"""Validation of ingresses.
 
-Nobody carries them out here. They are kept because manifests hold them beside what is scheduled, and kubectl asks for
-them when it prunes.
+No ingress controller runs here. Ingresses are served because manifests contain them next to workloads, and because
+``kubectl apply --prune`` lists them.
 
 Source  kubernetes, pkg/apis/networking/validation/validation.go
 """
@@ -21,13 +21,13 @@ _PATH_TYPES: Final = ("Exact", "ImplementationSpecific", "Prefix")
 
 
 def ingress_faults(ingress: Document) -> Iterator[Fault]:
-    """Find what is wrong with an ingress that has its defaults."""
+    """Yield the faults of a defaulted ingress."""
     spec = ingress.get("spec") or {}
-    rules, usual = spec.get("rules") or [], spec.get("defaultBackend")
-    if not rules and usual is None:
+    rules, default = spec.get("rules") or [], spec.get("defaultBackend")
+    if not rules and default is None:
         yield Fault("Invalid value", "spec", "either `defaultBackend` or `rules` must be specified")
-    if usual is not None:
-        yield from _backend("spec.defaultBackend", usual)
+    if default is not None:
+        yield from _backend("spec.defaultBackend", default)
     for i, rule in enumerate(rules):
         yield from _rule(f"spec.rules[{i}]", rule)
     name = spec.get("ingressClassName")
@@ -37,7 +37,7 @@ def ingress_faults(ingress: Document) -> Iterator[Fault]:
 
 def _rule(path: str, rule: Document) -> Iterator[Fault]:
     host, http = rule.get("host") or "", rule.get("http")
-    # A host may stand for all that end like it.
+    # A host may be a wildcard.
     for why in check_dns1123_subdomain(host.removeprefix("*.")) if host else ():
         yield Fault("Invalid value", f"{path}.host", why, host)
     if http is None:

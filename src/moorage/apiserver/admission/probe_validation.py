@@ -1,4 +1,4 @@
-"""How a kubelet asks a container whether it is well, and where a variable has its value from: each by one way.
+"""Validation of container probes and of the value sources of environment variables.
 
 Source  kubernetes, pkg/apis/core/validation/validation.go: validateProbe, validateHandler, validateEnvVarValueFrom
 """
@@ -14,36 +14,36 @@ from moorage.errors import Fault
 
 __all__ = ["probe_faults", "source_faults"]
 
-_WAYS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
+_HANDLERS: Final = ("exec", "httpGet", "tcpSocket", "grpc")
 _NUMBERS: Final = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
 _SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
 _NO_SOURCE: Final = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"
 
 
-def probe_faults(path: str, container: Document, *, goes_first: bool = False) -> Iterator[Fault]:
-    """Find what is wrong with the probes of a container that has its defaults.
+def probe_faults(path: str, container: Document, *, is_init: bool = False) -> Iterator[Fault]:
+    """Yield the faults of the probes of a defaulted container.
 
-    ``goes_first`` is said of init containers: nobody asks those how they are, unless they stay.
+    ``is_init`` marks init containers, which may have probes only as sidecars (restartPolicy Always).
     """
-    is_over = goes_first and container.get("restartPolicy") != "Always"
+    no_probes = is_init and container.get("restartPolicy") != "Always"
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if (probe := container.get(name)) is None:
             continue
-        if is_over:
+        if no_probes:
             yield Fault("Forbidden", f"{path}.{name}", "may not be set for init containers without restartPolicy=Always")
         else:
             yield from _probe(f"{path}.{name}", probe, succeeds_once=name != "readinessProbe")
 
 
 def _probe(path: str, probe: Document, *, succeeds_once: bool) -> Iterator[Fault]:
-    given = [way for way in _WAYS if probe.get(way) is not None]
+    given = [handler_type for handler_type in _HANDLERS if probe.get(handler_type) is not None]
     if not given:
         yield Fault("Required value", path, "must specify a handler type")
-    for i, way in enumerate(given):
+    for i, handler_type in enumerate(given):
         if i:
-            yield Fault("Forbidden", f"{path}.{way}", "may not specify more than 1 handler type")
+            yield Fault("Forbidden", f"{path}.{handler_type}", "may not specify more than 1 handler type")
         else:
-            yield from _way(f"{path}.{way}", way, probe[way])
+            yield from _handler_faults(f"{path}.{handler_type}", handler_type, probe[handler_type])
     for name in _NUMBERS:
         if (probe.get(name) or 0) < 0:
             yield Fault("Invalid value", f"{path}.{name}", "must be greater than or equal to 0", probe[name])
@@ -57,14 +57,14 @@ def _probe(path: str, probe: Document, *, succeeds_once: bool) -> Iterator[Fault
         yield Fault("Invalid value", f"{path}.terminationGracePeriodSeconds", why, grace_s)
 
 
-def _way(path: str, way: str, asked: Document) -> Iterator[Fault]:
-    if way == "exec":
-        if not asked.get("command"):
+def _handler_faults(path: str, handler_type: str, handler: Document) -> Iterator[Fault]:
+    if handler_type == "exec":
+        if not handler.get("command"):
             yield Fault("Required value", f"{path}.command")
         return
-    yield from _port(f"{path}.port", asked.get("port") or 0)
-    scheme = asked.get("scheme", "HTTP")
-    if way == "httpGet" and scheme not in {"HTTP", "HTTPS"}:
+    yield from _port(f"{path}.port", handler.get("port") or 0)
+    scheme = handler.get("scheme", "HTTP")
+    if handler_type == "httpGet" and scheme not in {"HTTP", "HTTPS"}:
         yield Fault("Unsupported value", f"{path}.scheme", 'supported values: "HTTP", "HTTPS"', scheme)
 
 

@@ -1,7 +1,7 @@
-"""What pods take of resource quotas.
+"""Quota usage of pods.
 
-A pod that has ended counts as an object and takes nothing else; nor does one that is long past the time it was given to end.
-While a pod is resized, the most of what it asks for, was granted and has counts.
+A pod that has ended counts only as an object, and so does a deleted pod whose grace period is over. During a resize, the
+maximum of requested, allocated and actual resources counts.
 
 Source  kubernetes, pkg/quota/v1/evaluator/core/pods.go; component-helpers, resource/helpers.go, PodRequests and PodLimits
 """
@@ -15,39 +15,46 @@ from typing import Any, Final
 from moorage.api.core import ENDED_PHASES
 from moorage.api.names import is_extended_resource_name, is_native_resource
 from moorage.api.quotas import ScopedResourceSelectorRequirement
-from moorage.apiserver.admission.quota_types import ONE, Facts, Usage, add, amounts, label_fits, raise_to
+from moorage.apiserver.admission.quota_types import ONE, Facts, Usage, add, amounts, matches_requirement, raise_to_at_least
 from moorage.apiserver.admission.strategy import qos_class
 from moorage.apiserver.vocabulary.records import Document
 
 __all__ = [
-    "DEVICE_CLASS", "NAMES", "has_deadline", "is_of_pods", "is_pod_scoped", "missing_requests", "pod_usage", "settles_at",
+    "DEVICE_CLASS",
+    "NAMES",
+    "charge_ends_at",
+    "has_deadline",
+    "is_of_pods",
+    "is_pod_scoped",
+    "missing_requests",
+    "pod_usage",
 ]  # fmt: skip
 
-#: How resources are called that stand for devices of a class.
+#: Prefix of resource names that stand for devices of a class.
 DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
-_MUST_SAY: Final = frozenset(["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"])
-NAMES: Final = _MUST_SAY | {
+_REQUIRED: Final = frozenset(["cpu", "limits.cpu", "limits.memory", "memory", "requests.cpu", "requests.memory"])
+NAMES: Final = _REQUIRED | {
     "count/pods", "ephemeral-storage", "limits.ephemeral-storage", "pods", "requests.ephemeral-storage",
 }  # fmt: skip
 _COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
 
 
 def is_of_pods(name: str, _: Facts) -> bool:
-    """Return True for further names of what pods take: huge pages, and whatever others define."""
+    """Return True for other quota resources of pods: huge pages and extended resources."""
     if name.startswith(("hugepages-", "requests.hugepages-", f"requests.{DEVICE_CLASS}")):
         return True
     return name.startswith("requests.") and not is_native_resource(name)
 
 
 def pod_usage(pod: Document, facts: Facts) -> Usage:
-    """Return what a pod takes."""
+    """Return a pod's usage."""
     used = {"count/pods": ONE}
     if _is_charged(pod, facts.now):
-        used |= _by_names(_sum(pod, "requests"), _sum(pod, "limits"))
+        used |= _by_quota_name(_sum(pod, "requests"), _sum(pod, "limits"))
     return used
 
 
-def _by_names(requests: Usage, limits: Usage) -> Usage:
+def _by_quota_name(requests: Usage, limits: Usage) -> Usage:
     used = {"pods": ONE}
     for name in _COMPUTE:
         if name in requests:
@@ -68,12 +75,12 @@ def _by_names(requests: Usage, limits: Usage) -> Usage:
 def _is_charged(pod: Document, now: float) -> bool:
     if (pod.get("status") or {}).get("phase") in ENDED_PHASES:
         return False
-    end = settles_at(pod)
+    end = charge_ends_at(pod)
     return end is None or now <= end
 
 
-def settles_at(pod: Document) -> float | None:
-    """Return when a pod that is deleted takes nothing any more, ended or not, in seconds since 1970; None for others."""
+def charge_ends_at(pod: Document) -> float | None:
+    """Return when a deleted pod stops being charged even if it has not ended, in seconds since 1970; None for other pods."""
     metadata = pod["metadata"]
     when, grace = metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds")
     if not when or grace is None:
@@ -82,14 +89,14 @@ def settles_at(pod: Document) -> float | None:
 
 
 def has_deadline(pod: Document) -> bool:
-    """Return True for a pod that may only run for so long."""
+    """Return True for a pod with ``activeDeadlineSeconds``."""
     return (pod.get("spec") or {}).get("activeDeadlineSeconds") is not None
 
 
-def is_pod_scoped(asked: ScopedResourceSelectorRequirement, pod: Document) -> bool:
-    """Return True for a pod that meets what a scope asks."""
+def is_pod_scoped(requested: ScopedResourceSelectorRequirement, pod: Document) -> bool:
+    """Return True if a pod is in a quota scope."""
     spec = pod.get("spec") or {}
-    match asked.scope_name:
+    match requested.scope_name:
         case "Terminating":
             return has_deadline(pod)
         case "NotTerminating":
@@ -99,7 +106,7 @@ def is_pod_scoped(asked: ScopedResourceSelectorRequirement, pod: Document) -> bo
         case "NotBestEffort":
             return not _is_best_effort(pod)
         case "PriorityClass":
-            return label_fits(asked, spec.get("priorityClassName") or "")
+            return matches_requirement(requested, spec.get("priorityClassName") or "")
         case "CrossNamespacePodAffinity":
             return any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in _terms(spec))
         case _:
@@ -107,12 +114,12 @@ def is_pod_scoped(asked: ScopedResourceSelectorRequirement, pod: Document) -> bo
 
 
 def _is_best_effort(pod: Document) -> bool:
-    told = (pod.get("status") or {}).get("qosClass") or qos_class(pod.get("spec") or {})
-    return bool(told == "BestEffort")
+    reported = (pod.get("status") or {}).get("qosClass") or qos_class(pod.get("spec") or {})
+    return bool(reported == "BestEffort")
 
 
 def _terms(spec: Document) -> Iterator[Document]:
-    """Yield what a pod says of where it is to be with regard to other pods."""
+    """Yield a pod's affinity and anti-affinity terms, required and preferred."""
     affinity = spec.get("affinity") or {}
     for part in ("podAffinity", "podAntiAffinity"):
         held = affinity.get(part) or {}
@@ -121,51 +128,51 @@ def _terms(spec: Document) -> Iterator[Document]:
             yield weighted.get("podAffinityTerm") or {}
 
 
-# -- what they must say -------------------------------------------------------------------------------------------------
+# -- required requests and limits --------------------------------------------------------------------------------------
 
 
 def missing_requests(limited: Iterable[str], pod: Document) -> str:
-    """Return what is wrong with a pod whose containers leave out what is limited; nothing if all is said.
+    """Return an error text for a pod whose containers do not specify a limited amount, or "".
 
-    So it is asked of processors and memory, and of nothing else, as it always was.
+    Only CPU and memory must be specified, as in kube-apiserver.
     """
-    needed = _MUST_SAY & set(limited)
+    needed = _REQUIRED & set(limited)
     spec = pod.get("spec") or {}
-    whole = spec.get("resources") or {}
-    if not needed or any(_is_pod_level(name) for side in ("requests", "limits") for name in whole.get(side) or ()):
+    pod_level = spec.get("resources") or {}
+    if not needed or any(_is_pod_level(name) for side in ("requests", "limits") for name in pod_level.get(side) or ()):
         return ""
-    left: dict[str, set[str]] = {}
+    missing: dict[str, set[str]] = {}
     for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
         given = container.get("resources") or {}
-        said = _by_names(amounts(given.get("requests")), amounts(given.get("limits")))
-        for name in needed - said.keys():
-            left.setdefault(name, set()).add(container.get("name") or "")
-    told = [f"{name} for: {','.join(sorted(containers))}" for name, containers in sorted(left.items())]
-    return f"must specify {'; '.join(told)}" if told else ""
+        specified = _by_quota_name(amounts(given.get("requests")), amounts(given.get("limits")))
+        for name in needed - specified.keys():
+            missing.setdefault(name, set()).add(container.get("name") or "")
+    reported = [f"{name} for: {','.join(sorted(containers))}" for name, containers in sorted(missing.items())]
+    return f"must specify {'; '.join(reported)}" if reported else ""
 
 
 def _is_pod_level(name: str) -> bool:
     return name in {"cpu", "memory"} or name.startswith("hugepages-")
 
 
-# -- how much -----------------------------------------------------------------------------------------------------------
+# -- amounts -----------------------------------------------------------------------------------------------------------
 
 
 def _sum(pod: Document, side: str) -> Usage:
-    """Return what a pod requests, or what it is limited to."""
+    """Return a pod's total ``requests`` or ``limits``, the overhead included."""
     spec = pod.get("spec") or {}
-    total = _of_containers(pod, side)
-    whole = spec.get("resources") or {}
-    total |= {name: amount for name, amount in amounts(whole.get(side)).items() if _is_pod_level(name)}
+    total = _container_total(pod, side)
+    pod_level = spec.get("resources") or {}
+    total |= {name: amount for name, amount in amounts(pod_level.get(side)).items() if _is_pod_level(name)}
     overhead = amounts(spec.get("overhead"))
     if side == "limits":
-        # A pod that is not limited is not limited by what it takes on top either.
+        # Overhead adds to existing limits only: a pod without a limit stays unlimited.
         overhead = {name: amount for name, amount in overhead.items() if name in total and total[name].nano}
     add(total, overhead)
     return total
 
 
-def _of_containers(pod: Document, side: str) -> Usage:
+def _container_total(pod: Document, side: str) -> Usage:
     spec, statuses, is_stuck = pod.get("spec") or {}, _statuses(pod), _is_infeasible(pod)
     total: Usage = {}
     for container in spec.get("containers") or ():
@@ -177,20 +184,20 @@ def _of_containers(pod: Document, side: str) -> Usage:
             own = _effective(container, statuses, side, is_stuck)
             add(total, own)
             add(sidecars, own)
-            raise_to(starting, {name: sidecars[name] for name in own})
+            raise_to_at_least(starting, {name: sidecars[name] for name in own})
         else:
             own = amounts((container.get("resources") or {}).get(side))
             add(own, {name: sidecars[name] for name in own if name in sidecars})
-            raise_to(starting, own)
-    raise_to(total, starting)
+            raise_to_at_least(starting, own)
+    raise_to_at_least(total, starting)
     return total
 
 
 def _statuses(pod: Document) -> dict[str, Document]:
-    """Return what kubelet says of containers, by their names, of those whose resources it tells."""
+    """Return the status of each container whose resources the kubelet reported, by container name."""
     status = pod.get("status") or {}
-    told = [one for part in ("containerStatuses", "initContainerStatuses") for one in status.get(part) or ()]
-    return {one.get("name") or "": one for one in told if one.get("resources") is not None}
+    reported = [one for part in ("containerStatuses", "initContainerStatuses") for one in status.get(part) or ()]
+    return {one.get("name") or "": one for one in reported if one.get("resources") is not None}
 
 
 def _is_infeasible(pod: Document) -> bool:
@@ -200,13 +207,15 @@ def _is_infeasible(pod: Document) -> bool:
 
 
 def _effective(container: Document, statuses: dict[str, Document], side: str, is_stuck: bool) -> Usage:
-    """Return what counts of a container: its own words, and what it has, if that is more."""
-    asked = amounts((container.get("resources") or {}).get(side))
+    """Return the amounts that count for a container: the maximum of its spec and the actual and allocated resources in its
+    status.
+    """
+    requested = amounts((container.get("resources") or {}).get(side))
     status = statuses.get(container.get("name") or "")
     if status is None:
-        return asked
-    held = {} if is_stuck else asked
-    raise_to(held, amounts(status["resources"].get(side)))
+        return requested
+    held = {} if is_stuck else requested
+    raise_to_at_least(held, amounts(status["resources"].get(side)))
     if side == "requests":
-        raise_to(held, amounts(status.get("allocatedResources")))
+        raise_to_at_least(held, amounts(status.get("allocatedResources")))
     return held

@@ -1,4 +1,4 @@
-"""What the accounts of quotas are made of: amounts by name, what else there is to know, and what scopes ask.
+"""Types and helpers of quota usage: amounts by resource name, lookups of other objects, and scope selector matching.
 
 Source  apiserver, pkg/quota/v1/resources.go; kubernetes, pkg/apis/core/v1/helper/helpers.go
 """
@@ -14,17 +14,20 @@ from moorage.api.quotas import ScopedResourceSelectorRequirement
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 
-__all__ = ["ONE", "ZERO", "Facts", "Usage", "add", "amounts", "label_fits", "raise_to"]
+__all__ = ["ONE", "ZERO", "Facts", "Usage", "add", "amounts", "matches_requirement", "raise_to_at_least"]
 
-#: How much of each resource, by the names that quotas have.
+#: Amounts by quota resource name.
 Usage: TypeAlias = dict[str, Exact]
 ONE: Final = exact("1")
 ZERO: Final = exact("0")
 
 
 class Facts(NamedTuple):
-    """What is known besides an object: the time, in seconds since 1970, and the objects of a kind in a namespace ("" for kinds
-    that have none), all of them or one by its name."""
+    """What usage depends on other than the object itself.
+
+    ``now`` is the time in seconds since 1970. ``all`` returns the objects of a kind in a namespace ("" for cluster-scoped
+    kinds); ``find`` returns one of them by namespace and name, or None.
+    """
 
     now: float
     all: Callable[[ServedKind, str], Iterable[Document]]
@@ -32,31 +35,31 @@ class Facts(NamedTuple):
 
 
 def amounts(given: Mapping[str, Quantity] | None) -> Usage:
-    """Return a list of resources as amounts."""
+    """Return a resource list as exact amounts."""
     return {name: exact(amount) for name, amount in given.items()} if given else {}
 
 
 def add(to: Usage, more: Usage) -> None:
-    """Add amounts to others, in place."""
+    """Add amounts to ``to``, in place."""
     for name, amount in more.items():
         to[name] = to[name].plus(amount) if name in to else amount
 
 
-def raise_to(held: Usage, least: Usage) -> None:
-    """Raise amounts, in place, that are below others."""
+def raise_to_at_least(held: Usage, least: Usage) -> None:
+    """Raise each amount in ``held`` to at least the one in ``least``, in place."""
     for name, amount in least.items():
         if name not in held or amount.nano > held[name].nano:
             held[name] = amount
 
 
-def label_fits(asked: ScopedResourceSelectorRequirement, value: str) -> bool:
-    """Return True where a value, "" for none, is what a requirement asks for."""
-    match asked.operator:
+def matches_requirement(requirement: ScopedResourceSelectorRequirement, value: str) -> bool:
+    """Return True if a value ("" for none) matches a scope selector requirement."""
+    match requirement.operator:
         case "Exists":
             return bool(value)
         case "DoesNotExist":
             return not value
         case "In":
-            return bool(value) and value in asked.values
+            return bool(value) and value in requirement.values
         case _:
-            return not value or value not in asked.values
+            return not value or value not in requirement.values

@@ -1,8 +1,9 @@
-"""What objects take of resource quotas: each kind's own account, and whether an object is in a quota's scopes.
+"""Quota usage by kind, and whether an object is in a quota's scopes.
 
-Admission charges by it what comes and grows, and the controller of quotas recounts by it what is there, so the two agree.
-Usage is by the names that quotas have: ``requests.cpu`` and plain ``cpu`` are the same amount under two names. What a name may
-be is written on a kind's ``QuotaEvaluator``; a kind without one of its own is counted, as ``count/widgets.example.com``.
+Admission charges creations and growth with these functions, and the resource quota controller recounts existing objects
+with the same functions, so the two agree. Usage is keyed by quota resource name: ``requests.cpu`` and ``cpu`` are the same
+amount under two names. ``QuotaEvaluator`` says which names a kind supports; a kind without its own evaluator is counted, as
+``count/widgets.example.com``.
 
 Source  kubernetes, pkg/quota/v1/evaluator/core: services.go, persistent_volume_claims.go, registry.go; apiserver,
         pkg/quota/v1/generic/evaluator.go
@@ -18,26 +19,26 @@ from typing import Final
 from moorage.api.quantity import exact
 from moorage.api.quotas import ResourceQuotaSpec, ScopedResourceSelectorRequirement
 from moorage.apiserver.admission import quota_claims, quota_pods
-from moorage.apiserver.admission.quota_types import ONE, ZERO, Facts, Usage, label_fits
+from moorage.apiserver.admission.quota_types import ONE, ZERO, Facts, Usage, matches_requirement
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind, served
 
-__all__ = ["QuotaEvaluator", "is_in_scope", "meter_of"]
+__all__ = ["QuotaEvaluator", "evaluator_for", "is_in_scope"]
 
-#: What is never counted.
-_FREE: Final = frozenset(["Event"])
-#: Kinds that were counted before all were, with the names from then.
-_OLD_NAMES: Final = frozenset(["configmaps", "replicationcontrollers", "resourcequotas", "secrets"])
+#: Kinds that are never counted.
+_UNCOUNTED: Final = frozenset(["Event"])
+#: Resources that have a plain name in addition to ``count/NAME``.
+_PLAIN: Final = frozenset(["configmaps", "replicationcontrollers", "resourcequotas", "secrets"])
 
 
 @dataclass(frozen=True)
 class QuotaEvaluator:
-    """How the objects of one kind count.
+    """How objects of one kind are counted.
 
-    ``names`` are the resources that it always accounts for, ``is_named`` tells of others whether it does as well.
-    ``is_scoped`` says whether an object meets what a scope asks; quotas with scopes pass over kinds that know none.
-    ``missing`` returns what is wrong with an object that does not say how much it takes, by the names of what is limited.
-    ``grows`` says of an update, given its subresource and the object before and after, whether it can need more.
+    ``names`` are the resources that the kind always uses; ``is_named`` returns True for further ones. ``is_scoped`` returns
+    whether an object is in a scope; quotas with scopes ignore kinds without scopes. ``missing`` returns an error text for
+    an object that does not specify an amount for a limited resource. ``grows`` returns, given the subresource and the
+    object before and after, whether an update can increase usage.
     """
 
     names: frozenset[str]
@@ -48,24 +49,24 @@ class QuotaEvaluator:
     grows: Callable[[str, Document, Document], bool] = lambda _, __, ___: False
 
     def matching(self, names: Iterable[str], facts: Facts) -> list[str]:
-        """Return those of a quota's resources that this kind accounts for, in order."""
+        """Return the sorted quota resources that this kind uses."""
         return sorted(name for name in names if name in self.names or self.is_named(name, facts))
 
 
-def is_in_scope(meter: QuotaEvaluator, spec: ResourceQuotaSpec, document: Document) -> bool:
-    """Return True for an object that a quota's scopes include."""
-    return all(meter.is_scoped(asked, document) for asked in spec.requirements)
+def is_in_scope(evaluator: QuotaEvaluator, spec: ResourceQuotaSpec, document: Document) -> bool:
+    """Return True if an object is in all scopes of a quota."""
+    return all(evaluator.is_scoped(requirement, document) for requirement in spec.requirements)
 
 
 @cache
-def meter_of(kind: ServedKind) -> QuotaEvaluator | None:
-    """Return how a kind counts, or None where it does not."""
-    if not kind.namespaced or kind.kind in _FREE:
+def evaluator_for(kind: ServedKind) -> QuotaEvaluator | None:
+    """Return the evaluator of a kind, or None if the kind is not counted."""
+    if not kind.namespaced or kind.kind in _UNCOUNTED:
         return None
-    found = _METERS.get(kind)
+    found = _EVALUATORS.get(kind)
     if found is not None:
         return found
-    names = frozenset([f"count/{kind.qualified}", *([kind.resource] if not kind.group and kind.resource in _OLD_NAMES else [])])
+    names = frozenset([f"count/{kind.qualified}", *([kind.resource] if not kind.group and kind.resource in _PLAIN else [])])
     counted = dict.fromkeys(sorted(names), ONE)
     return QuotaEvaluator(names, lambda _, __: counted)
 
@@ -80,7 +81,7 @@ def _service(service: Document, _: Facts) -> Usage:
     ports, kind = spec.get("ports") or [], spec.get("type")
     has_balancer = kind == "LoadBalancer"
     if has_balancer and spec.get("allocateLoadBalancerNodePorts") is False:
-        # Those that it will be given are not known yet, so it goes by what is asked for.
+        # Node ports are not allocated yet here, so only those that the service requests count.
         count = sum(1 for port in ports if port.get("nodePort"))
     else:
         count = len(ports) if has_balancer or kind == "NodePort" else 0
@@ -90,20 +91,20 @@ def _service(service: Document, _: Facts) -> Usage:
     }  # fmt: skip
 
 
-# -- claims for volumes -------------------------------------------------------------------------------------------------
+# -- persistent volume claims ------------------------------------------------------------------------------------------
 
 _CLAIMS: Final = frozenset(["count/persistentvolumeclaims", "persistentvolumeclaims", "requests.storage"])
 _BY_CLASS: Final = ".storageclass.storage.k8s.io/"
-_OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+_LEGACY_CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
 
 
 def _claim(claim: Document, _: Facts) -> Usage:
     spec, annotations = claim.get("spec") or {}, claim["metadata"].get("annotations") or {}
-    storage_class = annotations.get(_OLD_CLASS) or spec.get("storageClassName") or ""
+    storage_class = annotations.get(_LEGACY_CLASS_ANNOTATION) or spec.get("storageClassName") or ""
     used = {"count/persistentvolumeclaims": ONE, "persistentvolumeclaims": ONE}
     requests = (spec.get("resources") or {}).get("requests") or {}
     if "storage" in requests:
-        # What a claim that was to grow has been given counts, though it asks for less by now.
+        # A larger size that was already allocated during a resize still counts after the request shrinks.
         held = ((claim.get("status") or {}).get("allocatedResources") or {}).get("storage", "0")
         used["requests.storage"] = max(exact(requests["storage"]), exact(held), key=lambda one: one.nano).in_whole_units()
     if storage_class:
@@ -115,18 +116,18 @@ def _is_of_claims(name: str, _: Facts) -> bool:
     return name.endswith((f"{_BY_CLASS}requests.storage", f"{_BY_CLASS}persistentvolumeclaims"))
 
 
-def _is_claim_scoped(asked: ScopedResourceSelectorRequirement, claim: Document) -> bool:
-    if asked.scope_name != "VolumeAttributesClass":
+def _is_claim_scoped(requirement: ScopedResourceSelectorRequirement, claim: Document) -> bool:
+    if requirement.scope_name != "VolumeAttributesClass":
         return False
     spec, status = claim.get("spec") or {}, claim.get("status") or {}
     target = (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName")
     named = [spec.get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"), target]
-    return any(label_fits(asked, name) for name in [name for name in named if name] or [""])
+    return any(matches_requirement(requirement, name) for name in [name for name in named if name] or [""])
 
 
-# -- all of them --------------------------------------------------------------------------------------------------------
+# -- evaluators by kind ------------------------------------------------------------------------------------------------
 
-_METERS: Final = {
+_EVALUATORS: Final = {
     served("pods"): QuotaEvaluator(
         quota_pods.NAMES, quota_pods.pod_usage, quota_pods.is_of_pods, quota_pods.is_pod_scoped, quota_pods.missing_requests,
         lambda part, old, new: part == "resize"

@@ -1,4 +1,4 @@
-"""How workloads bring out a new template: what kube-apiserver refuses of it, as such a rollout would never end or mean nothing.
+"""Validation of the update strategies of workloads.
 
 Source  kubernetes, pkg/apis/apps/validation/validation.go
 """
@@ -14,8 +14,8 @@ from moorage.errors import Fault
 
 __all__ = ["rollout_faults"]
 
-_SHARE: Final = re.compile("[0-9]+%")
-_NO_SHARE: Final = (
+_PERCENT: Final = re.compile("[0-9]+%")
+_NOT_A_PERCENTAGE: Final = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
     "validation is '[0-9]+%')"
 )
@@ -23,7 +23,7 @@ _NEGATIVE: Final = "must be greater than or equal to 0"
 
 
 def rollout_faults(workload: Document) -> Iterator[Fault]:
-    """Find what is wrong with the strategy, the waits and the history of a workload that has its defaults."""
+    """Yield the faults in the strategy, wait times and history limit of a defaulted workload."""
     kind, spec = workload.get("kind"), workload.get("spec") or {}
     if (rule := _STRATEGIES.get(str(kind))) is not None:
         yield from rule(spec)
@@ -48,13 +48,13 @@ def _deployment(spec: Document) -> Iterator[Fault]:
                 why = "may not be specified when strategy `type` is 'Recreate'"
                 yield Fault("Forbidden", f"{path}.rollingUpdate", why)
         case "RollingUpdate":
-            missing, extra = (strategy["rollingUpdate"].get(name) for name in ("maxUnavailable", "maxSurge"))
-            yield from _amount(f"{path}.rollingUpdate.maxUnavailable", missing)
-            yield from _amount(f"{path}.rollingUpdate.maxSurge", extra)
-            if _number(missing) == _number(extra) == 0:
+            unavailable, surge = (strategy["rollingUpdate"].get(name) for name in ("maxUnavailable", "maxSurge"))
+            yield from _amount(f"{path}.rollingUpdate.maxUnavailable", unavailable)
+            yield from _amount(f"{path}.rollingUpdate.maxSurge", surge)
+            if _number(unavailable) == _number(surge) == 0:
                 why = "may not be 0 when `maxSurge` is 0"
-                yield Fault("Invalid value", f"{path}.rollingUpdate.maxUnavailable", why, missing)
-            yield from _within(f"{path}.rollingUpdate.maxUnavailable", missing)
+                yield Fault("Invalid value", f"{path}.rollingUpdate.maxUnavailable", why, unavailable)
+            yield from _at_most_all(f"{path}.rollingUpdate.maxUnavailable", unavailable)
         case _:
             yield from _no_type(path, strategy, ("Recreate", "RollingUpdate"))
 
@@ -67,14 +67,14 @@ def _daemon_set(spec: Document) -> Iterator[Fault]:
         yield from _no_type(path, strategy, ("RollingUpdate", "OnDelete"))
         return
     rolling, path = strategy["rollingUpdate"], f"{path}.rollingUpdate"
-    missing, extra = rolling.get("maxUnavailable"), rolling.get("maxSurge")
-    yield from _amount(f"{path}.maxUnavailable", missing)
-    yield from _amount(f"{path}.maxSurge", extra)
-    yield from _within(f"{path}.maxUnavailable", missing)
-    yield from _within(f"{path}.maxSurge", extra)
-    if _number(missing) and _number(extra):
-        yield Fault("Invalid value", f"{path}.maxSurge", "may not be set when maxUnavailable is non-zero", extra)
-    elif not _number(missing) and not _number(extra):
+    unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
+    yield from _amount(f"{path}.maxUnavailable", unavailable)
+    yield from _amount(f"{path}.maxSurge", surge)
+    yield from _at_most_all(f"{path}.maxUnavailable", unavailable)
+    yield from _at_most_all(f"{path}.maxSurge", surge)
+    if _number(unavailable) and _number(surge):
+        yield Fault("Invalid value", f"{path}.maxSurge", "may not be set when maxUnavailable is non-zero", surge)
+    elif not _number(unavailable) and not _number(surge):
         yield Fault("Required value", f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
 
 
@@ -95,14 +95,14 @@ def _stateful_set(spec: Document) -> Iterator[Fault]:
 
 
 def _by_partition(path: str, rolling: Document) -> Iterator[Fault]:
-    partition, missing = rolling.get("partition") or 0, rolling.get("maxUnavailable")
+    partition, unavailable = rolling.get("partition") or 0, rolling.get("maxUnavailable")
     if partition < 0:
         yield Fault("Invalid value", f"{path}.partition", _NEGATIVE, partition)
-    if missing is not None:
-        yield from _amount(f"{path}.maxUnavailable", missing)
-        if _number(missing) == 0:
-            yield Fault("Invalid value", f"{path}.maxUnavailable", "cannot be 0", missing)
-        yield from _within(f"{path}.maxUnavailable", missing)
+    if unavailable is not None:
+        yield from _amount(f"{path}.maxUnavailable", unavailable)
+        if _number(unavailable) == 0:
+            yield Fault("Invalid value", f"{path}.maxUnavailable", "cannot be 0", unavailable)
+        yield from _at_most_all(f"{path}.maxUnavailable", unavailable)
 
 
 _STRATEGIES: Final[dict[str, Callable[[Document], Iterator[Fault]]]] = {
@@ -125,21 +125,21 @@ def _no_type(path: str, strategy: Document, supported: tuple[str, ...]) -> Itera
 
 
 def _amount(path: str, value: Any) -> Iterator[Fault]:
-    """Find what keeps a value from being a number of pods, or a share of them."""
+    """Yield the fault of a value that is neither a number of pods nor a percentage."""
     if isinstance(value, str):
-        if not _SHARE.fullmatch(value):
-            yield Fault("Invalid value", path, _NO_SHARE, value)
+        if not _PERCENT.fullmatch(value):
+            yield Fault("Invalid value", path, _NOT_A_PERCENTAGE, value)
     elif (value or 0) < 0:
         yield Fault("Invalid value", path, _NEGATIVE, value)
 
 
-def _within(path: str, value: Any) -> Iterator[Fault]:
-    if isinstance(value, str) and _SHARE.fullmatch(value) and _number(value) > 100:
+def _at_most_all(path: str, value: Any) -> Iterator[Fault]:
+    if isinstance(value, str) and _PERCENT.fullmatch(value) and _number(value) > 100:
         yield Fault("Invalid value", path, "must not be greater than 100%", value)
 
 
 def _number(value: Any) -> int:
-    """Return how many a value says; 0 of a text that is no share."""
+    """Return the number in a value; 0 for a string that is not a percentage."""
     if isinstance(value, str):
-        return int(value[:-1]) if _SHARE.fullmatch(value) else 0
+        return int(value[:-1]) if _PERCENT.fullmatch(value) else 0
     return int(value or 0)

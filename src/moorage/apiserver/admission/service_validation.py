@@ -1,5 +1,4 @@
-"""What is wrong with a service, beyond its address and its ports on nodes: what kube-apiserver refuses, so that a manifest that
-is taken here is taken there.
+"""Validation of services, except their cluster IP and node ports: a manifest that passes here also passes kube-apiserver.
 
 Source  kubernetes, pkg/apis/core/validation/validation.go, validateService
 """
@@ -24,11 +23,11 @@ _NAME_TEXT: Final = (
     "with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')"
 )
 _PORT_RANGE: Final = "must be between 1 and 65535, inclusive"
-_BALANCED: Final = "may only be used when `type` is 'LoadBalancer'"
-_CHECKED: Final = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
+_LOAD_BALANCER_ONLY: Final = "may only be used when `type` is 'LoadBalancer'"
+_LOCAL_LOAD_BALANCER_ONLY: Final = "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"
 _MOST_SECONDS: Final = 86400
 _POLICIES: Final = ("Cluster", "Local")
-#: Fields that have one of few values, in the order in which they are told of.
+#: Fields with a fixed set of values, in the order in which faults are reported.
 _CHOICES: Final = (
     ("sessionAffinity", ("ClientIP", "None")),
     ("ipFamilyPolicy", ("PreferDualStack", "RequireDualStack", "SingleStack")),
@@ -40,7 +39,7 @@ _LOCAL_MULTICAST: Final = (ip_network("224.0.0.0/24"), ip_network("ff02::/16"))
 
 
 def service_faults(service: Document) -> Iterator[Fault]:
-    """Find what is wrong with a service that has its defaults."""
+    """Yield the faults of a defaulted service."""
     name, spec = service["metadata"].get("name") or "", service.get("spec") or {}
     if name and not (_NAME.fullmatch(name) and len(name) <= 63):
         yield Fault("Invalid value", "metadata.name", _NAME_TEXT, name)
@@ -65,8 +64,8 @@ def service_faults(service: Document) -> Iterator[Fault]:
     for i, address in enumerate(spec.get("externalIPs") or ()):
         yield from _external_address(f"spec.externalIPs[{i}]", address)
     yield from _same_ports(ports)
-    yield from _balancer(spec)
-    yield from _outside_traffic(spec)
+    yield from _load_balancer(spec)
+    yield from _external_traffic(spec)
 
 
 def _external_name(spec: Document) -> Iterator[Fault]:
@@ -102,7 +101,7 @@ def _same_ports(ports: list[Document]) -> Iterator[Fault]:
     for i, port in enumerate(ports):
         protocol, number = port.get("protocol") or "", port.get("port") or 0
         if (protocol, number) in seen:
-            # Shown as the program there shows it: with all the fields that it has, those too that do not count.
+            # kube-apiserver shows the Go struct with all its fields.
             shown = {"Name": "", "Protocol": protocol, "AppProtocol": None, "Port": number, "TargetPort": 0, "NodePort": 0}
             yield Fault("Duplicate value", f"spec.ports[{i}]", "", shown)
         seen.add((protocol, number))
@@ -125,7 +124,7 @@ def _external_address(path: str, text: str) -> Iterator[Fault]:
     except ValueError:
         yield Fault("Invalid value", path, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)", text)
         return
-    for is_so, why in (
+    for is_faulty, why in (
         (address.is_unspecified, f"may not be unspecified ({text})"),
         (address.is_loopback, "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
         (address.is_link_local, "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
@@ -134,24 +133,24 @@ def _external_address(path: str, text: str) -> Iterator[Fault]:
             "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)",
         ),
     ):
-        if is_so:
+        if is_faulty:
             yield Fault("Invalid value", path, why, text)
 
 
-def _balancer(spec: Document) -> Iterator[Fault]:
-    is_balanced = spec.get("type") == "LoadBalancer"
+def _load_balancer(spec: Document) -> Iterator[Fault]:
+    is_load_balancer = spec.get("type") == "LoadBalancer"
     ranges, at = spec.get("loadBalancerSourceRanges") or [], "spec.LoadBalancerSourceRanges"
-    if ranges and not is_balanced:
-        yield Fault("Forbidden", at, _BALANCED)
+    if ranges and not is_load_balancer:
+        yield Fault("Forbidden", at, _LOAD_BALANCER_ONLY)
     for i, text in enumerate(ranges):
         if not _is_range(text.strip()):
             why = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
             yield Fault("Invalid value", f"{at}[{i}]", why, text.strip())
-    if spec.get("allocateLoadBalancerNodePorts") is not None and not is_balanced:
-        yield Fault("Forbidden", "spec.allocateLoadBalancerNodePorts", _BALANCED)
+    if spec.get("allocateLoadBalancerNodePorts") is not None and not is_load_balancer:
+        yield Fault("Forbidden", "spec.allocateLoadBalancerNodePorts", _LOAD_BALANCER_ONLY)
     name = spec.get("loadBalancerClass")
-    if name is not None and not is_balanced:
-        yield Fault("Forbidden", "spec.loadBalancerClass", _BALANCED)
+    if name is not None and not is_load_balancer:
+        yield Fault("Forbidden", "spec.loadBalancerClass", _LOAD_BALANCER_ONLY)
     elif name is not None:
         for why in check_qualified_name(name):
             yield Fault("Invalid value", "spec.loadBalancerClass", why, name)
@@ -165,7 +164,7 @@ def _is_range(text: str) -> bool:
     return "/" in text
 
 
-def _outside_traffic(spec: Document) -> Iterator[Fault]:
+def _external_traffic(spec: Document) -> Iterator[Fault]:
     kind, policy, port = spec.get("type"), spec.get("externalTrafficPolicy"), spec.get("healthCheckNodePort") or 0
     is_reachable = kind in {"LoadBalancer", "NodePort"} or (kind == "ClusterIP" and spec.get("externalIPs"))
     if is_reachable:
@@ -173,7 +172,7 @@ def _outside_traffic(spec: Document) -> Iterator[Fault]:
     elif policy:
         yield Fault("Invalid value", "spec.externalTrafficPolicy", "may only be set for externally-accessible services", policy)
     if port and not (kind == "LoadBalancer" and policy == "Local"):
-        yield Fault("Invalid value", "spec.healthCheckNodePort", _CHECKED, port)
+        yield Fault("Invalid value", "spec.healthCheckNodePort", _LOCAL_LOAD_BALANCER_ONLY, port)
 
 
 def _one_of(path: str, value: Any, supported: Collection[str]) -> Iterator[Fault]:

@@ -1,4 +1,4 @@
-"""What a status may say that counts: numbers are not below zero, a part is no greater than its whole, and what is over is over.
+"""Validation of counts and conditions in the status of workloads, jobs, disruption budgets and claims.
 
 Source  kubernetes, pkg/apis/{apps,batch,core,policy}/validation, the functions that validate a status
 """
@@ -14,7 +14,7 @@ from moorage.api.validation.faults import NOT_NEGATIVE
 from moorage.apiserver.vocabulary.records import Document
 from moorage.errors import Bare, Fault
 
-__all__ = ["counted_faults"]
+__all__ = ["status_count_faults"]
 
 Faults = Iterator[Fault]
 Rule = Callable[[Document, Document], Faults]
@@ -22,8 +22,8 @@ Rule = Callable[[Document, Document], Faults]
 _NOT_MORE: Final = "cannot be greater than status.replicas"
 
 
-def counted_faults(kind: str, old: Document, new: Document) -> Faults:
-    """Find what is wrong with an object's new status; nothing for kinds that have no rules here."""
+def status_count_faults(kind: str, old: Document, new: Document) -> Faults:
+    """Yield the faults of an object's new status; nothing for kinds without rules here."""
     rule = _RULES.get(kind)
     if rule is not None:
         yield from rule(old, new)
@@ -41,7 +41,7 @@ def _not_negative(status: Document, names: tuple[str, ...]) -> Faults:
 
 
 def _replicas(names: tuple[str, ...], parts: tuple[str, ...], ready: str, _: Document, new: Document) -> Faults:
-    """Hold the counts of a workload to each other. ``ready`` is what its ready pods are called in a text."""
+    """Yield counts of a workload that contradict each other. ``ready`` is the name of the ready count in the message."""
     status = _status(new)
     yield from _not_negative(status, names)
     for name in parts:
@@ -63,7 +63,7 @@ def _is_true(status: Document, kind: str) -> bool:
 
 
 def _conditions(why: str) -> Fault:
-    # A list of conditions that contradict each other is not shown.
+    # kube-apiserver does not show the conditions here.
     return Fault("Invalid value", "status.conditions", why, Bare(""))
 
 
@@ -71,7 +71,7 @@ def _job(old: Document, new: Document) -> Faults:
     before, status = _status(old), _status(new)
     yield from _not_negative(status, ("active", "succeeded", "failed", "ready", "terminating"))
     complete, failed = _is_true(status, "Complete"), _is_true(status, "Failed")
-    yield from _ended(before, status, complete, failed)
+    yield from _finish_faults(before, status, complete, failed)
     if status.get("ready") is not None and status["ready"] > (status.get("active") or 0):
         yield Fault("Invalid value", "status.ready", "cannot set more ready pods than active", status["ready"])
     for kind in ("Failed", "Complete", "FailureTarget"):
@@ -83,8 +83,8 @@ def _job(old: Document, new: Document) -> Faults:
         yield Fault("Invalid value", "status.startTime", why, status.get("startTime"))
 
 
-def _ended(before: Document, status: Document, complete: bool, failed: bool) -> Faults:
-    """Find what does not go with a job that has ended now."""
+def _finish_faults(before: Document, status: Document, complete: bool, failed: bool) -> Faults:
+    """Yield the faults of the status of a job that finishes."""
     ended = status.get("completionTime")
     was_complete, was_failed = _is_true(before, "Complete"), _is_true(before, "Failed")
     if complete and failed and not (was_complete and was_failed):

@@ -1,8 +1,9 @@
-"""What a status may say where schedulers write it: that of pods, of pod groups, and of claims for devices.
+"""Validation of the status of pods, nodes, pod groups, resource claims and resource quotas.
 
-Source  kubernetes, pkg/apis/core/validation/validation.go, ValidatePodStatusUpdate; pkg/apis/resource/validation/validation.go,
-        validateResourceClaimStatusUpdate; pkg/apis/scheduling/validation/validation.go, ValidatePodGroupStatusUpdate;
-        apimachinery, pkg/apis/meta/v1/validation/validation.go, ValidateConditions
+Source  kubernetes, pkg/apis/core/validation/validation.go, ValidatePodStatusUpdate;
+        pkg/apis/resource/validation/validation.go, validateResourceClaimStatusUpdate;
+        pkg/apis/scheduling/validation/validation.go, ValidatePodGroupStatusUpdate; apimachinery,
+        pkg/apis/meta/v1/validation/validation.go, ValidateConditions
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from moorage.api.quotas import ResourceQuota
 from moorage.api.validation.affinity import node_selector
 from moorage.api.validation.nodes import node_status_faults
 from moorage.api.validation.quotas import quota_status_faults
-from moorage.apiserver.admission.status_counts import counted_faults
+from moorage.apiserver.admission.status_counts import status_count_faults
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import Fault
@@ -31,31 +32,31 @@ __all__ = ["status_faults"]
 Faults = Iterator[Fault]
 
 _FIXED: Final = "field is immutable"
-_NAMED: Final = frozenset(["Initialized", "PodScheduled", "Ready"])
-_MOST_USERS: Final = 256
-_MOST_RESULTS: Final = 32
-_MOST_CONFIGS: Final = 64
-_MOST_DRIVER: Final = 63
+_WELL_KNOWN_CONDITIONS: Final = frozenset(["Initialized", "PodScheduled", "Ready"])
+_MAX_USERS: Final = 256
+_MAX_RESULTS: Final = 32
+_MAX_CONFIGS: Final = 64
+_MAX_DRIVER: Final = 63
 _UID: Final = (
     "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase hexadecimal characters"
 )
 _REQUEST: Final = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 
 
-def status_faults(kind: ServedKind, old: Document, new: Document, found: Value) -> Faults:
-    """Find what is wrong with a new status. ``found`` is the new object as scheduling reads it."""
-    yield from counted_faults(kind.kind, old, new)
+def status_faults(kind: ServedKind, old: Document, new: Document, decoded: Value) -> Faults:
+    """Yield the faults of a new status. ``decoded`` is the decoded new object."""
+    yield from status_count_faults(kind.kind, old, new)
     if kind.kind == "Pod":
         yield from _pod(old, new)
-    if isinstance(found, Node):
-        yield from node_status_faults(found)
+    if isinstance(decoded, Node):
+        yield from node_status_faults(decoded)
         yield from _addresses(_mapping(new.get("status")).get("addresses") or ())
-    if isinstance(found, ResourceClaim):
-        yield from _claim(old, new, found)
-    elif isinstance(found, PodGroup):
-        yield from _group(found)
-    elif isinstance(found, ResourceQuota):
-        yield from quota_status_faults(found.status)
+    if isinstance(decoded, ResourceClaim):
+        yield from _claim(old, new, decoded)
+    elif isinstance(decoded, PodGroup):
+        yield from _group(decoded)
+    elif isinstance(decoded, ResourceQuota):
+        yield from quota_status_faults(decoded.status)
 
 
 def _addresses(addresses: Sequence[Document]) -> Faults:
@@ -71,7 +72,7 @@ def _mapping(value: Any) -> Document:
     return value if isinstance(value, dict) else {}
 
 
-def _named(path: str, text: str, check: Callable[[str], list[str]]) -> Faults:
+def _name_faults(path: str, text: str, check: Callable[[str], list[str]]) -> Faults:
     for why in check(text):
         yield Fault("Invalid value", path, why, text)
 
@@ -99,15 +100,15 @@ def _conditions(conditions: Sequence[Document]) -> Faults:
         if one.get("observedGeneration", 0) < 0:
             field = f"{path}.observedGeneration"
             yield Fault("Invalid value", field, "must be a non-negative integer", one["observedGeneration"])
-        if one.get("type") not in _NAMED:
-            yield from _named(f"{path}.Type", one.get("type") or "", check_qualified_name)
+        if one.get("type") not in _WELL_KNOWN_CONDITIONS:
+            yield from _name_faults(f"{path}.Type", one.get("type") or "", check_qualified_name)
 
 
 def _nominated(before: Document, status: Document, has_node: bool) -> Faults:
     path, node = "status.nominatedNodeName", status.get("nominatedNodeName")
     if not node or node == before.get("nominatedNodeName"):
         return
-    yield from _named(path, node, check_dns1123_subdomain)
+    yield from _name_faults(path, node, check_dns1123_subdomain)
     if has_node:
         yield Fault("Forbidden", path, "may not be set on pods that are already bound to a node")
 
@@ -123,7 +124,7 @@ def _pod_claims(claims: Sequence[Document], spec: Document) -> Faults:
             yield Fault("Duplicate value", f"{path}.name", "", name)
         seen.add(name)
         if (claim := one.get("resourceClaimName")) is not None:
-            yield from _named(f"{path}.resourceClaimName", claim, check_dns1123_subdomain)
+            yield from _name_faults(f"{path}.resourceClaimName", claim, check_dns1123_subdomain)
 
 
 def _extended(status: Document, spec: Document) -> Faults:
@@ -148,18 +149,18 @@ def _extended(status: Document, spec: Document) -> Faults:
                 "spec.containers.resources.requests"
             )
             yield Fault("Invalid value", f"{here}.resourceName", why, resource)
-        yield from _named(f"{path}.requestName", one.get("requestName", ""), check_dns1123_label)
+        yield from _name_faults(f"{path}.requestName", one.get("requestName", ""), check_dns1123_label)
     if not status.get("resourceClaimName"):
         yield Fault("Required value", f"{path}.resourceClaimName")
     else:
-        yield from _named(f"{path}.resourceClaimName", status["resourceClaimName"], check_dns1123_subdomain)
+        yield from _name_faults(f"{path}.resourceClaimName", status["resourceClaimName"], check_dns1123_subdomain)
 
 
 # -- pod groups ---------------------------------------------------------------------------------------------------------
 
-_MOST_GROUP_CLAIMS: Final = 4
-_MOST_REASON: Final = 1024
-_MOST_MESSAGE: Final = 32 * 1024
+_MAX_GROUP_CLAIMS: Final = 4
+_MAX_REASON: Final = 1024
+_MAX_MESSAGE: Final = 32 * 1024
 _IS_REASON: Final = re.compile("[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?").fullmatch
 _NO_REASON: Final = (
     "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric characters or "
@@ -177,25 +178,25 @@ def _group(group: PodGroup) -> Faults:
         seen.add(one.type)
         yield from _group_condition(path, one)
     statuses, path = group.status.resource_claim_statuses, "status.resourceClaimStatuses"
-    asked = {claim.name for claim in group.spec.resource_claims}
+    spec = {claim.name for claim in group.spec.resource_claims}
     for i, status in enumerate(statuses):
-        if status.name not in asked:
+        if status.name not in spec:
             yield Fault(
                 "Invalid value", f"{path}[{i}].name", "must match the name of an entry in `spec.resourceClaims`", status.name
             )
-    if len(statuses) > _MOST_GROUP_CLAIMS:
-        yield Fault("Too many", path, f"must have at most {_MOST_GROUP_CLAIMS} items", len(statuses))
+    if len(statuses) > _MAX_GROUP_CLAIMS:
+        yield Fault("Too many", path, f"must have at most {_MAX_GROUP_CLAIMS} items", len(statuses))
         return
     names = [status.name for status in statuses]
     for i, status in enumerate(statuses):
         if status.name in names[:i]:
             yield Fault("Duplicate value", f"{path}[{i}]", "", status)
         if status.resource_claim_name is not None:
-            yield from _named(f"{path}[{i}].resourceClaimName", status.resource_claim_name, check_dns1123_subdomain)
+            yield from _name_faults(f"{path}[{i}].resourceClaimName", status.resource_claim_name, check_dns1123_subdomain)
 
 
 def _group_condition(path: str, condition: Condition) -> Faults:
-    yield from _named(f"{path}.type", condition.type, check_qualified_name)
+    yield from _name_faults(f"{path}.type", condition.type, check_qualified_name)
     if condition.status not in {"False", "True", "Unknown"}:
         why = 'supported values: "False", "True", "Unknown"'
         yield Fault("Unsupported value", f"{path}.status", why, condition.status)
@@ -208,12 +209,12 @@ def _group_condition(path: str, condition: Condition) -> Faults:
         yield Fault("Required value", f"{path}.reason")
     elif not _IS_REASON(condition.reason):
         yield Fault("Invalid value", f"{path}.reason", _NO_REASON, condition.reason)
-    for name, text, most in (("reason", condition.reason, _MOST_REASON), ("message", condition.message, _MOST_MESSAGE)):
+    for name, text, most in (("reason", condition.reason, _MAX_REASON), ("message", condition.message, _MAX_MESSAGE)):
         if len(text.encode()) > most:
             yield Fault("Too long", f"{path}.{name}", f"may not be more than {most} bytes")
 
 
-# -- claims for devices -------------------------------------------------------------------------------------------------
+# -- resource claims ---------------------------------------------------------------------------------------------------
 
 
 def _claim(old: Document, new: Document, claim: ResourceClaim) -> Faults:
@@ -239,7 +240,7 @@ def _claim(old: Document, new: Document, claim: ResourceClaim) -> Faults:
 
 
 def _devices(status: Document) -> Faults:
-    """Find reports about devices that are not the claim's."""
+    """Yield the faults of device statuses, which must be for allocated devices."""
     results = _mapping(_mapping(status.get("allocation")).get("devices")).get("results") or ()
     allocated = {_device(one) for one in results}
     seen: set[tuple[str, ...]] = set()
@@ -248,7 +249,7 @@ def _devices(status: Document) -> Faults:
         yield from _driver(f"{path}.driver", device[0])
         yield from _pool(f"{path}.pool", device[1])
         if device[2]:
-            yield from _named(f"{path}.device", device[2], check_dns1123_label)
+            yield from _name_faults(f"{path}.device", device[2], check_dns1123_label)
         else:
             yield Fault("Required value", f"{path}.device")
         shown = dict(zip(("Driver", "Pool", "Device", "ShareID"), device, strict=True))
@@ -268,12 +269,12 @@ def _pool(path: str, pool: str) -> Faults:
         yield Fault("Required value", path)
         return
     for part in pool.split("/"):
-        yield from _named(path, part, check_dns1123_subdomain)
+        yield from _name_faults(path, part, check_dns1123_subdomain)
 
 
 def _users(path: str, users: Sequence[ClaimConsumer]) -> Faults:
-    if len(users) > _MOST_USERS:
-        yield Fault("Too many", path, f"must have at most {_MOST_USERS} items", len(users))
+    if len(users) > _MAX_USERS:
+        yield Fault("Too many", path, f"must have at most {_MAX_USERS} items", len(users))
         return
     seen: set[str] = set()
     for i, user in enumerate(users):
@@ -286,11 +287,11 @@ def _users(path: str, users: Sequence[ClaimConsumer]) -> Faults:
 
 
 def _allocation(
-    results: Sequence[DeviceAllocation], configs: Sequence[DeviceAllocationConfig], asked: DeviceClaim
+    results: Sequence[DeviceAllocation], configs: Sequence[DeviceAllocationConfig], spec: DeviceClaim
 ) -> Faults:  # fmt: skip
-    names = _request_names(asked)
+    names = _request_names(spec)
     path = "status.allocation.devices"
-    for field, held, most in (("results", results, _MOST_RESULTS), ("config", configs, _MOST_CONFIGS)):
+    for field, held, most in (("results", results, _MAX_RESULTS), ("config", configs, _MAX_CONFIGS)):
         if len(held) > most:
             yield Fault("Too many", f"{path}.{field}", f"must have at most {most} items", len(held))
             return
@@ -300,9 +301,9 @@ def _allocation(
         yield from _config(f"{path}.config[{i}]", config, names)
 
 
-def _request_names(asked: DeviceClaim) -> Mapping[str, frozenset[str]]:
-    """Return the names of a claim's requests, each with those of its alternatives."""
-    return {one.name: frozenset(choice.name for choice in one.first_available) for one in asked.requests}
+def _request_names(spec: DeviceClaim) -> Mapping[str, frozenset[str]]:
+    """Return the names of a claim's requests, each with the names of its subrequests."""
+    return {one.name: frozenset(choice.name for choice in one.first_available) for one in spec.requests}
 
 
 def _request(path: str, name: str, names: Mapping[str, frozenset[str]]) -> Faults:
@@ -315,7 +316,7 @@ def _result(path: str, result: DeviceAllocation, names: Mapping[str, frozenset[s
     yield from _request(f"{path}.request", result.request, names)
     yield from _driver(f"{path}.driver", result.driver)
     yield from _pool(f"{path}.pool", result.pool)
-    yield from _named(f"{path}.device", result.device, check_dns1123_label)
+    yield from _name_faults(f"{path}.device", result.device, check_dns1123_label)
     if result.share_id is not None and not _is_uid(result.share_id):
         yield Fault("Invalid value", f"{path}.shareID", _UID, result.share_id)
 
@@ -324,8 +325,8 @@ def _driver(path: str, name: str) -> Faults:
     if not name:
         yield Fault("Required value", path)
         return
-    if len(name) > _MOST_DRIVER:
-        yield Fault("Too long", path, f"may not be more than {_MOST_DRIVER} bytes")
+    if len(name) > _MAX_DRIVER:
+        yield Fault("Too long", path, f"may not be more than {_MAX_DRIVER} bytes")
     for why in check_dns1123_subdomain(name.lower()):
         yield Fault("Invalid value", path, why, name)
 

@@ -1,7 +1,7 @@
-"""From what a client sent to what is stored: each kind's own rules for creating and changing objects.
+"""Prepare objects for create and update: the rules of each kind for which fields a client may write.
 
-The server owns part of every object: status is written through its own path only, identity never changes, and a change of
-the spec is counted in ``generation``. Whatever breaks a rule is refused with all faults at once.
+The server owns part of every object: the status changes only through its subresource, identity never changes, and a change
+of the spec increments ``generation``. An invalid object is rejected with all its faults at once.
 
 Source  apiserver, pkg/registry/rest/create.go and update.go; kubernetes, pkg/registry/*/strategy.go
 """
@@ -19,30 +19,30 @@ from moorage.api.pod_groups import PodGroup, Workload
 from moorage.api.quantity import parse
 from moorage.api.validation import faults_of
 from moorage.api.validation.metadata import object_meta
-from moorage.apiserver.admission.defaulting import fill_in
+from moorage.apiserver.admission.defaulting import set_defaults
 from moorage.apiserver.admission.event_validation import new_event_faults
-from moorage.apiserver.admission.gated_fields import drop_guarded, drop_guarded_status
+from moorage.apiserver.admission.gated_fields import drop_disabled_fields, drop_disabled_status_fields
 from moorage.apiserver.admission.namespace_lifecycle import keep_finalizers, with_finalizer
 from moorage.apiserver.admission.status_validation import status_faults
 from moorage.apiserver.admission.update_validation import change_faults, ephemeral_faults, resize_faults
-from moorage.apiserver.admission.validation import further_faults, metadata_faults, new_cron_job_faults, new_pod_faults
+from moorage.apiserver.admission.validation import metadata_faults, new_cron_job_faults, new_pod_faults, unread_field_faults
 from moorage.apiserver.vocabulary.records import Document, key_of
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.apiserver.vocabulary.statuses import bad_request, conflict, invalid
 from moorage.errors import Fault, InputError
 from moorage.framework.features import FeatureGates
 
-__all__ = ["completed", "prepare_adopted", "prepare_create", "prepare_update", "read"]
+__all__ = ["decode_document", "prepare_adopted", "prepare_create", "prepare_update", "set_defaults_and_decode"]
 
-#: What clients may change through a status path besides the status itself; of pod groups, nothing of it.
+#: Metadata that clients may change through the status subresource. Pod groups allow none of it but managedFields.
 _STATUS_METADATA: Final = ("labels", "annotations", "finalizers", "managedFields")
-#: What an object keeps whatever a client sends.
-#: What kinds are kept under, where it is not their own name.
+#: Storage prefixes under /registry that differ from the resource name.
 _REGISTRY: Final = {
     "endpoints": "services/endpoints", "nodes": "minions", "replicationcontrollers": "controllers",
     "services": "services/specs",
 }  # fmt: skip
-_OWNED: Final = (
+#: Metadata that no client can change.
+_SERVER_METADATA: Final = (
     "creationTimestamp",
     "deletionGracePeriodSeconds",
     "deletionTimestamp",
@@ -53,34 +53,35 @@ _OWNED: Final = (
 )
 
 
-class _Named(Value):
+class _MetadataOnly(Value):
     metadata: ObjectMeta = ObjectMeta()
 
 
-def read(kind: ServedKind, document: Document) -> Value:
-    """Return what scheduling reads of a document, or its metadata for a kind that scheduling does not read.
+def decode_document(kind: ServedKind, document: Document) -> Value:
+    """Return a document decoded to its kind's struct, or to its metadata for kinds that scheduling does not read.
 
-    Raises  ApiError 400 if a field does not hold what it should
+    Raises  ApiError 400 if a field has the wrong type
     """
     try:
-        return decode(document, kind.struct or _Named, "")
+        return decode(document, kind.struct or _MetadataOnly, "")
     except InputError as error:
         what = f"{kind.kind} in version {kind.version!r}".replace("'", '"')
         why = str(error).removeprefix(": ")
         raise bad_request(f"{what} cannot be handled as a {kind.kind}: {why}") from None
 
 
-def completed(kind: ServedKind, document: Document) -> Value:
-    """Fill in what a document leaves out, in place, and return it as read."""
+def set_defaults_and_decode(kind: ServedKind, document: Document) -> Value:
+    """Set a document's defaults in place and return it decoded."""
     try:
-        fill_in(kind, document, read(kind, document))
+        set_defaults(kind, document, decode_document(kind, document))
     except InputError as error:
         raise bad_request(str(error)) from None
-    return read(kind, document)
+    return decode_document(kind, document)
 
 
 def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates) -> None:
-    """Make a new object of a document that has its name, uid and time: status, generation, defaults; then check it.
+    """Turn a document with name, uid and creation time into a new object, in place: initial status, generation, defaults;
+    then validate it.
 
     Raises  ApiError 422 with all its faults
     """
@@ -94,29 +95,29 @@ def prepare_create(kind: ServedKind, document: Document, gates: FeatureGates) ->
     now = document["metadata"].get("creationTimestamp")
     match kind.kind:
         case "DaemonSet":
-            _count_template(None, document)
+            _set_template_generation(None, document)
         case "Namespace":
             with_finalizer(document)
         case "PersistentVolume":
             document["status"]["lastPhaseTransitionTime"] = now
         case "ResourceSlice":
-            _time_taints(document, now)
-    drop_guarded(kind, None, document, gates)
-    found = completed(kind, document)
+            _set_taint_times(document, now)
+    drop_disabled_fields(kind, None, document, gates)
+    decoded = set_defaults_and_decode(kind, document)
     if kind.kind == "Pod":
         spec = document.get("spec") or {}
         document["status"]["qosClass"] = qos_class(spec)
         if spec.get("schedulingGates"):
             document["status"]["conditions"] = [{**_GATED, "lastTransitionTime": now}]
     new = _NEW_FAULTS.get(kind.kind, _no_faults)
-    _refuse(kind, document, chain(_faults(kind, found), further_faults(kind, document), new(document)))
+    _raise_if_any(kind, document, chain(_faults(kind, decoded), unread_field_faults(kind, document), new(document)))
 
 
 def _no_faults(_: Document) -> Iterator[Fault]:
     return iter(())
 
 
-#: What tells of a pod that nobody may place yet.
+#: The condition of a pod with scheduling gates.
 _GATED: Final = {
     "type": "PodScheduled",
     "status": "False",
@@ -124,14 +125,14 @@ _GATED: Final = {
     "message": "Scheduling is blocked due to non-empty scheduling gates",
     "lastProbeTime": None,
 }
-#: What some objects may not begin with.
+#: Validation that applies on create only.
 _NEW_FAULTS: Final[Mapping[str, Callable[[Document], Iterator[Fault]]]] = {
     "CronJob": new_cron_job_faults, "Event": new_event_faults, "Pod": new_pod_faults,
 }  # fmt: skip
 
 
 def _select_own_pods(job: Document) -> None:
-    """Give a job the selector and its pods the labels by which they know each other, unless the user has made them.
+    """Generate a job's selector and the matching labels of its pod template, unless the user set a selector.
 
     Source  kubernetes, pkg/registry/batch/job/strategy.go, generateSelector
     """
@@ -149,23 +150,23 @@ def _select_own_pods(job: Document) -> None:
     spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": metadata["uid"]}}
 
 
-#: Where a daemon set of today keeps what was once a field of its spec.
-_TEMPLATES: Final = "deprecated.daemonset.template.generation"
+#: Annotation that holds a daemon set's template generation, formerly a field of its spec.
+_TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 
 
-def _count_template(old: Document | None, new: Document) -> None:
-    """Say of a daemon set how often its template has changed."""
+def _set_template_generation(old: Document | None, new: Document) -> None:
+    """Update the template generation annotation of a daemon set."""
     if old is None:
         count = 1
     else:
-        held = str((old["metadata"].get("annotations") or {}).get(_TEMPLATES) or "")
+        held = str((old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION) or "")
         count = int(held) if held.isascii() and held.isdigit() else 0
         count += (old.get("spec") or {}).get("template") != (new.get("spec") or {}).get("template")
-    new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), _TEMPLATES: str(count)}
+    new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), _TEMPLATE_GENERATION: str(count)}
 
 
-def _time_taints(resource_slice: Document, now: Any) -> None:
-    """Say of taints of devices since when there are."""
+def _set_taint_times(resource_slice: Document, now: Any) -> None:
+    """Default the time of device taints to ``now``."""
     spec = resource_slice.get("spec")
     for device in (spec.get("devices") if isinstance(spec, dict) else None) or ():
         for taint in device.get("taints") or () if isinstance(device, dict) else ():
@@ -173,20 +174,20 @@ def _time_taints(resource_slice: Document, now: Any) -> None:
                 taint.setdefault("timeAdded", now)
 
 
-def _time_phase(old: Document, new: Document, now: str) -> None:
-    """Say of a volume since when its phase is what it is, unless the client does."""
+def _set_phase_time(old: Document, new: Document, now: str) -> None:
+    """Set when a volume entered its phase, unless the client sets it."""
     before, status = old.get("status") or {}, new.get("status")
     if not isinstance(status, dict):
         return
     held, given = before.get("lastPhaseTransitionTime"), status.get("lastPhaseTransitionTime")
     if before.get("phase") == status.get("phase"):
-        _put(status, "lastPhaseTransitionTime", given or held)
+        _set_or_drop(status, "lastPhaseTransitionTime", given or held)
     elif not given or given == held:
         status["lastPhaseTransitionTime"] = now
 
 
 def prepare_adopted(kind: ServedKind, document: Document) -> None:
-    """Complete and check an object that another cluster had; its status stays.
+    """Default and validate an object that comes from another cluster, in place; its status is kept.
 
     Raises  ApiError 422 with all its faults
     """
@@ -196,32 +197,32 @@ def prepare_adopted(kind: ServedKind, document: Document) -> None:
         document["status"] = copy.deepcopy(kind.status_on_create)
     if kind.kind == "Namespace" and not document["metadata"].get("deletionTimestamp"):
         with_finalizer(document)
-    _refuse(kind, document, _faults(kind, completed(kind, document)))
+    _raise_if_any(kind, document, _faults(kind, set_defaults_and_decode(kind, document)))
 
 
 def prepare_update(
     kind: ServedKind, old: Document, new: Document, subresource: str, gates: FeatureGates, now: str = ""
 ) -> None:  # fmt: skip
-    """Turn what was sent for an existing object into its next version, in place.
+    """Turn the object that a client sent into the next version of the stored one, in place.
 
-    Through the main path everything but the status changes; through ``status`` nothing but that and some metadata. What a
-    namespace waits for changes through ``finalize`` only. ``now`` is the time, as objects carry it.
+    The main path changes everything but the status; ``status`` changes the status and some metadata; ``finalize`` alone
+    changes a namespace's finalizers. ``now`` is the time as an RFC 3339 text.
 
-    Raises  ApiError 409 for another object of the same name, 422 for what must not change or breaks a rule
+    Raises  ApiError 409 if the uid differs, 422 for immutable or invalid fields
     """
     _keep_identity(kind, old, new)
     drop_empty(new["metadata"])
-    _narrow(kind, old, new, subresource, gates)
+    _restore_unwritten(kind, old, new, subresource, gates)
     _keep_time(kind, old, new, subresource, now)
-    drop_guarded(kind, old, new, gates)
-    found = completed(kind, new)
+    drop_disabled_fields(kind, old, new, gates)
+    decoded = set_defaults_and_decode(kind, new)
     if kind.kind == "DaemonSet":
-        _count_template(old, new)
+        _set_template_generation(old, new)
     if kind.has_generation or kind.kind == "CSIDriver":
         counted = subresource != "status" and _is_changed(kind, old, new)
-        _put(new["metadata"], "generation", (old["metadata"].get("generation", 0) + counted) or None)
+        _set_or_drop(new["metadata"], "generation", (old["metadata"].get("generation", 0) + counted) or None)
     if subresource == "status":
-        _refuse(kind, new, chain(_changed_metadata_faults(kind, old, new), status_faults(kind, old, new, found)))
+        _raise_if_any(kind, new, chain(_changed_metadata_faults(kind, old, new), status_faults(kind, old, new, decoded)))
         return
     match subresource:
         case "resize":
@@ -230,43 +231,45 @@ def prepare_update(
             changes = ephemeral_faults(old, new)
         case _:
             changes = change_faults(kind, old, new, gates)
-    _refuse(kind, new, chain(_update_faults(kind, found), further_faults(kind, new), changes))
+    _raise_if_any(kind, new, chain(_update_faults(kind, decoded), unread_field_faults(kind, new), changes))
 
 
 def drop_empty(metadata: Document) -> None:
-    """Take out of an object's metadata what says nothing: such fields are neither stored nor shown."""
-    for name in _SENT:
+    """Remove empty metadata fields, which are neither stored nor shown."""
+    for name in _CLIENT_METADATA:
         if name in metadata and not metadata[name]:
             del metadata[name]
 
 
-def _narrow(kind: ServedKind, old: Document, new: Document, subresource: str, gates: FeatureGates) -> None:
-    """Let nothing change but what the path is for."""
+def _restore_unwritten(kind: ServedKind, old: Document, new: Document, subresource: str, gates: FeatureGates) -> None:
+    """Restore every field that the subresource does not write."""
     match subresource:
         case "status":
             _only_status(kind, old, new)
-            drop_guarded_status(kind, old, new, gates)
+            drop_disabled_status_fields(kind, old, new, gates)
             if kind.kind == "Pod":
-                _keep_class(old, new)
+                _keep_qos_class(old, new)
         case "resize":
             _only_resources(old, new)
         case "ephemeralcontainers":
             _only_ephemeral(old, new)
         case _ if kind.has_status:
-            _put(new, "status", old.get("status"))
+            _set_or_drop(new, "status", old.get("status"))
     if kind.kind == "Namespace" and subresource != "finalize":
         keep_finalizers(old, new)
 
 
 def _keep_time(kind: ServedKind, old: Document, new: Document, subresource: str, now: str) -> None:
     if kind.kind == "PersistentVolume" and subresource == "status":
-        _time_phase(old, new, now)
+        _set_phase_time(old, new, now)
     elif kind.kind == "ResourceSlice":
-        _time_taints(new, now)
+        _set_taint_times(new, now)
 
 
 def _is_changed(kind: ServedKind, old: Document, new: Document) -> bool:
-    """Return True for a change that is counted: of all but metadata and status; deployments hand annotations on, too."""
+    """Return True for a change that increments ``generation``: of any field but metadata and status, or of a deployment's
+    annotations.
+    """
     if kind.kind == "PriorityClass":
         return False
     before, after = ({name: value for name, value in one.items() if name not in _NOT_SPEC} for one in (old, new))
@@ -277,7 +280,7 @@ def _is_changed(kind: ServedKind, old: Document, new: Document) -> bool:
 _NOT_SPEC: Final = frozenset(["apiVersion", "kind", "metadata", "status"])
 
 
-def _put(document: Document, name: str, value: Any) -> None:
+def _set_or_drop(document: Document, name: str, value: Any) -> None:
     if value is None:
         document.pop(name, None)
     else:
@@ -301,110 +304,110 @@ def _keep_identity(kind: ServedKind, old: Document, new: Document) -> None:
     ]
     if fixed:
         raise invalid(kind.kind, kind.group, held["name"], fixed)
-    for name in _OWNED:
-        _put(sent, name, held.get(name))
+    for name in _SERVER_METADATA:
+        _set_or_drop(sent, name, held.get(name))
 
 
 def _only_status(kind: ServedKind, old: Document, new: Document) -> None:
     status = new.get("status")
     metadata = {**old["metadata"]}
     for name in _STATUS_METADATA if kind.kind != "PodGroup" else ("managedFields",):
-        _put(metadata, name, new["metadata"].get(name))
-    _put(metadata, "resourceVersion", new["metadata"].get("resourceVersion"))
+        _set_or_drop(metadata, name, new["metadata"].get(name))
+    _set_or_drop(metadata, "resourceVersion", new["metadata"].get("resourceVersion"))
     new.clear()
     new.update(copy.deepcopy(old))
     new["metadata"] = metadata
-    _put(new, "status", status)
+    _set_or_drop(new, "status", status)
 
 
-def _keep_class(old: Document, new: Document) -> None:
-    """Give a pod's next status the quality of service of the last, where it says none."""
+def _keep_qos_class(old: Document, new: Document) -> None:
+    """Copy the QoS class to a pod status that leaves it out."""
     held, status = (old.get("status") or {}).get("qosClass"), new.setdefault("status", {})
     if held and isinstance(status, dict) and not status.get("qosClass"):
         status["qosClass"] = held
 
 
-def _as_before(old: Document, new: Document) -> Document:
-    """Make a pod's next version what the last was, but for its version and managers; return the spec that was sent."""
+def _reset_but_metadata(old: Document, new: Document) -> Document:
+    """Reset a pod's new version to the old one, except resource version and managed fields; return the spec that was sent."""
     sent, metadata = new.get("spec") or {}, new["metadata"]
     kept = {name: metadata.get(name) for name in ("resourceVersion", "managedFields")}
     new.clear()
     new.update(copy.deepcopy(old))
     for name, value in kept.items():
-        _put(new["metadata"], name, value)
+        _set_or_drop(new["metadata"], name, value)
     return dict(sent)
 
 
 def _only_ephemeral(old: Document, new: Document) -> None:
-    """Keep of a pod's next version the containers that are to look into it, and nothing else."""
-    sent = _as_before(old, new)
-    _put(new["spec"], "ephemeralContainers", sent.get("ephemeralContainers"))
+    """Reduce an update of a pod to its ephemeral containers."""
+    sent = _reset_but_metadata(old, new)
+    _set_or_drop(new["spec"], "ephemeralContainers", sent.get("ephemeralContainers"))
 
 
 def _only_resources(old: Document, new: Document) -> None:
-    """Keep of a pod's next version what its containers ask for, and nothing else."""
-    sent = _as_before(old, new)
+    """Reduce an update of a pod to its containers' resources and resize policies."""
+    sent = _reset_but_metadata(old, new)
     for part in ("containers", "initContainers"):
         given = {one.get("name"): one for one in sent.get(part) or ()}
         for container in new["spec"].get(part) or ():
             for name in ("resources", "resizePolicy"):
-                _put(container, name, given.get(container.get("name"), container).get(name))
+                _set_or_drop(container, name, given.get(container.get("name"), container).get(name))
 
 
-# -- rules --------------------------------------------------------------------------------------------------------------
+# -- validation --------------------------------------------------------------------------------------------------------
 
 
-def _faults(kind: ServedKind, found: Value) -> Iterator[Fault]:
+def _faults(kind: ServedKind, decoded: Value) -> Iterator[Fault]:
     if kind.struct is not None:
-        return faults_of(found)
-    metadata = found.metadata if isinstance(found, _Named) else ObjectMeta()
+        return faults_of(decoded)
+    metadata = decoded.metadata if isinstance(decoded, _MetadataOnly) else ObjectMeta()
     return object_meta(metadata, kind.namespaced, kind.check_name)
 
 
 def _changed_metadata_faults(kind: ServedKind, old: Document, new: Document) -> Iterator[Fault]:
-    """Find what is wrong with metadata that a write of the status changes.
+    """Yield the faults of metadata that a status write changes.
 
-    What stays is not looked at again: an object that was taken over from a file has to be able to run.
+    Unchanged metadata is not validated again, so that objects adopted from a dump can run.
     """
-    if any(old["metadata"].get(name) != new["metadata"].get(name) for name in _SENT):
-        found = decode({"metadata": new["metadata"]}, _Named, "")
-        yield from object_meta(found.metadata, kind.namespaced, kind.check_name)
+    if any(old["metadata"].get(name) != new["metadata"].get(name) for name in _CLIENT_METADATA):
+        decoded = decode({"metadata": new["metadata"]}, _MetadataOnly, "")
+        yield from object_meta(decoded.metadata, kind.namespaced, kind.check_name)
         yield from metadata_faults(new["metadata"])
 
 
-#: What clients write of an object's metadata.
-_SENT: Final = ("annotations", "finalizers", "labels", "ownerReferences")
+#: Metadata fields that clients write.
+_CLIENT_METADATA: Final = ("annotations", "finalizers", "labels", "ownerReferences")
 
 
-#: Kinds all of whose spec stays as it is: what is not changed is not looked at again.
+#: Types whose spec is immutable, so that updates do not validate it again.
 _FROZEN: Final = (PodGroup, Workload)
 
 
-def _update_faults(kind: ServedKind, found: Value) -> Iterator[Fault]:
-    return object_meta(found.metadata, True) if isinstance(found, _FROZEN) else _faults(kind, found)
+def _update_faults(kind: ServedKind, decoded: Value) -> Iterator[Fault]:
+    return object_meta(decoded.metadata, True) if isinstance(decoded, _FROZEN) else _faults(kind, decoded)
 
 
-def _refuse(kind: ServedKind, document: Document, faults: Iterator[Fault]) -> None:
+def _raise_if_any(kind: ServedKind, document: Document, faults: Iterator[Fault]) -> None:
     first = next(faults, None)
     if first is not None:
         raise invalid(kind.kind, kind.group, document["metadata"]["name"], chain([first], faults))
 
 
-_OF_QUALITY: Final = ("cpu", "memory")
+_QOS_RESOURCES: Final = ("cpu", "memory")
 
 
 def qos_class(spec: Mapping[str, Any]) -> str:
-    """Return a pod's quality of service, from what it asks for as a whole or else from what its containers do.
+    """Return a pod's QoS class from its pod-level resources or, without those, from its containers.
 
     Source  kubernetes, pkg/apis/core/v1/helper/qos/qos.go
     """
     whole = spec.get("resources")
     if isinstance(whole, dict):
-        asked, is_limited = [whole], not whole.get("limits") or len(_amounts(whole, "limits")) == len(_OF_QUALITY)
+        asked, is_limited = [whole], not whole.get("limits") or len(_amounts(whole, "limits")) == len(_QOS_RESOURCES)
     else:
         containers = [one for part in ("initContainers", "containers") for one in spec.get(part) or () if isinstance(one, dict)]
         asked = [one.get("resources") or {} for one in containers]
-        is_limited = all(len(_amounts(one, "limits")) == len(_OF_QUALITY) for one in asked)
+        is_limited = all(len(_amounts(one, "limits")) == len(_QOS_RESOURCES) for one in asked)
     requests, limits = (_total(asked, side) for side in ("requests", "limits"))
     if not requests and not limits:
         return "BestEffort"
@@ -412,9 +415,9 @@ def qos_class(spec: Mapping[str, Any]) -> str:
 
 
 def _amounts(resources: Mapping[str, Any], side: str) -> dict[str, int]:
-    """Return how much processor and memory is asked for on one side, as far as it is anything, in nano-units."""
+    """Return the positive CPU and memory amounts of ``requests`` or ``limits``, in nano-units."""
     given = resources.get(side) or {}
-    return {name: amount for name in _OF_QUALITY if name in given and (amount := parse(given[name])) > 0}
+    return {name: amount for name in _QOS_RESOURCES if name in given and (amount := parse(given[name])) > 0}
 
 
 def _total(asked: Iterable[Mapping[str, Any]], side: str) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""What may change about an object that is there, and what may not.
+"""Validation of updates: which fields of an existing object may change.
 
 Source  kubernetes, pkg/apis/*/validation/validation.go, the functions that validate updates
 """
@@ -32,11 +32,11 @@ _POD_UPDATE: Final = (
 
 
 def needs_version(kind: ServedKind) -> bool:
-    """Return True for kinds that are only replaced by who names the version that is to be replaced."""
+    """Return True for kinds that can only be replaced with a resource version (no unconditional update)."""
     return kind.kind in _CONDITIONAL
 
 
-#: Fields that stay as they are, with what is said of it.
+#: Immutable fields: path, fault type and message.
 _FIXED: Final[Mapping[str, tuple[tuple[str, str, str], ...]]] = {
     "CSIStorageCapacity": (
         ("nodeTopology", "Invalid value", _FIXED_FIELD),
@@ -81,7 +81,7 @@ _FIXED: Final[Mapping[str, tuple[tuple[str, str, str], ...]]] = {
 
 
 def change_faults(kind: ServedKind, old: Document, new: Document, gates: FeatureGates) -> Iterator[Fault]:
-    """Find changes to what cannot change."""
+    """Yield the faults of an update that changes immutable fields."""
     if kind.kind in _FROZEN:
         yield from _frozen(kind, old, new, gates)
         return
@@ -114,8 +114,8 @@ def _pod(old: Document, new: Document) -> Iterator[Fault]:
     yield from _gates(before.get("schedulingGates") or [], after.get("schedulingGates") or [])
     if before.get("schedulingGates"):
         yield from _directives(before, after)
-    _allow(before, after)
-    if _plain(before) != _plain(after):
+    _revert_allowed(before, after)
+    if _without_empty(before) != _without_empty(after):
         yield Fault("Forbidden", "spec", _POD_UPDATE)
 
 
@@ -123,13 +123,13 @@ def _spec(document: Document) -> Document:
     return document.get("spec") or {}
 
 
-def _plain(spec: Document) -> Document:
-    """Return a spec without the fields that hold nothing."""
+def _without_empty(spec: Document) -> Document:
+    """Return a spec without empty fields."""
     return {name: value for name, value in spec.items() if value not in (None, [], {})}
 
 
-def _allow(before: Document, after: Document) -> None:
-    """Undo, in the second of two specs, the changes that are allowed."""
+def _revert_allowed(before: Document, after: Document) -> None:
+    """Revert the allowed changes in ``after``, so that the remaining differences are faults."""
     for part in ("containers", "initContainers"):
         for old, new in zip(before.get(part) or (), after.get(part) or (), strict=True):
             new["image"] = old.get("image")
@@ -169,7 +169,7 @@ _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _directives(before: Document, after: Document) -> Iterator[Fault]:
-    """Find changes to where a gated pod may go that do more than narrow it; those that do not are undone."""
+    """Yield changes to a gated pod's node selector and affinity that do more than narrow it; revert the allowed ones."""
     old, new = before.get("nodeSelector") or {}, after.get("nodeSelector") or {}
     if any(new.get(key) != value for key, value in old.items()):
         why = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
@@ -202,9 +202,9 @@ def _only_adds(old: Document, new: Document) -> bool:
 
 
 def resize_faults(old: Document, new: Document, qos: Callable[[Document], str]) -> Iterator[Fault]:
-    """Find changes that resizing a pod does not allow: all but amounts of CPU and memory of its containers.
+    """Yield the faults of a pod resize, which may change only CPU and memory amounts of containers.
 
-    ``qos`` tells the quality of service of a spec.
+    ``qos`` returns the QoS class of a spec.
     """
     before, after = _spec(old), copy.deepcopy(_spec(new))
     if qos(before) != qos(after):
@@ -217,12 +217,12 @@ def resize_faults(old: Document, new: Document, qos: Callable[[Document], str]) 
         for i, (one, other) in enumerate(zip(held, given, strict=True)):
             if part == "containers" or one.get("restartPolicy") == "Always":
                 yield from _resized(f"spec.{part}[{i}].resources", one, other)
-    if _plain(before) != _plain(after):
+    if _without_empty(before) != _without_empty(after):
         yield Fault("Forbidden", "spec", "only cpu and memory resources are mutable")
 
 
 def ephemeral_faults(old: Document, new: Document) -> Iterator[Fault]:
-    """Find containers of debuggers that are taken away or changed: they can only be added."""
+    """Yield the faults of an update that removes or changes existing ephemeral containers."""
     path = "spec.ephemeralContainers"
     given = {one.get("name"): one for one in _spec(new).get("ephemeralContainers") or ()}
     for held in _spec(old).get("ephemeralContainers") or ():
@@ -234,7 +234,7 @@ def ephemeral_faults(old: Document, new: Document) -> Iterator[Fault]:
 
 
 def _resized(path: str, old: Document, new: Document) -> Iterator[Fault]:
-    """Find amounts that are removed, and undo the changes that are allowed."""
+    """Yield removed amounts, and revert the allowed changes in ``new``."""
     for side, word in (("requests", "resource requests"), ("limits", "resource limits")):
         held, given = _at(old, f"resources.{side}") or {}, _at(new, f"resources.{side}") or {}
         for name in ("cpu", "memory"):
@@ -266,7 +266,7 @@ def _claim(old: Document, new: Document) -> Iterator[Fault]:
             spec.pop("volumeAttributesClassName", None)
             if isinstance(requests := _at(spec, "resources.requests"), dict):
                 requests.pop("storage", None)
-    if _plain(before) != _plain(after):
+    if _without_empty(before) != _without_empty(after):
         why = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
         yield Fault("Forbidden", "spec", why)
     if _at(new, "status.phase") == "Bound" and None not in sizes and parse(sizes[1]) < parse(sizes[0]):
@@ -311,24 +311,26 @@ def _job(old: Document, new: Document) -> Iterator[Fault]:
         yield Fault("Invalid value", "spec.completions", _FIXED_FIELD, after.get("completions"))
     held, given = copy.deepcopy(before.get("template") or {}), copy.deepcopy(after.get("template") or {})
     path, shown = "spec.template", after.get("template")
-    if _may_be_remade(old):
-        held, given = _undirected(held), _undirected(given)
+    if _allows_template_change(old):
+        held, given = _without_directives(held), _without_directives(given)
         path, shown = "spec.template.spec", _at(new, "spec.template.spec")
         for part in ("containers", "initContainers"):
-            _asking_alike(held.get(part) or [], given.get(part) or [])
+            _drop_resources(held.get(part) or [], given.get(part) or [])
     if held != given:
         yield Fault("Invalid value", path, _FIXED_FIELD, shown)
 
 
-def _may_be_remade(job: Document) -> bool:
-    """Return whether a job is suspended and has no pods, so that those to come may go elsewhere and ask for more or less."""
+def _allows_template_change(job: Document) -> bool:
+    """Return True for a suspended job without active pods, whose pod template may change its scheduling directives and
+    resources.
+    """
     status = job.get("status") or {}
     paused = any(one.get("type") == "Suspended" and one.get("status") == "True" for one in status.get("conditions") or ())
     return bool(_spec(job).get("suspend")) and (paused or not status.get("startTime")) and not status.get("active")
 
 
-def _asking_alike(held: list[Document], given: list[Document]) -> None:
-    """Have containers of one name ask for what is given, so that only the rest of them differs."""
+def _drop_resources(held: list[Document], given: list[Document]) -> None:
+    """Drop the resources of containers with the same name from both lists, so that only other differences remain."""
     if len(held) == len(given):
         for one, other in zip(held, given, strict=True):
             if one.get("name") == other.get("name"):
@@ -336,8 +338,8 @@ def _asking_alike(held: list[Document], given: list[Document]) -> None:
                 other.pop("resources", None)
 
 
-def _undirected(template: Document) -> Document:
-    """Return the spec of a template without what says where its pods may go."""
+def _without_directives(template: Document) -> Document:
+    """Return a template's spec without its scheduling directives."""
     spec: Document = template.get("spec") or {}
     for name in ("nodeSelector", "schedulingGates", "tolerations"):
         spec.pop(name, None)
@@ -348,7 +350,7 @@ def _undirected(template: Document) -> Document:
     return spec
 
 
-#: Kinds no field of whose spec changes, in the order they are told of.
+#: The immutable spec fields of kinds whose whole spec is immutable, in the order in which faults are reported.
 _FROZEN: Final[Mapping[str, tuple[str, ...]]] = {
     "PodGroup": (
         "podGroupTemplateRef", "schedulingPolicy", "schedulingConstraints", "resourceClaims", "disruptionMode",
@@ -365,11 +367,11 @@ def _frozen(kind: ServedKind, old: Document, new: Document, gates: FeatureGates)
         if name == "disruptionMode" and not gates["WorkloadAwarePreemption"]:
             yield Fault("Forbidden", f"spec.{name}")
         else:
-            yield Fault("Invalid value", f"spec.{name}", _FIXED_FIELD)  # what it would be is not told
+            yield Fault("Invalid value", f"spec.{name}", _FIXED_FIELD)  # kube-apiserver does not show the value here
 
 
 def _data(old: Document, new: Document) -> Iterator[Fault]:
-    """Find changes to a config map or a secret that is not to change."""
+    """Yield changes to an immutable config map or secret."""
     if not old.get("immutable"):
         return
     if not new.get("immutable"):
@@ -397,7 +399,7 @@ def _driver(old: Document, new: Document) -> Iterator[Fault]:
 
 
 def _csi_node(old: Document, new: Document) -> Iterator[Fault]:
-    """Find drivers that are told of otherwise than before; they may come and go, and their limit may change."""
+    """Yield changes to existing CSI drivers of a node. Drivers may be added or removed, and their limits may change."""
     given = {one.get("name"): one for one in _spec(new).get("drivers") or ()}
     for held in _spec(old).get("drivers") or ():
         other = given.get(held.get("name"))

@@ -1,9 +1,10 @@
-"""Rules for the parts of objects that scheduling never reads, and that the API server checks all the same.
+"""Validation of object fields that scheduling does not read.
 
-What scheduling reads is checked by ``moorage.api.validation``; here are images and policies of containers, their mounts, the
-sources of volumes, keys of config maps and secrets, and what else clients are used to being told of.
+``moorage.api.validation`` checks what scheduling reads. This module checks images and policies of containers, mounts,
+volume sources, config map and secret keys and the other fields whose errors clients expect.
 
-Source  kubernetes, pkg/apis/core/validation/validation.go; pkg/apis/coordination/validation; apimachinery, pkg/util/validation
+Source  kubernetes, pkg/apis/core/validation/validation.go; pkg/apis/coordination/validation; apimachinery,
+        pkg/util/validation
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import ServedKind
 from moorage.errors import Fault
 
-__all__ = ["SCHEDULE_ZONE", "further_faults", "metadata_faults", "new_cron_job_faults", "new_pod_faults", "pod_specs"]
+__all__ = ["SCHEDULE_ZONE", "metadata_faults", "new_cron_job_faults", "new_pod_faults", "pod_specs", "unread_field_faults"]
 
 _INT32_MAX: Final = 2**31 - 1
 _FINALIZERS: Final = frozenset(["foregroundDeletion", "kubernetes", "orphan"])
-_PULLS: Final = ("Always", "IfNotPresent", "Never")
-_MESSAGES: Final = ("File", "FallbackToLogsOnError")
-_DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
+_MESSAGE_POLICIES: Final = ("File", "FallbackToLogsOnError")
+_DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _MAX_DATA: Final = 1 << 20
 _ENV_NAME: Final = re.compile(r"[ -<>-~]+")
 _ZONE_PART: Final = re.compile(r"[-A-Za-z._0-9+]{1,14}")
@@ -42,7 +43,7 @@ _CONFIG_KEY_TEXT: Final = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
     "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
-#: What is said of a time zone within a schedule.
+#: Message for a time zone within a schedule.
 SCHEDULE_ZONE: Final = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
 _ENV_NAME_TEXT: Final = (
     "a valid environment variable name must consist only of printable ASCII characters other than '=' (e.g. 'my.env-name',  or "
@@ -50,8 +51,8 @@ _ENV_NAME_TEXT: Final = (
 )
 
 
-def further_faults(kind: ServedKind, document: Document) -> Iterator[Fault]:
-    """Find what is wrong with an object that has its defaults, beyond what scheduling reads of it."""
+def unread_field_faults(kind: ServedKind, document: Document) -> Iterator[Fault]:
+    """Yield the faults of a defaulted object in fields that scheduling does not read."""
     yield from metadata_faults(document["metadata"])
     for path, spec in pod_specs(kind, document):
         yield from _pod_spec_faults(path, spec)
@@ -63,7 +64,7 @@ def further_faults(kind: ServedKind, document: Document) -> Iterator[Fault]:
 
 
 def new_pod_faults(pod: Document) -> Iterator[Fault]:
-    """Find what a pod may not begin with."""
+    """Yield the faults of a new pod that only apply on create."""
     spec = pod.get("spec") or {}
     if spec.get("ephemeralContainers"):
         yield Fault("Forbidden", "spec.ephemeralContainers", "cannot be set on create")
@@ -72,7 +73,7 @@ def new_pod_faults(pod: Document) -> Iterator[Fault]:
 
 
 def metadata_faults(metadata: Document) -> Iterator[Fault]:
-    """Find what is wrong with the finalizers and the owners of an object."""
+    """Yield the faults in the finalizers and owner references of an object."""
     yield from _finalizer_faults("metadata", metadata)
     for owner in metadata.get("ownerReferences") or ():
         if not owner.get("apiVersion"):
@@ -94,11 +95,11 @@ def _namespace(namespace: Document) -> Iterator[Fault]:
 
 # -- pods ---------------------------------------------------------------------------------------------------------------
 
-_TEMPLATED: Final = frozenset(["DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"])
+_WITH_POD_TEMPLATE: Final = frozenset(["DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"])
 
 
 def pod_specs(kind: ServedKind, document: Document) -> Iterator[tuple[str, Document]]:
-    """Yield the spec of a pod, or of the pods that an object makes, with its path."""
+    """Yield the pod spec of a pod, or of an object's pod template, with its path."""
     spec = document.get("template" if kind.kind == "PodTemplate" else "spec")
     if not isinstance(spec, dict):
         return
@@ -107,7 +108,7 @@ def pod_specs(kind: ServedKind, document: Document) -> Iterator[tuple[str, Docum
             yield "template.spec", inner
     elif kind.kind == "Pod":
         yield "spec", spec
-    elif kind.kind in _TEMPLATED or kind.kind == "CronJob":
+    elif kind.kind in _WITH_POD_TEMPLATE or kind.kind == "CronJob":
         job = (spec.get("jobTemplate") or {}).get("spec") or {} if kind.kind == "CronJob" else spec
         path = "spec.jobTemplate.spec.template.spec" if kind.kind == "CronJob" else "spec.template.spec"
         if inner := (job.get("template") or {}).get("spec"):
@@ -115,7 +116,7 @@ def pod_specs(kind: ServedKind, document: Document) -> Iterator[tuple[str, Docum
 
 
 def _with_claims(pod: Document, spec: Document) -> Document:
-    """Return the spec of a stateful set's pods with what its controller adds: volumes for its claims, and their names."""
+    """Return a stateful set's pod spec with the volumes that its controller adds for its claim templates."""
     claims = [(claim.get("metadata") or {}).get("name") for claim in spec.get("volumeClaimTemplates") or ()]
     named = frozenset(claims)
     own = [volume for volume in pod.get("volumes") or () if volume.get("name") not in named]
@@ -134,9 +135,9 @@ def _pod_spec_faults(path: str, spec: Document) -> Iterator[Fault]:
     for part in ("containers", "initContainers"):
         for i, container in enumerate(spec.get(part) or ()):
             yield from _container_faults(f"{path}.{part}[{i}]", container, volumes)
-            yield from probe_faults(f"{path}.{part}[{i}]", container, goes_first=part == "initContainers")
+            yield from probe_faults(f"{path}.{part}[{i}]", container, is_init=part == "initContainers")
     yield from _ephemeral_faults(f"{path}.ephemeralContainers", spec, volumes)
-    yield from _one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS)
+    yield from _one_of(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS_POLICIES)
     deadline = spec.get("activeDeadlineSeconds")
     if deadline is not None and not 1 <= deadline <= _INT32_MAX:
         yield Fault(
@@ -155,7 +156,7 @@ def _one_of(path: str, value: Any, supported: tuple[str, ...]) -> Iterator[Fault
 
 @cache
 def _sources(name: str) -> tuple[str, ...]:
-    """Return the kinds of sources that a volume can have, in the order they are looked at."""
+    """Return the field names of volume sources, in the order in which they are checked."""
     names = [one for one in schema(name).fields if one != "emptyDir"]
     return ("emptyDir", *names)
 
@@ -173,8 +174,8 @@ def _volume_faults(path: str, volume: Document) -> Iterator[Fault]:
 def _container_faults(path: str, container: Document, volumes: set[str]) -> Iterator[Fault]:
     if not container.get("image"):
         yield Fault("Required value", f"{path}.image")
-    yield from _one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULLS)
-    yield from _one_of(f"{path}.terminationMessagePolicy", container.get("terminationMessagePolicy"), _MESSAGES)
+    yield from _one_of(f"{path}.imagePullPolicy", container.get("imagePullPolicy"), _PULL_POLICIES)
+    yield from _one_of(f"{path}.terminationMessagePolicy", container.get("terminationMessagePolicy"), _MESSAGE_POLICIES)
     for i, port in enumerate(container.get("ports") or ()):
         if port.get("hostIP") and not _is_address(port["hostIP"]):
             why = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
@@ -185,7 +186,7 @@ def _container_faults(path: str, container: Document, volumes: set[str]) -> Iter
     yield from _mount_faults(f"{path}.volumeMounts", container.get("volumeMounts") or (), volumes)
 
 
-#: What a container that looks into a pod may say.
+#: Fields that an ephemeral container may have.
 _EPHEMERAL: Final = frozenset(
     ["args", "command", "env", "envFrom", "image", "imagePullPolicy", "name", "securityContext", "stdin",
      "stdinOnce", "targetContainerName", "terminationMessagePath", "terminationMessagePolicy", "tty", "volumeDevices",
@@ -248,7 +249,7 @@ def _mount_faults(path: str, mounts: Any, volumes: set[str]) -> Iterator[Fault]:
 
 
 def _data(parts: tuple[str, ...]) -> Callable[[Document], Iterator[Fault]]:
-    """Return the rule for kinds whose values have file names."""
+    """Return the validation of a kind with the given data fields, whose keys must be file names."""
 
     def faults(document: Document) -> Iterator[Fault]:
         size = 0
@@ -312,7 +313,7 @@ def _cron_job(cron_job: Document) -> Iterator[Fault]:
 
 
 def new_cron_job_faults(cron_job: Document) -> Iterator[Fault]:
-    """Find what a cron job may not begin with: a time zone within its schedule, which old ones may have."""
+    """Yield the fault of a new cron job whose schedule contains a time zone; existing ones may keep it."""
     schedule, zone = cron_job["spec"].get("schedule") or "", cron_job["spec"].get("timeZone")
     if "TZ" in schedule and zone is None:
         yield Fault("Invalid value", "spec.schedule", SCHEDULE_ZONE, schedule)
@@ -320,7 +321,7 @@ def new_cron_job_faults(cron_job: Document) -> Iterator[Fault]:
 
 @lru_cache(maxsize=256)
 def _schedule_fault(schedule: str) -> str:
-    """Return what is wrong with a schedule; empty for nothing."""
+    """Return what is wrong with a schedule, or ""."""
     try:
         parse_schedule(schedule)
     except CronError as error:
@@ -330,7 +331,7 @@ def _schedule_fault(schedule: str) -> str:
 
 @lru_cache(maxsize=256)
 def _zone_fault(zone: str) -> str:
-    """Return what is wrong with the name of a time zone; empty for nothing."""
+    """Return what is wrong with the name of a time zone, or ""."""
     if not zone:
         return "timeZone must be nil or non-empty string"
     if zone.lower() == "local":

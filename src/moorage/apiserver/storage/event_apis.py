@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime
 from typing import Any, Final
 
-from moorage.apiserver.admission.strategy import completed
+from moorage.apiserver.admission.strategy import set_defaults_and_decode
 from moorage.apiserver.schema.normalization import conform
 from moorage.apiserver.schema.schemas import kind_schema
 from moorage.apiserver.storage.store import Store
@@ -74,7 +74,7 @@ class _Mirror:
             record = self._store.get(other, metadata["namespace"], metadata["name"])
             held = record.document()["metadata"]
             made["metadata"] = {**metadata, **{name: held[name] for name in ("managedFields", "uid") if name in held}}
-            completed(other, made)
+            set_defaults_and_decode(other, made)
             self._store.put(other, record, made)
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from moorage.api.meta import LabelSelector
 from moorage.api.selectors import label_selector_matches
 from moorage.api.workloads import PodDisruptionBudget
-from moorage.apiserver.admission.strategy import read
+from moorage.apiserver.admission.strategy import decode_document
 from moorage.apiserver.storage.delete_options import options_of
 from moorage.apiserver.storage.deletion import check_preconditions
 from moorage.apiserver.storage.list_selection import Selection
@@ -180,7 +180,7 @@ def _budget_of(store: Store, namespace: str, pod: Record) -> Record | None:
 
 
 def _covers(budget: Record, pod: Record) -> bool:
-    found = read(_BUDGETS, budget.document())
+    found = decode_document(_BUDGETS, budget.document())
     selector: LabelSelector | None = found.spec.selector if isinstance(found, PodDisruptionBudget) else None
     return label_selector_matches(selector, pod.labels)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from moorage.apiserver.admission.quota_admission import charged
+from moorage.apiserver.admission.quota_admission import charge_quotas
 from moorage.apiserver.admission.quota_types import Facts
 from moorage.apiserver.fields.managed_fields import FieldManager
 from moorage.apiserver.storage.list_selection import Selection
@@ -25,7 +25,7 @@ _CHARGING: Final = FieldManager("kube-apiserver", version="v1", subresource="sta
 def charges(
     store: Store, kind: ServedKind, namespace: str, old: Document | None, new: Document, subresource: str = ""
 ) -> list[Document]:  # fmt: skip
-    """Return the quotas that a change is charged to, as they are to become.
+    """Return the quotas that a change is charge_quotas to, as they are to become.
 
     Raises  ApiError 403 where there is not enough left
     """
@@ -40,11 +40,11 @@ def charges(
         return None if held is None else held.document()
 
     quotas = [*every(_QUOTAS, namespace)]
-    return charged(kind, old, new, subresource, quotas, Facts(store.clock(), every, find)) if quotas else []
+    return charge_quotas(kind, old, new, subresource, quotas, Facts(store.clock(), every, find)) if quotas else []
 
 
 def charge(store: Store, quotas: Iterable[Document]) -> None:
-    """Keep quotas that a change is charged to. Right after it, the change itself has to be kept."""
+    """Keep quotas that a change is charge_quotas to. Right after it, the change itself has to be kept."""
     for quota in quotas:
         metadata = quota["metadata"]
         store.update(_QUOTAS, metadata["namespace"], metadata["name"], quota, subresource="status", manager=_CHARGING)

@@ -19,10 +19,28 @@ from functools import lru_cache
 from typing import Final, NamedTuple, Protocol
 
 from moorage.api.meta import Value
-from moorage.apiserver.admission.admission_plugins import admit, admit_new, admit_tended, check_change, restore_admitted
-from moorage.apiserver.admission.namespace_lifecycle import FOREVER, check_may_go, check_open, finalized, finalizers_of
-from moorage.apiserver.admission.service_addresses import drop_unneeded, give_addresses, keep_addresses
-from moorage.apiserver.admission.strategy import completed, prepare_adopted, prepare_create, prepare_update, read
+from moorage.apiserver.admission.admission_plugins import (
+    admit,
+    admit_new,
+    admit_with_controllers,
+    check_change,
+    restore_admitted,
+)
+from moorage.apiserver.admission.namespace_lifecycle import (
+    SYSTEM_NAMESPACES,
+    check_creatable,
+    check_deletable,
+    finalized,
+    finalizers_of,
+)
+from moorage.apiserver.admission.service_addresses import allocate_addresses, drop_unused_fields, keep_addresses
+from moorage.apiserver.admission.strategy import (
+    decode_document,
+    prepare_adopted,
+    prepare_create,
+    prepare_update,
+    set_defaults_and_decode,
+)
 from moorage.apiserver.admission.update_validation import needs_version
 from moorage.apiserver.fields.managed_fields import FieldManager, same_but_times, track, unwritten
 from moorage.apiserver.schema.schemas import kind_schema
@@ -139,7 +157,7 @@ class Store:
 
     def _found(self) -> None:
         """Make the namespaces that every cluster has, where they are not there."""
-        for name in FOREVER:
+        for name in SYSTEM_NAMESPACES:
             if self.find(_NAMESPACE, "", name) is None:
                 self.create(_NAMESPACE, "", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
@@ -308,21 +326,21 @@ class Store:
         if metadata.get("resourceVersion"):
             raise unknown("resourceVersion should not be set on objects to be created")
         if kind.namespaced:
-            check_open(self.find(_NAMESPACE, "", namespace), namespace, kind, str(metadata.get("name") or ""))
+            check_creatable(self.find(_NAMESPACE, "", namespace), namespace, kind, str(metadata.get("name") or ""))
             metadata["namespace"] = namespace
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
             metadata.pop(name, None)
         self._name(kind, namespace, metadata)
         metadata["uid"] = self._new_uid()
         metadata["creationTimestamp"] = timestamp(self.clock())
-        found = completed(kind, document)
+        found = set_defaults_and_decode(kind, document)
         if manager is not None:
             track(kind_schema(kind), None, document, manager, timestamp(self.clock()), ignored=unwritten(kind, ""))
         admit(kind, document, found, self._read_all, self.gates)
         if kind.kind == "Pod" and (labels := self.topology_of(document["spec"].get("nodeName") or "")):
             metadata["labels"] = {**(metadata.get("labels") or {}), **labels}
         if not self.empties_namespaces:
-            admit_tended(kind, document)
+            admit_with_controllers(kind, document)
         prepare_create(kind, document, self.gates)
         admit_new(kind, document, self._read_all)
         if kind is _SERVICES:
@@ -338,7 +356,7 @@ class Store:
         return self._commit(kind, None, Record.of(kind, document, self.version + 1))
 
     def _settle_service(self, old: Document | None, new: Document) -> None:
-        if faults := [*give_addresses(old, new, lambda: self.all(_SERVICES))]:
+        if faults := [*allocate_addresses(old, new, lambda: self.all(_SERVICES))]:
             raise invalid("Service", "", new["metadata"]["name"], faults)
 
     def topology_of(self, node: str) -> dict[str, str]:
@@ -371,7 +389,7 @@ class Store:
 
     def _read_all(self, struct: type[Value], namespace: str) -> Iterator[Value]:
         kind = _BY_STRUCT[struct]
-        return (read(kind, record.document()) for record in self.all(kind, Selection(namespace)))
+        return (decode_document(kind, record.document()) for record in self.all(kind, Selection(namespace)))
 
     def _name(self, kind: ServedKind, namespace: str, metadata: Document) -> None:
         base = metadata.get("generateName")
@@ -408,7 +426,7 @@ class Store:
             restore_admitted(kind, old, document)
             if kind is _SERVICES:
                 keep_addresses(old, document)
-                drop_unneeded(old, document)
+                drop_unused_fields(old, document)
         prepare_update(kind, old, document, subresource, self.gates, timestamp(self.clock()))
         if not subresource:
             check_change(kind, old, document, self._read_all, self.gates)
@@ -450,7 +468,7 @@ class Store:
         metadata = document["metadata"]
         dry_run = dry_run or options.dry_run
         check_preconditions(kind, metadata, options)
-        check_may_go(kind, name)
+        check_deletable(kind, name)
         grace = grace_of(kind, document, options)
         settle_dependents(metadata, options.propagation, is_usual=options.is_usual)
         pending = bool(grace or metadata.get("finalizers") or (kind is _NAMESPACE and finalizers_of(document)))

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from moorage.apiserver.admission.namespace_lifecycle import FOREVER, finalized, finalizers_of
+from moorage.apiserver.admission.namespace_lifecycle import SYSTEM_NAMESPACES, finalized, finalizers_of
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind
 from moorage.controllers.machinery.kind_names import EVENTS, NAMESPACES, PODS
@@ -41,7 +41,7 @@ class Namespaces:
     def keys(self, event: ObjectChange, world: ObjectIndex) -> Iterable[str]:
         found = event.latest
         if event.kind is NAMESPACES:
-            if is_ending(found) or name_of(found) in FOREVER:
+            if is_ending(found) or name_of(found) in SYSTEM_NAMESPACES:
                 yield name_of(found)
         elif (home := namespace_of(found)) and world.is_closing(home):
             yield home
@@ -49,7 +49,7 @@ class Namespaces:
     def reconcile(self, key: str, world: ObjectIndex, now: float) -> Iterator[Step]:
         namespace = world.get(NAMESPACES, "", key)
         if namespace is None:
-            if key in FOREVER:
+            if key in SYSTEM_NAMESPACES:
                 yield Create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": key}}, or_keep=True)
         elif is_ending(namespace) and finalizers_of(namespace):
             yield from _clear(namespace, world, now)

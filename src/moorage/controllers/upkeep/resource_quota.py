@@ -18,9 +18,9 @@ from moorage.api.core import ENDED_PHASES
 from moorage.api.decode import decode
 from moorage.api.quantity import Exact
 from moorage.api.quotas import ResourceQuota
-from moorage.apiserver.admission.quota_pods import has_deadline, settles_at
+from moorage.apiserver.admission.quota_pods import charge_ends_at, has_deadline
 from moorage.apiserver.admission.quota_types import ZERO, Facts, Usage, add, amounts
-from moorage.apiserver.admission.quota_usage import is_in_scope, meter_of
+from moorage.apiserver.admission.quota_usage import evaluator_for, is_in_scope
 from moorage.apiserver.vocabulary.records import Document
 from moorage.apiserver.vocabulary.served_kinds import KINDS, ServedKind, served
 from moorage.controllers.machinery.kind_names import CLAIMS, PODS
@@ -55,7 +55,7 @@ class ResourceQuotas:
                 yield key_of(event.new)
             return
         quotas = world.all(_QUOTAS, namespace_of(event.latest))
-        meter = meter_of(event.kind) if quotas else None
+        meter = evaluator_for(event.kind) if quotas else None
         if meter is None or not _gives_back(event):
             return
         facts = _facts(world, 0.0)
@@ -82,7 +82,7 @@ class ResourceQuotas:
         held = status_of(quota)
         if "used" not in held or not _are_equal(hard, amounts(read.status.hard)) or not _are_equal(used, known):
             yield SetStatus(_QUOTAS, quota, {"hard": _shown(hard), "used": _shown(used)})
-        ends = [end for pod in world.all(PODS, namespace_of(quota)) if (end := settles_at(pod)) is not None and end >= now]
+        ends = [end for pod in world.all(PODS, namespace_of(quota)) if (end := charge_ends_at(pod)) is not None and end >= now]
         yield Later(min([_AGAIN_S, *(end - now + 1 for end in ends)]))
 
 
@@ -96,7 +96,7 @@ def _counted(quota: ResourceQuota, hard: Usage, facts: Facts) -> tuple[Usage, in
     total: Usage = {}
     used: Usage = {}
     for kind in KINDS:
-        meter = meter_of(kind)
+        meter = evaluator_for(kind)
         names = meter.matching(hard, facts) if meter is not None else []
         if meter is None or not names:
             continue
@@ -130,7 +130,7 @@ def _gives_back(event: ObjectChange) -> bool:
 
 
 def _pod_gives_back(old: Document, new: Document) -> bool:
-    if has_deadline(old) is not has_deadline(new) or settles_at(old) != settles_at(new):
+    if has_deadline(old) is not has_deadline(new) or charge_ends_at(old) != charge_ends_at(new):
         return True
     if phase_of(old) != phase_of(new) and phase_of(new) in ENDED_PHASES:
         return True

@@ -107,7 +107,7 @@ def _from_pipe(descriptor: int, limit: int, patience_s: float) -> bytes:
 
 
 def _too_large(limit: int) -> InputError:
-    return InputError(f"larger than {limit} bytes, which is the most that is read here")
+    return InputError(f"larger than the limit of {limit} bytes")
 
 
 def kind_of(found: os.stat_result) -> str:

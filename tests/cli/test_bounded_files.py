@@ -22,7 +22,7 @@ def test_a_file_is_read_up_to_the_limit(tmp_path):
     path = tmp_path / "a"
     path.write_bytes(b"x" * 100)
     assert read_file(str(path), 100) == b"x" * 100
-    assert refusal(path, 99) == f"{path}: larger than 99 bytes, which is the most that is read here"
+    assert refusal(path, 99) == f"{path}: larger than the limit of 99 bytes"
 
 
 def test_an_empty_file_is_read(tmp_path):
@@ -39,7 +39,7 @@ def test_a_link_is_followed(tmp_path):
 
 def test_standard_input_is_read_up_to_the_limit():
     assert read_file("-", 3, io.BytesIO(b"abc")) == b"abc"
-    assert refusal("-", 3, io.BytesIO(b"abcd")) == "standard input: larger than 3 bytes, which is the most that is read here"
+    assert refusal("-", 3, io.BytesIO(b"abcd")) == "standard input: larger than the limit of 3 bytes"
 
 
 def test_what_is_not_there(tmp_path):

@@ -187,7 +187,7 @@ def test_the_release_that_is_asked_for_is_told_in_every_form(run, release, outpu
 
 def test_a_policy_is_shown_as_a_configuration(run):
     found = run("show - -o yaml", POLICY)
-    assert "alwaysCheckAllPredicates can only be said in a Policy" in found.stderr
+    assert "only a Policy can set alwaysCheckAllPredicates" in found.stderr
     assert run("show -", found.stdout).exit_code == 0
     assert "(every filter is asked about every node)" in run("show -", POLICY).stdout
 
@@ -202,7 +202,7 @@ def test_an_old_configuration_is_brought_up_to_date(run):
 
 def test_a_file_and_a_provider_do_not_go_together(run):
     found = run("show good.yaml --algorithm-provider DefaultProvider")
-    assert (found.exit_code, found.stderr) == (1, "--algorithm-provider takes the place of a file; give one of them\n")
+    assert (found.exit_code, found.stderr) == (1, "--algorithm-provider replaces a file; give one of them\n")
 
 
 def test_a_release_that_cannot_read_a_file_says_so(run):

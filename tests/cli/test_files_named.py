@@ -199,7 +199,7 @@ def test_a_pipe_that_is_not_written_is_not_waited_for_without_end(tmp_path):
     with pytest.raises(InputError, match="not written to its end"):
         read_file(f"/dev/fd/{reading}", pipe_s=0.05)
     os.write(writing, bytes(100))
-    with pytest.raises(InputError, match="larger than 50 bytes"):
+    with pytest.raises(InputError, match="larger than the limit of 50 bytes"):
         read_file(f"/dev/fd/{reading}", 50, pipe_s=5)
     os.write(writing, b"all")
     os.close(writing)

@@ -222,8 +222,8 @@ def test_what_a_file_cannot_say_is_reported(tmp_path):
     (tmp_path / "policy.json").write_text(LABELS.replace("{", '{"alwaysCheckAllPredicates": true, ', 1))
     out = tmp_path / "out.yaml"
     said = run_here("--policy-config-file", tmp_path / "policy.json", "--port=0", "--write-config-to", out)[1]
-    assert "A configuration cannot say that nothing is served over plain HTTP: give --port=0 beside it" in said
-    assert "alwaysCheckAllPredicates can only be said in a Policy" in said
+    assert "A configuration cannot turn off plain HTTP serving: add --port=0" in said
+    assert "only a Policy can set alwaysCheckAllPredicates" in said
 
 
 def test_a_configuration_on_standard_input_is_read_once(tmp_path, moorage):
@@ -246,7 +246,7 @@ WARNED = {  # file, flags → lines of the log
     "flags beside a file": (
         V1BETA1,
         ["--leader-elect-resource-name=a", "--kubeconfig=b", "--port=80"],
-        ["Ignored, because --config is given: --kubeconfig, --leader-elect-resource-name, --port; say it in "],
+        ["Ignored, because --config is given: --kubeconfig, --leader-elect-resource-name, --port; set it in "],
     ),
     "flags beside a Policy": (
         None,
@@ -256,7 +256,7 @@ WARNED = {  # file, flags → lines of the log
     "where to log": (
         None,
         ["--emulate=1.20", "--log-file=/var/log/x", "--logtostderr=false"],
-        ["Without effect, as the log goes to standard error: --log-file, --logtostderr"],
+        ["No effect, because logs go to standard error: --log-file, --logtostderr"],
     ),
 }  # fmt: skip
 
@@ -300,7 +300,7 @@ REFUSED = {  # flags, file → what is said
         ["--policy-config-file={}", "--config={config}"], LABELS, "cannot set a Plugin config and Policy config",
     ),
     "two Policies": (
-        ["--policy-config-file={}", "--config={}"], LABELS, "{}: a Policy in the place of a configuration goes with no other",
+        ["--policy-config-file={}", "--config={}"], LABELS, "{}: a Policy given with --config excludes another Policy",
     ),
     "the gates of then, today": (
         ["--emulated-version=1.21"], None, "--emulated-version: 1.21 cannot be emulated; use 1.36, or --emulate 1.21",

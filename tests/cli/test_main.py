@@ -48,16 +48,16 @@ WRONG = {
     "one argument too many": (["simulate", "-f", "x", "y"], "error: Got unexpected extra argument (y)"),
     "a file without its flag": (
         ["simulate", "x", "y"],
-        "error: Got unexpected extra arguments (x y); each file takes a -f of its own",
+        "error: Got unexpected extra arguments (x y); give -f before each file",
     ),
     "another file without its flag": (
         ["up", "-f", "x", "y"],
-        "error: Got unexpected extra argument (y); each file takes a -f of its own",
+        "error: Got unexpected extra argument (y); give -f before each file",
     ),
     "nothing to simulate": (["simulate"], "error: nothing to simulate: give -f PATH"),
     "a trace without its files": (["simulate", "--trace", "openb"], "error: --trace openb needs --nodes FILE and --pods FILE"),
-    "a trace and manifests": (["simulate", "--trace", "openb", "-f", "x"], "error: -f and --trace do not go together"),
-    "a trace's files, but no trace": (["simulate", "--nodes", "x"], "error: --nodes and --pods go with --trace"),
+    "a trace and manifests": (["simulate", "--trace", "openb", "-f", "x"], "error: -f and --trace exclude each other"),
+    "a trace's files, but no trace": (["simulate", "--nodes", "x"], "error: --nodes and --pods need --trace"),
     "standard input for two": (["simulate", "-f", "-", "--config", "-"], "error: standard input can be read only once"),
 }
 
@@ -73,7 +73,7 @@ def test_wrong_usage_is_told_in_two_lines(moorage, args, message):
 
 
 FAILS = {
-    "memory": (MemoryError(), "error: out of memory; give the input in smaller parts\n", 1),
+    "memory": (MemoryError(), "error: out of memory; split the input into smaller parts\n", 1),
     "Ctrl-C": (KeyboardInterrupt(), "\ninterrupted\n", 130),
 }
 

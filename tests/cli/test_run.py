@@ -406,7 +406,7 @@ def test_too_little_memory_is_told_in_words_of_its_own(monkeypatch, error):
     monkeypatch.setattr("moorage.cli.run.collect_seldom", lambda: None)
     status, said = run_here("--master=http://127.0.0.1:1", "--leader-elect=false")
     assert status == 1
-    assert said.splitlines()[-1].endswith('"Out of memory: the process was allowed too little to go on"')
+    assert said.splitlines()[-1].endswith('"Out of memory: the memory limit of the process is too low"')
     assert "Traceback" not in said
 
 
@@ -481,7 +481,9 @@ def test_the_reference_page_has_every_metric_with_labels_and_stability():
 KUBECONFIG = {"apiVersion": "v1", "kind": "Config"}
 REFUSED = {  # flags, file, what is said
     "an unknown flag": (["--nope"], None, "unknown flag: --nope"),
-    "a password in the address": (["--master=https://me:secret@x"], None, "--master: an address holds no name and password"),
+    "a password in the address": (
+        ["--master=https://me:secret@x"], None, "--master: the address must not contain a user name or a password",
+    ),
     "a bad truth": (["--leader-elect=maybe"], None, "strconv.ParseBool"),
     "a bad duration": (["--leader-elect-lease-duration=15"], None, "missing unit"),
     "words that are no flags": (["now"], None, "does not take any arguments, got"),

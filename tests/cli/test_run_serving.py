@@ -44,7 +44,7 @@ def test_metrics_are_left_out_and_labels_kept_small(tmp_path):
 def test_a_manifest_that_is_none_is_refused(tmp_path, text):
     manifest = tmp_path / "allow.yaml"
     manifest.write_text(text)
-    with pytest.raises(InputError, match="no allowListMapping"):
+    with pytest.raises(InputError, match="cannot read allowListMapping"):
         metric_filter(given("--allow-metric-labels-manifest", str(manifest)))
 
 

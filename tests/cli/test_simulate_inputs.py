@@ -99,8 +99,8 @@ def test_empty_input_is_an_error(moorage, text):
     ran = moorage("simulate", "-f", "-", stdin=text)
     assert (ran.status, ran.out) == (1, "")
     assert ran.err == (
-        "error: standard input: there is no Kubernetes object to read; "
-        "expected what kubectl get -o yaml prints, or manifests\n"
+        "error: standard input: no Kubernetes object found; "
+        "expected the output of kubectl get -o yaml, or manifests\n"
     )  # fmt: skip
 
 

@@ -310,7 +310,7 @@ def test_other_machines_come_by_its_names_and_show_who_they_are(tmp_path):
     assert server.startswith("https://127.0.0.1:")
     port, authority = int(server.rpartition(":")[2]), (tmp_path / "pki" / "ca.crt").read_text()
     token = (tmp_path / "pki" / "admin.token").read_text().strip()
-    assert "sim.example.org, 192.0.2.7; who has the kubeconfig administers it." in "".join(up.said)
+    assert "sim.example.org, 192.0.2.7; the kubeconfig grants administrator access." in "".join(up.said)
     assert ask(port, "sim.example.org", "sim.example.org", authority, token) == 200
     assert ask(port, "192.0.2.7", "192.0.2.7", authority, token) == 200
     assert ask(port, "192.0.2.7", "192.0.2.7", authority) == 401

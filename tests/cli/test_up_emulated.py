@@ -161,7 +161,7 @@ def test_what_does_not_count_is_reported(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "config.yaml").write_text(V1BETA1)
     wanted(
-        "Ignored, because --config is given: --scheduler-name; say it in config.yaml", config="config.yaml", scheduler_name="x"
+        "Ignored, because --config is given: --scheduler-name; set it in config.yaml", config="config.yaml", scheduler_name="x"
     )
     wanted("Flag --algorithm-provider has been deprecated", algorithm_provider="DefaultProvider")
 

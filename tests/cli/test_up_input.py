@@ -88,7 +88,7 @@ def test_owners_that_are_not_in_the_dump_are_let_go_of(store, tmp_path):
     owner = "ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: %s, controller: true}]"
     dump = DUMP.replace("uid: u-1,", f"uid: u-1, {owner % 'gone'},")
     remarks = put(store, tmp_path, dump)
-    assert "1 object with owners that are not in the input: kept, and belonging to nobody" in remarks
+    assert "1 object with owners that are not in the input: kept without owner references" in remarks
     assert not store.get(find_kind("pods"), "shop", "web").document()["metadata"].get("ownerReferences")
 
 
@@ -131,7 +131,7 @@ def test_the_example_cluster_can_be_begun_with(store):
 
 def test_what_is_there_already_stays(store, tmp_path):
     put(store, tmp_path, DUMP)
-    assert "1 Pod left out: there already" in put(store, tmp_path, DUMP.replace("phase: Running", "phase: Failed"))
+    assert "1 Pod left out: already exists" in put(store, tmp_path, DUMP.replace("phase: Running", "phase: Failed"))
     assert store.get(find_kind("pods"), "shop", "web").document()["status"]["phase"] == "Running"
 
 
@@ -236,7 +236,7 @@ def test_quotas_refuse_nothing_that_files_bring(store, tmp_path):
 
 def test_pods_on_nodes_that_are_not_there_are_named(store, tmp_path):
     put(store, tmp_path, DUMP.replace("metadata: {name: n1, uid: un1}", "metadata: {name: n2}"))
-    assert list(lost_pods(store)) == ["1 pod on 1 node that is not there (n1): pod garbage collection deletes it in 40s"]
+    assert list(lost_pods(store)) == ["1 pod on 1 node that does not exist (n1): pod garbage collection deletes it in 40s"]
     put(store, tmp_path, "{apiVersion: v1, kind: Node, metadata: {name: n1}}")
     assert not list(lost_pods(store))
 
@@ -275,8 +275,8 @@ def put_all(store, tmp_path, *documents, dump=json.dumps):
 def test_a_replica_set_that_the_dump_leaves_out_is_made_as_its_pods_name_it(store, tmp_path, dump):
     pods = [replica("a", "5d4f"), replica("b", "5d4f"), *(replica(f"old-{n}", "77aa", "i:1") for n in range(3))]
     remarks = put_all(store, tmp_path, DEPLOYMENT, *pods, dump=dump)
-    assert "1 replica set not in the input: made again from deployments and pods" in remarks
-    assert "3 objects with owners that are not in the input: kept, and belonging to nobody" in remarks
+    assert "1 replica set not in the input: recreated from deployments and pods" in remarks
+    assert "3 objects with owners that are not in the input: kept without owner references" in remarks
     (made,) = [record.document() for record in store.all(REPLICA_SETS)]
     assert (made["metadata"]["name"], made["metadata"]["uid"], made["spec"]["replicas"]) == ("web-5d4f", "r-5d4f", 2)
     assert made["metadata"]["ownerReferences"][0]["uid"] == "d-1"

@@ -134,7 +134,7 @@ REFUSED = {  # a configuration, what its refusal says
     "a bad namespace": (config(context={"namespace": "Not_A_Label"}), "namespace 'Not_A_Label' is no name of a namespace"),
     "a token with a line break": (config(user={"token": "a\nb"}), "token is no bearer token"),
     "a token file that is not there": (config(user={"tokenFile": "nowhere"}), "nowhere: No such file"),
-    "a huge file": (b"#" * (5 << 20), "larger than 4194304 bytes"),
+    "a huge file": (b"#" * (5 << 20), "larger than the limit of 4194304 bytes"),
 }  # fmt: skip
 
 

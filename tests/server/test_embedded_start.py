@@ -15,7 +15,7 @@ from moorage.apiserver.access.rbac_authorizer import Authorizer
 from moorage.apiserver.access.rbac_rules import Attributes
 from moorage.apiserver.storage.store import Store
 from moorage.apiserver.vocabulary.served_kinds import served
-from moorage.cli.patience import told_if_slow
+from moorage.cli.patience import report_if_slow
 from moorage.cli.scheduler_factory import build_scheduler
 from moorage.framework.events import Action, ClusterEvent, Wake
 from moorage.framework.verdicts import SKIP, Hold
@@ -188,8 +188,8 @@ def test_what_takes_long_is_reported_while_it_does():
         lines.append(line)
         said.set()
 
-    with told_if_slow("reading a file", report, patience_s=0.01):
+    with report_if_slow("reading a file", report, patience_s=0.01):
         assert said.wait(60)
-    with told_if_slow("reading another", report, patience_s=60):
+    with report_if_slow("reading another", report, patience_s=60):
         pass
     assert lines == ["Still reading a file"]

@@ -11,7 +11,7 @@ import pytest
 from moorage.errors import InputError
 from moorage.printable import is_printable
 from moorage.runtime.observer import Ref
-from moorage.server.klog import Klog, hear_others, read_vmodule
+from moorage.server.klog import Klog, adopt_other_loggers, read_vmodule
 
 #: A moment of 2026-11-21, in whatever zone this machine is in.
 NOON = time.mktime((2026, 11, 21, 12, 3, 4, 0, 0, -1)) + 0.0000565
@@ -135,7 +135,7 @@ def test_a_log_that_nobody_reads_does_no_harm():
 
 def test_what_plugins_log_is_heard_in_the_same_form():
     log, said = a_log(style="json", verbosity=4)
-    relay = hear_others(log)
+    relay = adopt_other_loggers(log)
     try:
         mine = logging.getLogger("my_plugin")
         mine.info("read %s zones", 3)
@@ -183,7 +183,7 @@ def test_what_plugins_and_servers_say_is_cut_but_faults_are_not():
     log.info(0, "Unable to schedule pod; no fit; waiting", err="x" * 1_000_000)
     log.warning("x" * 1_000_000)
     log.error(InputError(*["y" * 300] * 20), "command failed")
-    relay = hear_others(log)
+    relay = adopt_other_loggers(log)
     try:
         logging.getLogger("my_plugin").warning("z" * 1_000_000)
         try:

@@ -250,7 +250,7 @@ def test_a_second_signal_ends_it_at_once():
         async with serving(api) as server, scheduler(server) as process:
             await until(lambda: any(path.endswith("/binding") for _, path, _, _ in api.requests))
             process.send_signal(signal.SIGTERM)
-            await until(lambda: any("work under way is waited for" in line for line in process.said))
+            await until(lambda: any("requests in progress finish first" in line for line in process.said))
             start = time.monotonic()
             process.send_signal(signal.SIGTERM)
             return await process.wait(), time.monotonic() - start
@@ -276,7 +276,7 @@ def test_what_cannot_work_is_refused_in_one_line(tmp_path):
             main("--master", "http://127.0.0.1:1", "--leader-elect-lease-duration", "5s"),
         )  # fmt: skip
 
-    texts = ["not in a cluster", "none: no such file", "an address starts with http", "leaseDuration"]
+    texts = ["not in a cluster", "none: no such file", "the address must start with http", "leaseDuration"]
     for (status, printed), text in zip(asyncio.run(all_of_them()), texts, strict=True):
         assert status == 1
         assert text in printed

@@ -1,1 +1,1 @@
-"""The command line: what a user types, wired to the parts that do it."""
+"""The command line: parse what the user types and wire the other packages together."""

@@ -1,4 +1,4 @@
-"""Files that a user names on the command line, and standard input where the name is ``-``, read within bounds."""
+"""Read files named on the command line, and standard input for ``-``, up to a size limit."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from moorage.errors import InputError
 __all__ = ["CONFIG_LIMIT", "STDIN", "read_file"]
 
 STDIN = "-"
-#: A scheduler's configuration is a few kilobytes; the largest that is read, in bytes.
+#: The largest configuration file that is read, in bytes. A typical one has a few kilobytes.
 CONFIG_LIMIT = 4 * 2**20
 
 
 def read_file(path: str, limit: int, stdin: BinaryIO | None = None) -> bytes:
-    """Return all that a regular file holds, or standard input for ``-``.
+    """Return the whole content of a regular file, or of standard input for ``-``.
 
-    Raises  InputError where it cannot be opened, is no regular file, holds more than ``limit`` bytes or changes meanwhile
+    Raises  InputError where the file is unreadable, not a regular file, larger than ``limit`` bytes or changes while it is read
     """
     if path != STDIN:
         return files.read_file(path, limit, pipe_hint="; use - to read standard input")
     data = (stdin or sys.stdin.buffer).read(limit + 1)
     if len(data) > limit:
-        raise InputError(f"standard input: larger than {limit} bytes, which is the most that is read here")
+        raise InputError(f"standard input: larger than the limit of {limit} bytes")
     return data

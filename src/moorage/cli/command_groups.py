@@ -1,4 +1,4 @@
-"""Groups of commands, which say what a mistyped word may have meant, whatever the version of click."""
+"""Command groups that suggest the nearest command for a mistyped one, with every version of click."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["CommandGroup"]
 
 
 class CommandGroup(click.Group):
-    """A group of commands."""
+    """A click group that suggests the nearest command when the given one does not exist."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)

@@ -1,4 +1,4 @@
-"""``moorage config``: check a scheduler configuration, show what it comes to, or bring it up to date."""
+"""``moorage config``: validate a scheduler configuration, show the resulting profiles, or convert it to v1."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 def _common(command: _Command) -> _Command:
     gates = click.option(
-        "--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, as kube-scheduler takes them."
+        "--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, in kube-scheduler's format."
     )
-    plugins = click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A plugin of your own. May be repeated.")
+    plugins = click.option("--plugins", multiple=True, metavar="MODULE:CLASS", help="A custom plugin. May be repeated.")
     return emulate_options(gates(plugins(command)))
 
 
 @dataclass(frozen=True, slots=True)
 class _Given:
-    """What the command line says, file and output form aside."""
+    """The options that all subcommands of ``moorage config`` share."""
 
     feature_gates: str
     plugins: tuple[str, ...]
@@ -50,16 +50,16 @@ class _Given:
 
 @click.group(cls=CommandGroup)
 def config() -> None:
-    """Check a scheduler configuration, show what it comes to, or bring it up to date."""
+    """Validate a scheduler configuration, show the resulting profiles, or convert it to v1."""
 
 
-@config.command(short_help="Check a configuration as the kube-scheduler would that reads it.")
+@config.command(short_help="Validate a configuration as kube-scheduler does.")
 @click.argument("file")
 @_common
 def validate(file: str, **given: Any) -> None:
-    """Check FILE (- for standard input) as the kube-scheduler would that reads its version: 1.36, or one of before.
+    """Validate FILE (- for standard input) as the kube-scheduler release that reads its apiVersion does.
 
-    Exits with 1 and one line for each fault on standard error where it would be refused.
+    Exits with 1 for an invalid configuration and prints one line per fault on standard error.
     """
     loaded = _or_refuse(file, _Given(**given))
     names = ", ".join(profile.scheduler_name for profile in loaded.profiles)
@@ -78,27 +78,27 @@ def validate(file: str, **given: Any) -> None:
 def show(file: str | None, output: str, **given: Any) -> None:
     """Show the plugins that run for each profile of FILE, in order, with their weights.
 
-    Without FILE, the defaults are shown. As JSON or YAML it is a configuration with nothing left to defaults, which loads to
-    the same profiles. A Policy or an algorithm provider is shown as a KubeSchedulerConfiguration v1beta1.
+    Without FILE, show the defaults. The JSON and YAML output is a complete configuration, with every default filled in, that
+    loads to the same profiles. A Policy or an algorithm provider is shown as a KubeSchedulerConfiguration v1beta1.
     """
     loaded = _or_refuse(file, _Given(**given))
     if output == "text":
         click.echo(as_table(loaded.profiles, loaded.heading), nl=False)
         return
     if any(profile.run_all_filters for profile in loaded.profiles):
-        say("note: alwaysCheckAllPredicates can only be said in a Policy", err=True)
+        say("note: only a Policy can set alwaysCheckAllPredicates", err=True)
     say(f"note: {loaded.heading}", err=True)
     _print(as_document(loaded.configuration, loaded.profiles, loaded.version), output, loaded.heading)
 
 
-@config.command(short_help="Write an older configuration or a Policy as v1, and say what has no equivalent.")
+@config.command(short_help="Convert an older configuration or a Policy to v1.")
 @click.argument("file", required=False)
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", help="How to print it.")
 @_common
 def convert(file: str | None, output: str, **given: Any) -> None:
-    """Write FILE, a configuration of an older version or a Policy, as KubeSchedulerConfiguration v1.
+    """Convert FILE, a configuration of an older version or a Policy, to KubeSchedulerConfiguration v1.
 
-    What has no equivalent, or scores otherwise today, is told on standard error, one line each.
+    Settings that have no equivalent in v1, or score differently there, are listed on standard error, one a line.
     """
     loaded = _or_refuse(file, _Given(**given))
     converted = to_v1(loaded, builtin_registry())
@@ -109,7 +109,7 @@ def convert(file: str | None, output: str, **given: Any) -> None:
 
 
 def _print(document: dict[str, Any], output: str, heading: str) -> None:
-    """Print a document. YAML opens with a comment on whose rules these are; JSON has no room for one."""
+    """Print a document. YAML starts with a comment that names the release whose rules apply; JSON has no comments."""
     if output == "json":
         click.echo(escape_json(json.dumps(document, indent=2, ensure_ascii=False)))
     else:
@@ -118,7 +118,7 @@ def _print(document: dict[str, Any], output: str, heading: str) -> None:
 
 
 def _or_refuse(file: str | None, given: _Given) -> Loaded:
-    """Return what the document comes to, or end the program with 1 and a line for each fault."""
+    """Return the loaded configuration, or exit with 1 and one line per fault."""
     try:
         return _loaded(file, given)
     except ConfigError as error:
@@ -135,7 +135,7 @@ def _loaded(file: str | None, given: _Given) -> Loaded:
     rules = ReleasePlugins(given.feature_gates, lambda registry: _extended(registry, given.plugins))
     if given.algorithm_provider:
         if file is not None:
-            raise InputError("--algorithm-provider takes the place of a file; give one of them")
+            raise InputError("--algorithm-provider replaces a file; give one of them")
         return from_provider(given.algorithm_provider, rules, given.emulate)
     if file is None:
         return load_default(rules, given.emulate)

@@ -1,4 +1,4 @@
-"""A configuration as YAML, as kube-scheduler writes it, and as a file that takes the place of another at once."""
+"""Write a configuration as YAML in kube-scheduler's format, replacing an existing file atomically."""
 
 from __future__ import annotations
 
@@ -18,30 +18,30 @@ _TEXT: Final = "tag:yaml.org,2002:str"
 
 
 class _GoYaml(PrintableDumper):
-    """Writes as kube-scheduler does, so that both files can be compared: a text that looks like a number is ``"123"``."""
+    """Format as kube-scheduler does, so that both files can be compared: a string that looks like a number is ``"123"``."""
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    as_it_stands = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
-    return dumper.represent_scalar(_TEXT, text, style=None if as_it_stands == _TEXT or text == "*" else '"')
+    plain_tag = dumper.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+    return dumper.represent_scalar(_TEXT, text, style=None if plain_tag == _TEXT or text == "*" else '"')
 
 
 _GoYaml.add_representer(str, _text)
 
 
 def as_yaml(document: Mapping[str, Any]) -> str:
-    """Return a document as kube-scheduler prints it."""
+    """Return a document as YAML in the format that kube-scheduler writes."""
     return yaml.dump(dict(document), Dumper=_GoYaml, allow_unicode=True, width=float("inf"))
 
 
 def write_config(path: Path, document: Mapping[str, Any]) -> None:
-    """Write what ``--write-config-to`` asks for.
+    """Write a configuration to the file that ``--write-config-to`` names.
 
     Raises  InputError
     """
     text = as_yaml(document)
     try:
-        path = path.resolve()  # a link goes on leading where it led
+        path = path.resolve()  # write the target of a symbolic link and keep the link
         if path.exists() and not path.is_file():
             path.write_text(text, encoding="utf-8")
         else:
@@ -51,7 +51,7 @@ def write_config(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Put a file in the place of what is there, at once and as a whole: who reads it meanwhile sees the one or the other."""
+    """Replace a file atomically: a concurrent reader sees either the old content or the new one."""
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
     with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666), "w", encoding="utf-8") as file:
         try:

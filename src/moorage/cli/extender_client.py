@@ -1,4 +1,4 @@
-"""Extenders for a simulation: asked over HTTP, one question at a time, by a program that waits for the reply."""
+"""Call scheduler extenders over HTTP in a simulation: synchronously, one request at a time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from moorage.client.extenders import ExtenderClient
 from moorage.framework.effects import Question
 from moorage.simulator.simulate import Options, load_options
 
-__all__ = ["asking"]
+__all__ = ["extenders_connected"]
 
 
 @contextmanager
-def asking(options: Options) -> Iterator[Options]:
-    """Return the options with the means to ask the extenders that are configured, until the block ends.
+def extenders_connected(options: Options) -> Iterator[Options]:
+    """Return the options with a client for the configured extenders; the connections close when the block ends.
 
     Raises  ConfigError, InputError
     """

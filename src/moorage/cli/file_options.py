@@ -1,4 +1,4 @@
-"""Commands whose input is named with ``-f``: a name without it, as in ``-f *.yaml``, is refused with what would work."""
+"""Commands that take input files with ``-f`` only: arguments without it, as in ``-f *.yaml``, are rejected with a hint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["TakesFiles"]
 
 
 class TakesFiles(click.Command):
-    """A command that takes files with ``-f`` and no arguments."""
+    """A command that takes files with ``-f`` and no positional arguments."""
 
     allow_extra_args = True
 
@@ -16,5 +16,5 @@ class TakesFiles(click.Command):
         rest = super().parse_args(ctx, args)
         if rest and not ctx.resilient_parsing:
             many = "s" if len(rest) > 1 else ""
-            ctx.fail(f"Got unexpected extra argument{many} ({' '.join(rest)}); each file takes a -f of its own")
+            ctx.fail(f"Got unexpected extra argument{many} ({' '.join(rest)}); give -f before each file")
         return rest

@@ -1,7 +1,7 @@
 """The flags of kube-scheduler 1.19, 1.20 and 1.21, for ``moorage run --emulate``.
 
-Those that 1.36 still has are the flags of today, with the default of their time; the others stand here. What ``--help`` says of
-a flag that is only accepted says so.
+Flags that 1.36 still has are taken from ``run_flags`` with the default of the older release; the others are defined here.
+``--help`` marks the flags that are accepted but have no effect.
 
 Source  kube-scheduler 1.19, 1.20 and 1.21, cmd/kube-scheduler/app/options; apiserver/pkg/server/options; component-base/config,
         logs and metrics; klog/v2
@@ -26,41 +26,41 @@ _COMPATIBLE: Final = "accepted for compatibility."
 _INSECURE: Final = (
     Flag(
         "address", "str", DEFAULT_HOST, "Insecure serving",
-        f"DEPRECATED: the IP address to serve --port on (0.0.0.0 or :: for all there are). {_ALONE}",
+        f"DEPRECATED: the IP address to serve --port on (0.0.0.0 or :: for all interfaces). {_ALONE}",
         metavar="ADDRESS", instead="see --bind-address instead.",
     ),
     Flag(
         "port", "int", DEFAULT_PORT, "Insecure serving",
-        "DEPRECATED: the port to serve health and metrics on over plain HTTP, to everybody; 0 serves nothing. "
-        "With --config only 0 counts.",
+        "DEPRECATED: the port to serve health and metrics on over plain HTTP, without authentication; 0 disables it. "
+        "With --config only the value 0 takes effect.",
         instead="see --secure-port instead.",
     ),
 )  # fmt: skip
 _ALGORITHM: Final = (
     Flag(
         "algorithm-provider", "str", "", "Deprecated",
-        f"DEPRECATED: the plugins that profiles start from: {' or '.join(PROVIDERS)}.",
+        f"DEPRECATED: the algorithm provider to use: {' or '.join(PROVIDERS)}.",
         metavar="NAME", instead="configure plugins in the profiles of --config instead.",
     ),
     Flag(
         "policy-config-file", "str", "", "Deprecated",
-        "DEPRECATED: a file with a Policy; used without --policy-configmap or with --use-legacy-policy-config. Goes with no "
-        "plugins of --config.",
+        "DEPRECATED: file with a scheduler Policy; used without --policy-configmap or with --use-legacy-policy-config. Not "
+        "with plugins in --config.",
         metavar="FILE", files=True, instead="configure plugins in the profiles of --config instead.",
     ),
     Flag(
         "policy-configmap", "str", "", "Deprecated",
-        "DEPRECATED: the ConfigMap whose key policy.cfg holds a Policy; it must be there at the start. Goes with no plugins of "
+        "DEPRECATED: name of the ConfigMap whose key policy.cfg holds a Policy; it must exist at startup. Not with plugins in "
         "--config.",
         metavar="NAME", instead="configure plugins in the profiles of --config instead.",
     ),
     Flag(
-        "policy-configmap-namespace", "str", "kube-system", "Deprecated", "DEPRECATED: the namespace of that ConfigMap.",
+        "policy-configmap-namespace", "str", "kube-system", "Deprecated", "DEPRECATED: the namespace of --policy-configmap.",
         metavar="NAME", instead="configure plugins in the profiles of --config instead.",
     ),
     Flag(
         "use-legacy-policy-config", "bool", False, "Deprecated",
-        "DEPRECATED: use the Policy of the file, whatever ConfigMap is named.",
+        "DEPRECATED: use the Policy of --policy-config-file and ignore --policy-configmap.",
         instead="configure plugins in the profiles of --config instead.",
     ),
 )  # fmt: skip
@@ -68,38 +68,38 @@ _DEPRECATED: Final = (
     *_ALGORITHM,
     Flag(
         "hard-pod-affinity-symmetric-weight", "int", 1, "Deprecated",
-        f"DEPRECATED: what required pod affinity of placed pods counts in scores, 0-100. Not with a Policy. {_ALONE}",
+        f"DEPRECATED: weight of the required pod affinity of placed pods in scores, 0-100. Not with a Policy. {_ALONE}",
         instead="set hardPodAffinityWeight in InterPodAffinityArgs of --config instead.",
     ),
     Flag(
-        "lock-object-name", "str", "kube-scheduler", "Deprecated", f"DEPRECATED: the name of the lock. {_ALONE}",
+        "lock-object-name", "str", "kube-scheduler", "Deprecated", f"DEPRECATED: the name of the lock object. {_ALONE}",
         sets="leader-elect-resource-name", instead="use --leader-elect-resource-name instead.",
     ),
     Flag(
-        "lock-object-namespace", "str", "kube-system", "Deprecated", f"DEPRECATED: the namespace of the lock. {_ALONE}",
+        "lock-object-namespace", "str", "kube-system", "Deprecated", f"DEPRECATED: the namespace of the lock object. {_ALONE}",
         sets="leader-elect-resource-namespace", instead="use --leader-elect-resource-namespace instead.",
     ),
     Flag(
         "scheduler-name", "str", "default-scheduler", "Deprecated",
-        f"DEPRECATED: the schedulerName of the pods to schedule. {_ALONE}",
+        f"DEPRECATED: name of the scheduler; it selects pods by spec.schedulerName. {_ALONE}",
         metavar="NAME", instead="name the profile in --config instead.",
     ),
 )  # fmt: skip
 _LOGS: Final = (
     Flag(
-        "experimental-logging-sanitization", "bool", False, "Logs", f"No secret is ever logged here; {_COMPATIBLE}"
+        "experimental-logging-sanitization", "bool", False, "Logs", f"Secrets are never logged; {_COMPATIBLE}"
     ),
-    Flag("add-dir-header", "bool", False, "Global", f"Headers name files alone; {_COMPATIBLE}"),
-    Flag("alsologtostderr", "bool", False, "Global", f"The log goes to standard error in any case; {_COMPATIBLE}"),
-    Flag("log-backtrace-at", "str", ":0", "Global", f"No line prints a stack; {_COMPATIBLE}", metavar="FILE:N"),
-    Flag("log-dir", "str", "", "Global", f"The log goes to standard error alone; {_COMPATIBLE}", metavar="DIR"),
-    Flag("log-file", "str", "", "Global", f"The log goes to standard error alone; {_COMPATIBLE}", metavar="FILE"),
-    Flag("log-file-max-size", "level", 1800, "Global", f"The log goes to standard error alone; {_COMPATIBLE}", metavar="MIB"),
-    Flag("logtostderr", "bool", True, "Global", f"The log goes to standard error alone; {_COMPATIBLE}"),
-    Flag("one-output", "bool", False, "Global", f"Each line is written once in any case; {_COMPATIBLE}"),
-    Flag("skip-headers", "bool", False, "Global", f"Lines have headers in any case; {_COMPATIBLE}"),
-    Flag("skip-log-headers", "bool", False, "Global", f"The log goes to standard error alone; {_COMPATIBLE}"),
-    Flag("stderrthreshold", "str", "2", "Global", f"The log goes to standard error in any case; {_COMPATIBLE}"),
+    Flag("add-dir-header", "bool", False, "Global", f"Headers contain only the file name; {_COMPATIBLE}"),
+    Flag("alsologtostderr", "bool", False, "Global", f"Logs always go to standard error; {_COMPATIBLE}"),
+    Flag("log-backtrace-at", "str", ":0", "Global", f"Stack traces are never logged; {_COMPATIBLE}", metavar="FILE:N"),
+    Flag("log-dir", "str", "", "Global", f"Logs go to standard error only; {_COMPATIBLE}", metavar="DIR"),
+    Flag("log-file", "str", "", "Global", f"Logs go to standard error only; {_COMPATIBLE}", metavar="FILE"),
+    Flag("log-file-max-size", "level", 1800, "Global", f"Logs go to standard error only; {_COMPATIBLE}", metavar="MIB"),
+    Flag("logtostderr", "bool", True, "Global", f"Logs go to standard error only; {_COMPATIBLE}"),
+    Flag("one-output", "bool", False, "Global", f"Each line is always written once; {_COMPATIBLE}"),
+    Flag("skip-headers", "bool", False, "Global", f"Lines always have headers; {_COMPATIBLE}"),
+    Flag("skip-log-headers", "bool", False, "Global", f"Logs go to standard error only; {_COMPATIBLE}"),
+    Flag("stderrthreshold", "str", "2", "Global", f"Logs always go to standard error; {_COMPATIBLE}"),
 )  # fmt: skip
 _OWN: Final = {flag.name: flag for flag in (*_INSECURE, *_DEPRECATED, *_LOGS)}
 _TODAY: Final = {flag.name: flag for flag in FLAGS}
@@ -139,21 +139,21 @@ _SECTIONS: Final[Mapping[str, str]] = {
     """,
     "Moorage": " ".join(flag.name for flag in FLAGS if flag.section == "Moorage"),
 }
-#: Flags that came with a release after 1.19.
+#: Flags that were introduced after 1.19, with their first release.
 _SINCE: Final = {
     "experimental-logging-sanitization": "1.20", "one-output": "1.20",
     "allow-metric-labels": "1.21", "disabled-metrics": "1.21", "permit-address-sharing": "1.21",
 }  # fmt: skip
-#: What is said otherwise than today.
+#: Help texts that differ from those of 1.36.
 _HELP: Final = {
-    "config": "A KubeSchedulerConfiguration v1beta1; without it, flags say all.",
-    "leader-elect-resource-lock": f"The kind of object to hold: {', '.join(LOCKS)}. {_ALONE}",
+    "config": "A KubeSchedulerConfiguration v1beta1; without it, the flags are the configuration.",
+    "leader-elect-resource-lock": f"The type of resource object used for locking: {', '.join(LOCKS)}. {_ALONE}",
 }
 
-#: Flags of these releases that 1.36 does not have, and those of them that do nothing here.
+#: Flags of these releases that 1.36 does not have, and those of them that have no effect here.
 GONE: Final = _OWN
 IDLE: Final = frozenset(flag.name for flag in _LOGS)
-#: Flags that do not count beside a configuration file. Of ``port``, 0 does.
+#: Flags that a configuration file overrides. A ``port`` of 0 still takes effect.
 NOT_WITH_CONFIG: Final = frozenset([
     "address", "contention-profiling", "hard-pod-affinity-symmetric-weight", "kube-api-burst", "kube-api-content-type",
     "kube-api-qps", "kubeconfig", "lock-object-name", "lock-object-namespace", "port", "profiling", "scheduler-name",

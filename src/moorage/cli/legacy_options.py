@@ -1,4 +1,4 @@
-"""What the flags of kube-scheduler 1.19 to 1.21 mean: what they refuse, warn of, and say beside a configuration.
+"""The meaning of the flags of kube-scheduler 1.19 to 1.21: validation, warnings, and how they combine with ``--config``.
 
 Source  kube-scheduler 1.21, cmd/kube-scheduler/app/options: options.go, deprecated.go, insecure_serving.go; component-base,
         logs and metrics
@@ -28,37 +28,37 @@ from moorage.errors import Fault, InputError, MoorageError
 
 __all__ = ["POLICY_KEY", "OldFlags", "policy_of", "policy_text"]
 
-#: Where a ConfigMap holds a Policy.
+#: Key of a ConfigMap's data that holds a Policy.
 POLICY_KEY: Final = "policy.cfg"
 _SYSTEM: Final = "kube-system"
 _MOST_PORT: Final = 65535
 _METRIC_LABEL: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*,[a-zA-Z_][a-zA-Z0-9_]*")
 _FORMATS: Final = ("json", "text")
-#: What only the text format takes, as klog spells it.
+#: Flags that only the text log format supports, spelled as klog spells them.
 _FOR_TEXT: Final = (*sorted((IDLE | {"vmodule"}) - {"experimental-logging-sanitization"}), "log-flush-frequency")
 
 
 @dataclass(frozen=True, slots=True)
 class OldFlags:
-    """The flags of one of these releases. The text of ``--config``, if it is given, is the era's."""
+    """The parsed flags of one of these releases. ``era.config`` holds the text of ``--config``, if it was given."""
 
     given: Given
     era: Era
 
     @property
     def is_policy(self) -> bool:
-        """True where a Policy stands in the place of the configuration."""
+        """True where ``--config`` names a Policy instead of a configuration."""
         return self.era.config is not None and is_policy(self.era.config)
 
     @property
     def has_config(self) -> bool:
-        """True where a file says what flags say otherwise; a Policy says nothing of that."""
+        """True where a configuration file overrides flags; a Policy overrides none."""
         return self.era.config is not None and not self.is_policy
 
-    # -- what is wrong with them -------------------------------------------------------------------------------------------
+    # -- validation -----------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Refuse what kube-scheduler refuses before it reads anything, all of it at once.
+        """Reject what kube-scheduler rejects before it reads any file; report all faults at once.
 
         Raises  InputError
         """
@@ -81,10 +81,10 @@ class OldFlags:
             yield str(Fault("Required value", "policyConfigFile", "required when --use-legacy-policy-config is true"))
         weight = given["hard-pod-affinity-symmetric-weight"]
         if not 0 <= weight <= 100:
-            told = "not in valid range [0, 100]" if self.era.release == "1.21" else "not in valid range [0-100]"
-            yield str(Fault("Invalid value", "hardPodAffinitySymmetricWeight", told, weight))
+            detail = "not in valid range [0, 100]" if self.era.release == "1.21" else "not in valid range [0-100]"
+            yield str(Fault("Invalid value", "hardPodAffinitySymmetricWeight", detail, weight))
         if self.is_policy and (self.policy_file or self.config_map):
-            yield f"{given['config']}: a Policy in the place of a configuration goes with no other"
+            yield f"{given['config']}: a Policy given with --config excludes another Policy"
         yield from self._metric_faults()
         yield from self._log_faults()
 
@@ -110,43 +110,43 @@ class OldFlags:
         if given["logging-format"] not in _FORMATS:
             yield f"unsupported log format: {given['logging-format']}"
 
-    # -- what they warn of -------------------------------------------------------------------------------------------------
+    # -- warnings -------------------------------------------------------------------------------------------------------
 
     def warnings(self) -> Iterator[str]:
-        """Yield a line for each flag that is deprecated, and one for those that do not count."""
+        """Yield a line for each deprecated flag, one for overridden flags and one for flags without effect."""
         given = self.given
         for flag in self.era.flags:
             if flag.instead and flag.name in given.changed:
                 yield f"Flag --{flag.name} has been deprecated, {flag.instead}"
         ignored = sorted(name for name in given.changed & NOT_WITH_CONFIG if name != "port" or given["port"])
         if ignored and self.has_config:
-            yield f"Ignored, because --config is given: --{', --'.join(ignored)}; say it in {given['config']}"
+            yield f"Ignored, because --config is given: --{', --'.join(ignored)}; set it in {given['config']}"
         idle = sorted(given.changed & IDLE)
         if idle:
-            yield f"Without effect, as the log goes to standard error: --{', --'.join(idle)}"
+            yield f"No effect, because logs go to standard error: --{', --'.join(idle)}"
         beside = [name for name in ("algorithm-provider", "hard-pod-affinity-symmetric-weight") if name in given.changed]
         if beside and (self.policy_file or self.config_map or self.is_policy):
             yield f"Ignored, because a Policy is given: --{', --'.join(beside)}"
 
-    # -- the algorithm -----------------------------------------------------------------------------------------------------
+    # -- the algorithm --------------------------------------------------------------------------------------------------
 
     @property
     def policy_file(self) -> str:
-        """The file with the Policy that runs, "" for none."""
+        """Path of the file with the active Policy; "" for none."""
         given = self.given
         path: str = given["policy-config-file"]
         return path if given["use-legacy-policy-config"] or not given["policy-configmap"] else ""
 
     @property
     def config_map(self) -> tuple[str, str] | None:
-        """Namespace and name of the ConfigMap with the Policy that runs; None for none."""
+        """Namespace and name of the ConfigMap with the active Policy; None for none."""
         given = self.given
         if given["use-legacy-policy-config"] or not given["policy-configmap"]:
             return None
         return given["policy-configmap-namespace"] or _SYSTEM, given["policy-configmap"]
 
     def algorithm(self, read_config_map: Callable[[str, str], bytes]) -> Algorithm:
-        """Return what is to run. ``read_config_map(namespace, name)`` returns the Policy of a ConfigMap.
+        """Return the algorithm to run. ``read_config_map(namespace, name)`` returns the Policy of a ConfigMap.
 
         Raises  InputError for a Policy that cannot be read
         """
@@ -168,17 +168,17 @@ class OldFlags:
             weight if "hard-pod-affinity-symmetric-weight" in given.changed else None,
         )
 
-    # -- serving and leading -----------------------------------------------------------------------------------------------
+    # -- serving and leader election ------------------------------------------------------------------------------------
 
     @property
     def addresses(self) -> Addresses:
-        """Where health and metrics are served over plain HTTP without a file."""
+        """The plain HTTP addresses of health and metrics when no configuration file is given."""
         port = self.given["port"]
         address = join_host_port(self.given["address"], str(port)) if port else ""
         return Addresses(address, address)
 
     def addresses_beside(self, addresses: Addresses | None) -> Addresses | None:
-        """Return where they are served with a file: there, unless --port=0 turns it off, which no file can do."""
+        """Return the addresses of a configuration file, or none where --port=0 turns plain HTTP off, which no file can do."""
         off = "port" in self.given.changed and not self.given["port"]
         return Addresses("", "") if off else addresses
 
@@ -188,7 +188,7 @@ class OldFlags:
 
 
 def is_policy(text: bytes) -> bool:
-    """Return True for a document that calls itself a Policy."""
+    """Return True for a document whose kind is Policy."""
     try:
         return read_text(text, "", "").kind == POLICY
     except MoorageError:
@@ -196,7 +196,7 @@ def is_policy(text: bytes) -> bool:
 
 
 def policy_text(path: str) -> bytes:
-    """Return the Policy of a file.
+    """Return the Policy in a file.
 
     Raises  InputError
     """
@@ -209,7 +209,7 @@ def policy_text(path: str) -> bytes:
 
 
 def policy_of(data: object) -> bytes:
-    """Return the Policy that a ConfigMap's data hold.
+    """Return the Policy in a ConfigMap's data.
 
     Raises  InputError
     """

@@ -1,8 +1,8 @@
 """The ``moorage`` command.
 
-Subcommands are imported when they are asked for, so that ``--help``, ``--version`` and completion stay quick. Exit statuses:
-0 all went well; 1 something was wrong with the input, the options or the run; 2 the run is good and some pod stayed pending;
-130 the user has interrupted it.
+Subcommands are imported when they are used, so that ``--help``, ``--version`` and completion stay quick. Exit statuses:
+0 success; 1 an error in the input, the options or the run; 2 success, but some pod is still pending; 130 interrupted by the
+user.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ __all__ = ["ERROR", "INTERRUPTED", "OK", "PENDING", "main"]
 
 OK, ERROR, PENDING, INTERRUPTED = 0, 1, 2, 130
 
-#: Subcommand → module:object, and what it is for.
+#: Subcommand → module:object, and its short help.
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "config": ("moorage.cli.config:config", "Check a scheduler configuration, or show what it resolves to."),
     "run": ("moorage.cli.run:run", "Schedule the pods of a live cluster."),
-    "simulate": ("moorage.cli.simulate:simulate", "Say where every pending pod of a cluster would go, and why."),
-    "up": ("moorage.cli.up:up", "Run a cluster here, with nodes that pretend."),
+    "simulate": ("moorage.cli.simulate:simulate", "Show where every pending pod is scheduled, and why."),
+    "up": ("moorage.cli.up:up", "Run an embedded cluster with simulated nodes."),
 }
 
 
 class _Commands(CommandGroup):
-    """A group whose commands are imported on first use; their one-line help is known without importing."""
+    """A group that imports a command on first use and shows its short help without importing it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         del ctx
@@ -64,7 +64,7 @@ class _Commands(CommandGroup):
 def cli() -> None:
     """Moorage: the Kubernetes scheduler in Python.
 
-    Reads what you have (kubectl dumps, manifests, traces) and answers as kube-scheduler 1.36 would.
+    Reads kubectl dumps, manifests and traces, and decides as kube-scheduler 1.36 does.
     """
 
 
@@ -72,20 +72,20 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run the command and exit with its status."""
     guard()
     status = _run(list(sys.argv[1:] if args is None else args))
-    unguard()  # only after a good end: Python prints a bug's traceback through the guard
+    unguard()  # after an unexpected exception Python prints the traceback through the guard
     sys.exit(status)
 
 
 def _run(args: list[str]) -> int:
     try:
         status = cli.main(args=args, prog_name="moorage", standalone_mode=False)
-        # What is wrong with the output shall be known here, and not while Python shuts down.
+        # Detect a failure to write the output here, not while Python shuts down.
         sys.stdout.flush()
-    except click.exceptions.NoArgsIsHelpError as asked:
-        click.echo(asked.format_message(), err=True)
+    except click.exceptions.NoArgsIsHelpError as no_args:
+        click.echo(no_args.format_message(), err=True)
         return ERROR
-    except click.ClickException as wrong:
-        _complain(wrong)
+    except click.ClickException as error:
+        _print_error(error)
         return ERROR
     except MoorageError as error:
         click.echo(f"error: {error}", err=True)
@@ -94,7 +94,7 @@ def _run(args: list[str]) -> int:
         click.echo("interrupted", err=True)
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has had enough.
+        # The reader of the output closed its end of the pipe.
         _drop_output()
         return ERROR
     except OSError as error:
@@ -103,19 +103,19 @@ def _run(args: list[str]) -> int:
         say(f"error: {where}{error.strerror or error}", err=True)
         return ERROR
     except MemoryError:
-        click.echo("error: out of memory; give the input in smaller parts", err=True)
+        click.echo("error: out of memory; split the input into smaller parts", err=True)
         return ERROR
     return status if isinstance(status, int) else OK
 
 
 def _drop_output() -> None:
-    """Send the rest of the output nowhere: Python would fail once more when it writes it at exit."""
+    """Redirect the remaining output to /dev/null, so that Python does not fail again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _complain(wrong: click.ClickException) -> None:
-    # kube-scheduler's flags are refused in the very words of its library.
-    begins = "Error" if isinstance(wrong, FlagError) else "error"
-    say(f"{begins}: {wrong.format_message()}", err=True)
-    if isinstance(wrong, click.UsageError) and wrong.ctx is not None:
-        say(f"See '{wrong.ctx.command_path} --help' for usage.", err=True)
+def _print_error(error: click.ClickException) -> None:
+    # pflag's errors start with a capital letter.
+    prefix = "Error" if isinstance(error, FlagError) else "error"
+    say(f"{prefix}: {error.format_message()}", err=True)
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        say(f"See '{error.ctx.command_path} --help' for usage.", err=True)

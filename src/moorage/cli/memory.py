@@ -1,11 +1,11 @@
-"""How the process holds on to memory.
+"""Memory settings of the process.
 
-Deciding makes and drops arrays as long as the cluster, dozens for a pod. From some 80 kB on (nodes by the thousand) glibc gives
-such memory back to the system at once and asks for it again for the next array, which then costs several times what is computed
-in it. Told to keep what was freed, it does neither.
+Each decision creates and drops dozens of arrays whose size grows with the number of nodes. From some 80 kB on (thousands of
+nodes) glibc returns such memory to the system at once and requests it again for the next array, which costs several times
+the computation itself. ``keep_freed_memory`` makes glibc keep it.
 
-Python's cycle collector is run each time some hundreds of objects were made, which is twice for every pod that comes over the
-wire, though next to nothing of what a pod brings has cycles. It is run more seldom.
+Python runs its cycle collector after some hundreds of new objects, which is twice for every pod that is decoded, although
+almost none of a pod's objects are in cycles. ``collect_seldom`` makes it run less often.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MMAP_THRESHOLD: Final = -3
 
 
 def keep_freed_memory(kept: int = 256 << 20) -> bool:
-    """Let the process keep up to ``kept`` bytes that it has freed. Returns False where the C library cannot be told."""
+    """Let the process keep up to ``kept`` freed bytes. Return False where the C library has no such setting."""
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
@@ -33,5 +33,5 @@ def keep_freed_memory(kept: int = 256 << 20) -> bool:
 
 
 def collect_seldom() -> None:
-    """Let the cycle collector wait until some thousands of objects were made; a few MiB of garbage may wait with it."""
+    """Run the cycle collector once in some thousands of new objects; a few MiB of garbage may wait for it."""
     gc.set_threshold(20_000, 10, 20)

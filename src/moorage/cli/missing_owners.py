@@ -1,7 +1,7 @@
-"""Owners that a dump leaves out and others of its objects tell of: the replica sets between deployments and their pods.
+"""Recreate replica sets that a dump leaves out, from the deployments and pods that refer to them.
 
-Without its replica set a deployment would make all its pods again, beside those that are there. What is read here was not
-checked yet; what makes no sense is passed over, as it is refused when it is stored.
+Without its replica set a deployment would create all its pods again, in addition to the existing ones. The documents are not
+validated yet: malformed ones are skipped here and rejected when they are stored.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _Place = tuple[str, str]
 
 
 def missing_replica_sets(documents: Sequence[Document]) -> Iterator[Document]:
-    """Yield the replica set of each deployment that has none, under the name and the UID that its pods give it.
+    """Yield the replica set of each deployment that has none, with the name and UID in its pods' owner references.
 
-    Where pods name several, it is that of which most pods have what the template says; of the others nothing is known.
+    Where the pods name several replica sets, yield the one whose pods match the template best; the others are unknown.
     """
     there = {_place(one) for one in documents if one["kind"] == "ReplicaSet"}
     pods = _pods_by_replica_set(documents)
     for deployment in documents:
-        if deployment["kind"] != "Deployment" or not deployment["metadata"].get("uid") or not _is_sound(deployment):
+        if deployment["kind"] != "Deployment" or not deployment["metadata"].get("uid") or not _is_valid(deployment):
             continue
         space, name = _place(deployment)
         own = {place: held for place, held in pods.items() if place == (space, f"{name}-{_mark(held[0])}")}
@@ -52,7 +52,7 @@ def _pods_by_replica_set(documents: Sequence[Document]) -> dict[_Place, list[Doc
 
 
 def _replica_set(deployment: Document, own: dict[_Place, list[Document]]) -> Document:
-    """Return a deployment's present replica set, of those that pods name."""
+    """Return a deployment's current replica set, chosen among those that its pods name."""
     spec = {name: value for name, value in spec_of(deployment).items() if value is not None}
     template = spec.get("template") or {}
     fitting = {place: sum(is_made_from(pod, template) for pod in held) for place, held in own.items()}
@@ -66,7 +66,7 @@ def _replica_set(deployment: Document, own: dict[_Place, list[Document]]) -> Doc
     return made
 
 
-def _is_sound(deployment: Document) -> bool:
+def _is_valid(deployment: Document) -> bool:
     try:
         decode(deployment, Deployment, "")
     except InputError:
@@ -75,7 +75,7 @@ def _is_sound(deployment: Document) -> bool:
 
 
 def _part(document: Any, *path: str) -> dict[str, Any]:
-    """Return what is inside a document; nothing where that is no object."""
+    """Return a nested object of a document; an empty one where the path does not lead to an object."""
     for name in path:
         document = document.get(name) if isinstance(document, dict) else None
     return document if isinstance(document, dict) else {}

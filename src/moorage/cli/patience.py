@@ -1,4 +1,4 @@
-"""A word about what takes long before there is an event loop."""
+"""Progress messages for slow work that runs before the event loop starts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 from moorage.server.patience import PATIENCE_S
 
-__all__ = ["told_if_slow"]
+__all__ = ["report_if_slow"]
 
 
 @contextmanager
-def told_if_slow(what: str, report: Callable[[str], None], patience_s: float = PATIENCE_S) -> Iterator[None]:
-    """Report what is going on if it is not done after so long."""
+def report_if_slow(what: str, report: Callable[[str], None], patience_s: float = PATIENCE_S) -> Iterator[None]:
+    """Report ``Still {what}`` if the block takes longer than ``patience_s``."""
     timer = threading.Timer(patience_s, report, [f"Still {what}"])
     timer.daemon = True
     timer.start()

@@ -1,10 +1,10 @@
-"""Flags as Kubernetes' programs read them, for a click command.
+"""Command-line flags in the syntax of Kubernetes' programs, for a click command.
 
-Long flags only (but for ``-v`` and ``-h``), ``_`` for ``-`` anywhere in a name, ``--flag value`` or ``--flag=value``; a flag
-that is true or false takes its value after ``=`` alone, so that ``--leader-elect word`` does not swallow the word. Lists are
-comma separated and may be repeated. Messages are pflag's own.
+Flags are long (except ``-v`` and ``-h``), ``_`` and ``-`` are equivalent in a name, and values are given as ``--flag value``
+or ``--flag=value``. A boolean flag takes a value only after ``=``, so that ``--leader-elect word`` does not consume the word.
+Lists are comma separated and may be repeated. Error messages are pflag's own.
 
-click draws the help and completes words on the command line; it reads no flag of such a command.
+click only prints the help and completes words of such a command; ``read_flags`` parses its flags.
 
 Source  spf13/pflag, flag.go; component-base/cli/flag
 """
@@ -27,7 +27,7 @@ __all__ = ["ASKS_HELP", "SHOWN", "Flag", "FlagCommand", "FlagError", "Given", "r
 
 
 class FlagError(click.ClickException):
-    """What is wrong with a command line, in pflag's words. ``unknown``: the name of a flag that there is not."""
+    """A command-line error in pflag's words. ``unknown``: the name of a flag that does not exist, "" for other errors."""
 
     def __init__(self, message: str, unknown: str = "") -> None:
         super().__init__(message)
@@ -36,13 +36,13 @@ class FlagError(click.ClickException):
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A flag: its name, kind, what it is where it is not given, and what help says of it.
+    """A flag: its name, kind, default and help.
 
-    ``kind``: ``str``, ``bool``, ``int``, ``float``, ``duration`` (kept in seconds), ``list`` (comma separated), ``pairs`` (a
-    list that is shown without brackets), ``each`` (one value each time), ``map`` (``name=value,…``) or ``version``; ``level``,
-    ``levels``, ``ip``, ``quantity``, ``numbers`` and ``pair of files`` are texts and lists that are looked at. ``files``: it
-    names one, for completion. ``sets``: the flag whose value this one sets, where it is another; of both, the last counts.
-    ``instead``: what to use in the place of a deprecated flag.
+    ``kind``: ``str``, ``bool``, ``int``, ``float``, ``duration`` (stored in seconds), ``list`` (comma separated), ``pairs`` (a
+    list that is printed without brackets), ``each`` (one value per occurrence), ``map`` (``name=value,…``) or ``version``;
+    ``level``, ``levels``, ``ip``, ``quantity``, ``numbers`` and ``pair of files`` are strings and lists that are validated.
+    ``files``: its value is a path, for completion. ``sets``: the flag whose value it sets, for an alias; the last of both wins.
+    ``instead``: what to use instead of a deprecated flag.
     """
 
     name: str
@@ -58,11 +58,11 @@ class Flag:
 
     @property
     def key(self) -> str:
-        """Where its value is kept."""
+        """The name under which ``Given`` stores its value."""
         return self.sets or self.name
 
     def shown(self, value: Any) -> str:
-        """Return a value as the flag would be written."""
+        """Return a value in the flag's own syntax."""
         if self.kind == "bool":
             return str(value).lower()
         if self.kind == "duration":
@@ -78,7 +78,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a command line says: the value of each flag, and which were given at all."""
+    """A parsed command line: the value of each flag, and the names of the flags that were set."""
 
     values: Mapping[str, Any]
     changed: frozenset[str]
@@ -87,12 +87,12 @@ class Given:
         return self.values[name]
 
     def shown(self, flags: Sequence[Flag]) -> dict[str, str]:
-        """Return every flag with its value, as text."""
+        """Return the value of each flag, as text."""
         return {flag.name: flag.shown(self.values[flag.key]) for flag in flags}
 
 
 def read_flags(flags: Sequence[Flag], args: Sequence[str]) -> tuple[Given, list[str]]:
-    """Read a command line. Returns the flags, and the arguments that are none.
+    """Parse a command line. Return the flags and the positional arguments.
 
     Raises  click.ClickException in pflag's words
     """
@@ -119,7 +119,7 @@ def read_flags(flags: Sequence[Flag], args: Sequence[str]) -> tuple[Given, list[
 
 
 def _split(word: str, by_name: Mapping[str, Flag], by_letter: Mapping[str, Flag]) -> tuple[Flag, str, str | None]:
-    """Return a word's flag, how it is called in messages, and the value that is part of the word."""
+    """Return a word's flag, the flag's name in messages, and the value in the word; None where the word holds none."""
     if word.startswith("--"):
         name, equals, text = word[2:].partition("=")
         if not name or name[0] in "-=":
@@ -247,7 +247,7 @@ def _files(text: str, before: Any) -> list[str]:
 
 
 def _map(text: str, before: Any) -> dict[str, str]:
-    # One pair is taken as it stands, commas and all; among more of them, each with a comma is to be quoted.
+    # A single pair is taken as it is, commas included; in a list of pairs, one that contains a comma must be quoted.
     pairs = [text.strip('"')] if text.count("=") == 1 else next(csv.reader([text], strict=True), []) if text else []
     found: dict[str, str] = dict(before or {})
     for pair in pairs:
@@ -276,19 +276,19 @@ _READERS: Final[Mapping[str, Callable[[str, Any], Any]]] = {
     "map": _map,
     "version": _version,
 }
-#: Kinds that are given by the flag's name alone.
+#: Kinds of flags that need no value.
 _ALONE: Final = frozenset(["bool", "version"])
 
 
 ASKS_HELP: Final = Flag("help", "bool", False, "", "", short="h")
-#: Where a context keeps the flags that its help shows, where they are others than the command's.
+#: Key of a click context that holds the flags to show in help, where they differ from the command's.
 SHOWN: Final = "moorage.shown_flags"
 
 
 class FlagCommand(click.Command):
-    """A click command whose flags are read by ``read_flags``. Its callback receives ``given``.
+    """A click command whose flags are parsed by ``read_flags``. Its callback receives ``given``.
 
-    ``flags`` must be set, in the order of help, before the command is used.
+    Set ``flags``, in the order of help, before the command is used.
     """
 
     flags: Sequence[Flag] = ()
@@ -298,7 +298,7 @@ class FlagCommand(click.Command):
         return [*shown, click.Option(["-h", "--help"], is_flag=True, help="Show this message and exit.")]
 
     def read(self, ctx: click.Context, args: Sequence[str]) -> tuple[Given, list[str]]:
-        """Read a command line."""
+        """Parse a command line."""
         del ctx
         return read_flags([*self.flags, ASKS_HELP], args)
 

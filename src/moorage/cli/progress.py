@@ -1,4 +1,4 @@
-"""Progress of a long run, on a terminal only."""
+"""Progress of a long run, shown only on a terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PATIENCE_S, _EVERY_S = 0.5, 0.1
 
 
 class Progress:
-    """Counts decisions and shows them on standard error, in a line that is wiped at the end; only on a terminal."""
+    """Count decisions and show the count on standard error, in one line that is erased at the end."""
 
     def __init__(self, *, quiet: bool = False) -> None:
         self._terminal = bare(sys.stderr)
@@ -31,14 +31,14 @@ class Progress:
         return self
 
     def say(self, text: str) -> None:
-        """Show what is going on until the first decision is made."""
+        """Show a message until the first decision is made."""
         if self._shows:
             self._wipe = True
             self._terminal.write(f"\r{one_line(text)}\x1b[K")
             self._terminal.flush()
 
     def count(self, *, placed: bool) -> None:
-        """Take note of one decision."""
+        """Count one decision."""
         if not self._shows:
             return
         self._decisions += 1

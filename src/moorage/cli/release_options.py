@@ -1,4 +1,4 @@
-"""Options that say which release of kube-scheduler is to be, shared by commands."""
+"""Options that select the emulated release of kube-scheduler, shared by commands."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def emulate_option(command: _Command) -> _Command:
     option = click.option(
         "--emulate",
         type=click.Choice(EMULATED),
-        help="The release whose rules apply; without it, the one that the configuration's apiVersion stands for.",
+        help="The release to emulate; by default the one of the configuration's apiVersion.",
     )
     return option(command)
 
@@ -29,17 +29,17 @@ def emulate_option(command: _Command) -> _Command:
 def emulate_options(command: _Command) -> _Command:
     """Add ``--emulate`` and ``--algorithm-provider`` to a command."""
     provider = click.option(
-        "--algorithm-provider", default="", metavar="NAME", help=f"{' or '.join(PROVIDERS)}, in the place of a configuration."
+        "--algorithm-provider", default="", metavar="NAME", help=f"{' or '.join(PROVIDERS)}; replaces a configuration file."
     )
     return emulate_option(provider(command))
 
 
 class OldOption(click.Option):
-    """A flag of kube-scheduler that today's does not have; help shows such in a section of their own."""
+    """A flag of kube-scheduler that 1.36 does not have. Help lists such flags in a separate section."""
 
 
 class TakesFilesAndFlags(TakesFiles):
-    """A command that takes files with ``-f``, and flags of earlier releases."""
+    """A command that takes files with ``-f`` and flags of earlier releases."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         records = {True: [], False: []}  # type: dict[bool, list[tuple[str, str]]]
@@ -53,24 +53,31 @@ class TakesFilesAndFlags(TakesFiles):
 
 
 def old_flag_options(command: _Command) -> _Command:
-    """Add the flags of kube-scheduler 1.19 to 1.21 that say how pods are scheduled."""
+    """Add the flags of kube-scheduler 1.19 to 1.21 that affect scheduling."""
     options = (
         click.option(
             "--algorithm-provider", cls=OldOption, default="", metavar="NAME",
-            help=f"{' or '.join(PROVIDERS)}: the plugins that profiles start from.",
+            help=f"{' or '.join(PROVIDERS)}: the algorithm provider to use.",
         ),
-        click.option("--policy-config-file", cls=OldOption, default="", metavar="FILE", help="A Policy."),
-        click.option("--policy-configmap", cls=OldOption, default="", metavar="NAME", help="A ConfigMap with a Policy."),
+        click.option("--policy-config-file", cls=OldOption, default="", metavar="FILE", help="File with a Policy."),
         click.option(
-            "--policy-configmap-namespace", cls=OldOption, default="", metavar="NAME", help="Its namespace [kube-system]."
+            "--policy-configmap", cls=OldOption, default="", metavar="NAME", help="Name of the ConfigMap with a Policy."
         ),
         click.option(
-            "--use-legacy-policy-config", cls=OldOption, is_flag=True, help="Use the file, whatever ConfigMap is named."
+            "--policy-configmap-namespace", cls=OldOption, default="", metavar="NAME",
+            help="The namespace of --policy-configmap [kube-system].",
         ),
-        click.option("--scheduler-name", cls=OldOption, default="", metavar="NAME", help="The schedulerName of its pods."),
+        click.option(
+            "--use-legacy-policy-config", cls=OldOption, is_flag=True,
+            help="Use --policy-config-file and ignore --policy-configmap.",
+        ),
+        click.option(
+            "--scheduler-name", cls=OldOption, default="", metavar="NAME",
+            help="Name of the scheduler; it selects pods by spec.schedulerName.",
+        ),
         click.option(
             "--hard-pod-affinity-symmetric-weight", "hard_pod_affinity", cls=OldOption, type=int, metavar="N",
-            help="What required pod affinity of placed pods counts in scores, 0-100 [1].",
+            help="Weight of the required pod affinity of placed pods in scores, 0-100 [1].",
         ),
     )  # fmt: skip
     for option in reversed(options):
@@ -79,10 +86,10 @@ def old_flag_options(command: _Command) -> _Command:
 
 
 def max_disks_option(command: _Command) -> _Command:
-    """Add ``--max-pd-vols`` to a command. What the environment says is not heeded: equal commands give equal answers."""
+    """Add ``--max-pd-vols`` to a command. The environment is ignored, so that equal commands give equal answers."""
     option = click.option(
         "--max-pd-vols", "max_disks", type=click.IntRange(min=1), metavar="N",
-        help="Disks of a built-in kind on a node that does not limit them itself: kube-scheduler's KUBE_MAX_PD_VOLS. "
-        "For rules of 1.19 to 1.21.",
+        help="Maximum number of disks of an in-tree type on a node that sets no limit itself (KUBE_MAX_PD_VOLS of "
+        "kube-scheduler 1.19 to 1.21).",
     )  # fmt: skip
     return option(command)

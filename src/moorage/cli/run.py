@@ -35,7 +35,7 @@ from moorage.config.scheduler_document import Loaded
 from moorage.config.writer import as_written
 from moorage.errors import ClusterError, InputError, MoorageError
 from moorage.runtime.leader_election import JITTER, Timing
-from moorage.server.klog import Klog, hear_others
+from moorage.server.klog import Klog, adopt_other_loggers
 from moorage.server.live import LeaderSettings
 
 __all__ = ["run"]
@@ -45,10 +45,10 @@ __all__ = ["run"]
 def run(given: Given, era: Era) -> int:
     """Schedule the pods of a live cluster.
 
-    Takes kube-scheduler's flags with its meaning; with --config, of those that the file could say only the ones about leader
-    election count. With --emulate, a Policy or a v1beta1 configuration it takes the flags of that release instead. Exits with
-    0 after SIGTERM or SIGINT while standing for a lease, and with 1 when the lease was lost, when there is none to stand for,
-    or when something is wrong. A second signal ends it at once.
+    Takes kube-scheduler's flags with its meaning. With --config, the flags that the file can set are ignored, except those of
+    leader election. With --emulate, a Policy or a v1beta1 configuration it takes the flags of that release. Exits with 0 after
+    SIGTERM or SIGINT with leader election enabled, and with 1 after a lost lease, without leader election, or after an error. A
+    second signal ends the process immediately.
     """
     if given["version"] != "false":
         _print_version(given["version"], era.release)
@@ -66,24 +66,24 @@ def run(given: Given, era: Era) -> int:
 
 
 def _scheduled(given: Given, era: Era, log: Klog) -> int:
-    """Do what the flags say, until the end; return the exit status."""
+    """Run the command that the flags describe, until it ends; return the exit status."""
     if not era.is_old:
         _check_log_flags(given)
         check_flags(given)
-    if "@" in given["master"]:  # before anything is logged or served
-        raise InputError("--master: an address holds no name and password; no API server takes them")
+    if "@" in given["master"]:  # check this before anything is logged or served
+        raise InputError("--master: the address must not contain a user name or a password")
     for name, value in given.shown(era.flags).items() if log.shows(1) else ():
         log.line(1, f'FLAG: --{name}="{value}"')
     for line in _warnings(given, era):
         log.warning(line)
-    warn = _once(log.warning)
+    warn = _without_repeats(log.warning)
     loaded = load_configuration(given, era, lambda *named: _policy(*named, master=given["master"], log=log, warn=warn))
     extenders = ExtenderClient(loaded.configuration.extenders)
     document = as_written(loaded)
     if given["write-config-to"]:
         write_config(Path(given["write-config-to"]), document)
         log.info(0, "Wrote configuration", file=given["write-config-to"])
-        for line in _lost(loaded):
+        for line in _losses(loaded):
             log.warning(line)
         return OK
     if log.shows(2):
@@ -100,41 +100,41 @@ def _scheduled(given: Given, era: Era, log: Klog) -> int:
         serving=open_serving(given, lambda path: _kubeconfig(path, log, warn), loaded.addresses),
         log=log,
     )
-    hear_others(log)
+    adopt_other_loggers(log)
     collect_seldom()
     try:
         status = asyncio.run(run_process(process))
     except* MemoryError:
-        log.error(None, "Out of memory: the process was allowed too little to go on")
+        log.error(None, "Out of memory: the memory limit of the process is too low")
         status = ERROR
     return status
 
 
 def _warnings(given: Given, era: Era) -> Iterable[str]:
-    """Return what is to be said of flags that count no longer, or not now."""
+    """Return warnings about flags that are deprecated or that --config overrides."""
     if era.is_old:
         return OldFlags(given, era).warnings()
     ignored = sorted(given.changed & IGNORED_WITH_CONFIG) if given["config"] else []
-    return [f"Ignored, because --config is given: --{', --'.join(ignored)}; say it in {given['config']}"] if ignored else []
+    return [f"Ignored, because --config is given: --{', --'.join(ignored)}; set it in {given['config']}"] if ignored else []
 
 
-def _lost(loaded: Loaded) -> Iterable[str]:
-    """Yield what a written configuration cannot say."""
+def _losses(loaded: Loaded) -> Iterable[str]:
+    """Yield a warning for each setting that a written configuration cannot express."""
     if loaded.addresses is not None and not loaded.addresses.healthz:
-        yield "A configuration cannot say that nothing is served over plain HTTP: give --port=0 beside it"
+        yield "A configuration cannot turn off plain HTTP serving: add --port=0"
     if any(profile.run_all_filters for profile in loaded.profiles):
-        yield "alwaysCheckAllPredicates can only be said in a Policy"
+        yield "only a Policy can set alwaysCheckAllPredicates"
 
 
-def _print_version(asked: str, release: str) -> None:
-    if asked == "raw":
+def _print_version(form: str, release: str) -> None:
+    if form == "raw":
         click.echo(f"moorage {__version__}, for Kubernetes {release}, Python {platform.python_version()}, {sys.platform}")
     else:
         click.echo(f"Moorage v{__version__} (kube-scheduler {release})")
 
 
 def _check_log_flags(given: Given) -> None:
-    """Refuse what needs a gate that is closed, and what makes no sense."""
+    """Reject log flags that need a disabled feature gate and invalid values."""
     if given["log-flush-frequency"] <= 0:
         shown = format_duration(round(given["log-flush-frequency"] * 1e9))
         raise InputError(f'flushFrequency: Invalid value: "{shown}": Must be greater than zero')
@@ -146,12 +146,12 @@ def _check_log_flags(given: Given) -> None:
 
 
 def _max_disks(given: Given) -> int | None:
-    """Return what the flag or KUBE_MAX_PD_VOLS says; None for nothing."""
+    """Return the value of the flag or of KUBE_MAX_PD_VOLS; None where neither is set."""
     text = str(given["max-pd-vols"]) if "max-pd-vols" in given.changed else os.environ.get("KUBE_MAX_PD_VOLS", "")
     if not text:
         return None
     if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"--max-pd-vols (or KUBE_MAX_PD_VOLS): {text} is no number of disks; use 1 or more")
+        raise InputError(f"--max-pd-vols (or KUBE_MAX_PD_VOLS): {text} must be an integer of at least 1")
     return int(text)
 
 
@@ -173,7 +173,7 @@ def _leader(loaded: Loaded) -> LeaderSettings | None:
 
 
 def _timing_fault(timing: Timing) -> str:
-    """Return what client-go's leader elector says of durations that make no sense; "" for good ones."""
+    """Return client-go's message for invalid leader election durations; "" for valid ones."""
     if timing.lease_s <= timing.renew_s:
         return "leaseDuration must be greater than renewDeadline"
     if timing.renew_s <= JITTER * timing.retry_s:
@@ -188,20 +188,20 @@ def _around(log: Klog) -> Surroundings:
     return Surroundings(os.environ, time.monotonic, lambda: datetime.now(UTC), warn=log.warning)
 
 
-def _once(warn: Callable[[str], None]) -> Callable[[str], None]:
-    """Say the same only once: a file may be named for several purposes."""
-    said: set[str] = set()
+def _without_repeats(warn: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a function that reports each text once: a file may be read for several purposes."""
+    reported: set[str] = set()
 
     def say(text: str) -> None:
-        if text not in said:
-            said.add(text)
+        if text not in reported:
+            reported.add(text)
             warn(text)
 
     return say
 
 
 def _policy(kubeconfig: str, namespace: str, name: str, *, master: str, log: Klog, warn: Callable[[str], None]) -> bytes:
-    """Read the Policy of a ConfigMap on the cluster, once.
+    """Read the Policy of a ConfigMap from the cluster.
 
     Raises  InputError
     """
@@ -216,12 +216,12 @@ def _policy(kubeconfig: str, namespace: str, name: str, *, master: str, log: Klo
     except ClusterError as error:
         raise InputError(f"couldn't get policy config map {namespace}/{name}: {error}") from None
     except ValueError:
-        raise InputError(f"couldn't get policy config map {namespace}/{name}: the answer is no ConfigMap") from None
+        raise InputError(f"couldn't get policy config map {namespace}/{name}: the response is not a ConfigMap") from None
     return policy_of(found.get("data") if isinstance(found, dict) else None)
 
 
 def _kubeconfig(path: str, log: Klog, warn: Callable[[str], None]) -> Endpoint:
-    """Return the endpoint of a file that must be there."""
+    """Return the endpoint of a kubeconfig file that must exist."""
     return read_kubeconfig([Path(path)], must_exist=True, warn=warn).endpoint(_around(log))
 
 
@@ -238,7 +238,7 @@ def _endpoint(kubeconfig: str, master: str, log: Klog, warn: Callable[[str], Non
     if not master:
         return endpoint
     if not master.startswith(("http://", "https://")):
-        raise InputError(f"--master {master}: an address starts with http:// or https://")
+        raise InputError(f"--master {master}: the address must start with http:// or https://")
     return Endpoint(
         master.rstrip("/"), endpoint.credentials, endpoint.ca, endpoint.insecure, endpoint.server_name, endpoint.proxy,
         endpoint.headers, endpoint.namespace,

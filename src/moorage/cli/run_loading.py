@@ -1,4 +1,4 @@
-"""What ``moorage run`` schedules by: the configuration of a file, and what flags say beside it or in its place."""
+"""Load the configuration of ``moorage run``: from a file, from flags, or from both."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from moorage.simulator.simulate import Options, load_options
 
 __all__ = ["IGNORED_WITH_CONFIG", "ReadConfigMap", "load_configuration"]
 
-#: Deprecated flags → fields of clientConnection. Like --profiling they count only where there is no file.
+#: Deprecated flags → fields of clientConnection. Like --profiling, they only take effect without a configuration file.
 _CONNECTION_FIELDS: Final = {
     "kubeconfig": "kubeconfig", "kube-api-content-type": "content_type", "kube-api-qps": "qps", "kube-api-burst": "burst",
 }  # fmt: skip
-#: ``read(kubeconfig, namespace, name)`` returns the Policy that a ConfigMap holds.
+#: ``read(kubeconfig, namespace, name)`` returns the Policy in a ConfigMap.
 ReadConfigMap: TypeAlias = Callable[[str, str, str], bytes]
 IGNORED_WITH_CONFIG: Final = frozenset([*_CONNECTION_FIELDS, "profiling", "contention-profiling"])
 
 
 def load_configuration(given: Given, era: Era, read_config_map: ReadConfigMap) -> Loaded:
-    """Return what is configured. The text of the configuration, if there is one, is the era's.
+    """Return the effective configuration. ``era.config`` holds the text of the configuration file, if there is one.
 
     Raises  ConfigError, InputError
     """
     if given["plugins"]:
-        # A module that lies here is found, as with `python -m`, but never takes the place of an installed one.
+        # Like `python -m`, find modules in the current directory, but never in place of an installed module.
         sys.path.append(os.getcwd())
-    return _loaded_as_before(OldFlags(given, era), read_config_map) if era.is_old else _loaded_as_today(given, era)
+    return _load_legacy(OldFlags(given, era), read_config_map) if era.is_old else _load_current(given, era)
 
 
 def _options(given: Given, config: bytes | None, emulate: str | None, gates: str) -> Options:
@@ -55,8 +55,8 @@ def _options(given: Given, config: bytes | None, emulate: str | None, gates: str
     )
 
 
-def _loaded_as_today(given: Given, era: Era) -> Loaded:
-    """Return what the file says, or flags that say the same; leader election by flags in any case."""
+def _load_current(given: Given, era: Era) -> Loaded:
+    """Return the configuration of the file or of deprecated flags; flags of leader election override both."""
     _check_emulated(given["emulated-version"])
     gates = ",".join(part.removeprefix("kube:") for part in given["feature-gates"])
     options = _options(given, era.config, era.asked, gates)
@@ -64,14 +64,14 @@ def _loaded_as_today(given: Given, era: Era) -> Loaded:
     configuration = loaded.configuration if given["config"] else _with_connection(loaded.configuration, given)
     changed = {field: given[flag] for flag, field in LEADER_FIELDS.items() if flag in given.changed}
     configuration = structs.replace(configuration, leader_election=structs.replace(configuration.leader_election, **changed))
-    # As kube-scheduler has it: what no file says is not looked at before the lease is to be taken.
+    # Like kube-scheduler, validate leader election here only if it comes from a file, otherwise when the elector is created.
     if given["config"] and (faults := list(leader_election_faults(configuration.leader_election, loaded.version))):
-        raise _told(options.where, faults)
+        raise _one_line_error(options.where, faults)
     return replace(loaded, configuration=configuration)
 
 
-def _loaded_as_before(flags: OldFlags, read_config_map: ReadConfigMap) -> Loaded:
-    """Return what the file says of all but the algorithm, or what flags say in its place."""
+def _load_legacy(flags: OldFlags, read_config_map: ReadConfigMap) -> Loaded:
+    """Return the configuration of a file, or of flags without one; the algorithm comes from either or from a Policy."""
     given, era = flags.given, flags.era
     options = _options(given, era.config if flags.has_config else None, era.asked, ",".join(given["feature-gates"]))
     kubeconfig = given["kubeconfig"]
@@ -93,19 +93,19 @@ def _in_one_line(where: str, load: Callable[[], Loaded]) -> Loaded:
         if not error.faults:
             raise
         if all(fault.field.startswith("featureGates.") for fault in error.faults):
-            told = [fault.detail or str(fault) for fault in error.faults]
-            raise InputError(told[0] if len(told) == 1 else f"[{', '.join(told)}]") from None
-        raise _told(where, error.faults) from None
+            lines = [fault.detail or str(fault) for fault in error.faults]
+            raise InputError(lines[0] if len(lines) == 1 else f"[{', '.join(lines)}]") from None
+        raise _one_line_error(where, error.faults) from None
 
 
-def _told(where: str, faults: Iterable[Fault]) -> InputError:
-    """Return all that is wrong as kube-scheduler tells it: in one line, several in brackets."""
-    told = [str(fault) for fault in faults]
-    return InputError(f"{where}: {told[0] if len(told) == 1 else '[' + ', '.join(told) + ']'}")
+def _one_line_error(where: str, faults: Iterable[Fault]) -> InputError:
+    """Return one error for all faults in kube-scheduler's form: a single line, several faults in brackets."""
+    lines = [str(fault) for fault in faults]
+    return InputError(f"{where}: {lines[0] if len(lines) == 1 else '[' + ', '.join(lines) + ']'}")
 
 
 def _with_connection(configuration: Configuration, given: Given) -> Configuration:
-    """Return a configuration with what deprecated flags say of the connection and of profiling."""
+    """Return a configuration with the deprecated flags for the connection and for profiling applied."""
     changed: dict[str, Any] = {field: given[flag] for flag, field in _CONNECTION_FIELDS.items() if flag in given.changed}
     connection = structs.replace(configuration.client_connection, **changed)
     profiling = {
@@ -117,7 +117,7 @@ def _with_connection(configuration: Configuration, given: Given) -> Configuratio
 
 
 def _check_emulated(asked: Iterable[str]) -> None:
-    """Refuse what --emulated-version cannot be here: any release but today's, whose gates it would emulate.
+    """Reject any --emulated-version other than the current release: feature gates of earlier ones are not emulated.
 
     Raises  InputError
     """

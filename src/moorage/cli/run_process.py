@@ -1,4 +1,4 @@
-"""A scheduler from its start to its end: everything wired, served, and brought down in order by signals."""
+"""Run a scheduler process: wire it, serve health and metrics, and shut down in order on a signal."""
 
 from __future__ import annotations
 
@@ -51,16 +51,16 @@ from moorage.server.zpages import ProgramInfo
 
 __all__ = ["Process", "run_process", "with_hidden_passwords"]
 
-#: Reviews limit how soon probes are answered, so they are not held back as other requests are.
+#: Access reviews delay health probes, so they get a higher rate limit than other requests.
 _REVIEW_QPS, _REVIEW_BURST = 200.0, 400
-#: What the lease is called in checks and metrics, whatever its own name is.
+#: The name of the lease in health checks and metrics, independent of the lease object's name.
 _COMPONENT = "kube-scheduler"
 _PATHS = ("/configz", "/flagz", "/healthz", "/livez", "/metrics", "/readyz")
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """All that is settled before anything is started. ``document`` is the configuration as it is shown."""
+    """Everything that is known before anything starts. ``document`` is the configuration as /configz shows it."""
 
     loaded: Loaded
     document: Mapping[str, Any]
@@ -75,7 +75,7 @@ class Process:
 
 
 async def run_process(process: Process) -> int:
-    """Schedule until a signal comes, or it cannot go on. Returns the exit status."""
+    """Schedule until a signal arrives or the lease is lost. Return the exit status."""
     log, endpoint = process.log, process.endpoint
     log.info(0, "Starting Moorage", version=f"v{__version__}", emulating=process.loaded.release)
     meter = SchedulerMetrics(time.monotonic, groups=process.loaded.gates["GenericWorkload"], release=process.loaded.release)
@@ -89,7 +89,7 @@ async def run_process(process: Process) -> int:
     scheduler.queue.time_hints(time.monotonic, meter.hinted)
     connection = process.loaded.configuration.client_connection
     scheme, _, place = endpoint.server.partition("://")
-    host = place.rpartition("@")[2]  # whatever stands before it is nobody's business
+    host = place.rpartition("@")[2]  # drop user name and password
     ending = _Ending(log)
     async with AsyncExitStack() as stack:
         rest = await stack.enter_async_context(
@@ -147,7 +147,7 @@ async def _serve(stack: AsyncExitStack, process: Process, live: Live, meter: Sch
 
 
 async def _serve_plainly(stack: AsyncExitStack, process: Process, served: Served) -> None:
-    """Serve what 1.19 to 1.21 serve without TLS, where these releases are emulated."""
+    """Serve over plain HTTP, as 1.19 to 1.21 do, where one of them is emulated."""
     plain, log = process.serving.plain, process.log
     profiles = ("/debug/pprof",) if served.profiling else ()
     counted = ("/metrics", "/configz", *(("/metrics/resources",) if process.loaded.release != "1.19" else ()))
@@ -210,19 +210,19 @@ def _served(process: Process, live: Live, meter: SchedulerMetrics, ending: _Endi
 
 
 def with_hidden_passwords(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the configuration as anybody may see it who may look: addresses of extenders without the password in them."""
+    """Return the configuration as authorized users may see it: extender addresses without their passwords."""
     extenders = [{**one, "urlPrefix": shown(one.get("urlPrefix", ""))} for one in document.get("extenders") or ()]
     return {**document, "extenders": extenders} if extenders else document
 
 
 def closed_pages(gates: Sequence[str]) -> frozenset[str]:
-    """Return the pages whose gate is closed; that the gates make sense was made sure of before."""
-    said = {
+    """Return the pages whose feature gate is disabled. The gates were validated before."""
+    set_gates = {
         name.strip(): word.strip().lower() in {"1", "t", "true"} for name, _, word in (gate.partition("=") for gate in gates)
     }
-    betas = said.get("AllBeta", True)
+    betas = set_gates.get("AllBeta", True)
     names = {"/flagz": "ComponentFlagz", "/statusz": "ComponentStatusz"}
-    return frozenset(path for path, name in names.items() if not said.get(name, said.get(f"kube:{name}", betas)))
+    return frozenset(path for path, name in names.items() if not set_gates.get(name, set_gates.get(f"kube:{name}", betas)))
 
 
 def _checks(live: Live, lease: str, ending: _Ending) -> dict[str, list[Check]]:
@@ -252,24 +252,24 @@ def _debug(live: Live, scheduler: Scheduler, log: Klog) -> None:
     dump(scheduler, log)
 
 
-# -- ending -------------------------------------------------------------------------------------------------------------
+# -- signals ------------------------------------------------------------------------------------------------------------
 
 
 class _Ending:
-    """Ends well on the first signal, and at once on the second."""
+    """Shuts the process down gracefully on the first signal and immediately on the second."""
 
     def __init__(self, log: Klog) -> None:
         self.asked = False
         self._log = log
 
     def listen(self, running: asyncio.Future[None], debug: Any) -> None:
-        """From now on, signals end ``running``, and SIGUSR2 calls ``debug``."""
+        """Install the handlers: SIGTERM and SIGINT cancel ``running``, SIGUSR2 calls ``debug``."""
 
         def end() -> None:
             if self.asked:
                 os._exit(ERROR)
             self.asked = True
-            self._log.info(0, "Received a signal to terminate: work under way is waited for, then the lease is released")
+            self._log.info(0, "Received a signal to terminate: requests in progress finish first, then the lease is released")
             running.cancel()
 
         loop = asyncio.get_running_loop()

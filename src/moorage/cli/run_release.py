@@ -1,7 +1,7 @@
-"""Which release of kube-scheduler ``moorage run`` is, and so which flags it takes.
+"""Which release of kube-scheduler ``moorage run`` emulates, and so which flags it takes.
 
-``--emulate`` says so. Without it, a Policy, an algorithm provider and a v1beta1 configuration are those of 1.21, and everything
-else is of today. The release decides which flags there are, what they default to and what they mean.
+``--emulate`` names the release. Without it, a Policy, an algorithm provider and a v1beta1 configuration select 1.21, and
+everything else selects the current release. The release decides which flags exist, their defaults and their meaning.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from moorage.framework.features import TODAY
 __all__ = ["ALGORITHM", "Era", "ReleaseCommand", "era_of"]
 
 _ERA: Final = "moorage.era"
-#: Flags that only a release before today's can mean.
+#: Flags that only earlier releases have.
 ALGORITHM: Final = ("policy-config-file", "policy-configmap", "use-legacy-policy-config", "algorithm-provider")
 _EVERY: Final = (*FLAGS, *(flag for flag in GONE.values()))
-#: What a pod that waits for an event waits at most, in seconds: 1.19 to 1.21 have no flag for it.
+#: The flag that 1.19 to 1.21 do not have, with their fixed value: seconds before an unschedulable pod is retried.
 _OLD_DEFAULTS: Final = {"pod-max-in-unschedulable-pods-duration": 60.0}
 
 
 @dataclass(frozen=True, slots=True)
 class Era:
-    """A release and its flags. ``chosen`` is what chose it, "" where nothing did.
+    """A release and its flags. ``chosen`` names the flag or file that selected it; "" for the default.
 
-    ``config`` is the text of the configuration, if it was read to choose: standard input can be read once.
+    ``config`` is the text of the configuration, if it was read to select the release: standard input can be read once.
     """
 
     release: str = TODAY
@@ -50,7 +50,7 @@ class Era:
 
     @property
     def asked(self) -> str | None:
-        """The release that --emulate names."""
+        """The release that --emulate names; None without it."""
         return self.release if self.chosen == "--emulate" else None
 
     @property
@@ -58,20 +58,20 @@ class Era:
         return flags_of(self.release) if self.is_old else FLAGS
 
     def with_text(self, path: str) -> Era:
-        """Return this with the text of the configuration file of that name, if there is one.
+        """Return this with the text of the configuration file at ``path``, unless that is empty.
 
         Raises  InputError where it cannot be read
         """
         return replace(self, config=read_file(path, CONFIG_LIMIT)) if path and self.config is None else self
 
     def completed(self, given: Given) -> Given:
-        """Return what was given with the flags that only today has at what they are for this release."""
+        """Return the flags, completed with those that only the current release has, at their values for this release."""
         values: dict[str, Any] = {flag.name: flag.default for flag in FLAGS}
         return Given({**values, **_OLD_DEFAULTS, **given.values}, given.changed) if self.is_old else given
 
 
 class ReleaseCommand(FlagCommand):
-    """A command that takes the flags of the release that it is to be. Its callback receives ``given`` and ``era``."""
+    """A command that takes the flags of the release that it emulates. Its callback receives ``given`` and ``era``."""
 
     flags = FLAGS
 
@@ -92,7 +92,7 @@ class ReleaseCommand(FlagCommand):
 
 
 def _asked(args: Sequence[str]) -> Era | None:
-    """Return the release that --emulate names; the last one counts."""
+    """Return the release that --emulate names; the last occurrence wins. None without it."""
     found: str | None = None
     for i, word in enumerate(args):
         if word == "--":
@@ -109,7 +109,7 @@ def _asked(args: Sequence[str]) -> Era | None:
 
 
 def _chosen(args: Sequence[str]) -> Era:
-    """Return the release that flags or the configuration stand for. What is wrong with either is said later."""
+    """Return the release that other flags or the configuration select. Faults in either are reported later."""
     given = _leniently(args)
     if given is None or given["help"]:
         return Era()
@@ -117,7 +117,7 @@ def _chosen(args: Sequence[str]) -> Era:
 
 
 def era_of(config: str, named: Sequence[str]) -> Era:
-    """Return the release that a configuration file stands for, and those flags of ``ALGORITHM`` that are given."""
+    """Return the release that a configuration file and the given flags of ``ALGORITHM`` select."""
     if named:
         return Era(V1BETA1.rules, f"--{named[0]}")
     try:
@@ -128,7 +128,7 @@ def era_of(config: str, named: Sequence[str]) -> Era:
 
 
 def _leniently(args: Sequence[str]) -> Given | None:
-    """Read flags of any release; None where that cannot be."""
+    """Parse flags of any release; return None where that fails."""
     try:
         return read_flags([*_EVERY, ASKS_HELP], args)[0]
     except FlagError:
@@ -144,7 +144,7 @@ def _is_old(text: bytes) -> bool:
 
 
 def _with_release(error: FlagError, era: Era) -> FlagError:
-    """Return what is wrong with a flag, and which release would take it."""
+    """Return the error for an unknown flag, completed with the releases that have the flag."""
     has = [release for release in RELEASES if any(flag.name == error.unknown for flag in flags_of(release))]
     if any(flag.name == error.unknown for flag in FLAGS):
         has.append(TODAY)

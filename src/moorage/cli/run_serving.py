@@ -1,6 +1,6 @@
-"""What the flags say about serving, made ready: the socket, the certificate, whom to ask about callers, what to show.
+"""Prepare serving from the flags: sockets, certificates, the clusters for access reviews, and the metrics to show.
 
-All of it is worked out before anything is started, so that whatever is wrong is told at once.
+Everything is prepared before anything starts, so that every fault is reported at startup.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MOST_PORT: Final = 65535
 
 @dataclass(frozen=True, slots=True)
 class ServingRules:
-    """How to serve. ``authentication`` and ``authorization`` are the clusters to ask, None where there is none."""
+    """How to serve HTTPS. ``authentication`` and ``authorization`` are the clusters that review requests; None without one."""
 
     socket: socket.socket
     tls: ServingTls
@@ -51,7 +51,7 @@ class ServingRules:
 
 @dataclass(frozen=True, slots=True)
 class PlainSockets:
-    """Where 1.19 to 1.21 serve without TLS. ``metrics`` is None where they are served with health, or not at all."""
+    """Sockets for plain HTTP of 1.19 to 1.21. ``metrics`` is None where ``healthz`` also serves metrics, or none are served."""
 
     healthz: socket.socket | None = None
     metrics: socket.socket | None = None
@@ -65,14 +65,14 @@ class PlainSockets:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """All that is served; ``secure`` is None where nothing is served over TLS."""
+    """All serving; ``secure`` is None where HTTPS is disabled."""
 
     secure: ServingRules | None
     plain: PlainSockets = PlainSockets()
 
 
 def check_flags(given: Given) -> None:
-    """Make sure that the flags of today about serving make sense by themselves.
+    """Validate the current release's serving flags.
 
     Raises  InputError
     """
@@ -94,9 +94,9 @@ def check_flags(given: Given) -> None:
 
 
 def open_serving(given: Given, kubeconfig: Callable[[str], Endpoint], addresses: Addresses | None) -> Serving:
-    """Return how to serve. Listens from now on, so that a port that is taken is reported at once.
+    """Return how to serve. Listens at once, so that a port in use is reported at startup.
 
-    Raises  InputError for files that cannot be used, and a port that is taken
+    Raises  InputError for unusable files and ports in use
     """
     plain = _plain_sockets(addresses) if addresses is not None else PlainSockets()
     try:
@@ -124,9 +124,9 @@ def _listen_at(address: str) -> socket.socket | None:
 
 
 def serving_rules(given: Given, kubeconfig: Callable[[str], Endpoint]) -> ServingRules | None:
-    """Return how to serve; None where nothing is served. Listens from now on, so that a port that is taken is told of at once.
+    """Return how to serve HTTPS; None where it is disabled. Listens at once, so that a port in use is reported at startup.
 
-    Raises  InputError for files that cannot be used, and a port that is taken
+    Raises  InputError for unusable files and ports in use
     """
     port = given["secure-port"]
     if port == 0:
@@ -171,7 +171,7 @@ def _trust(given: Given) -> TrustRules:
 
 
 def _delegated(path: str, kubeconfig: Callable[[str], Endpoint]) -> Endpoint | None:
-    """Return the cluster to ask: that of the file, else the one that this pod runs in, if it runs in one."""
+    """Return the cluster of a kubeconfig; without one, the cluster that this pod runs in; None outside of a cluster."""
     if path:
         return kubeconfig(path)
     try:
@@ -184,9 +184,9 @@ def _delegated(path: str, kubeconfig: Callable[[str], Endpoint]) -> Endpoint | N
 
 
 def metric_filter(given: Given) -> Filter:
-    """Return what of the metrics is shown.
+    """Return the filter for metrics that the flags describe.
 
-    Raises  InputError for a list of labels that makes no sense
+    Raises  InputError for an invalid list of label values
     """
     manifest = given["allow-metric-labels-manifest"]
     lists = {**(_manifest(manifest) if manifest else {}), **given["allow-metric-labels"]}
@@ -209,4 +209,4 @@ def _manifest(path: str) -> Mapping[str, str]:
         lists = found["allowListMapping"]
         return {str(key): str(values) for key, values in lists.items()}
     except (yaml.YAMLError, TypeError, KeyError, AttributeError):
-        raise InputError(f"{path}: no allowListMapping of metrics and labels can be read") from None
+        raise InputError(f"{path}: cannot read allowListMapping") from None

@@ -1,4 +1,4 @@
-"""A scheduler from what the command line says of it."""
+"""Build a scheduler from command-line options and a loaded configuration."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def build_scheduler(
     max_disks: int | None = None,
     watched: Callable[[Profile], Profile] | None = None,
 ) -> Scheduler:
-    """Return a scheduler with the profiles of a configuration; what runs is what ``watched`` makes of each.
+    """Return a scheduler with the profiles of a configuration; ``watched`` wraps each profile.
 
-    Raises  InputError where a plugin is enabled that does not exist
+    Raises  InputError where an enabled plugin does not exist
     """
     configuration = loaded.configuration
     cycle = Cycle(
@@ -37,5 +37,5 @@ def build_scheduler(
         loaded, cycle, max_unschedulable_s=max_unschedulable_s, max_disks=max_disks, wrap=watched
     )
     if missing:
-        raise InputError(f"these plugins are enabled and do not exist here: {', '.join(missing)}")
+        raise InputError(f"enabled plugins do not exist: {', '.join(missing)}")
     return scheduler

@@ -1,4 +1,4 @@
-"""``moorage simulate``: a cluster in, where every pending pod goes and why out."""
+"""``moorage simulate``: read a cluster and report where every pending pod is scheduled, and why."""
 
 from __future__ import annotations
 
@@ -38,45 +38,43 @@ __all__ = ["simulate"]
     "-f", "--filename", "paths", multiple=True, metavar="PATH",
     help="A file, a directory, or - for standard input. May be repeated.",
 )  # fmt: skip
-@click.option("-R", "--recursive", is_flag=True, help="Read directories with all that is below them.")
-@click.option("--trace", type=click.Choice(["openb"]), help="Read a trace instead of a cluster.")
-@click.option("--nodes", metavar="FILE", help="The trace's nodes.")
-@click.option("--pods", metavar="FILE", help="The trace's pods.")
-@click.option("--stay", is_flag=True, help="In a trace, let no pod leave.")
+@click.option("-R", "--recursive", is_flag=True, help="Read directories recursively.")
+@click.option("--trace", type=click.Choice(["openb"]), help="Read a workload trace instead of a cluster.")
+@click.option("--nodes", metavar="FILE", help="The node file of the trace.")
+@click.option("--pods", metavar="FILE", help="The pod file of the trace.")
+@click.option("--stay", is_flag=True, help="Do not delete pods of a trace when they end.")
 @click.option(
     "--config", metavar="FILE", help="A KubeSchedulerConfiguration or a Policy; without it, kube-scheduler's defaults."
 )
 @emulate_options
-@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, as kube-scheduler takes them.")
+@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, in kube-scheduler's format.")
 @max_disks_option
 @click.option(
     "--plugins", multiple=True, metavar="MODULE:CLASS",
-    help="A plugin of your own, here or on the Python path. May be repeated.",
+    help="A custom plugin, in the current directory or on the Python path. May be repeated.",
 )  # fmt: skip
-@click.option(
-    "--extenders", type=click.Choice(["ask", "skip"]), help="Ask the extenders of the configuration, or do without them."
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws ties between equal nodes otherwise.")
+@click.option("--extenders", type=click.Choice(["ask", "skip"]), help="Call the extenders of the configuration, or skip them.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes.")
 @click.option(
     "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml"]), default="table", show_default=True,
     help="How to print the result.",
 )  # fmt: skip
-@click.option("--events", is_flag=True, help="Print every decision too, one a line, as they are made.")
+@click.option("--events", is_flag=True, help="Also print every decision as it is made, one a line.")
 @click.option(
     "--show-scores", "scored", multiple=True, metavar="[NAMESPACE/]POD",
-    help="Print how the node for this pod was picked: scores as given, normalised, weighted. May be repeated.",
+    help="Print the raw, normalized and weighted scores of the nodes for this pod. May be repeated.",
 )  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="No progress, even on a terminal.")
-@click.option("--timing", is_flag=True, help="Say on standard error what each plugin took at each extension point.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@click.option("--timing", is_flag=True, help="Print the time that each plugin took at each extension point to standard error.")
 def simulate(**given: Any) -> int:
-    """Say where every pending pod of a cluster would go, and why.
+    """Show where every pending pod is scheduled, and why.
 
-    Reads what kubectl prints (-o yaml or json, Lists, several documents), manifests, and directories of both. Workloads stand
-    for the pods their controllers would make. Exits with 0 when every pod has a place, 2 when some pod stays pending, 1 when
-    something is wrong with the input or the options.
+    Reads the output of kubectl get (-o yaml or json, Lists, several documents), manifests, and directories of both. Workloads
+    are replaced by the pods that their controllers would create. Exits with 0 when every pod is scheduled, 2 when some pod
+    stays pending, 1 after an error in the input or the options.
     """
     collect_seldom()
-    took = _Took() if given["timing"] else None
+    took = _PluginTimes() if given["timing"] else None
     options = _options(given, took)
     events = EventLog() if given["events"] else None
     with Progress(quiet=given["quiet"]) as progress:
@@ -89,12 +87,12 @@ def simulate(**given: Any) -> int:
     return PENDING if run.in_state("Pending") else OK
 
 
-def _options(given: dict[str, Any], took: _Took | None) -> Options:
+def _options(given: dict[str, Any], took: _PluginTimes | None) -> Options:
     config = given["config"]
     if config == STDIN and STDIN in given["paths"]:
-        raise click.UsageError("standard input can be read only once: give --config or -f another file than -")
+        raise click.UsageError("standard input can be read only once: use - for either --config or -f")
     if given["plugins"]:
-        # A module that lies here is found, as with `python -m`, but never takes the place of an installed one.
+        # Like `python -m`, find modules in the current directory, but never in place of an installed module.
         sys.path.append(os.getcwd())
     return Options(
         config=None if config is None else read_file(config, CONFIG_LIMIT),
@@ -113,15 +111,15 @@ def _options(given: dict[str, Any], took: _Took | None) -> Options:
 
 
 def _asking(options: Options) -> AbstractContextManager[Options]:
-    from moorage.cli.extender_client import asking  # it takes an HTTP client, which few need
+    from moorage.cli.extender_client import extenders_connected  # imports an HTTP client, which is rarely needed
 
-    return asking(options)
+    return extenders_connected(options)
 
 
 def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[SimulatedAttempt], None]) -> Run:
     if given["trace"] is None:
         if given["nodes"] or given["pods"]:
-            raise click.UsageError("--nodes and --pods go with --trace; use -f for manifests and dumps")
+            raise click.UsageError("--nodes and --pods need --trace; use -f for manifests and dumps")
         if not given["paths"]:
             raise click.UsageError(
                 "nothing to simulate: give -f PATH (- for standard input), or --trace openb --nodes FILE --pods FILE"
@@ -132,7 +130,7 @@ def _run(given: dict[str, Any], options: Options, on_attempt: Callable[[Simulate
     from moorage.simulator.trace_run import simulate_trace
 
     if given["paths"]:
-        raise click.UsageError("-f and --trace do not go together")
+        raise click.UsageError("-f and --trace exclude each other")
     if not given["nodes"] or not given["pods"]:
         raise click.UsageError("--trace openb needs --nodes FILE and --pods FILE")
     return simulate_trace(read_openb(given["nodes"], given["pods"]), options, stay=given["stay"], on_attempt=on_attempt)
@@ -142,9 +140,7 @@ def _read(paths: tuple[str, ...], recursive: bool, custom: tuple[str, ...]) -> C
     cluster = read(paths, recursive, stdin=sys.stdin.buffer, custom=custom)
     if not cluster.report.read and not cluster.report.unused:
         where = "standard input" if paths == (STDIN,) else ", ".join(paths)
-        raise InputError(
-            f"{where}: there is no Kubernetes object to read; expected what kubectl get -o yaml prints, or manifests"
-        )
+        raise InputError(f"{where}: no Kubernetes object found; expected the output of kubectl get -o yaml, or manifests")
     return cluster
 
 
@@ -173,8 +169,8 @@ def _print(run: Run, output: str, events: EventLog | None, scores: ScoreLog | No
         sys.stdout.write(as_yaml(run, events, scores))
 
 
-class _Took:
-    """Adds up what each plugin took at each extension point."""
+class _PluginTimes:
+    """Adds up the time that each plugin takes at each extension point."""
 
     def __init__(self) -> None:
         self._calls: dict[tuple[str, str], list[float]] = {}

@@ -1,4 +1,4 @@
-"""What files describe goes into a store: dumps with all that they say, manifests as if they had just been applied."""
+"""Load the objects of files into a store: dumps with their UIDs and status, manifests as if they were applied now."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from moorage.simulator.wording import counted, some
 __all__ = ["fill", "lost_pods"]
 
 _BY_VERSION: Final = {(kind.api_version, kind.kind): kind for kind in KINDS if "create" in kind.verbs}
-#: What is stored first, because others cannot be without it or are admitted by it; the rest has no order.
+#: Kinds that are stored first, because other objects need them to exist or to be admitted; the rest has no order.
 _FIRST: Final = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass", "LimitRange")
 _ORDER: Final = {kind: _FIRST.index(kind.kind) if kind.kind in _FIRST else len(_FIRST) for kind in KINDS}
-#: What a cluster says of the moment, and nobody wants back.
+#: Short-lived kinds that are skipped.
 _PASSING: Final = frozenset(["Event", "Lease"])
-#: How many faults are told at once.
+#: The maximum number of faults that are reported.
 _MOST: Final = 20
 
 
 def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: BinaryIO | None = None) -> list[str]:
-    """Store the objects of files, and return remarks on what was left out.
+    """Store the objects of files, and return remarks on skipped and recreated objects.
 
-    Raises  InputError for what cannot be read, and for objects that break a rule, each line with its place
+    Raises  InputError for unreadable files and invalid objects, with one located line for each fault
     """
     left: Counter[str] = Counter()
     wanted: list[tuple[ServedKind, Document, str]] = []
@@ -51,7 +51,7 @@ def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: 
     sets = list(missing_replica_sets([document for _, document, _ in wanted]))
     wanted += [(REPLICA_SETS, made, "made for pods") for made in sets]
     wanted.sort(key=lambda one: _ORDER[one[0]])
-    strays = _let_go_of_owners(store, [document for _, document, _ in wanted])
+    strays = _drop_missing_owners(store, [document for _, document, _ in wanted])
     store.has_quotas = False
     try:
         faults = [fault for one in wanted if (fault := _keep(store, *one, left))]
@@ -62,14 +62,14 @@ def fill(store: Store, paths: Iterable[str], *, recursive: bool = False, stdin: 
         raise InputError(*faults[:_MOST], *more)
     remarks = [f"{count} {what}" for what, count in sorted(left.items())]
     if sets:
-        remarks.append(f"{counted(len(sets), 'replica set')} not in the input: made again from deployments and pods")
+        remarks.append(f"{counted(len(sets), 'replica set')} not in the input: recreated from deployments and pods")
     if strays:
-        remarks.append(f"{counted(strays, 'object')} with owners that are not in the input: kept, and belonging to nobody")
+        remarks.append(f"{counted(strays, 'object')} with owners that are not in the input: kept without owner references")
     return remarks
 
 
 def lost_pods(store: Store) -> Iterator[str]:
-    """Yield a remark on pods that have not ended and are on nodes that are not there."""
+    """Yield a remark on pods that have not ended and are bound to missing nodes."""
     there = {record.name for record in store.all(NODES)}
     pods = [record.document() for record in store.all(PODS)]
     lost = [pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName") and phase_of(pod) not in ENDED_PHASES]
@@ -77,15 +77,15 @@ def lost_pods(store: Store) -> Iterator[str]:
     if lost:
         nodes = sorted(set(lost))
         yield (
-            f"{counted(len(lost), 'pod')} on {counted(len(nodes), 'node')} that {'is' if len(nodes) == 1 else 'are'} not there"
+            f"{counted(len(lost), 'pod')} on {counted(len(nodes), 'node')} that {'does' if len(nodes) == 1 else 'do'} not exist"
             f" ({some(nodes)}): pod garbage collection deletes {'it' if len(lost) == 1 else 'them'} in {QUARANTINE_S:.0f}s"
         )
 
 
-def _let_go_of_owners(store: Store, documents: Iterable[Document]) -> int:
-    """Take away references to owners that are neither in the input nor there: what they own would be cleared away.
+def _drop_missing_owners(store: Store, documents: Iterable[Document]) -> int:
+    """Remove references to owners that are neither in the input nor in the store: such objects would be garbage collected.
 
-    Returns  of how many objects
+    Returns  the number of changed objects
     """
     listed = list(documents)
     known = {uid for one in listed if (uid := one["metadata"].get("uid"))}
@@ -111,7 +111,7 @@ def _plain(found: FoundObject) -> Document:
 
 
 def _keep(store: Store, kind: ServedKind, document: Document, where: str, left: Counter[str]) -> str:
-    """Store one object; return what is wrong with it, nothing if all is well."""
+    """Store one object; return the fault, "" on success."""
     metadata = document["metadata"]
     title = f"{where}: {kind.kind} {metadata.get('name', '')}"
     if kind.namespaced:
@@ -128,7 +128,7 @@ def _keep(store: Store, kind: ServedKind, document: Document, where: str, left: 
         if error.reason != "AlreadyExists":
             return f"{title}: {error}"
         if kind.kind != "Namespace":
-            left[f"{kind.kind} left out: there already"] += 1
+            left[f"{kind.kind} left out: already exists"] += 1
     return ""
 
 

@@ -1,8 +1,8 @@
-"""Standard output and standard error, the last place where text from outside can do harm.
+"""Guards on standard output and standard error against harmful characters in text from outside.
 
-Whatever the program writes there goes through a guard: control characters and characters that mislead are escaped, also in what
-Python prints by itself (warnings, the traceback of a bug) and in what plugins print. The guard lets line breaks pass, because
-tables and documents have them; a sentence that quotes a name is printed with ``say``, which keeps it on its line.
+A guarded stream escapes control characters and misleading characters in everything that the process writes, including
+Python's own output (warnings, tracebacks) and that of plugins. Line breaks pass, because tables and documents contain them;
+print a sentence that quotes a name with ``say``, which keeps it on one line.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["EscapingStream", "bare", "guard", "say", "unguard"]
 
 
 class EscapingStream:
-    """A text stream that escapes what is written to it. Everything else is up to the stream that it stands before."""
+    """A text stream that escapes what is written to it and delegates everything else to the wrapped stream."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")  # a terminal of few characters is no reason to fail
+            stream.reconfigure(errors="backslashreplace")  # do not fail on a terminal with a small character set
 
     def write(self, text: str) -> int:
-        if not isinstance(text, str):  # click asks so whether a stream takes bytes
+        if not isinstance(text, str):  # click detects binary streams this way
             raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         return self.stream.write(some_lines(text))
 
@@ -43,7 +43,7 @@ class EscapingStream:
 
 
 def guard() -> None:
-    """From now on, guard this process's standard output and standard error."""
+    """Guard this process's standard output and standard error from now on."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, EscapingStream):
@@ -51,16 +51,16 @@ def guard() -> None:
 
 
 def unguard() -> None:
-    """Put the streams back that were there before ``guard``."""
+    """Restore the streams that ``guard`` replaced."""
     for name in ("stdout", "stderr"):
         setattr(sys, name, bare(getattr(sys, name)))
 
 
 def bare(stream: TextIO) -> TextIO:
-    """Return a stream that takes what is meant for the terminal itself, such as a line that is wiped."""
+    """Return the unguarded stream, for output meant for the terminal itself, such as erasing a line."""
     return stream.stream if isinstance(stream, EscapingStream) else stream
 
 
 def say(line: str, *, err: bool = False) -> None:
-    """Print one line, whatever stands in it."""
+    """Print one line; escape line breaks in it."""
     click.echo(one_line(line), err=err)

@@ -1,4 +1,4 @@
-"""``moorage up``: a cluster in one process, for kubectl and anything else that speaks to one."""
+"""``moorage up``: run a cluster in one process, for kubectl and other clients."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from moorage.apiserver.storage.store import Store
 from moorage.cli.legacy_options import policy_of
 from moorage.cli.main import ERROR, OK
 from moorage.cli.memory import collect_seldom
-from moorage.cli.patience import told_if_slow
+from moorage.cli.patience import report_if_slow
 from moorage.cli.release_options import TakesFilesAndFlags, emulate_option, max_disks_option, old_flag_options
 from moorage.cli.store_loader import fill, lost_pods
 from moorage.cli.terminal import say
@@ -43,7 +43,7 @@ __all__ = ["up"]
 
 
 class _Duration(click.ParamType[float]):
-    """A duration as Go writes it, or a number of seconds."""
+    """A duration in Go's syntax, or a number of seconds."""
 
     name = "duration"
 
@@ -57,62 +57,68 @@ class _Duration(click.ParamType[float]):
 
 
 @click.command(cls=TakesFilesAndFlags)
-@click.option("--nodes", type=click.IntRange(min=0), help="How many nodes to make [10, or none with -f or --data].")
-@click.option("--node-cpu", default="8", show_default=True, metavar="QUANTITY", help="CPUs of each of them.")
-@click.option("--node-memory", default="32Gi", show_default=True, metavar="QUANTITY", help="Memory of each of them.")
-@click.option("--node-pods", type=click.IntRange(min=0), default=110, show_default=True, help="How many pods each takes.")
-@click.option("--zones", type=click.IntRange(min=0), default=3, show_default=True, help="Zones the nodes are spread over.")
+@click.option("--nodes", type=click.IntRange(min=0), help="Number of nodes to create [10, or 0 with -f or --data].")
+@click.option("--node-cpu", default="8", show_default=True, metavar="QUANTITY", help="CPU capacity of each node.")
+@click.option("--node-memory", default="32Gi", show_default=True, metavar="QUANTITY", help="Memory capacity of each node.")
+@click.option("--node-pods", type=click.IntRange(min=0), default=110, show_default=True, help="Pod capacity of each node.")
+@click.option(
+    "--zones", type=click.IntRange(min=0), default=3, show_default=True, help="Number of zones that the nodes are spread over."
+)
 @click.option(
     "-f", "--filename", "paths", multiple=True, metavar="PATH",
-    help="Begin with the objects of a file, a directory or standard input (-): a dump or manifests. May be repeated.",
+    help="Load the objects of a file, a directory or standard input (-): a dump or manifests. May be repeated.",
 )  # fmt: skip
-@click.option("-R", "--recursive", is_flag=True, help="Read directories with all that is below them.")
+@click.option("-R", "--recursive", is_flag=True, help="Read directories recursively.")
 @click.option(
-    "--data", type=click.Path(path_type=Path), metavar="FILE", help="Keep the cluster in this file, and go on with it."
+    "--data", type=click.Path(path_type=Path), metavar="FILE", help="Store the cluster in this file and resume from it."
 )
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port to serve on [any that is free].")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port to serve on [a free one].")
 @click.option(
     "--bind-address", "bind", default="127.0.0.1", show_default=True, metavar="ADDRESS",
-    help="The address to serve on: one of this machine's, or 0.0.0.0 for all of them, lets other machines come.",
+    help="The address to listen on; 0.0.0.0 or an external address makes the cluster reachable from other machines.",
 )  # fmt: skip
 @click.option(
     "--tls-san", "names", multiple=True, metavar="NAME",
-    help="Another name or address that clients reach it by; may be repeated.",
+    help="Additional host name or address in the server's certificate. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--home", type=click.Path(path_type=Path), metavar="DIR", envvar="MOORAGE_HOME", default=Path("~/.moorage"),
-    show_default=True, help="Where the cluster's certificates and its kubeconfig are kept.",
+    show_default=True, help="Directory of the cluster's certificates and kubeconfig.",
 )  # fmt: skip
-@click.option("--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="Where to write it [DIR/kubeconfig].")
+@click.option(
+    "--kubeconfig", type=click.Path(path_type=Path), metavar="FILE", help="Where to write the kubeconfig [DIR/kubeconfig]."
+)
 @click.option(
     "--config", metavar="FILE", help="A KubeSchedulerConfiguration or a Policy; without it, kube-scheduler's defaults."
 )
 @emulate_option
 @old_flag_options
 @max_disks_option
-@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, of all parts of the cluster.")
+@click.option("--feature-gates", default="", metavar="NAME=BOOL,…", help="Feature gates, for all components of the cluster.")
 @click.option(
     "--plugins", multiple=True, metavar="MODULE:CLASS",
-    help="A plugin of your own, here or on the Python path. May be repeated.",
+    help="A custom plugin, in the current directory or on the Python path. May be repeated.",
 )  # fmt: skip
-@click.option("--seed", type=int, default=0, show_default=True, help="Another seed draws ties between equal nodes otherwise.")
-@click.option("--no-scheduler", is_flag=True, help="Leave scheduling to another: kube-scheduler, or `moorage run`.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed for breaking ties between equally scored nodes.")
+@click.option(
+    "--no-scheduler", is_flag=True, help="Start no scheduler: run kube-scheduler or `moorage run` against the cluster."
+)
 @click.option(
     "--controllers", default="*", show_default=True, metavar="NAME,…",
-    help="Which controllers to run, as kube-controller-manager takes it: * for all, -NAME for all but one.",
+    help="Controllers to run, in kube-controller-manager's format: * enables all, -NAME disables one.",
 )  # fmt: skip
-@click.option("--job-seconds", "job_s", type=_Duration(), default="5", show_default=True, help="How long pods of jobs run.")
+@click.option("--job-seconds", "job_s", type=_Duration(), default="5", show_default=True, help="How long the pods of jobs run.")
 @click.option(
-    "--for", "lasts_s", type=_Duration(), metavar="DURATION", help="End so long after it is up; without it, on Ctrl-C."
+    "--for", "lasts_s", type=_Duration(), metavar="DURATION", help="Stop this long after startup; by default, on Ctrl-C."
 )
 def up(**given: Any) -> int:
-    """Run a cluster here: API server, controllers, nodes that pretend, and a scheduler.
+    """Run an embedded cluster: API server, controllers, simulated nodes and a scheduler.
 
-    Prints how to reach it once it can be used; kubectl and any other client do. No container is run: pods on the nodes start,
-    run and end as their annotations say. Ends on Ctrl-C; with --data, the next start goes on where this one ended.
+    Prints how to connect once it is ready; kubectl and any other client work. No container runs: pods on the simulated nodes
+    start, run and end as their annotations say. Stops on Ctrl-C; with --data, the next start resumes from the stored state.
     """
     began = time.monotonic()
-    with told_if_slow("loading the scheduler's configuration and plugins", _report):
+    with report_if_slow("loading the scheduler's configuration and plugins", _report):
         wanted = None if given["no_scheduler"] else WantedScheduler.read(given, _report)
         built = None if wanted is None or wanted.needs_cluster else wanted.build()
     home = expanded(given["home"])
@@ -121,10 +127,10 @@ def up(**given: Any) -> int:
     authority = make_authority(home / "pki", address.names, _report)
     gates = FeatureGates.parse(given["feature_gates"]) if wanted is None else wanted.cluster_gates
     controllers = chosen(all_controllers(given["job_s"], gates), [one for one in given["controllers"].split(",") if one])
-    with told_if_slow(f"reading {given['data']}" if given["data"] else "founding the cluster", _report):
+    with report_if_slow(f"reading {given['data']}" if given["data"] else "creating the cluster", _report):
         store = open_store(given["data"], clock=_steady_clock(), gates=gates, tell=_report)
     try:
-        with told_if_slow(f"taking in {', '.join(given['paths']) or 'the nodes'}", _report):
+        with report_if_slow(f"loading {', '.join(given['paths']) or 'the nodes'}", _report):
             _fill(store, given)
         if wanted is not None and built is None:
             built = wanted.build(lambda namespace, name: _policy(store, namespace, name))
@@ -151,7 +157,7 @@ def up(**given: Any) -> int:
 
 
 def _policy(store: Store, namespace: str, name: str) -> bytes:
-    """Return the Policy of a ConfigMap.
+    """Return the Policy in a ConfigMap.
 
     Raises  InputError
     """
@@ -162,13 +168,13 @@ def _policy(store: Store, namespace: str, name: str) -> bytes:
 
 
 def _steady_clock() -> Any:
-    """Return a clock that tells the time of day and never jumps."""
+    """Return a clock of the time of day that never jumps."""
     offset = time.time() - time.monotonic()
     return lambda: offset + time.monotonic()
 
 
 def _fill(store: Store, given: dict[str, Any]) -> None:
-    """Put in what the files describe, and the nodes."""
+    """Store the objects of the files, and create the nodes."""
     for remark in fill(store, given["paths"], recursive=given["recursive"], stdin=sys.stdin.buffer):
         _report(remark)
     count = given["nodes"]
@@ -199,25 +205,25 @@ async def _run(cluster: Embedded, lasts_s: float | None) -> int:
 
 
 def _end_after(lasts_s: float, cluster: Embedded, running: asyncio.Future[None]) -> None:
-    """End so long after the cluster can be used: on a busy machine it would else be over before anybody was told of it."""
+    """Stop this long after the cluster is ready, so that a slow start does not shorten the run."""
     tell = cluster.on_ready
 
-    def told(ready: Ready) -> None:
+    def announce(ready: Ready) -> None:
         tell(ready)
         asyncio.get_running_loop().call_later(lasts_s, running.cancel)
 
-    cluster.on_ready = told
+    cluster.on_ready = announce
 
 
 def _end_on_signals(running: asyncio.Future[None]) -> None:
-    """End well on the first signal, and at once on the second."""
-    asked = False
+    """Shut down gracefully on the first signal and immediately on the second."""
+    stopping = False
 
     def end() -> None:
-        nonlocal asked
-        if asked:
+        nonlocal stopping
+        if stopping:
             os._exit(ERROR)
-        asked = True
+        stopping = True
         running.cancel()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -229,12 +235,12 @@ def _tell(ready: Ready, given: dict[str, Any], address: Address, took_s: float) 
     say(f"A cluster of {counted(ready.nodes, 'node')} with {scheduled} is up on {address.url(ready.port)} after {took_s:.1f}s.")
     if address.is_open:
         called = f" as {', '.join(address.names)}" if address.names else ""
-        say(f"Other machines can reach it{called}; who has the kubeconfig administers it.")
+        say(f"Other machines can reach it{called}; the kubeconfig grants administrator access.")
     say("")
     say(f"  export KUBECONFIG={quote(str(ready.kubeconfig.absolute()))}")
     say("  kubectl get nodes")
     say("")
-    say("Ctrl-C ends it." if given["data"] is None else f"Ctrl-C ends it; {given['data']} keeps it.")
+    say("Ctrl-C stops it." if given["data"] is None else f"Ctrl-C stops it; {given['data']} keeps its state.")
 
 
 def _report(line: str) -> None:

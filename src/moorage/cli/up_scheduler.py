@@ -1,4 +1,4 @@
-"""The scheduler of ``moorage up``: that of today, or one as 1.19 to 1.21 were started."""
+"""The scheduler of ``moorage up``: the current release, or an emulated 1.19 to 1.21."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from moorage.simulator.simulate import Options, load_options
 
 __all__ = ["WantedScheduler"]
 
-#: After so long, a pod that waits for an event is tried all the same; kube-scheduler's own defaults.
+#: Seconds before an unschedulable pod is retried without an event: kube-scheduler's defaults.
 _RETRIED_S: Final = 300.0
 _RETRIED_OLD_S: Final = 60.0
-#: Options → the flags of kube-scheduler that they are.
+#: Options → the corresponding flags of kube-scheduler.
 _FLAGS: Final = {
     "algorithm_provider": "algorithm-provider",
     "policy_config_file": "policy-config-file",
@@ -38,7 +38,7 @@ _FLAGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class WantedScheduler:
-    """What is to schedule a cluster that may not be there yet. ``old`` are the flags of a release before today's."""
+    """The scheduler to build, possibly before its cluster exists. ``old`` holds the flags of an emulated release."""
 
     given: Mapping[str, Any]
     era: Era
@@ -46,7 +46,7 @@ class WantedScheduler:
 
     @classmethod
     def read(cls, given: Mapping[str, Any], report: Callable[[str], None]) -> WantedScheduler:
-        """Return what options ask for; ``report`` gets what is deprecated or does not count.
+        """Return the scheduler that the options describe; ``report`` receives warnings about deprecated and ignored options.
 
         Raises  InputError
         """
@@ -72,12 +72,12 @@ class WantedScheduler:
 
     @property
     def needs_cluster(self) -> bool:
-        """True where its Policy is on the cluster."""
+        """True where its Policy is a ConfigMap on the cluster."""
         return self.old is not None and self.old.config_map is not None
 
     @property
     def cluster_gates(self) -> FeatureGates:
-        """The gates of all else in the cluster, which is of today; gates of another release are the scheduler's alone."""
+        """The gates of the other components, which run the current release; other gates apply to the scheduler only."""
         return FeatureGates() if self.era.is_old else FeatureGates.parse(self.given["feature_gates"])
 
     def build(self, read_config_map: Callable[[str, str], bytes] | None = None) -> tuple[Scheduler, ExtenderClient]:
@@ -87,7 +87,7 @@ class WantedScheduler:
         """
         given = self.given
         if given["plugins"]:
-            # A module that lies here is found, as with `python -m`, but never takes the place of an installed one.
+            # Like `python -m`, find modules in the current directory, but never in place of an installed module.
             sys.path.append(os.getcwd())
         options = Options(
             self.era.config if self.old is None or self.old.has_config else None,
@@ -103,4 +103,4 @@ class WantedScheduler:
 
 
 def _no_cluster(namespace: str, name: str) -> bytes:
-    raise InputError(f"couldn't get policy config map {namespace}/{name}: there is no cluster yet")
+    raise InputError(f"couldn't get policy config map {namespace}/{name}: the cluster does not exist yet")

@@ -4,8 +4,8 @@
     {"ts":1763694245000.006,"caller":"runtime/attempt_metrics.py:52","msg":"Attempting to schedule pod","v":3,"pod":{…}}
 
 How much is said is a level (``-v``); ``--vmodule`` sets it for single files. Plugins that use Python's ``logging`` write here
-too, in the same form: ``hear_others``. A line steers no terminal and starts no other line, whatever stands in it; an error
-takes at most 1 KiB, but for what is wrong with a configuration, and a warning 2 KiB.
+too, in the same form: ``adopt_other_loggers``. A line steers no terminal and starts no other line, whatever stands in it; an
+error takes at most 1 KiB, but for what is wrong with a configuration, and a warning 2 KiB.
 
 Source  klog/v2, internal/buffer/buffer.go and internal/serialize/keyvalues.go; component-base/logs/json/json.go
 """
@@ -28,7 +28,7 @@ from moorage.errors import ConfigError, InputError
 from moorage.printable import MOST_BYTES, clip, escape_json, is_printable, some_lines
 from moorage.runtime.observer import Ref
 
-__all__ = ["FORMATS", "Klog", "hear_others", "read_vmodule"]
+__all__ = ["FORMATS", "Klog", "adopt_other_loggers", "read_vmodule"]
 
 FORMATS: Final = ("json", "text")
 _MOST_LEVEL: Final = 2**31 - 1
@@ -74,7 +74,7 @@ class Klog:
         self._verbosity = level
         self._loudest = max([level, *(one for _, one in self._patterns)])
 
-    # -- what callers say ----------------------------------------------------------------------------------------------------
+    # -- what callers say -----------------------------------------------------------------------------------------------
 
     def shows(self, level: int) -> bool:
         return level <= self._loudest
@@ -98,7 +98,7 @@ class Klog:
         if level <= self._verbosity:
             self._write("I", text, {}, sys._getframe(1), level, plain=True)
 
-    # -- how it is written ---------------------------------------------------------------------------------------------------
+    # -- how it is written ----------------------------------------------------------------------------------------------
 
     def _level_for(self, caller: FrameType) -> int:
         name = _name(caller.f_code.co_filename).removesuffix(".py")
@@ -263,7 +263,7 @@ def _traceback(error: BaseException) -> str:
     return "\n".join(clip(line) for line in lines[-_LINES:])
 
 
-def hear_others(log: Klog) -> logging.Handler:
+def adopt_other_loggers(log: Klog) -> logging.Handler:
     """Send what plugins and libraries log to ``log``: warnings always, information from ``-v=4``, all from ``-v=6``."""
     relay = _Relay(log)
     root = logging.getLogger()

@@ -1,7 +1,8 @@
 """Moorage: the Kubernetes scheduler in Python.
 
 A program gets the same as the command: ``moorage.read(paths)`` reads a cluster, ``moorage.simulate_cluster(cluster,
-Options())`` places its pods, ``moorage.simulate(objects)`` takes objects as they are. Nothing is imported until it is used.
+Options())`` places its pods, ``moorage.simulate(objects)`` takes objects as they are. ``moorage.Cluster`` answers questions
+about a cluster and can change it. Nothing is imported until it is used.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from moorage.laboratory.cluster import Cluster
     from moorage.simulator.cluster_reader import read
     from moorage.simulator.cluster_run import simulate_cluster
     from moorage.simulator.simulate import Options, kinds_named, simulate
 
 __version__ = "0.1.0"
-__all__ = ["Options", "__version__", "kinds_named", "read", "simulate", "simulate_cluster"]
+__all__ = ["Cluster", "Options", "__version__", "kinds_named", "read", "simulate", "simulate_cluster"]
 
 _FOUND_IN: Mapping[str, str] = {
+    "Cluster": "moorage.laboratory.cluster",
     "Options": "moorage.simulator.simulate",
     "kinds_named": "moorage.simulator.simulate",
     "read": "moorage.simulator.cluster_reader",

@@ -11,6 +11,7 @@ from typing import Protocol
 from moorage.cycle.cycle import Cycle
 from moorage.cycle.decision import Decision
 from moorage.cycle.extenders import Asking
+from moorage.cycle.search_scope import Scope
 from moorage.engine.binding_cycle import BindingCycle
 from moorage.engine.engine_state import EngineState
 from moorage.engine.failure_handler import FailureHandler
@@ -44,7 +45,7 @@ class SchedulingAttempt(Protocol):
 class PodAttempt:
     """An attempt to schedule one pod."""
 
-    __slots__ = ("_binding_cycle", "_cycle", "_failure_handler", "_queued", "_state")
+    __slots__ = ("_binding_cycle", "_cycle", "_failure_handler", "_queued", "_scope", "_state")
 
     def __init__(
         self,
@@ -53,8 +54,10 @@ class PodAttempt:
         cycle: Cycle,
         binding_cycle: BindingCycle,
         failure_handler: FailureHandler,
+        scope: Scope,
     ) -> None:
         self._queued = queued
+        self._scope = scope
         self._state = state
         self._cycle = cycle
         self._binding_cycle = binding_cycle
@@ -71,15 +74,15 @@ class PodAttempt:
     def run(self) -> Asking[None]:
         state = self._state
         decision = yield from self._cycle.deciding(
-            self._profile, self._queued.pod, state.cluster.snapshot, state.queue.nominated
+            self._profile, self._queued.pod, state.cluster.snapshot, state.queue.nominated, self._scope
         )
         for error in decision.done_without:
             state.outbox.fault(error)
         self._settle(decision)
 
     def run_alone(self) -> None:
-        state = self._state
-        self._settle(self._cycle.decide(self._profile, self._queued.pod, state.cluster.snapshot, state.queue.nominated))
+        state, pod = self._state, self._queued.pod
+        self._settle(self._cycle.decide(self._profile, pod, state.cluster.snapshot, state.queue.nominated, self._scope))
 
     def _settle(self, decision: Decision) -> None:
         if decision.node is None:

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from moorage.api.meta import Value
 from moorage.cycle.cycle import Cycle
+from moorage.cycle.search_scope import EVERYWHERE, Scope
 from moorage.engine.attempt import PodAttempt, SchedulingAttempt
 from moorage.engine.binding import Binding
 from moorage.engine.binding_cycle import BindingCycle
@@ -179,28 +180,47 @@ class Scheduler:
         attempt = self._session.attempt
         if attempt is None:
             attempt = self._next_attempt()
-            if attempt is None:
-                return False
-            if not self.cycle.extenders:
-                try:
-                    attempt.run_alone()
-                except Exception as error:
-                    self._abort(attempt, error)
-                return True
-            self._session.begin(attempt)
+            return attempt is not None and self._make(attempt)
         return self._resume(attempt)
+
+    def attempt(self, pod: PodInfo, now: float, scope: Scope = EVERYWHERE) -> bool:
+        """Make one attempt for this pod before all others, or for its group; ``scope`` applies to a pod without a group.
+
+        Returns True if the attempt ended; False if it waits for extenders, or if there was none, because the pod is not in the
+        queue, a plugin gates it, or another attempt waits for extenders.
+        """
+        self.state.now = now
+        queued = None if self._session.attempt is not None else self.state.queue.pop_this(pod, now)
+        attempt = None if queued is None else self._attempt_for(queued, scope)
+        return attempt is not None and self._make(attempt)
+
+    def _make(self, attempt: SchedulingAttempt) -> bool:
+        if self.cycle.extenders:
+            self._session.begin(attempt)
+            return self._resume(attempt)
+        try:
+            attempt.run_alone()
+        except Exception as error:
+            self._abort(attempt, error)
+        return True
 
     def _next_attempt(self) -> SchedulingAttempt | None:
         state = self.state
         while (queued := state.queue.pop(state.now, state.revision)) is not None:
-            if not state.is_in_group(queued.pod):
-                if not self.skip(queued):
-                    return PodAttempt(queued, state, self.cycle, self.binding_cycle, self.failure_handler)
-                continue
-            pods = self.pod_groups.gather(queued, self.skip)
-            if pods:
-                return self.pod_groups.attempt_for(pods)
+            attempt = self._attempt_for(queued, EVERYWHERE)
+            if attempt is not None:
+                return attempt
         return None
+
+    def _attempt_for(self, queued: QueuedPod, scope: Scope) -> SchedulingAttempt | None:
+        """Return the attempt for a pod that left the queue; None if it needs none."""
+        state = self.state
+        if not state.is_in_group(queued.pod):
+            if self.skip(queued):
+                return None
+            return PodAttempt(queued, state, self.cycle, self.binding_cycle, self.failure_handler, scope)
+        pods = self.pod_groups.gather(queued, self.skip)
+        return self.pod_groups.attempt_for(pods) if pods else None
 
     def skip(self, queued: QueuedPod) -> bool:
         """End the attempt for a pod that is being deleted or already assumed. Returns False for any other."""

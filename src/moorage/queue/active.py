@@ -32,6 +32,10 @@ class ActiveQueue:
     def __iter__(self) -> Iterator[QueuedPod]:
         return iter(self._heap)
 
+    def rank(self, queued: QueuedPod) -> Any:
+        """Return QueueSort's key of a pod."""
+        return self._sort_key(queued)
+
     def push(self, queued: QueuedPod) -> None:
         """Add a pod, or rank it again after it changed."""
         self._heap.push(queued.pod.uid, self._sort_key(queued), queued.order, queued)

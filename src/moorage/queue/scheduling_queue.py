@@ -434,6 +434,11 @@ class SchedulingQueue:
         flying = (queued for queued in self._pods.values() if queued.place is QueuePlace.IN_FLIGHT and not queued.deleted)
         return tuple(self._line(queued) for queued in (*self._active, *self._backoff, *self._parked, *flying))
 
+    def ranked(self) -> list[QueuedPod]:
+        """Return the waiting pods that no plugin gates, in the order they would be popped if all were active."""
+        waiting = (q for q in self._pods.values() if q.place not in {QueuePlace.GATED, QueuePlace.IN_FLIGHT})
+        return sorted(waiting, key=lambda queued: (self._active.rank(queued), queued.order))
+
     def _line(self, queued: QueuedPod) -> PendingPod:
         until = self._backoff.until(queued) if queued.place is QueuePlace.BACKOFF else None
         reasons = queued.gate.reasons if queued.gate is not None else ()

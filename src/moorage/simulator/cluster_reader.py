@@ -29,7 +29,7 @@ from moorage.api.defaults import (
 )
 from moorage.api.gc_pause import collector_paused
 from moorage.api.json_tree import UNREADABLE
-from moorage.api.meta import ObjectMeta
+from moorage.api.meta import ObjectMeta, Value
 from moorage.api.validation import PodValidator, validate
 from moorage.controllers.machinery.generated_names import generated_name, stable_uid
 from moorage.errors import InputError
@@ -40,13 +40,15 @@ from moorage.simulator.input_kinds import KINDS, InputKind, find_kind, why_unuse
 from moorage.simulator.input_objects import FoundObject, Payload, find_objects
 from moorage.simulator.wording import counted, some
 
-__all__ = ["MAX_FAULTS", "read", "read_sources"]
+__all__ = ["MAX_FAULTS", "read", "read_objects", "read_sources"]
 
 #: How many faults are told at once.
 MAX_FAULTS: Final = 20
 #: Values are shown in messages, but not at any length.
 _MAX_LINE = 400
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {kind.slot: msgspec.json.Decoder(kind.type) for kind in KINDS}
+
+_KIND_OF_TYPE: dict[type[Any], InputKind] = {kind.type: kind for kind in KINDS}
 
 _DEFAULTING: dict[str, Callable[[Any], Any]] = {
     "nodes": default_node,
@@ -94,6 +96,18 @@ def read_sources(sources: Iterable[InputFile], *, validated: bool = True, custom
     return reader.finish()
 
 
+def read_objects(objects: Iterable[Value | FoundObject], *, validated: bool = True, custom: Iterable[str] = ()) -> ClusterInput:
+    """Return the cluster that objects of a program describe together; see ``read``."""
+    reader = _Reader(validated, CustomReader(custom))
+    with collector_paused():
+        for number, obj in enumerate(objects, 1):
+            if isinstance(obj, Value):
+                reader.take_value(obj, f"object {number}")
+            else:
+                reader.take(obj)
+    return reader.finish()
+
+
 class _Reader:
     """Objects by kind, namespace and name, with the place of each."""
 
@@ -117,9 +131,25 @@ class _Reader:
         try:
             self._keep(kind, _decode(found.payload, kind, found.where), found.where)
         except InputError as error:
-            self.faults += (_shortened(line) for line in str(error).splitlines())
-            if len(self.faults) >= MAX_FAULTS:
-                raise InputError(*self.faults[:MAX_FAULTS], "and maybe more; these are the first") from None
+            self._note_fault(error)
+
+    def take_value(self, obj: Value, where: str) -> None:
+        """Take an object that a program made."""
+        if isinstance(obj, CustomObject):
+            self.custom_objects[type(obj), obj.namespace, obj.name] = ReadObject(obj, obj.resource, where)
+            return
+        kind = _KIND_OF_TYPE.get(type(obj))
+        if kind is None:
+            raise InputError(f"{where}: {type(obj).__name__} is not a kind that a simulation reads")
+        try:
+            self._keep(kind, obj, where)
+        except InputError as error:
+            self._note_fault(error)
+
+    def _note_fault(self, error: InputError) -> None:
+        self.faults += (_shortened(line) for line in str(error).splitlines())
+        if len(self.faults) >= MAX_FAULTS:
+            raise InputError(*self.faults[:MAX_FAULTS], "and maybe more; these are the first") from None
 
     def _leave_aside(self, found: FoundObject) -> None:
         key = (found.kind, found.api_version)

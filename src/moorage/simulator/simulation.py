@@ -8,7 +8,7 @@ hints, waits and grace periods take their time, but no wall-clock time.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, NoReturn
@@ -19,6 +19,7 @@ from moorage.api.core import ENDED_PHASES, Pod, PodCondition
 from moorage.api.meta import Value
 from moorage.api.pod_groups import with_condition
 from moorage.cycle.decision import Decision
+from moorage.cycle.search_scope import EVERYWHERE, Scope
 from moorage.engine.facts import NO_LONGER_WANTED, Answered, Done, Gone, News, Phase, Query, Seen, Work
 from moorage.engine.group_outcome import GroupReport
 from moorage.engine.outbox import Decided, GroupAttempted, PluginFault, Revoked
@@ -140,6 +141,8 @@ class Simulation:
         self._may_fit = ""
         self._parked: list[_Parked] = []
         self._waited_in_vain: dict[str, int] = {}
+        #: When ``steps`` ends at the latest; None: when nothing more can happen.
+        self._until_s: float | None = None
         #: The last attempt for each pod group.
         self.groups: dict[str, GroupReport] = {}
         #: Errors of plugins and extenders that ended no attempt.
@@ -169,10 +172,14 @@ class Simulation:
         self._serial += 1
         heapq.heappush(self._events, (time_s, self._serial, fact))
 
-    def run(self) -> None:
-        """Go on until nothing more can happen that would change an answer."""
+    def run(self, until_s: float | None = None) -> None:
+        """Go on until nothing more can happen that would change an answer; with ``until_s``, until that time."""
+        self._until_s = until_s
         for _ in self.steps():
             pass
+        if until_s is not None:
+            self.now = max(self.now, until_s)
+            return
         self._try_all_once()
         self.scheduler.end_waits(self.now)
         self._deliver()
@@ -195,12 +202,7 @@ class Simulation:
     def steps(self) -> Iterator[Decision]:
         """Run, yielding each decision once its work is done."""
         while True:
-            while self._events and self._events[0][0] <= self.now:
-                self._tell(heapq.heappop(self._events)[2])
-            self._collector.act(self.now)
-            self.storage.act()
-            self._claims.act()
-            self._look_at_parked()
+            self._let_happen()
             attempted = self.scheduler.step(self.now)
             self._decisions = []
             delivered = self._deliver()
@@ -212,6 +214,15 @@ class Simulation:
             elif not delivered and not self._advance():
                 return
 
+    def _let_happen(self) -> None:
+        """Let happen what is due now, and let the controllers and the work that waits for them do all they can."""
+        while self._events and self._events[0][0] <= self.now:
+            self._tell(heapq.heappop(self._events)[2])
+        self._collector.act(self.now)
+        self.storage.act()
+        self._claims.act()
+        self._look_at_parked()
+
     def _ask_extender(self, query: Query) -> None:
         """Put a question to an extender and pass its answer to the engine."""
         assert self.ask is not None
@@ -220,6 +231,58 @@ class Simulation:
         except MoorageError as error:
             fact = Answered(query.ticket, error=str(error))
         self.scheduler.observe(fact, self.now)
+
+    # -- one attempt --------------------------------------------------------------------------------------------------
+
+    @property
+    def pods(self) -> Mapping[str, Pod]:
+        """All pods that exist, by UID, in the order they came."""
+        return self._pods
+
+    def pod_named(self, key: str) -> Pod | None:
+        """Return the pod of this ``namespace/name``, if there is one."""
+        namespace, _, name = key.partition("/")
+        pod = self._pods.get(self._named.get((namespace, name), ""))
+        return pod if pod is not None and pod.key == key else None
+
+    def tell(self, facts: Iterable[News]) -> None:
+        """Let things happen now."""
+        for fact in facts:
+            self._tell(fact)
+
+    def delete(self, uid: str) -> None:
+        """Delete a pod at once. Its controller makes no other."""
+        pod = self._pods[uid]
+        record = self.records.get(uid)
+        if record is not None:
+            record.state = State.DELETED
+        self._tell(Gone(pod))
+
+    def evict(self, uid: str, grace_s: float | None = None) -> None:
+        """Evict a pod: it leaves after ``grace_s`` seconds (None: the pod's own grace period), and is then replaced."""
+        pod = self._pods[uid]
+        record = self.records.get(uid) or PodRecord(pod, 0.0, node=pod.spec.node_name)
+        record.state = State.DELETED
+        self.victims[uid] = record
+        self._leave(pod, grace_s, "EvictionByEvictionAPI", "Eviction API: evicting")
+        self.catch_up()
+
+    def attempt(self, pod: Pod, scope: Scope = EVERYWHERE) -> None:
+        """Try one waiting pod now, before all others, and do what follows at this moment; time does not go on."""
+        self.catch_up()
+        self.scheduler.attempt(PodInfo(pod), self.now, scope)
+        while self.scheduler.waits_for_extenders:
+            self._deliver()
+            self.scheduler.step(self.now)
+        self._deliver()
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Let the controllers, and the work that waits for them, do all that they can do at this moment."""
+        delivered = True
+        while delivered:
+            self._let_happen()
+            delivered = self._deliver()
 
     # -- one moment to the next ---------------------------------------------------------------------------------------
 
@@ -270,7 +333,10 @@ class Simulation:
         parked = min((one.deadline_s for one in self._parked), default=None)
         if planned is None and parked is None and (due is None or self._is_settled() or self._only_repeats()):
             return False
-        self.now = max(self.now, min(t for t in (due, planned, parked) if t is not None))
+        then = max(self.now, min(t for t in (due, planned, parked) if t is not None))
+        if self._until_s is not None and then > self._until_s:
+            return False
+        self.now = then
         return True
 
     def _planned(self) -> float | None:
@@ -449,18 +515,24 @@ class Simulation:
         pod = self._pods.get(effect.victim.uid)
         if pod is None or pod.metadata.deletion_timestamp is not None:
             return
-        grace = pod.spec.termination_grace_period_seconds
-        condition = PodCondition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler", message=effect.message)
+        record = self.records.get(effect.victim.uid) or PodRecord(pod, 0.0, State.PLACED, pod.spec.node_name)
+        record.state, record.preempted_by = State.PREEMPTED, (effect.group or effect.preemptor).key
+        self.victims[effect.victim.uid] = record
+        self._leave(pod, None, "PreemptionByScheduler", effect.message)
+
+    def _leave(self, pod: Pod, grace_s: float | None, reason: str, message: str) -> None:
+        """Delete a pod after its grace period."""
+        if grace_s is None:
+            own = pod.spec.termination_grace_period_seconds
+            grace_s = 30 if own is None else own
+        condition = PodCondition(type="DisruptionTarget", status="True", reason=reason, message=message)
         marked = replace(
             pod,
             metadata=replace(pod.metadata, deletion_timestamp=_timestamp(self.now)),
             status=replace(pod.status, conditions=(*pod.status.conditions, condition)),
         )
-        record = self.records.get(effect.victim.uid) or PodRecord(pod, 0.0, State.PLACED, pod.spec.node_name)
-        record.state, record.preempted_by = State.PREEMPTED, (effect.group or effect.preemptor).key
-        self.victims[effect.victim.uid] = record
         self._tell(Seen(marked))
-        self.at(self.now + (30 if grace is None else grace), Gone(marked))
+        self.at(self.now + grace_s, Gone(marked))
 
     def _lose(self, pod: Pod) -> None:
         """Delete a pod whose node is gone. One that was being deleted has been replaced, or is a victim, which will be."""

@@ -318,6 +318,11 @@ class ClusterState:
     def objects(self, kind: type[K]) -> dict[str, K]:
         return self._objects.setdefault(kind, {})
 
+    @property
+    def kinds(self) -> Collection[type[Value]]:
+        """The kinds of which objects were added or looked up, other than nodes, pods and namespaces."""
+        return self._objects.keys()
+
     def changes_of(self, kind: type[Value]) -> Journal:
         journal = self._journals.get(kind)
         if journal is None:

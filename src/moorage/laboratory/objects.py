@@ -1,0 +1,79 @@
+"""Objects as programs have them: API structs, dicts, YAML text and paths, in one form.
+
+A string that holds a line break or begins with ``{`` is YAML or JSON text; any other string is a path.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from os import PathLike
+from typing import Any, TypeAlias
+
+from moorage.api.meta import Value
+from moorage.errors import InputError
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_reader import read_objects
+from moorage.simulator.input_files import InputFile, open_sources
+from moorage.simulator.input_kinds import KINDS
+from moorage.simulator.input_objects import FoundObject, find_objects
+
+__all__ = ["ObjectLike", "documents", "key_of", "kind_name", "read_given", "text_of"]
+
+#: What functions of the laboratory take for objects.
+ObjectLike: TypeAlias = Value | Mapping[str, Any] | str | PathLike[str]
+
+_NAMES = {kind.type: kind.name for kind in KINDS}
+
+
+def kind_name(obj: Value) -> str:
+    """Return the Kubernetes kind of an object."""
+    return _NAMES.get(type(obj), type(obj).__name__)
+
+
+def key_of(obj: Value) -> str:
+    """Return ``kind/namespace/name``, or ``kind/name`` for an object without a namespace, with the kind in lower case."""
+    metadata = obj.metadata  # type: ignore[attr-defined]  # every kind has metadata; Value does not say so
+    inner = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+    return f"{kind_name(obj).lower()}/{inner}"
+
+
+def documents(given: Mapping[str, Any] | str | PathLike[str], where: str) -> Iterator[FoundObject]:
+    """Yield the objects of a dict, of YAML or JSON text, or of a file or directory."""
+    if isinstance(given, Mapping):
+        plain = dict(given)
+        yield FoundObject(str(plain.get("apiVersion") or ""), str(plain.get("kind") or ""), plain, where)
+        return
+    text = text_of(given)
+    sources: Iterable[InputFile] = (
+        open_sources([os.fspath(given)], recursive=False, stdin=None, passed_over=[])
+        if text is None
+        else [InputFile(where, text.encode())]
+    )
+    for source in sources:
+        yield from find_objects(source)
+
+
+def text_of(given: str | PathLike[str]) -> str | None:
+    """Return YAML or JSON text as it is; None for a path."""
+    return given if isinstance(given, str) and ("\n" in given or given.lstrip().startswith("{")) else None
+
+
+def read_given(given: Iterable[ObjectLike], *, validated: bool = True, custom: Iterable[str] = ()) -> ClusterInput:
+    """Return the cluster that these describe together, with defaults filled in.
+
+    Raises  InputError for what cannot be read
+    """
+    return read_objects(_flattened(given), validated=validated, custom=custom)
+
+
+def _flattened(given: Iterable[ObjectLike]) -> Iterator[Value | FoundObject]:
+    for number, one in enumerate(given, 1):
+        if isinstance(one, Value):
+            yield one
+        elif isinstance(one, Mapping | str | PathLike):
+            yield from documents(one, f"object {number}")
+        else:
+            raise InputError(
+                f"object {number}: expected an API object, a dict, YAML text or a path, found {type(one).__name__}"
+            )

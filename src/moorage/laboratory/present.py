@@ -1,0 +1,50 @@
+"""The objects of a cluster as they are now: those that the engine holds, and those that it never asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from moorage.api.core import Namespace, Node, Pod
+from moorage.api.custom_objects import CustomObject
+from moorage.api.meta import Value
+from moorage.laboratory.objects import key_of
+from moorage.simulator.cluster_input import ClusterInput
+from moorage.simulator.cluster_run import objects_of
+from moorage.simulator.input_kinds import KINDS
+from moorage.simulator.simulation import Simulation
+
+__all__ = ["ASIDE", "aside_of", "cluster_input", "present_objects"]
+
+_SLOTS = {kind.type: kind.slot for kind in KINDS}
+_ONE_OF_EACH: dict[str, Any] = {kind.slot: (kind.type(),) for kind in KINDS}
+#: Kinds that the scheduler does not look at: those that pods are made from, and those that admission reads.
+ASIDE = frozenset(_SLOTS) - {type(obj) for obj in objects_of(ClusterInput(**_ONE_OF_EACH))}
+
+
+def aside_of(cluster: ClusterInput) -> dict[str, Value]:
+    """Return the objects that the scheduler does not look at, by ``kind/namespace/name``."""
+    held = (obj for kind in KINDS if kind.type in ASIDE for obj in getattr(cluster, kind.slot))
+    return {key_of(obj): obj for obj in held}
+
+
+def present_objects(aside: Mapping[str, Value], simulation: Simulation) -> list[Value]:
+    """Return all objects: those that the scheduler does not look at, then nodes, placed pods and waiting pods."""
+    cluster = simulation.scheduler.cluster
+    table = cluster.table
+    arrival = table.arrival.view.tolist()
+    nodes: list[Node] = [table.nodes[row] for row in sorted(range(len(table)), key=arrival.__getitem__)]
+    pods: list[Pod] = list(simulation.pods.values())
+    others = [obj for kind in cluster.kinds if kind is not Namespace for obj in cluster.objects(kind).values()]
+    placed = [pod for pod in pods if pod.spec.node_name]
+    waiting = [pod for pod in pods if not pod.spec.node_name]
+    return [*aside.values(), *cluster.namespaces.values(), *others, *nodes, *placed, *waiting]
+
+
+def cluster_input(objects: Iterable[Value]) -> ClusterInput:
+    """Return objects by kind."""
+    held: dict[str, list[Any]] = {}
+    for obj in objects:
+        held.setdefault("custom" if isinstance(obj, CustomObject) else _SLOTS[type(obj)], []).append(obj)
+    slots: dict[str, Any] = {slot: tuple(some) for slot, some in held.items()}
+    return ClusterInput(**slots)

@@ -1,0 +1,75 @@
+"""A cluster that a program reads, looks at and schedules."""
+
+from __future__ import annotations
+
+import pytest
+
+import moorage
+from moorage.errors import InputError
+from moorage.testing.builders import a_node, a_pod
+
+NODES = [
+    a_node(f"n{at}", {"disk": "ssd" if at else "hdd"}, allocatable={"cpu": "2", "memory": "4Gi", "pods": 10}) for at in range(2)
+]
+HELD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: held}
+spec: {nodeName: n0, containers: [{name: c, resources: {requests: {cpu: 1500m}}}]}
+"""
+
+
+def asking(name, cpu, **spec):
+    return a_pod(name, containers=[{"name": "c", "resources": {"requests": {"cpu": cpu}}}], **spec).pod
+
+
+@pytest.fixture
+def cluster():
+    return moorage.Cluster.from_objects(NODES, HELD, asking("small", "400m"), asking("large", "3"))
+
+
+def test_reads_what_simulate_reads():
+    cluster = moorage.Cluster.read("examples/demo")
+    _, run = moorage.simulate_cluster(moorage.read(["examples/demo"]), moorage.Options())
+    assert cluster.run() == run
+    assert {note.kind for note in cluster.notes} == {note.kind for note in run.notes}
+
+
+def test_objects_of_a_cluster_make_the_same_cluster():
+    cluster = moorage.Cluster.read("examples/demo")
+    again = moorage.Cluster.from_objects(cluster.objects())
+    assert again.objects() == cluster.objects()
+    assert again.run().pods == cluster.run().pods
+    assert len(again.input().nodes) == 8
+
+
+def test_schedules_pods_one_after_the_other(cluster):
+    small, large = cluster.schedule()
+    assert (small.pod, small.node, large.node) == ("default/small", "n1", None)
+    assert large.message.startswith("0/2 nodes are available: 2 Insufficient cpu. ")
+    assert cluster.pod("small").spec.node_name == "n1"
+    assert cluster.now_s == 0
+
+
+def test_limits_the_search_to_nodes(cluster):
+    (placed,) = cluster.schedule(["small"], nodes=["n0"])
+    assert placed.node == "n0"
+    with pytest.raises(InputError, match="no node has the name 'n9'"):
+        cluster.schedule(["large"], nodes=["n9"])
+
+
+def test_says_where_a_pod_could_go(cluster):
+    before = cluster.objects()
+    fits = cluster.can_schedule("large")
+    assert not fits
+    assert fits.verdicts["reason"].tolist() == ["Insufficient cpu"] * 2
+    assert cluster.can_schedule("small").nodes == ["n0", "n1"]
+    assert cluster.can_schedule("small", nodes=["n1"]).nodes == ["n1"]
+    assert cluster.objects() == before
+
+
+def test_shows_columns(cluster, tmp_path):
+    assert cluster.nodes["cpu_milli_requested"].tolist() == [1500, 0]
+    assert cluster.pods[0] | {"state": "Placed", "node": "n0", "cpu_milli": 1500} == cluster.pods[0]
+    cluster.nodes.to_csv(tmp_path / "nodes.csv")
+    assert (tmp_path / "nodes.csv").read_text().splitlines()[1].startswith("n0,,False,1,10,2000,1500,")

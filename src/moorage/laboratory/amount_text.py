@@ -1,0 +1,45 @@
+"""Amounts of resources as exact quantities, and quantities as amounts in the scheduler's units."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moorage.api.core import ResourceRequirements
+from moorage.api.meta import Quantity, ResourceList
+from moorage.state.pod_requests import amount
+
+__all__ = ["quantity_of", "with_amount", "with_requests"]
+
+_BINARY: Final = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
+
+
+def quantity_of(resource: str, count: int) -> str:
+    """Return an amount in the scheduler's units as the shortest exact quantity: ``683m``, ``2``, ``1536Mi``."""
+    if resource == "cpu":
+        return f"{count}m" if count % 1000 else str(count // 1000)
+    if resource in {"memory", "ephemeral-storage"} or resource.startswith("hugepages-"):
+        for suffix, size in _BINARY:
+            if count and count % size == 0:
+                return f"{count // size}{suffix}"
+    return str(count)
+
+
+def with_amount(amounts: ResourceList, resource: str, count: int) -> ResourceList:
+    """Return a resource list with one amount set, in the scheduler's units; without the resource where it is 0."""
+    kept: dict[str, Quantity] = {name: held for name, held in amounts.items() if name != resource}
+    if count:
+        kept[resource] = quantity_of(resource, count)
+    return kept
+
+
+def with_requests(held: ResourceRequirements, resource: str, count: int) -> ResourceRequirements:
+    """Return requirements with one request set. A lower limit rises with it, and one that must be equal follows it."""
+    limits = held.limits
+    if resource in limits and (amount(resource, limits[resource]) < count or _is_equal_to_limit(resource)):
+        limits = with_amount(limits, resource, count)
+    return ResourceRequirements(requests=with_amount(held.requests, resource, count), limits=limits, claims=held.claims)
+
+
+def _is_equal_to_limit(resource: str) -> bool:
+    """Return True for resources that cannot be overcommitted: extended resources and huge pages."""
+    return resource not in {"cpu", "memory", "ephemeral-storage"}

@@ -1,0 +1,182 @@
+"""Changes in words, and as kubectl commands to paste.
+
+A change of a pod is made where the pod comes from: ``kubectl patch`` of its workload. Its patch is the difference between the
+pod before and after, so it names exactly the fields that change.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from moorage.api.core import Pod
+from moorage.api.meta import Value
+from moorage.api.workloads import ReplicaSet
+from moorage.framework.changes import Change
+from moorage.laboratory.amount_text import quantity_of
+from moorage.laboratory.pod_changes import POD_CHANGES
+from moorage.printable import one_line
+from moorage.simulator.owners import controller_of
+
+__all__ = ["command_of", "describe", "workload_of"]
+
+#: Workloads whose template can be changed.
+_PATCHED: Final = frozenset(["Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController"])
+#: What may be changed of a pod that exists.
+_MUTABLE: Final = frozenset(["tolerate", "ungate"])
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def describe(change: Change) -> str:
+    """Return the change in a few words: its command where that says it, or else what becomes of which field."""
+    words = _WORDS.get(change.verb)
+    text = words(change) if words is not None else node_command(change) or f"{change.verb} {change.target} {change.path}"
+    return one_line(text)
+
+
+def _name(change: Change) -> str:
+    return change.target.partition("/")[2]
+
+
+def _moves(change: Change, field: str) -> str:
+    resource = field.rpartition(".")[2] if field.startswith(("requests.", "allocatable.")) else ""
+    old, new = (
+        quantity_of(field.partition(".")[2], value) if resource and isinstance(value, int) else value
+        for value in (change.old, change.new)
+    )
+    return f"{field} := {new}" if change.old is None else f"{field} {old} → {new}"
+
+
+def _preferred(change: Change) -> str:
+    key = json.loads(str(change.old)).get("topologyKey", "")
+    rule = "anti-affinity" if "Anti" in change.path else "affinity"
+    per = "" if key == "kubernetes.io/hostname" else f" of {key}"
+    return f"{rule}{per} required → preferred"
+
+
+def _expression(change: Change) -> str:
+    asked = json.loads(str(change.old))
+    values = ", ".join(asked.get("values", ()))
+    return f"drop node affinity {asked.get('key')} {asked.get('operator')}{f' [{values}]' if values else ''}"
+
+
+_WORDS: Final[Mapping[str, Callable[[Change], str]]] = {
+    "request": lambda change: _moves(change, change.path),
+    "tolerate": lambda change: f"tolerate {change.new}",
+    "drop-selector": lambda change: f"drop nodeSelector {change.path.removeprefix('nodeSelector.')}",
+    "drop-expression": _expression,
+    "node-name": lambda change: "drop nodeName",
+    "max-skew": lambda change: _moves(change, change.path),
+    "schedule-anyway": lambda change: f"{change.path} DoNotSchedule → ScheduleAnyway",
+    "prefer": _preferred,
+    "drop-port": lambda change: f"drop hostPort {change.old}",
+    "priority": lambda change: _moves(change, "priority"),
+    "preemption-policy": lambda change: _moves(change, "preemptionPolicy"),
+    "ungate": lambda change: f"remove scheduling gate {change.path.removeprefix('schedulingGates.')}",
+    "scheduler-name": lambda change: _moves(change, "schedulerName"),
+    "claim": lambda change: f"volume {change.path.removeprefix('volumes.')}: claim {change.old} → {change.new}",
+    "allocatable": lambda change: f"{_name(change)}: {_moves(change, change.path)}",
+    "pods": lambda change: f"{_name(change)}: {_moves(change, change.path)}",
+    "evict": lambda change: f"evict {_name(change)} from {change.old}",
+    "move": lambda change: f"move {_name(change)} to {change.new}",
+    "add-node": lambda change: f"add node {_name(change)} {change.new}",
+    "disable-plugin": lambda change: "disable plugin {1} of profile {0}".format(*_name(change).rsplit("/", 1)),
+}
+
+
+# -- commands -----------------------------------------------------------------------------------------------------------
+
+
+def command_of(change: Change, objects: Sequence[Value] = ()) -> str:
+    """Return the kubectl command that makes the change; "" if there is none. ``objects`` say where a pod comes from."""
+    if change.verb == "evict":
+        return _delete(change)
+    if change.target.startswith("pod/"):
+        pod = next((obj for obj in objects if isinstance(obj, Pod) and f"pod/{obj.key}" == change.target), None)
+        return "" if pod is None or change.verb not in POD_CHANGES else _patch(pod, change, objects)
+    return node_command(change)
+
+
+def node_command(change: Change) -> str:
+    """Return the kubectl command for a change of a node; "" if there is none."""
+    name = shlex.quote(_name(change))
+    match change.verb:
+        case "uncordon" | "cordon":
+            return f"kubectl {change.verb} {name}"
+        case "label":
+            key = change.path.removeprefix("labels.")
+            if change.new is None:
+                return f"kubectl label node {name} {shlex.quote(f'{key}-')}"
+            return (
+                f"kubectl label node {name} {shlex.quote(f'{key}={change.new}')}{'' if change.old is None else ' --overwrite'}"
+            )
+        case "untaint":
+            return f"kubectl taint nodes {name} {shlex.quote(_without_value(str(change.old)))}-"
+        case "taint":
+            return f"kubectl taint nodes {name} {shlex.quote(str(change.new))}"
+    return ""
+
+
+def _without_value(taint: str) -> str:
+    named, _, effect = taint.rpartition(":")
+    return f"{named.partition('=')[0]}:{effect}"
+
+
+def _delete(change: Change) -> str:
+    namespace, _, name = _name(change).partition("/")
+    return f"kubectl delete pod {shlex.quote(name)}{_in(namespace)}"
+
+
+def _in(namespace: str) -> str:
+    return "" if namespace in {"", "default"} else f" -n {shlex.quote(namespace)}"
+
+
+def workload_of(pod: Pod, objects: Iterable[Value]) -> tuple[str, str] | None:
+    """Return kind and name of the workload whose template makes the pod; None for a pod that none makes."""
+    owner = controller_of(pod.metadata)
+    if owner is None:
+        return None
+    for obj in objects if owner.kind == "ReplicaSet" else ():
+        if isinstance(obj, ReplicaSet) and (obj.metadata.namespace, obj.metadata.name) == (pod.namespace, owner.name):
+            owner = controller_of(obj.metadata) or owner
+            break
+    return owner.kind, owner.name
+
+
+def _patch(pod: Pod, change: Change, objects: Sequence[Value]) -> str:
+    workload = workload_of(pod, objects)
+    kind, name = workload or ("Pod", pod.name)
+    if kind not in _PATCHED and not (kind == "Pod" and change.verb in _MUTABLE):
+        return ""
+    before, after = (msgspec.to_builtins(one.spec) for one in (pod, POD_CHANGES[change.verb](pod, change)))
+    patch = list(_difference(before, after, "/spec" if kind == "Pod" else "/spec/template/spec"))
+    text = json.dumps(patch, separators=(",", ":"), ensure_ascii=False)
+    return f"kubectl patch {kind.lower()} {shlex.quote(name)}{_in(pod.namespace)} --type=json -p={shlex.quote(text)}"
+
+
+def _difference(before: Any, after: Any, path: str) -> Iterator[dict[str, Any]]:
+    """Yield the operations of a JSON patch. Lists of equal length are compared element by element, others are replaced."""
+    if before == after:
+        return
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in sorted({*before, *after}):
+            at = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
+            if key not in after and isinstance(before[key], dict) and path.endswith("/spec"):
+                yield from _difference(before[key], {}, at)
+            elif key not in after:
+                yield {"op": "remove", "path": at}
+            elif key not in before:
+                yield {"op": "add", "path": at, "value": after[key]}
+            else:
+                yield from _difference(before[key], after[key], at)
+    elif isinstance(before, list | tuple) and isinstance(after, list | tuple) and len(before) == len(after):
+        for i, (one, other) in enumerate(zip(before, after, strict=True)):
+            yield from _difference(one, other, f"{path}/{i}")
+    else:
+        yield {"op": "replace", "path": path, "value": after}

@@ -1,0 +1,189 @@
+"""Apply a change to the input objects: the whole change, or an error that says what was found.
+
+A change of the configuration is applied to the loaded configuration instead, by ``reconfigure``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace as with_fields
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from moorage.api.core import Node, Pod
+from moorage.api.meta import Value
+from moorage.config.scheduler_document import Loaded
+from moorage.errors import InputError
+from moorage.framework.change_values import taint_text
+from moorage.framework.changes import Change
+from moorage.laboratory.amount_text import with_amount
+from moorage.laboratory.pod_changes import POD_CHANGES, parse_taint
+from moorage.printable import one_line
+from moorage.simulator.replacing import replacement
+
+__all__ = ["apply", "apply_all", "reconfigure", "target_of"]
+
+_CORDON: Final = "node.kubernetes.io/unschedulable"
+#: How many names an error lists.
+_SHOWN: Final = 5
+
+
+def target_of(obj: Pod | Node) -> str:
+    """Return the text by which changes name an object: ``pod/default/web``, ``node/general-c2``."""
+    return f"pod/{obj.key}" if isinstance(obj, Pod) else f"node/{obj.name}"
+
+
+def apply_all(objects: Iterable[Value], changes: Iterable[Change]) -> list[Value]:
+    """Apply several changes, in order."""
+    changed = list(objects)
+    for change in changes:
+        changed = apply(changed, change)
+    return changed
+
+
+def apply(objects: Iterable[Value], change: Change) -> list[Value]:
+    """Return the objects with one of them changed.
+
+    Raises  InputError if the object does not exist, or is not as the change expects it
+    """
+    held = list(objects)
+    if change.verb == "add-node":
+        return _with_node(held, change)
+    kind: type[Pod] | type[Node] = Pod if change.target.startswith("pod/") else Node
+    at = next((i for i, obj in enumerate(held) if isinstance(obj, kind) and target_of(obj) == change.target), None)
+    if at is None:
+        raise _missing(held, change)
+    found: Any = held[at]
+    if change.verb == "evict":
+        return [*held[:at], *held[at + 1 :], *_replacements(found)]
+    known: Mapping[str, Callable[[Any, Change], Any]] = POD_CHANGES if kind is Pod else NODE_CHANGES
+    if change.verb not in known:
+        raise InputError(f"{change.target}: unknown change {change.verb!r}; known: {', '.join(sorted(known))}")
+    held[at] = known[change.verb](found, change)
+    return held
+
+
+def _replacements(pod: Pod) -> list[Value]:
+    fresh = replacement(pod)
+    return [] if fresh is None else [fresh]
+
+
+def _missing(objects: Iterable[Value], change: Change) -> InputError:
+    kind = change.target.partition("/")[0]
+    wanted = change.target.rpartition("/")[2]
+    if kind not in {"pod", "node"}:
+        return InputError(f"{one_line(change.target)}: a change names pod/NAMESPACE/NAME or node/NAME")
+    names = [target_of(obj) for obj in objects if isinstance(obj, Pod if kind == "pod" else Node)]
+    alike = [name for name in names if name.rpartition("/")[2] == wanted] or [name for name in names if wanted in name] or names
+    more = f" and {len(alike) - _SHOWN} more" if len(alike) > _SHOWN else ""
+    has = f"the input has {', '.join(alike[:_SHOWN])}{more}" if alike else f"the input has no {kind}s"
+    return InputError(one_line(f"{change.target}: no such {kind}; {has}"))
+
+
+# -- nodes ------------------------------------------------------------------------------------------------------------
+
+
+def _uncordon(node: Node, change: Change) -> Node:
+    """Clear ``unschedulable`` and remove the taint that goes with it, which the node lifecycle controller does."""
+    taints = tuple(taint for taint in node.spec.taints if taint.key != _CORDON)
+    return replace(node, spec=replace(node.spec, unschedulable=False, taints=taints))
+
+
+def _cordon(node: Node, change: Change) -> Node:
+    taints = tuple(taint for taint in node.spec.taints if taint.key != _CORDON)
+    return replace(node, spec=replace(node.spec, unschedulable=True, taints=(*taints, parse_taint(f"{_CORDON}:NoSchedule"))))
+
+
+def _label(node: Node, change: Change) -> Node:
+    key = change.path.removeprefix("labels.")
+    if change.old is not None and node.labels.get(key) != change.old:
+        raise InputError(f"{change.target}: label {key} is {node.labels.get(key)!r}, not {change.old!r}")
+    labels = {name: value for name, value in node.labels.items() if name != key}
+    if change.new is not None:
+        labels[key] = str(change.new)
+    return replace(node, metadata=replace(node.metadata, labels=labels))
+
+
+def _untaint(node: Node, change: Change) -> Node:
+    gone = parse_taint(str(change.old))
+    left = tuple(
+        held
+        for held in node.spec.taints
+        if (held.key, held.effect) != (gone.key, gone.effect) or (gone.value and held.value != gone.value)
+    )
+    if left == node.spec.taints:
+        has = ", ".join(map(taint_text, left)) or "none"
+        raise InputError(f"{change.target}: no taint {change.old}; it has {has}")
+    return replace(node, spec=replace(node.spec, taints=left))
+
+
+def _taint(node: Node, change: Change) -> Node:
+    fresh = parse_taint(str(change.new))
+    left = tuple(held for held in node.spec.taints if (held.key, held.effect) != (fresh.key, fresh.effect))
+    return replace(node, spec=replace(node.spec, taints=(*left, fresh)))
+
+
+def _allocatable(node: Node, change: Change) -> Node:
+    resource, count = change.path.removeprefix("allocatable."), change.new
+    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        raise InputError(f"{change.target}: {change.path} must be a whole number of at least 0, not {count!r}")
+    return replace(node, status=replace(node.status, allocatable=with_amount(node.status.allocatable, resource, count)))
+
+
+def _with_node(objects: list[Value], change: Change) -> list[Value]:
+    """Add an empty node like another: its labels, taints and amounts, with a host name of its own."""
+    name, like = change.target.removeprefix("node/"), str(change.new).removeprefix("like ")
+    nodes = [obj for obj in objects if isinstance(obj, Node)]
+    pattern = next((node for node in nodes if node.name == like), None)
+    if pattern is None:
+        raise _missing(objects, Change(change.owner, change.verb, f"node/{like}"))
+    if any(node.name == name for node in nodes):
+        raise InputError(f"{change.target}: a node of that name exists; choose another name")
+    labels = {key: name if key == "kubernetes.io/hostname" else value for key, value in pattern.labels.items()}
+    meta = replace(pattern.metadata, name=name, uid=f"added/{name}", labels=labels)
+    fresh = _uncordon(replace(pattern, metadata=meta), change)
+    at = max(i for i, obj in enumerate(objects) if isinstance(obj, Node)) + 1
+    return [*objects[:at], fresh, *objects[at:]]
+
+
+#: Verb → how a node changes.
+NODE_CHANGES: Final[Mapping[str, Callable[[Node, Change], Node]]] = {
+    "uncordon": _uncordon,
+    "cordon": _cordon,
+    "label": _label,
+    "untaint": _untaint,
+    "taint": _taint,
+    "allocatable": _allocatable,
+    "pods": _allocatable,
+}
+
+
+# -- the configuration ------------------------------------------------------------------------------------------------
+
+
+def reconfigure(loaded: Loaded, change: Change) -> Loaded:
+    """Return a configuration with one plugin of one profile disabled at all extension points.
+
+    Raises  InputError if no such profile runs the plugin
+    """
+    profile, _, plugin = change.target.removeprefix("config/").rpartition("/")
+    names = [one.scheduler_name for one in loaded.profiles]
+    if change.verb != "disable-plugin" or profile not in names:
+        raise InputError(f"{change.target}: write config/PROFILE/PLUGIN; profiles: {', '.join(names)}")
+    if not any(plugin in points for one in loaded.profiles if one.scheduler_name == profile for points in one.points.values()):
+        raise InputError(f"{change.target}: profile {profile} does not run {plugin}")
+    return with_fields(
+        loaded,
+        profiles=tuple(
+            with_fields(one, points=_without(one.points, plugin)) if one.scheduler_name == profile else one
+            for one in loaded.profiles
+        ),
+    )
+
+
+def _without(points: Mapping[str, tuple[str, ...]], plugin: str) -> dict[str, tuple[str, ...]]:
+    """Return the points of a profile without one plugin. It keeps those that a profile cannot do without."""
+    needed = {"queueSort", "bind"}
+    left = {at: names if at in needed else tuple(n for n in names if n != plugin) for at, names in points.items()}
+    return {at: names for at, names in left.items() if names}

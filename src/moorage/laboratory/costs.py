@@ -1,0 +1,93 @@
+"""What changes cost: a table of base costs, which a file can replace in part.
+
+The cost of a numeric change grows with how far the number moves. An eviction costs more for each disruption budget that it
+breaks, and where the pod that replaces the evicted one finds no place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
+
+from moorage.api.manifests import read_first_yaml
+from moorage.errors import InputError
+from moorage.framework.changes import Change
+
+__all__ = ["BASE_COSTS", "Costs", "read_costs"]
+
+#: Verb → base cost.
+BASE_COSTS: Final[Mapping[str, float]] = {
+    # the pod's team
+    "request": 1, "tolerate": 2, "drop-selector": 3, "drop-expression": 3, "node-name": 3, "max-skew": 2, "schedule-anyway": 3,
+    "prefer": 4, "drop-port": 3, "priority": 6, "preemption-policy": 2, "ungate": 1, "scheduler-name": 1, "claim": 5,
+    # the nodes' team
+    "uncordon": 1, "label": 2, "untaint": 3, "untaint-condition": 5, "allocatable": 4, "pods": 4,
+    # the cluster's operator
+    "evict": 3, "evict-budget": 1, "evict-stranded": 2, "move": 3, "add-node": 6, "volume": 3,
+    # the owner of the configuration
+    "disable-plugin": 8, "plugin-argument": 6, "profile": 4,
+    # what a numeric change costs beyond its base
+    "request-share": 4, "max-skew-step": 0.5, "allocatable-share": 1,
+}  # fmt: skip
+#: Taints that the node lifecycle controller, the kubelet or a cloud provider sets for as long as a condition lasts.
+_CONDITIONS: Final = frozenset(
+    f"node.kubernetes.io/{name}"
+    for name in ("not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure", "network-unavailable")
+) | {"node.cloudprovider.kubernetes.io/uninitialized"}
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """A complete table of costs."""
+
+    table: Mapping[str, float] = field(default_factory=lambda: BASE_COSTS)
+
+    def price(self, change: Change) -> Change:
+        """Return the change with its cost set, and without the term that it was offered for."""
+        return replace(change, cost=self.cost_of(change), term="")
+
+    def cost_of(self, change: Change) -> float:
+        """Return what one change costs. A verb that the table lacks keeps the cost that its plugin gave it."""
+        if change.verb not in self.table:
+            return change.cost
+        return round(self.table[self._row(change)] + self._extra(change), 6)
+
+    def total(self, changes: Iterable[Change]) -> float:
+        return round(sum(change.cost for change in changes), 6)
+
+    @staticmethod
+    def _row(change: Change) -> str:
+        is_condition = change.verb == "untaint" and str(change.old).partition("=")[0].partition(":")[0] in _CONDITIONS
+        return "untaint-condition" if is_condition else change.verb
+
+    def _extra(self, change: Change) -> float:
+        old, new = change.old, change.new
+        if not isinstance(old, int) or not isinstance(new, int):
+            return 0.0
+        match change.verb:
+            case "request":
+                return self.table["request-share"] * (old - new) / old if old else 0.0
+            case "max-skew":
+                return self.table["max-skew-step"] * (new - old)
+            case "allocatable":
+                return self.table["allocatable-share"] * (new - old) / old if old else self.table["allocatable-share"]
+        return 0.0
+
+
+def read_costs(text: bytes, where: str) -> Costs:
+    """Read a file of costs: a mapping of names in the table to numbers; what it leaves out keeps its cost.
+
+    Raises  InputError
+    """
+    given = read_first_yaml(text, where)
+    if not isinstance(given, dict):
+        raise InputError(f"{where}: a file of costs is a mapping such as 'uncordon: 1'")
+    for name, cost in given.items():
+        if name not in BASE_COSTS:
+            raise InputError(f"{where}: unknown cost {name!r}; known: {', '.join(BASE_COSTS)}")
+        if isinstance(cost, bool) or not isinstance(cost, int | float) or not 0 <= cost < float("inf"):
+            raise InputError(f"{where}: the cost of {name} must be a number of at least 0, not {cost!r}")
+    return Costs({**BASE_COSTS, **given})

@@ -1,0 +1,124 @@
+"""Changes as users write them: ``pod/web requests.cpu=500m``, ``node/general-c2 unschedulable=false``.
+
+An edit names an object and one field of it. A pod without a namespace is in ``default``. ``FIELD=VALUE`` sets a field and
+``FIELD-`` removes it::
+
+    pod/shop/web requests.cpu=500m            node/n1 unschedulable=false
+    pod/web nodeSelector.disk-                node/n1 labels.disk=ssd
+    pod/web tolerations=gpu=yes:NoSchedule    node/n1 taints.nvidia.com/gpu:NoSchedule-
+    pod/web topologySpreadConstraints[0].maxSkew=2
+    pod/web priority=1000                     node/n1 allocatable.memory=32Gi
+    pod/web schedulingGates.example.com/wait- node/n9 like=n1
+    pod/web evict                             config/default-scheduler/NodeAffinity disable
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from moorage.errors import InputError
+from moorage.framework.changes import Change, ChangeValue, Owner
+from moorage.printable import one_line
+from moorage.state.pod_requests import amount
+
+__all__ = ["parse_edit"]
+
+
+class _Edit(NamedTuple):
+    """A form of an edit: what its field looks like, and how the change reads."""
+
+    kind: str
+    field: re.Pattern[str]
+    owner: Owner
+    verb: str
+    read: Callable[[str, str], ChangeValue]
+    removes: bool = False
+
+
+def _text(field: str, value: str) -> str:
+    return value
+
+
+def _number(field: str, value: str) -> int:
+    if not re.fullmatch(r"-?[0-9]{1,18}", value):
+        raise InputError(f"{field} must be a whole number, not {value!r}")
+    return int(value)
+
+
+def _amount(field: str, value: str) -> int:
+    return amount(field.partition(".")[2], value)
+
+
+def _form(
+    kind: str, field: str, owner: Owner, verb: str, read: Callable[[str, str], ChangeValue], removes: bool = False
+) -> _Edit:
+    return _Edit(kind, re.compile(field), owner, verb, read, removes)
+
+
+_FORMS: Final = (
+    _form("pod", r"requests\..+", "pod", "request", _amount),
+    _form("pod", r"tolerations", "pod", "tolerate", _text),
+    _form("pod", r"nodeSelector\..+", "pod", "drop-selector", _text, removes=True),
+    _form("pod", r"topologySpreadConstraints\[\d+\]\.maxSkew", "pod", "max-skew", _number),
+    _form("pod", r"topologySpreadConstraints\[\d+\]\.whenUnsatisfiable", "pod", "schedule-anyway", _text),
+    _form("pod", r"priority", "pod", "priority", _number),
+    _form("pod", r"preemptionPolicy", "pod", "preemption-policy", _text),
+    _form("pod", r"schedulingGates\..+", "pod", "ungate", _text, removes=True),
+    _form("pod", r"schedulerName", "pod", "scheduler-name", _text),
+    _form("pod", r"nodeName", "cluster", "move", _text),
+    _form("pod", r"volumes\.[^.]+", "pod", "claim", _text),
+    _form("node", r"labels\..+", "node", "label", _text),
+    _form("node", r"labels\..+", "node", "label", _text, removes=True),
+    _form("node", r"taints", "node", "taint", _text),
+    _form("node", r"taints\..+", "node", "untaint", _text, removes=True),
+    _form("node", r"allocatable\.pods", "node", "pods", _amount),
+    _form("node", r"allocatable\..+", "node", "allocatable", _amount),
+    _form("node", r"like", "cluster", "add-node", lambda field, value: f"like {value}"),
+)  # fmt: skip
+
+
+def parse_edit(text: str) -> Change:
+    """Read one edit.
+
+    Raises  InputError, with the forms that would work, if it has none of them
+    """
+    target, _, field = text.strip().partition(" ")
+    kind, _, name = target.partition("/")
+    field = field.strip()
+    if kind not in {"pod", "node", "config"} or not name or not field:
+        raise InputError(one_line(f"edit {text!r}: write 'KIND/NAME FIELD=VALUE', such as 'pod/web requests.cpu=500m'"))
+    if kind == "pod" and "/" not in name:
+        target = f"pod/default/{name}"
+    if kind == "node" and field.startswith("unschedulable="):
+        return _cordon(target, field)
+    if (kind, field) == ("pod", "evict"):
+        return Change("cluster", "evict", target)
+    if (kind, field) == ("config", "disable"):
+        return Change("config", "disable-plugin", target)
+    return _by_form(kind, target, field, text)
+
+
+def _cordon(target: str, field: str) -> Change:
+    value = field.partition("=")[2]
+    if value not in {"true", "false"}:
+        raise InputError(one_line(f"{target}: unschedulable is true or false, not {value!r}"))
+    return Change("node", "uncordon" if value == "false" else "cordon", target, "unschedulable", None, value == "true")
+
+
+def _by_form(kind: str, target: str, field: str, text: str) -> Change:
+    removes = field.endswith("-") and ("=" not in field or field.startswith("taints."))
+    name, _, value = (field[:-1], "", "") if removes else field.partition("=")
+    for form in _FORMS:
+        if form.kind == kind and form.removes is removes and form.field.fullmatch(name):
+            if form.verb == "untaint":
+                return Change(form.owner, form.verb, target, "taints", name.removeprefix("taints."), None)
+            return Change(form.owner, form.verb, target, name, None, None if removes else form.read(name, value))
+    known = sorted({_shown(form) for form in _FORMS if form.kind == kind})
+    raise InputError(one_line(f"edit {text!r}: unknown field of a {kind}; fields: {', '.join(known)}"))
+
+
+def _shown(form: _Edit) -> str:
+    field = form.field.pattern.replace(r"\..+", ".NAME").replace(r"\.[^.]+", ".NAME").replace(r"\[\d+\]\.", "[0].")
+    return field.replace("\\", "") + ("-" if form.removes else "=VALUE")
